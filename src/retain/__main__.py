@@ -1,0 +1,5 @@
+"""`python -m retain` is the `retain` command."""
+
+from retain.cli import main
+
+main()

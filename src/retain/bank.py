@@ -1,0 +1,543 @@
+"""One bank: memories as files, created, read, changed and removed without losing a byte."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from retain import markdown, trash, versions
+from retain.config import FILE, FORMAT
+from retain.errors import (
+    Ambiguous,
+    BadName,
+    Conflict,
+    LimitExceeded,
+    NotFound,
+    RetainError,
+    Unreadable,
+)
+from retain.fsio import Directory, Workshop
+from retain.model import Memory, Place, Problem, Trashed, Written
+from retain.paths import KINDS, SUFFIXES, check_collection, check_id, key, split_ref
+
+__all__ = ["Bank", "Codec", "codec", "make", "now", "restated"]
+
+Edit = Callable[[Memory], bytes]
+
+_REPEATS = 5  # how often an append may find a newer text under its feet
+
+
+def now() -> str:
+    """The present time as Retain writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class Codec(Protocol):
+    """How one kind of file becomes a memory and back."""
+
+    def parse(self, data: bytes) -> markdown.Document: ...
+
+    def edit(
+        self, data: bytes, changes: Mapping[str, object], body: str | None = None
+    ) -> bytes: ...
+
+
+def codec(name: str) -> Codec:
+    """The codec for a file, by its ending."""
+    if name.endswith(".json"):
+        from retain import records
+
+        return records
+    return markdown
+
+
+class _Entry(NamedTuple):
+    id: str
+    collection: str
+    name: str
+
+
+class Bank:
+    """A directory of memories."""
+
+    def __init__(self, place: Place, *, max_bytes: int = 2_000_000, max_versions: int = 10) -> None:
+        self.place = place
+        self.root = place.root
+        self.kind = KINDS[place.kind]
+        self.max_bytes = max_bytes
+        self.max_versions = max_versions
+
+    # Reading
+
+    def memories(
+        self, collection: str | None = None, problems: list[Problem] | None = None
+    ) -> Iterator[Memory]:
+        """Every memory, by collection and name; what is passed over goes into `problems`."""
+        passed_over = [] if problems is None else problems
+        with self._reading() as root:
+            if root is None:
+                return
+            for name in self._collections(root, passed_over):
+                if collection is None or key(name) == key(collection):
+                    with root.child(name) as folder:
+                        yield from self._in_folder(folder, name, passed_over)
+
+    def _in_folder(
+        self, folder: Directory, collection: str, problems: list[Problem]
+    ) -> Iterator[Memory]:
+        for entry in self._entries(folder, collection, problems):
+            try:
+                memory = self._read(folder, entry)
+            except RetainError as error:
+                problems.append(Problem(os.path.join(folder.path, entry.name), error.message))
+            else:
+                yield memory
+
+    def collections(self) -> list[str]:
+        """The collections, the root first as the empty string."""
+        with self._reading() as root:
+            return [] if root is None else self._collections(root, [])
+
+    def find(self, ref: str, collection: str | None = None) -> Memory:
+        """The one memory a reference names, or NotFound or Ambiguous."""
+        with Directory.open(self.root) as root, self._located(root, ref, collection) as found:
+            return found[1]
+
+    def trashed(self) -> list[Trashed]:
+        """What can be brought back, newest first."""
+        with self._reading() as root:
+            return [] if root is None else trash.entries(root)
+
+    def versions(self, memory: Memory) -> list[versions.Numbered]:
+        """The numbered versions of a memory, oldest first."""
+        with self._shelf(memory) as folder:
+            return versions.kept(folder) if folder else []
+
+    def read_version(self, memory: Memory, number: int) -> bytes | None:
+        """A numbered version's bytes, or None."""
+        with self._shelf(memory) as folder:
+            for version in versions.kept(folder) if folder else ():
+                if folder and version.number == number:
+                    return folder.read(version.name, self.max_bytes)
+        return None
+
+    @contextlib.contextmanager
+    def _shelf(self, memory: Memory) -> Iterator[Directory | None]:
+        """The directory of a memory's versions, or None before its first change."""
+        with Directory.open(self.root) as root:
+            try:
+                folder = versions.shelf(root, memory.collection, memory.id)
+            except NotFound:
+                yield None
+                return
+            with folder:
+                yield folder
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[Directory | None]:
+        """The root, or None for a bank that nobody has written to yet."""
+        if not self.place.exists:
+            yield None
+            return
+        with Directory.open(self.root) as root:
+            yield root
+
+    def _collections(self, root: Directory, problems: list[Problem]) -> list[str]:
+        names = [""]
+        for entry in root.entries():
+            if entry.name.startswith(".") or entry.name in self.kind.not_collections:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                names.append(entry.name)
+            elif entry.is_symlink() and not entry.name.endswith(SUFFIXES):
+                path = os.path.join(root.path, entry.name)
+                problems.append(Problem(path, "a symbolic link; not followed"))
+        return names
+
+    def _entries(
+        self, folder: Directory, collection: str, problems: list[Problem]
+    ) -> Iterator[_Entry]:
+        seen: dict[str, str] = {}
+        for item in folder.entries():
+            fault = self._fault(item, collection)
+            if fault == "":
+                stem = item.name.rpartition(".")[0]
+                twin = seen.setdefault(key(stem), item.name)
+                if twin == item.name:
+                    yield _Entry(stem, collection, item.name)
+                    continue
+                fault = f"the same name as {twin}, as other systems see it"
+            if fault:
+                problems.append(Problem(os.path.join(folder.path, item.name), fault))
+
+    def _fault(self, item: os.DirEntry[str], collection: str) -> str | None:
+        """Why an entry is no memory: empty if it is one, None if it need not be mentioned."""
+        name = item.name
+        if name.startswith("."):
+            return None
+        if not name.endswith(SUFFIXES):
+            nested = collection and item.is_dir(follow_symlinks=False)
+            return "a directory inside a collection; not read" if nested else None
+        if not collection and name in self.kind.not_memories:
+            return None
+        if item.is_symlink():
+            return "a symbolic link; not followed"
+        return "" if item.is_file(follow_symlinks=False) else "not a plain file"
+
+    def _read(self, folder: Directory, entry: _Entry) -> Memory:
+        data = folder.read(entry.name, self.max_bytes)
+        document = codec(entry.name).parse(data)
+        return Memory(
+            id=entry.id,
+            collection=entry.collection,
+            path=f"{folder.path}/{entry.name}",
+            meta=document.meta,
+            body=document.body,
+            data=data,
+            problem=document.problem,
+            scope=self.place.scope,
+        )
+
+    @contextlib.contextmanager
+    def _located(
+        self, root: Directory, ref: str, collection: str | None
+    ) -> Iterator[tuple[Directory, Memory]]:
+        """The memory a reference names, with its directory held open."""
+        named, wanted = split_ref(ref, collection)
+        matches = self._matches(root, named, wanted)
+        if not matches:
+            raise self._not_found(root, named, wanted)
+        if len(matches) > 1:
+            raise _ambiguous(wanted, matches)
+        with root.child(matches[0].collection) as folder:
+            yield folder, self._read(folder, matches[0])
+
+    def _matches(self, root: Directory, collection: str | None, wanted: str) -> list[_Entry]:
+        matches: list[_Entry] = []
+        for name in self._collections(root, []):
+            if collection is None or key(name) == key(collection):
+                with root.child(name) as folder:
+                    entry = self._match(folder, name, wanted)
+                if entry:
+                    matches.append(entry)
+        return matches
+
+    def _match(self, folder: Directory, collection: str, wanted: str) -> _Entry | None:
+        """The entry of that name in any spelling; the exact one costs no listing."""
+        for suffix in SUFFIXES:
+            name = wanted + suffix
+            if folder.has(name) and (collection or name not in self.kind.not_memories):
+                return _Entry(wanted, collection, name)
+        for entry in self._entries(folder, collection, []):
+            if key(entry.id) == key(wanted):
+                return entry
+        return None
+
+    def _not_found(self, root: Directory, collection: str | None, wanted: str) -> NotFound:
+        import difflib
+
+        ids = [memory.id for memory in self.memories(collection)]
+        near = [one for one in ids if wanted in one][:3]
+        near = near or difflib.get_close_matches(wanted, ids, 3, 0.5)
+        where = f" in collection {collection!r}" if collection else ""
+        return NotFound(
+            f"there is no memory {wanted!r}{where} in {root.path}",
+            hint=f"Did you mean {' or '.join(near)}?" if near else "`retain list` shows them all.",
+        )
+
+    # Writing
+
+    def create(self, collection: str, name: str, data: bytes) -> Written:
+        """Store a new memory; a name already taken, in any spelling, is a Conflict."""
+        collection, name = self._checked(collection), check_id(name)
+        self._within_limit(data)
+        file = f"{name}.md"
+        with self._writing(os.path.join(collection, file)) as shop:
+            with self._folder(shop, collection) as folder:
+                self._refuse_taken(folder, name)
+                shop.create(folder, file, data)
+                memory = self._read(folder, _Entry(name, self._name_of(folder), file))
+            return Written(memory, "created", warnings=self._namesakes(shop.root, memory))
+
+    def create_all(self, files: Sequence[tuple[str, str, bytes]]) -> list[Memory]:
+        """Store many new memories (collection, file name, bytes), all of them or none."""
+        for collection, _, data in files:
+            self._checked(collection)
+            self._within_limit(data)
+        with self._writing("") as shop:
+            for collection, name, _ in files:
+                if collection in self._collections(shop.root, []):
+                    with shop.root.child(collection) as folder:
+                        self._refuse_taken(folder, os.path.splitext(name)[0])
+            shop.create_all(files)
+        return [self.find(f"{collection}/{name}") for collection, name, _ in files]
+
+    def change(
+        self,
+        ref: str,
+        edit: Edit,
+        *,
+        collection: str | None = None,
+        expect: str = "",
+        status: str = "updated",
+        repeatable: bool = False,
+    ) -> Written:
+        """Give a memory a new text; the old one is kept, and nobody else's is overwritten."""
+        for _ in range(_REPEATS - 1 if repeatable else 0):
+            with contextlib.suppress(Conflict):
+                return self._change(ref, edit, collection, expect, status)
+        return self._change(ref, edit, collection, expect, status)
+
+    def _change(
+        self, ref: str, edit: Edit, collection: str | None, expect: str, status: str
+    ) -> Written:
+        with self._writing(ref) as shop, self._located(shop.root, ref, collection) as found:
+            folder, memory = found
+            data = _edited(memory, edit)
+            if not _is_expected(memory, expect):
+                raise self._lost(shop, memory, data)
+            if data == memory.data:
+                return Written(memory, "unchanged")
+            self._within_limit(data)
+            kept = self._replace(shop, folder, memory, data)
+            entry = _Entry(memory.id, memory.collection, os.path.basename(memory.path))
+            return Written(self._read(folder, entry), status, kept)
+
+    def _replace(self, shop: Workshop, folder: Directory, memory: Memory, data: bytes) -> str:
+        """Swap in a new text and file the old one; the number it got, or nothing."""
+        stem, suffix = os.path.splitext(os.path.basename(memory.path))
+        with contextlib.ExitStack() as held:
+            if self.max_versions:
+                # Made before the swap: a full disk is found out while nothing has happened yet.
+                shelf = versions.shelf(shop.root, memory.collection, stem, create=True)
+                held.enter_context(shelf)
+            try:
+                old = shop.replace(folder, stem + suffix, data, memory.data)
+            except Conflict:
+                raise self._lost(shop, memory, data) from None
+            if self.max_versions:
+                return versions.keep(shop, old, shelf, suffix, self.max_versions)
+            shop.drop(old)
+            return ""
+
+    def _lost(self, shop: Workshop, memory: Memory, data: bytes) -> Conflict:
+        """The news for whoever came second; their text is put aside, not thrown away."""
+        aside = trash.put_aside(shop, os.path.basename(memory.path), memory.collection, data)
+        return Conflict(
+            f"{memory.path} was changed by someone else since it was read",
+            unchanged=f"It is as they left it; your text is in the trash as {aside.name}.",
+            hint=f"Read it again with `retain get {memory.ref}` and repeat your change, or see "
+            f"both: `retain restore --trash {aside.name} --id NEW`.",
+        )
+
+    def delete(self, ref: str, *, collection: str | None = None, expect: str = "") -> Trashed:
+        """Move a memory to the trash."""
+        with self._writing(ref) as shop, self._located(shop.root, ref, collection) as found:
+            folder, memory = found
+            if not _is_expected(memory, expect):
+                raise Conflict(
+                    f"{memory.path} was changed by someone else since it was read",
+                    unchanged="It was not deleted.",
+                    hint=f"Read it again with `retain get {memory.ref}`.",
+                )
+            name = os.path.basename(memory.path)
+            return trash.throw_away(shop, folder, name, memory.collection)
+
+    def move(
+        self,
+        ref: str,
+        *,
+        collection: str | None = None,
+        to_collection: str | None = None,
+        to_id: str = "",
+    ) -> Written:
+        """Give a memory another collection or id; its versions go with it."""
+        with self._writing(ref) as shop, self._located(shop.root, ref, collection) as found:
+            folder, memory = found
+            target = memory.collection if to_collection is None else self._checked(to_collection)
+            new = check_id(to_id) if to_id else memory.id
+            with self._folder(shop, target) as there:
+                moved = self._move(shop, memory, folder, there, new)
+        if moved.path == memory.path:
+            return Written(memory, "unchanged")
+        return self._restated(moved, "moved")
+
+    def _restated(self, memory: Memory, status: str) -> Written:
+        """Make a file's own `id:` agree with its name after it got a new one.
+
+        The name is the identity. A crash before this leaves a stale `id:`, which status reports;
+        the memory itself is in one place at every moment.
+        """
+        if str(memory.meta.get("id", memory.id)) == memory.id:
+            return Written(memory, status)
+        return self.change(memory.address, restated, status=status)
+
+    def _move(
+        self, shop: Workshop, memory: Memory, folder: Directory, there: Directory, new: str
+    ) -> Memory:
+        name = os.path.basename(memory.path)
+        target = self._name_of(there)
+        entry = _Entry(new, target, new + os.path.splitext(name)[1])
+        if (entry.collection, entry.name) == (memory.collection, name):
+            return memory
+        taken = self._match(there, target, new)
+        if taken and (taken.collection, taken.name) != (memory.collection, name):
+            raise _taken(os.path.join(there.path, taken.name))
+        shop.move(folder, name, there, entry.name)
+        versions.follow(shop, (memory.collection, memory.id), (target, new))
+        return self._read(there, entry)
+
+    def untrash(self, wanted: str, *, collection: str | None = None, to_id: str = "") -> Written:
+        """Bring back the newest trashed memory of that id, or that very trash entry."""
+        with self._writing(wanted) as shop:
+            entry = trash.pick(shop.root, wanted, collection)
+            name = check_id(to_id or entry.id)
+            file = name + os.path.splitext(entry.name)[1]
+            with self._folder(shop, entry.collection) as folder:
+                command = f"`retain restore --trash {entry.name} --id NEW`"
+                self._refuse_taken(folder, name, hint=f"Bring it back under another id: {command}.")
+                trash.take_back(shop, entry, folder, file)
+                memory = self._read(folder, _Entry(name, self._name_of(folder), file))
+        return self._restated(memory, "restored")
+
+    def empty_trash(self, before: str = "") -> list[Trashed]:
+        """Destroy what is in the trash, or what was deleted before a time."""
+        with self._writing(trash.TRASH) as shop:
+            doomed = [
+                entry
+                for entry in trash.entries(shop.root)
+                if not before or entry.deleted_at < before
+            ]
+            for entry in doomed:
+                trash.discard(shop, entry)
+        return doomed
+
+    @contextlib.contextmanager
+    def _writing(self, purpose: str) -> Iterator[Workshop]:
+        path = os.path.join(self.root, purpose)
+        with Directory.open(self.root) as root, Workshop.open(root, path) as shop:
+            yield shop
+
+    @contextlib.contextmanager
+    def _folder(self, shop: Workshop, collection: str) -> Iterator[Directory]:
+        """A collection's directory as it is spelt on disk, made if it is new."""
+        spelt = [c for c in self._collections(shop.root, []) if key(c) == key(collection)]
+        with shop.root.child(spelt[0] if spelt else collection, create=True) as folder:
+            yield folder
+
+    def _name_of(self, folder: Directory) -> str:
+        return "" if folder.path == self.root else os.path.basename(folder.path)
+
+    def _refuse_taken(self, folder: Directory, name: str, hint: str = "") -> None:
+        taken = self._match(folder, self._name_of(folder), name)
+        if taken:
+            raise _taken(os.path.join(folder.path, taken.name), hint)
+
+    def _namesakes(self, root: Directory, memory: Memory) -> tuple[str, ...]:
+        """A warning when the same id stands in another collection too."""
+        others = [
+            match.collection or "the bank's root"
+            for match in self._matches(root, None, memory.id)
+            if match.collection != memory.collection
+        ]
+        if not others:
+            return ()
+        places = ", ".join(others)
+        return (f"the id {memory.id!r} is also in {places}; call this one {memory.ref}",)
+
+    def _checked(self, collection: str) -> str:
+        name = check_collection(collection)
+        if name in self.kind.not_collections:
+            raise BadName(f"{name!r} is not a collection: the bank keeps other things there")
+        return name
+
+    def _within_limit(self, data: bytes) -> None:
+        if len(data) > self.max_bytes:
+            raise LimitExceeded(
+                f"the memory would have {len(data):,} bytes, and {self.max_bytes:,} is the limit",
+                unchanged="Nothing was stored.",
+                hint="Split it, or raise memory.max_bytes in your own config.",
+            )
+
+
+_CONFIG: Final = f"""\
+# Settings of this memory bank; `retain config list` shows every key and its value.
+# Keys that only you may set (limits, who is named as author) go into ~/.retain/config.toml.
+format = {FORMAT}
+
+# [memory]
+# default_collection = "memories"
+
+# [versioning]
+# auto_commit = false
+# max_versions = 10
+"""
+_GITIGNORE: Final = """\
+# Derived, deleted and private: the memories themselves belong in git.
+.index/
+.trash/
+.versions/
+sessions.db*
+"""
+
+
+def make(root: str) -> bool:
+    """Make a bank's directory, its config and its .gitignore; what is there already stays."""
+    fresh = not os.path.isdir(root)
+    os.makedirs(root, 0o700, exist_ok=True)
+    if fresh:
+        os.chmod(root, 0o700)
+    for name, text in ((FILE, _CONFIG), (".gitignore", _GITIGNORE)):
+        path = os.path.join(root, name)
+        if not os.path.lexists(path):
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            with open(fd, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(fd)
+    return fresh
+
+
+def restated(memory: Memory) -> bytes:
+    """A memory's bytes with its own `id:` set to its name, if it states one."""
+    if memory.problem or "id" not in memory.meta:
+        return memory.data
+    return codec(memory.path).edit(memory.data, {"id": memory.id})
+
+
+def _edited(memory: Memory, edit: Edit) -> bytes:
+    try:
+        return edit(memory)
+    except Unreadable as error:
+        raise Unreadable(
+            f"{memory.path}: {error.message}",
+            unchanged=error.unchanged or "The file was left as it is, byte for byte.",
+            hint=error.hint or "Mend it in an editor; `retain status` lists such files.",
+        ) from error
+
+
+def _is_expected(memory: Memory, expect: str) -> bool:
+    if not expect:
+        return True
+    wanted = expect.removeprefix("sha256:").lower()
+    return len(wanted) >= 8 and memory.hash.startswith(wanted)
+
+
+def _ambiguous(wanted: str, matches: list[_Entry]) -> Ambiguous:
+    names = [f"{match.collection}/{match.id}" for match in matches]
+    return Ambiguous(
+        f"{wanted!r} is the id of several memories: {', '.join(names)}",
+        unchanged="Nothing was changed.",
+        hint=f"Name the collection: `{names[-1]}` or `--collection {matches[-1].collection}`.",
+    )
+
+
+def _taken(path: str, hint: str = "") -> Conflict:
+    return Conflict(
+        f"{path} exists already",
+        unchanged="It was left as it is.",
+        hint=hint or "Choose another id, or change that memory with `retain update`.",
+    )

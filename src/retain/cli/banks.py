@@ -1,0 +1,113 @@
+"""init, status, collections."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from retain.cli.parser import Command, Parser, open_app
+from retain.cli.render import Output, Table, size
+
+__all__ = ["collections_command", "init_command", "status_command"]
+
+
+def _no_arguments(parser: Parser) -> None:
+    """The common options are enough."""
+
+
+def _init(args: argparse.Namespace) -> Output:
+    place, is_new = open_app(args).init()
+    text = (
+        f"{'Made' if is_new else 'Already there:'} a bank: {place.root}\n"
+        f"Settings: {os.path.join(place.root, 'config.toml')}\n"
+    )
+    data = {"root": place.root, "scope": place.scope, "created": is_new}
+    message = "Store something: echo '# Title' | retain put -"
+    return Output(data, text, quiet=f"{place.root}\n", messages=[message] if is_new else [])
+
+
+init_command = Command(
+    _no_arguments,
+    _init,
+    """Makes .retain/ here, with its config and a .gitignore; what exists is left alone.
+With --global it makes your own bank, with --bank PATH one anywhere.
+
+  retain init
+  retain init --global""",
+)
+
+
+def _status(args: argparse.Namespace) -> Output:
+    app = open_app(args)
+    place, found = app.place, app.status()
+    counts = {
+        "collections": found.by_collection,
+        "types": found.by_type,
+        "statuses": found.by_status,
+    }
+    lines = [
+        f"Bank:        {place.root} ({place.kind}, {place.scope})",
+        f"Why:         {place.reason}",
+        f"Memories:    {found.memories} ({size(found.size)})"
+        + ("" if place.exists else "; the bank is made with the first memory"),
+        *(
+            f"{name.capitalize() + ':':<13}{_counts(values)}"
+            for name, values in counts.items()
+            if values
+        ),
+        f"Trash:       {found.trashed}",
+        f"History:     {app.kept_history()}",
+    ]
+    if found.problems:
+        lines += ["", f"Left out or to be mended ({len(found.problems)}):"]
+        lines += [f"  {problem.path}: {problem.reason}" for problem in found.problems]
+    data = {
+        "root": place.root,
+        "kind": place.kind,
+        "scope": place.scope,
+        "reason": place.reason,
+        "exists": place.exists,
+        "memories": found.memories,
+        "bytes": found.size,
+        **counts,
+        "trashed": found.trashed,
+        "history": app.kept_history(),
+        "problems": [problem._asdict() for problem in found.problems],
+        "warnings": list(app.config.warnings),
+    }
+    return Output(data, "\n".join(lines) + "\n", warnings=app.config.warnings)
+
+
+def _counts(values: object) -> str:
+    assert isinstance(values, dict)  # noqa: S101 - the caller's own table
+    return ", ".join(f"{name or '(root)'} {count}" for name, count in sorted(values.items()))
+
+
+status_command = Command(
+    _no_arguments,
+    _status,
+    """Also lists every file that is skipped, cannot be parsed or should be looked at.
+
+  retain status
+  retain status --json""",
+)
+
+
+def _collections(args: argparse.Namespace) -> Output:
+    rows = open_app(args).collections()
+    table = Table(
+        ("Collection", "Scope", "Memories"),
+        [(name or "(root)", scope, str(count)) for name, scope, count in rows],
+        empty="No collections yet.",
+    )
+    data = [{"collection": name, "scope": scope, "memories": count} for name, scope, count in rows]
+    return Output(data, table=table, quiet="".join(f"{name}\n" for name, _, _ in rows if name))
+
+
+collections_command = Command(
+    _no_arguments,
+    _collections,
+    """A collection is a directory of the bank; `put --collection NAME` makes one.
+
+  retain collections""",
+)

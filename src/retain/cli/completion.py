@@ -1,0 +1,64 @@
+"""Shell completion, with real ids and collections; argcomplete is loaded only for that."""
+
+from __future__ import annotations
+
+import argparse
+
+from retain.cli.parser import Command, Parser, build, command_in, open_app
+from retain.cli.render import Output
+from retain.errors import RetainError
+
+__all__ = ["collections", "complete", "completion_command", "memories"]
+
+
+def complete() -> None:
+    """Answer a shell that asks what could come next, and leave."""
+    import os
+
+    import argcomplete
+
+    words = os.environ.get("COMP_LINE", "").split()[1:]
+    try:
+        parser = build(only=command_in(words))
+    except RetainError:
+        parser = build()  # the command's own name is being typed
+    argcomplete.autocomplete(parser)
+
+
+def memories(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """The ids there are; those that need it with their collection."""
+    try:
+        found = open_app(parsed_args).list(collection=getattr(parsed_args, "collection", None))
+    except RetainError:
+        return []
+    return [name for memory in found for name in (memory.id, memory.ref)]
+
+
+def collections(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """The collections there are."""
+    try:
+        return [name for name, _, _ in open_app(parsed_args).collections() if name]
+    except RetainError:
+        return []
+
+
+def _completion_arguments(parser: Parser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+
+
+def _completion(args: argparse.Namespace) -> Output:
+    from argcomplete.shell_integration import shellcode
+
+    script = shellcode(["retain"], shell=args.shell)
+    return Output({"shell": args.shell, "script": script}, raw=script.encode())
+
+
+completion_command = Command(
+    _completion_arguments,
+    _completion,
+    """Put one of these where your shell reads it at start:
+
+  eval "$(retain completion bash)"                                   # ~/.bashrc
+  eval "$(retain completion zsh)"                                    # ~/.zshrc, after compinit
+  retain completion fish > ~/.config/fish/completions/retain.fish""",
+)

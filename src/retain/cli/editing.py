@@ -1,0 +1,125 @@
+"""edit: a memory in the person's own editor."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from retain.cli.inputs import add_collection, add_id, add_secrets
+from retain.cli.memories import written_output
+from retain.cli.parser import Command, Parser, open_app
+from retain.cli.render import Output
+from retain.errors import RetainError, Unreadable
+from retain.model import Memory
+
+__all__ = ["edit_command"]
+
+_FALLBACKS = ("editor", "nano", "vim", "vi")
+
+
+def _edit_arguments(parser: Parser) -> None:
+    add_id(parser)
+    add_collection(parser, "the collection it is in")
+    add_secrets(parser)
+
+
+def _edit(args: argparse.Namespace) -> Output:
+    app = open_app(args)
+    with _Sheet() as sheet:
+        while True:
+            try:
+                written = app.edit(
+                    args.id,
+                    sheet.edited,
+                    collection=args.collection,
+                    allow_secret=args.allow_secret,
+                )
+            except Unreadable as error:
+                if not _again(error):
+                    raise sheet.kept(error) from error
+            except RetainError as error:
+                raise sheet.kept(error) from error
+            else:
+                return written_output(written)
+
+
+def _again(error: RetainError) -> bool:
+    if not sys.stdin.isatty():
+        return False
+    print(f"retain: {error.message}\nEdit it again? [Y/n] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() not in ("n", "no")
+
+
+class _Sheet:
+    """A private copy to edit; what was typed survives every refusal."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.mkdtemp(prefix="retain-edit-")
+        self._path = ""
+        self._keep = False
+
+    def __enter__(self) -> _Sheet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._keep:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def edited(self, memory: Memory) -> str:
+        """The text after the editor is closed."""
+        if not self._path:
+            self._path = os.path.join(self._folder, os.path.basename(memory.path))
+            with open(self._path, "xb") as file:
+                file.write(memory.data)
+        command = [*_editor(), self._path]
+        try:
+            code = subprocess.run(command, check=False).returncode
+        except OSError as error:
+            raise RetainError(
+                f"the editor {command[0]!r} cannot be started: {error.strerror}",
+                unchanged="The memory is as it was.",
+                hint="Set EDITOR to an editor you have.",
+            ) from error
+        if code != 0:
+            raise RetainError(
+                f"the editor {command[0]!r} ended with code {code}",
+                unchanged="The memory is as it was.",
+            )
+        with open(self._path, "rb") as file:
+            data = file.read()
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Unreadable(f"not saved: not UTF-8 at byte {error.start}") from error
+
+    def kept(self, error: RetainError) -> RetainError:
+        """The same refusal, with the place where the typed text is."""
+        if self._path and os.path.exists(self._path):
+            self._keep = True
+            error.hint = f"Your text is in {self._path}. {error.hint}".strip()
+        return error
+
+
+def _editor() -> list[str]:
+    given = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if given:
+        return shlex.split(given)
+    for name in _FALLBACKS:
+        if found := shutil.which(name):
+            return [found]
+    raise RetainError("no editor was found", hint="Set EDITOR to one, for example EDITOR=nano.")
+
+
+edit_command = Command(
+    _edit_arguments,
+    _edit,
+    """Opens $VISUAL or $EDITOR on a copy. What you save is checked first; if it cannot be
+parsed, or someone changed the memory meanwhile, your text is kept and nothing is lost.
+
+  EDITOR=nano retain edit gpu-patterns""",
+)

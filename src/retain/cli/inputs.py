@@ -1,0 +1,140 @@
+"""Arguments that several commands share, and what people hand in through them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from retain.cli.parser import Parser
+from retain.drafts import Draft
+from retain.errors import LimitExceeded, NotFound, RetainError, UsageError
+
+__all__ = [
+    "add_collection",
+    "add_fields",
+    "add_id",
+    "add_secrets",
+    "draft_from",
+    "read_text",
+]
+
+_PLAIN_FIELDS = ("status", "category", "context", "project", "priority")
+
+
+def add_id(parser: Parser) -> None:
+    action = parser.add_argument("id", metavar="ID", help="the memory: id or collection/id")
+    _complete(action, "memories")
+
+
+def add_collection(parser: Parser, about: str) -> None:
+    action = parser.add_argument("--collection", metavar="NAME", help=about)
+    _complete(action, "collections")
+
+
+def _complete(action: argparse.Action, what: str) -> None:
+    """Let the shell offer real names; looked up only while it completes."""
+    import os
+
+    if "_ARGCOMPLETE" in os.environ:
+        from retain.cli import completion
+
+        action.completer = getattr(completion, what)  # type: ignore[attr-defined]
+
+
+def add_fields(parser: Parser) -> None:
+    """The metadata that `put` and `update` set."""
+    group = parser.add_argument_group("metadata")
+    group.add_argument("--title", default="", help="its title")
+    group.add_argument(
+        "--type", default="", help="journal, plan, fact, observation, reflection ..."
+    )
+    group.add_argument("--tags", metavar="A,B", help="tags, with commas")
+    group.add_argument("--context", help="why it was written")
+    group.add_argument("--category", help="a label of your own")
+    group.add_argument("--related-to", metavar="A,B", help="ids or issues it belongs to")
+    group.add_argument("--project", help="the project it is about")
+    group.add_argument("--priority", help="how important it is")
+    group.add_argument("--status", help="active, archived or retired")
+    group.add_argument("--metadata", metavar="JSON", help="any other keys, as a JSON object")
+
+
+def add_secrets(parser: Parser) -> None:
+    parser.add_argument(
+        "--allow-secret", action="store_true", help="store what looks like a secret as it is"
+    )
+
+
+def draft_from(args: argparse.Namespace, text: str | None) -> Draft:
+    """What the options of `put` and `update` ask to store."""
+    fields = _metadata(args.metadata)
+    fields |= {name: value for name in _PLAIN_FIELDS if (value := getattr(args, name)) is not None}
+    if args.related_to is not None:
+        fields["related_to"] = _words(args.related_to)
+    return Draft(
+        text=text,
+        title=args.title,
+        type=args.type,
+        tags=None if args.tags is None else _words(args.tags),
+        fields=fields,
+        allow_secret=args.allow_secret,
+    )
+
+
+def _words(text: str) -> list[str]:
+    return [word for part in text.split(",") if (word := part.strip())]
+
+
+def _metadata(text: str | None) -> dict[str, object]:
+    if text is None:
+        return {}
+    import json
+
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"--metadata is not JSON: {error}", unchanged="Nothing was changed."
+        ) from error
+    if not isinstance(fields, dict):
+        raise UsageError('--metadata is a JSON object, such as \'{"priority": "high"}\'')
+    if "id" in fields:
+        raise UsageError("--metadata cannot set the id", hint="`retain move ID --id NEW` does.")
+    return fields
+
+
+def read_text(source: str, limit: int) -> str:
+    """The text in a file, or on standard input for `-`."""
+    data = _read(source, limit)
+    if len(data) > limit:
+        raise LimitExceeded(
+            f"{_called(source)} has more than {limit:,} bytes, the most a memory may have",
+            unchanged="Nothing was stored.",
+            hint="Split it, or raise memory.max_bytes in your own config.",
+        )
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{_called(source)} is not UTF-8 text (byte {error.start})",
+            unchanged="Nothing was stored.",
+        ) from error
+
+
+def _read(source: str, limit: int) -> bytes:
+    if source == "-":
+        if sys.stdin is None or sys.stdin.closed:
+            raise UsageError("standard input is closed; there is no text to read")
+        if sys.stdin.isatty():
+            print("Type the text; Ctrl-D on a new line ends it.", file=sys.stderr)
+        return sys.stdin.buffer.read(limit + 1)
+    try:
+        with open(source, "rb") as file:
+            return file.read(limit + 1)
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {source}", unchanged="Nothing was stored.") from error
+    except OSError as error:
+        raise RetainError(f"{source} cannot be read: {error.strerror}") from error
+
+
+def _called(source: str) -> str:
+    return "standard input" if source == "-" else source

@@ -1,0 +1,376 @@
+"""put, get, list, update, append, move, delete."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from retain.app import SORTS
+from retain.cli.inputs import (
+    add_collection,
+    add_fields,
+    add_id,
+    add_secrets,
+    draft_from,
+    read_text,
+)
+from retain.cli.parser import Command, Parser, open_app
+from retain.cli.render import Output, Table, as_context, as_data, as_versions
+from retain.drafts import Draft
+from retain.model import Memory, Problem, Written
+
+__all__ = [
+    "append_command",
+    "delete_command",
+    "get_command",
+    "list_command",
+    "move_command",
+    "put_command",
+    "update_command",
+]
+
+_VERBS = {
+    "created": "Stored memory",
+    "replaced": "Replaced memory",
+    "updated": "Updated memory",
+    "appended": "Appended to memory",
+    "moved": "Moved memory",
+    "restored": "Restored memory",
+    "unchanged": "Unchanged",
+}
+
+
+def written_output(written: Written) -> Output:
+    """What every change answers with."""
+    memory = written.memory
+    lines = [
+        f"{_VERBS[written.status]}: {memory.id}",
+        f"Collection: {memory.collection or '(root)'}",
+        f"File: {memory.path}",
+    ]
+    if written.kept:
+        lines.append(f"Previous text kept as: {written.kept}")
+    if written.commit:
+        lines.append(f"Committed: {written.commit[:10]}")
+    data = {
+        "id": memory.id,
+        "collection": memory.collection,
+        "file_path": memory.path,
+        "status": written.status,
+        "hash": memory.hash,
+        "created_at": memory.meta.get("created_at"),
+        "updated_at": memory.meta.get("updated_at"),
+        "previous_version": written.kept or None,
+        "commit": written.commit or None,
+        "warnings": list(written.warnings),
+    }
+    text = "\n".join(lines) + "\n"
+    return Output(data, text, quiet=f"{memory.ref}\n", warnings=written.warnings)
+
+
+# put
+
+
+def _put_arguments(parser: Parser) -> None:
+    parser.add_argument("file", help="the text to store: a file, or - for standard input")
+    parser.add_argument("--id", default="", help="the memory's id; else made from title or text")
+    add_collection(parser, "where to store it (default: memories)")
+    add_fields(parser)
+    parser.add_argument("--created-by", default="", metavar="WHO", help="who wrote it")
+    parser.add_argument(
+        "--replace", action="store_true", help="make it the new text if the id is in use"
+    )
+    add_secrets(parser)
+
+
+def _put(args: argparse.Namespace) -> Output:
+    app = open_app(args)
+    text = read_text(args.file, app.config.number("memory.max_bytes"))
+    written = app.put(
+        draft_from(args, text),
+        collection=args.collection,
+        name=args.id,
+        created_by=args.created_by,
+        replace=args.replace,
+    )
+    return written_output(written)
+
+
+put_command = Command(
+    _put_arguments,
+    _put,
+    """The id is the one given, else made from the title, the first heading, or the content.
+With --id, a memory of that id gets the new text and keeps its old one as a version; an id
+that was made up never replaces anything unless you say --replace.
+
+  echo "# GPU Research" | retain put - --collection knowledge --id gpu-patterns --tags gpu,metal
+  retain put notes.md
+  retain put notes.md --type fact --context "From profiling" --metadata '{"priority": "high"}'""",
+)
+
+
+# get
+
+
+def _get_arguments(parser: Parser) -> None:
+    add_id(parser)
+    add_collection(parser, "the collection it is in")
+    parser.add_argument(
+        "--format",
+        choices=("context", "json", "raw"),
+        default="context",
+        help="context: for reading, the default; json; raw: the text alone, byte for byte",
+    )
+    parser.add_argument(
+        "--version", default="", metavar="V", help="as it was: v2, HEAD~1, a commit"
+    )
+    parser.add_argument("--show-versions", action="store_true", help="list its versions as well")
+
+
+def _get(args: argparse.Namespace) -> Output:
+    app = open_app(args)
+    memory = app.get(args.id, collection=args.collection, version=args.version)
+    data = as_data(memory, content=True)
+    table = None
+    if args.show_versions:
+        versions = app.versions(args.id, collection=args.collection)
+        data["versions"] = [one._asdict() for one in versions]
+        table = as_versions(versions)
+    warnings = [f"{memory.path}: {memory.problem}"] if memory.problem else []
+    if args.format == "json":
+        args.json = True
+    if args.format == "raw":
+        return Output(data, raw=_raw(memory), table=table, warnings=warnings)
+    text = as_context(memory)
+    return Output(
+        data, text if text.endswith("\n") else f"{text}\n", table=table, warnings=warnings
+    )
+
+
+def _raw(memory: Memory) -> bytes:
+    """The body as it stands in the file; a file that cannot be parsed is all body."""
+    body = memory.body.encode("utf-8", "surrogateescape")
+    return memory.data if memory.problem and not memory.data.endswith(body) else body
+
+
+get_command = Command(
+    _get_arguments,
+    _get,
+    """An id alone is looked for in every collection, in the project's bank and then in yours.
+
+  retain get gpu-patterns
+  retain get knowledge/gpu-patterns --format raw
+  retain get gpu-patterns --version HEAD~2
+  retain get gpu-patterns --json | jq -r .hash""",
+)
+
+
+# list
+
+
+def _list_arguments(parser: Parser) -> None:
+    add_collection(parser, "only this collection")
+    parser.add_argument(
+        "--filter",
+        action="append",
+        default=[],
+        metavar="EXPR",
+        help="key=a,b (either), key!=v, key>=v, key<=v, key~text; several must all hold",
+    )
+    parser.add_argument("--type", default="", help="only this type")
+    parser.add_argument(
+        "--status", default="", help="active, archived, retired or all (default: not retired)"
+    )
+    parser.add_argument("--sort", choices=SORTS, default="collection", help="what to sort by")
+    parser.add_argument("--reverse", action="store_true", help="turn the order round")
+    parser.add_argument("--limit", type=int, default=0, metavar="N", help="the first N only")
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+
+
+def _list(args: argparse.Namespace) -> Output:
+    problems: list[Problem] = []
+    memories = open_app(args).list(
+        collection=args.collection,
+        conditions=args.filter,
+        kind=args.type,
+        status=args.status,
+        sort=args.sort,
+        reverse=args.reverse,
+        problems=problems,
+    )
+    memories = memories[: args.limit] if args.limit > 0 else memories
+    if args.format == "json":
+        args.json = True
+    warnings = [f"{len(problems)} file(s) left out; `retain status` says why"] if problems else []
+    return Output(
+        [as_data(memory) for memory in memories],
+        table=_listing(memories),
+        quiet="".join(f"{memory.ref}\n" for memory in memories),
+        warnings=warnings,
+    )
+
+
+def _listing(memories: list[Memory]) -> Table:
+    columns = ["ID", "Title", "Collection", "Tags", "Created"]
+    rows: list[list[Any]] = [
+        [
+            memory.id,
+            memory.title,
+            memory.collection,
+            ", ".join(memory.tags),
+            memory.text("created_at")[:10],
+        ]
+        for memory in memories
+    ]
+    if len({memory.scope for memory in memories}) > 1:
+        columns.append("Scope")
+        for row, memory in zip(rows, memories, strict=True):
+            row.append(memory.scope)
+    return Table(columns, rows, title=f"Memories ({len(rows)})", empty="No memories found.")
+
+
+list_command = Command(
+    _list_arguments,
+    _list,
+    """In a project, its own memories come first and then those of your global bank.
+
+  retain list
+  retain list --collection knowledge --filter tags=gpu,metal --filter priority=high
+  retain list --type decision --sort updated --reverse --limit 5
+  retain list --filter created_at>=2026-01-01 --filter title~auth --json""",
+)
+
+
+# update, append
+
+
+def _update_arguments(parser: Parser) -> None:
+    add_id(parser)
+    add_collection(parser, "the collection it is in")
+    parser.add_argument("--content", metavar="FILE", help="the new text: a file, or - for stdin")
+    add_fields(parser)
+    parser.add_argument(
+        "--merge-tags", action="store_true", help="add --tags to the ones there, do not replace"
+    )
+    _add_expect(parser)
+    add_secrets(parser)
+
+
+def _update(args: argparse.Namespace) -> Output:
+    app = open_app(args)
+    limit = app.config.number("memory.max_bytes")
+    text = read_text(args.content, limit) if args.content is not None else None
+    draft = draft_from(args, text)._replace(merge_tags=args.merge_tags)
+    return written_output(
+        app.update(args.id, draft, collection=args.collection, expect=args.expect)
+    )
+
+
+update_command = Command(
+    _update_arguments,
+    _update,
+    """Everything you do not name stays as it is, byte for byte; the text before is kept as a
+version. --metadata sets any other key, and null removes one.
+
+  retain update gpu-patterns --content updated.md
+  retain update gpu-patterns --tags metal,cuda --merge-tags
+  retain update gpu-patterns --metadata '{"priority": "high", "draft": null}'
+  retain update gpu-patterns --content new.md --expect 3f2a9c01...""",
+)
+
+
+def _append_arguments(parser: Parser) -> None:
+    add_id(parser)
+    add_collection(parser, "the collection it is in")
+    parser.add_argument(
+        "--content", metavar="FILE", required=True, help="what to add: a file, or - for stdin"
+    )
+    _add_expect(parser)
+    add_secrets(parser)
+
+
+def _append(args: argparse.Namespace) -> Output:
+    app = open_app(args)
+    text = read_text(args.content, app.config.number("memory.max_bytes"))
+    draft = Draft(text=text, allow_secret=args.allow_secret)
+    return written_output(
+        app.append(args.id, draft, collection=args.collection, expect=args.expect)
+    )
+
+
+append_command = Command(
+    _append_arguments,
+    _append,
+    """The text is added two line breaks after what is there.
+
+  echo "- Metal 3 has mesh shaders" | retain append gpu-patterns --content -""",
+)
+
+
+def _add_expect(parser: Parser) -> None:
+    parser.add_argument(
+        "--expect",
+        default="",
+        metavar="HASH",
+        help="change it only if its hash is still this one (from `get --json`)",
+    )
+
+
+# move, delete
+
+
+def _move_arguments(parser: Parser) -> None:
+    add_id(parser)
+    parser.add_argument("--from", dest="source", metavar="NAME", help="the collection it is in")
+    parser.add_argument("--collection", metavar="NAME", help="the collection to move it to")
+    parser.add_argument("--id", dest="new", default="", metavar="NEW", help="its new id")
+
+
+def _move(args: argparse.Namespace) -> Output:
+    return written_output(
+        open_app(args).move(
+            args.id, collection=args.source, to_collection=args.collection, to_id=args.new
+        )
+    )
+
+
+move_command = Command(
+    _move_arguments,
+    _move,
+    """Its versions go with it. Nothing is ever moved over another memory.
+
+  retain move gpu-patterns --collection archive
+  retain move knowledge/gpu-patterns --id metal-patterns""",
+)
+
+
+def _delete_arguments(parser: Parser) -> None:
+    add_id(parser)
+    add_collection(parser, "the collection it is in")
+    _add_expect(parser)
+
+
+def _delete(args: argparse.Namespace) -> Output:
+    trashed, warnings = open_app(args).delete(
+        args.id, collection=args.collection, expect=args.expect
+    )
+    text = f"Deleted memory: {trashed.id}\nIn the trash as: {trashed.path}\n"
+    data = {
+        "status": "deleted",
+        "id": trashed.id,
+        "collection": trashed.collection,
+        "moved_to": trashed.path,
+        "warnings": list(warnings),
+    }
+    message = f"Bring it back with: retain restore --trash {trashed.id}"
+    return Output(data, text, quiet="", messages=[message], warnings=warnings)
+
+
+delete_command = Command(
+    _delete_arguments,
+    _delete,
+    """The file goes to .trash/ with the time in its name, and can be brought back.
+
+  retain delete gpu-patterns
+  retain restore --trash gpu-patterns""",
+)

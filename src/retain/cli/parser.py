@@ -1,0 +1,183 @@
+"""The commands there are, and the arguments each takes; a command's module is loaded on use."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, NoReturn
+
+from retain import __version__
+from retain.app import App
+from retain.cli.render import Output
+from retain.errors import UsageError
+
+__all__ = ["GROUPS", "Command", "Parser", "build", "command_in", "open_app", "overview"]
+
+# Group, then command: the module that has it and what it does in a line. `--help` reads only this.
+GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
+    "Memories": {
+        "put": ("memories", "Store a memory from a file or standard input."),
+        "get": ("memories", "Show a memory, as it is or as it was."),
+        "list": ("memories", "List memories, filtered and sorted."),
+        "update": ("memories", "Change a memory's text, title, tags or other metadata."),
+        "append": ("memories", "Add text to the end of a memory."),
+        "edit": ("editing", "Change a memory in your editor."),
+        "move": ("memories", "Give a memory another id or collection."),
+        "delete": ("memories", "Move a memory to the trash."),
+    },
+    "History": {
+        "versions": ("past", "List the earlier texts of a memory."),
+        "diff": ("past", "Show what changed between two versions."),
+        "restore": ("past", "Bring an earlier text, or a deleted memory, back."),
+        "trash": ("past", "List or empty the trash."),
+    },
+    "Banks": {
+        "init": ("banks", "Make a bank for this project."),
+        "status": ("banks", "Say which bank is in force, why, and how it is."),
+        "collections": ("banks", "List the collections."),
+        "config": ("settings", "Read and change settings."),
+        "export": ("transfer", "Write the whole bank to a directory or a zip file."),
+        "import": ("transfer", "Take over another bank, store or export."),
+        "completion": ("completion", "Print a script that completes commands in your shell."),
+    },
+}
+_COMMANDS: Final = {name: row for rows in GROUPS.values() for name, row in rows.items()}
+_TAKES_VALUE: Final = ("--bank",)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors look like all the others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, hint=f"`{self.prog} --help` shows how it is called.")
+
+
+class Command(NamedTuple):
+    """One command: its arguments, what it does, and its help with examples."""
+
+    arguments: Callable[[Parser], None]
+    run: Callable[[argparse.Namespace], Output]
+    help: str
+
+
+def command_in(argv: Sequence[str]) -> str:
+    """The command a call names, empty when it names none."""
+    words = iter(argv)
+    for word in words:
+        if word in _TAKES_VALUE:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return ""
+
+
+def build(only: str = "") -> Parser:
+    """The parser, with just one command's arguments filled in, or with all of them."""
+    parser = Parser(prog="retain", add_help=False, allow_abbrev=False)
+    parser.add_argument("-h", "--help", action=_Overview, nargs=0, help="show this help")
+    parser.add_argument("--version", action="version", version=f"retain {__version__}")
+    _common(parser)
+    commands = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
+    if only in _COMMANDS:
+        _add(commands, only)
+        return parser
+    if only and not only.startswith("-"):
+        raise _unknown(only)
+    for name in _COMMANDS if only == "" else ():
+        _add(commands, name)
+    return parser
+
+
+def _add(commands: Any, name: str) -> None:
+    module, line = _COMMANDS[name]
+    command: Command = getattr(importlib.import_module(f"retain.cli.{module}"), f"{name}_command")
+    parser: Parser = commands.add_parser(
+        name,
+        help=line,
+        description=f"{line}\n\n{command.help}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.arguments(parser)
+    _common(parser)
+    parser.set_defaults(run=command.run)
+
+
+def _common(parser: Parser) -> None:
+    """The options every command takes, before or after its name."""
+    quiet = argparse.SUPPRESS
+    group = parser.add_argument_group("which bank, and how to answer")
+    group.add_argument("--bank", metavar="PATH", default=quiet, help="use the bank at PATH")
+    group.add_argument(
+        "--local", action="store_true", default=quiet, help="use the project's bank only"
+    )
+    group.add_argument(
+        "--global",
+        dest="everywhere",
+        action="store_true",
+        default=quiet,
+        help="use your global bank only",
+    )
+    group.add_argument("--json", action="store_true", default=quiet, help="answer in JSON")
+    group.add_argument(
+        "--quiet", action="store_true", default=quiet, help="no messages, only the bare result"
+    )
+
+
+def _unknown(name: str) -> UsageError:
+    import difflib
+
+    near = difflib.get_close_matches(name, _COMMANDS, 1, 0.5)
+    guess = f"Did you mean `retain {near[0]}`? " if near else ""
+    return UsageError(f"there is no command {name!r}", hint=f"{guess}`retain --help` lists them.")
+
+
+class _Overview(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        parser.exit(message=overview())
+
+
+def overview() -> str:
+    """What `retain --help` prints: the commands in groups, without loading any."""
+    lines = [
+        "usage: retain COMMAND [options]",
+        "",
+        "Memory for AI agents and the people who work with them: Markdown files",
+        "you can read, edit, diff and commit.",
+    ]
+    for group, commands in GROUPS.items():
+        lines += ["", f"{group}:"]
+        lines += [f"  {name:<12} {line}" for name, (_, line) in commands.items()]
+    lines += [
+        "",
+        "Every command takes:",
+        "  --bank PATH  use the bank at PATH (or set RETAIN_BANK)",
+        "  --local      use the project's bank only: the nearest .retain/ upwards",
+        "  --global     use your own bank only: ~/.retain (or set RETAIN_HOME)",
+        "  --json       answer in JSON, on standard output alone",
+        "  --quiet      no messages, only the bare result",
+        "  --help       how that command is called, with examples",
+        "",
+        "Start here:",
+        "  retain init                            make a bank in this project",
+        "  echo '# Title ...' | retain put -      store a memory",
+        "  retain list                            see what there is",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def open_app(args: argparse.Namespace) -> App:
+    """The app for the place a call asks for."""
+    bank = getattr(args, "bank", None)
+    if bank == "":
+        raise UsageError("--bank needs a path")
+    return App(
+        bank=bank or "",
+        local=getattr(args, "local", False),
+        everywhere=getattr(args, "everywhere", False),
+        cwd=os.getcwd(),
+        env=os.environ,
+    )

@@ -1,0 +1,207 @@
+"""Answers on standard output and messages on standard error, for people, pipes and programs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from retain.errors import RetainError
+from retain.guard import visible
+from retain.model import Memory, Version
+
+__all__ = ["Output", "Table", "as_context", "as_data", "report", "show", "size"]
+
+
+class Table(NamedTuple):
+    """Rows under headings."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    empty: str = ""
+
+
+class Output(NamedTuple):
+    """A command's answer in every form it can be asked for."""
+
+    data: object
+    text: str = ""
+    table: Table | None = None
+    raw: bytes | None = None
+    quiet: str | None = None  # what --quiet prints; None: the same as always
+    messages: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    is_diff: bool = False
+    code: int = 0
+
+
+def show(output: Output, args: argparse.Namespace) -> int:
+    """Print an answer the way it was asked for, and return the exit code."""
+    quiet = getattr(args, "quiet", False)
+    if getattr(args, "json", False):
+        sys.stdout.write(_json(output.data))
+    elif quiet and output.quiet is not None:
+        sys.stdout.write(visible(output.quiet))
+    else:
+        _show_text(output)
+    sys.stdout.flush()
+    if not quiet:
+        for message in output.messages:
+            print(visible(message), file=sys.stderr)
+    for warning in output.warnings:
+        print(f"warning: {visible(warning)}", file=sys.stderr)
+    return output.code
+
+
+def _show_text(output: Output) -> None:
+    if output.raw is not None:
+        _show_raw(output.raw)
+    if output.text:
+        text = visible(output.text)
+        sys.stdout.write(_coloured(text) if output.is_diff and sys.stdout.isatty() else text)
+    if output.table is not None:
+        sys.stdout.write("\n" if output.text else "")
+        _show_table(output.table)
+
+
+def _show_raw(data: bytes) -> None:
+    """A memory's own text: exact bytes into a pipe, harmless on a terminal."""
+    if sys.stdout.isatty():
+        text = visible(data.decode("utf-8", "replace"))
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        return
+    sys.stdout.buffer.write(data)
+
+
+def _json(data: object) -> str:
+    import json
+
+    from retain.guard import visible_json
+
+    return visible_json(json.dumps(data, ensure_ascii=False, indent=2, default=str)) + "\n"
+
+
+def _show_table(table: Table) -> None:
+    if not table.rows:
+        if table.empty:
+            print(table.empty, file=sys.stderr)
+        return
+    rows = [[visible(cell, keep_newlines=False) for cell in row] for row in table.rows]
+    if sys.stdout.isatty():
+        _show_rich(table, rows)
+    else:
+        sys.stdout.write(_aligned(table.columns, rows))
+
+
+def _aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [list(columns), *rows]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    return "".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        + "\n"
+        for line in lines
+    )
+
+
+def _show_rich(table: Table, rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(title=table.title or None, title_justify="left", header_style="bold")
+    for number, column in enumerate(table.columns):
+        shown.add_column(column, style="cyan" if number == 0 else None, overflow="fold")
+    for row in rows:
+        shown.add_row(*map(Text, row))
+    Console().print(shown)
+
+
+def _coloured(diff: str) -> str:
+    """A diff as people know it: what went is red, what came is green."""
+    colours = {"+": "32", "-": "31", "@": "36"}
+    return "".join(
+        f"\x1b[{colours[line[0]]}m{line.rstrip()}\x1b[0m\n" if line[:1] in colours else line
+        for line in diff.splitlines(keepends=True)
+    )
+
+
+def report(error: RetainError, *, as_json: bool) -> None:
+    """Say on standard error what happened, what was left alone and what to run next."""
+    if as_json:
+        body = {
+            "code": error.code,
+            "message": error.message,
+            "unchanged": error.unchanged,
+            "hint": error.hint,
+        }
+        sys.stderr.write(_json({"error": body}))
+        return
+    lines = [f"retain: {error.message}", error.unchanged, error.hint and f"Try: {error.hint}"]
+    for line in filter(None, lines):
+        print(visible(line), file=sys.stderr)
+
+
+def as_context(memory: Memory) -> str:
+    """A memory as an agent reads it: what it is, where it comes from, then its text."""
+    created = memory.text("created_at") or "unknown"
+    lines = [
+        f"# {memory.title}",
+        f"ID: {memory.id}",
+        f"Created: {created} by {memory.text('created_by') or 'unknown'}",
+    ]
+    named = (
+        ("Context", memory.text("context")),
+        ("Tags", ", ".join(memory.tags)),
+        ("Category", memory.text("category")),
+        ("Related", ", ".join(memory.related_to)),
+    )
+    lines += [f"{name}: {value}" for name, value in named if value]
+    return "\n".join([*lines, "", memory.body])
+
+
+def as_data(memory: Memory, *, content: bool = False) -> dict[str, object]:
+    """A memory as JSON: what every listing has, and with `content` everything there is."""
+    data: dict[str, object] = {
+        "id": memory.id,
+        "title": memory.title,
+        "collection": memory.collection,
+        "type": memory.type,
+        "status": memory.status,
+        "tags": list(memory.tags),
+        "category": memory.meta.get("category"),
+        "created_at": memory.meta.get("created_at"),
+        "updated_at": memory.meta.get("updated_at"),
+        "scope": memory.scope,
+        "file_path": memory.path,
+    }
+    if content:
+        data |= {
+            "content": memory.body,
+            "metadata": dict(memory.meta),
+            "hash": memory.hash,
+            "problem": memory.problem or None,
+        }
+    return data
+
+
+def as_versions(versions: Sequence[Version]) -> Table:
+    """Versions as rows."""
+    return Table(
+        ("Version", "Time", "Author", "What"),
+        [(one.version, one.time, one.author, one.message) for one in versions],
+        empty="No earlier versions.",
+    )
+
+
+def size(number: int) -> str:
+    """A size as people say it."""
+    if number < 1024:
+        return f"{number} B"
+    amount, unit = number / 1024, "KB"
+    for larger in ("MB", "GB"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.1f} {unit}"

@@ -1,0 +1,75 @@
+"""A bank examined: what is in it, and what a person may want to mend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from retain import paths
+from retain.bank import Bank
+from retain.model import Memory, Problem
+
+__all__ = ["Findings", "examine"]
+
+
+class Findings(NamedTuple):
+    """A bank at a glance."""
+
+    memories: int
+    size: int
+    by_collection: Mapping[str, int]
+    by_type: Mapping[str, int]
+    by_status: Mapping[str, int]
+    trashed: int
+    problems: tuple[Problem, ...]
+
+
+def examine(bank: Bank) -> Findings:
+    """Read every memory once and count what is there."""
+    problems: list[Problem] = []
+    by_collection: dict[str, int] = {}
+    by_type: dict[str, int] = {}
+    by_status: dict[str, int] = {}
+    size = 0
+    for memory in bank.memories(problems=problems):
+        size += len(memory.data)
+        _count(by_collection, memory.collection)
+        _count(by_type, memory.type)
+        _count(by_status, memory.status)
+        problems += [Problem(memory.path, reason) for reason in _faults(memory)]
+    return Findings(
+        sum(by_collection.values()),
+        size,
+        by_collection,
+        by_type,
+        by_status,
+        len(bank.trashed()),
+        tuple(problems),
+    )
+
+
+def _count(counts: dict[str, int], name: str) -> None:
+    counts[name] = counts.get(name, 0) + 1
+
+
+def _faults(memory: Memory) -> list[str]:
+    """What a person may want to mend in a memory that can be read."""
+    faults = [memory.problem] if memory.problem else []
+    stated = memory.meta.get("id")
+    if stated is not None and paths.key(str(stated)) != paths.key(memory.id):
+        faults.append(f"its frontmatter says id: {stated}, but the file's name is the id")
+    for key in ("created_at", "updated_at"):
+        value = memory.text(key)
+        if value and not _is_time(value):
+            faults.append(f"{key} is not a date: {value}")
+    return faults
+
+
+def _is_time(text: str) -> bool:
+    from datetime import datetime
+
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

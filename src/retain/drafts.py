@@ -1,0 +1,140 @@
+"""What a person or an agent hands in, and how it becomes a memory's bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from retain import frontmatter, guard, markdown
+from retain.bank import codec, now
+from retain.errors import Unreadable, UsageError
+from retain.model import Memory
+
+__all__ = [
+    "Draft",
+    "Given",
+    "appended",
+    "changes",
+    "cleaned",
+    "given",
+    "ordered",
+    "revised",
+    "same_content",
+]
+
+
+class Draft(NamedTuple):
+    """What a person or an agent wants to store or change; empty and None mean not given."""
+
+    text: str | None = None
+    title: str = ""
+    type: str = ""
+    tags: Sequence[str] | None = None
+    merge_tags: bool = False
+    fields: Mapping[str, object] = {}
+    allow_secret: bool = False
+
+
+class Given(NamedTuple):
+    """A text as it was handed in, taken apart."""
+
+    meta: Mapping[str, object]
+    body: str
+    source: bytes
+    warnings: tuple[str, ...] = ()
+
+    def composed(self, fields: Mapping[str, object]) -> bytes:
+        """The file to store: the text's own frontmatter with these fields set, or a new one."""
+        if self.meta:
+            return markdown.edit(self.source, fields)
+        return markdown.compose(fields, self.body)
+
+
+def given(draft: Draft) -> Given:
+    text = (draft.text or "").removeprefix("\ufeff")
+    try:
+        parts = frontmatter.split(text)
+        meta = frontmatter.load(text[parts[0] : parts[1]]) if parts else {}
+    except Unreadable as error:
+        # Whatever it is, it is the person's text: keep it whole as the body.
+        return Given({}, text, b"", (f"{error.message}; all of it was kept as text",))
+    body = text[parts[2] :] if parts else text
+    if not body.strip() and not meta:
+        raise UsageError("there is no text to store", unchanged="Nothing was changed.")
+    return Given(meta, body, text.encode())
+
+
+def cleaned(draft: Draft) -> tuple[Draft, tuple[str, ...]]:
+    """The draft without its secrets, and which kinds they were."""
+    _check_text(draft.text or "")
+    text, kinds = guard.redact(draft.text or "")
+    title, more = guard.redact(draft.title)
+    fields, rest = guard.redact_value(dict(draft.fields))
+    tags, last = guard.redact_value(list(draft.tags or ()))
+    assert isinstance(fields, dict) and isinstance(tags, list)  # noqa: S101, PT018 - shapes are kept
+    clean = draft._replace(
+        text=None if draft.text is None else text,
+        title=title,
+        fields=fields,
+        tags=None if draft.tags is None else tags,
+    )
+    return clean, (*kinds, *more, *rest, *last)
+
+
+def _check_text(text: str) -> None:
+    if "\0" in text:
+        raise UsageError("the text holds a NUL character", unchanged="Nothing was stored.")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError("the text is not valid UTF-8", unchanged="Nothing was stored.") from None
+
+
+def changes(draft: Draft, present: Sequence[str]) -> dict[str, object]:
+    """The frontmatter keys a draft sets."""
+    changes = dict(draft.fields)
+    if draft.title:
+        changes["title"] = draft.title
+    if draft.type:
+        changes["type"] = draft.type
+    if draft.tags is not None:
+        tags = [*present, *draft.tags] if draft.merge_tags else draft.tags
+        changes["tags"] = list(dict.fromkeys(tags))
+    return changes
+
+
+_ORDER: Final = ("id", "title", "type", "status", "tags", "created_at", "created_by", "context")
+
+
+def ordered(fields: Mapping[str, object]) -> dict[str, object]:
+    """New frontmatter in the order a person reads it."""
+    first = {key: fields[key] for key in _ORDER if fields.get(key) is not None}
+    return first | {key: value for key, value in fields.items() if key not in first}
+
+
+def revised(memory: Memory, changes: Mapping[str, object], body: str | None) -> bytes:
+    """A memory's new bytes; `updated_at` moves only when something else did."""
+    edit = codec(memory.path).edit
+    data = edit(memory.data, changes, body)
+    has_head = memory.meta or any(value is not None for value in changes.values())
+    if data == memory.data or "updated_at" in changes or not has_head:
+        return data
+    return edit(memory.data, {**changes, "updated_at": now()}, body)
+
+
+def appended(body: str, addition: str) -> str:
+    newline = "\r\n" if "\r\n" in body else "\n"
+    end = newline if body.endswith("\n") and not addition.endswith("\n") else ""
+    before = body.rstrip()
+    return f"{before}{newline * 2 if before else ''}{addition}{end}"
+
+
+def same_content(old: Memory, data: bytes) -> bool:
+    """Whether a memory already says what a new file would, whoever stored it when."""
+    new = markdown.parse(data)
+    return _content(old.meta, old.body) == _content(new.meta, new.body)
+
+
+def _content(meta: Mapping[str, object], body: str) -> tuple[object, str]:
+    passing = ("created_at", "created_by", "updated_at", "id")
+    return {key: value for key, value in meta.items() if key not in passing}, body

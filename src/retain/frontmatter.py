@@ -1,0 +1,441 @@
+"""YAML frontmatter, read safely and changed one key at a time.
+
+Reading is strict where YAML is dangerous and plain where YAML is surprising: no tags, no
+aliases, no merge keys, bounded depth and size; `no`, `012`, `12:30` and dates stay strings.
+Changing a key rewrites the bytes of that key's value and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from retain.errors import Unreadable
+
+__all__ = ["change", "dump", "load", "split"]
+
+MAX_CHARS: Final = 65_536  # larger heads are attacks or accidents; PyYAML needs ~1 s per MB
+MAX_DEPTH: Final = 40
+
+_KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*):(?:[ ]+(.*))?")
+_ITEM = re.compile(r"([ ]*)- (.*)")
+_INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
+_FLOAT = re.compile(r"[-+]?[0-9]{1,15}\.[0-9]{1,15}(?:[eE][-+]?[0-9]{1,2})?")
+_UTC = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+
+_CONSTANTS: Final[Mapping[str, bool | None]] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+# Words that YAML 1.1 or 1.2 readers elsewhere would not take as strings.
+_AMBIGUOUS: Final = frozenset("y n yes no on off true false null nan inf".split())
+
+
+class _NotPlain(Exception):
+    """The head uses more of YAML than the quick reader knows."""
+
+
+def split(text: str) -> tuple[int, int, int] | None:
+    """Where the head starts and ends and where the body starts, or None without frontmatter.
+
+    One blank line between the closing mark and the body belongs to neither.
+    """
+    if not text.startswith("---"):
+        return None
+    first = text.find("\n")
+    if text[3 : first if first >= 0 else None].strip():
+        return None
+    start = first + 1
+    if first < 0:
+        raise Unreadable("the frontmatter is not closed")
+    at = start
+    while at < len(text):
+        end = text.find("\n", at)
+        after = len(text) if end < 0 else end + 1
+        if text.startswith("---", at) and not text[at + 3 : after].strip():
+            return start, at, _skip_blank(text, after)
+        at = after
+    raise Unreadable("the frontmatter is not closed")
+
+
+def _skip_blank(text: str, at: int) -> int:
+    for newline in ("\r\n", "\n"):
+        if text.startswith(newline, at):
+            return at + len(newline)
+    return at
+
+
+def load(head: str) -> dict[str, object]:
+    """Parse a head into a mapping, or say why it cannot be."""
+    if len(head) > MAX_CHARS:
+        raise Unreadable(f"the frontmatter is larger than {MAX_CHARS:,} characters")
+    try:
+        return _load_plain(head)
+    except _NotPlain:
+        return _load_yaml(head).values
+
+
+# The quick reader: the part of YAML that Retain and most people write. It is ten times faster
+# than PyYAML and spares `get` the import; whatever it does not know for certain it hands over.
+# tests/test_frontmatter.py holds it to PyYAML's answer.
+
+
+def _load_plain(head: str) -> dict[str, object]:
+    values: dict[str, object] = {}
+    items = _Items()
+    for line in head.split("\n"):
+        text = line.removesuffix("\r")
+        if not text or text[0] == "#":
+            continue
+        if match := _ITEM.fullmatch(text):
+            values[items.key] = items.add(len(match[1]), _plain_scalar(match[2], flow=False))
+            continue
+        match = _KEY.fullmatch(text)
+        if not match or match[1] in values or match[1] in _CONSTANTS:
+            raise _NotPlain
+        values[match[1]] = _plain_value(match[2]) if match[2] else None
+        items = _Items("" if match[2] else match[1])
+    return values
+
+
+class _Items:
+    """A list under a key that has nothing on its own line."""
+
+    def __init__(self, key: str = "") -> None:
+        self.key = key
+        self._indent = -1
+        self._values: list[object] = []
+
+    def add(self, indent: int, value: object) -> list[object]:
+        if not self.key or self._indent not in (-1, indent):
+            raise _NotPlain
+        self._indent = indent
+        self._values.append(value)
+        return self._values
+
+
+def _plain_value(text: str) -> object:
+    if text[0] != "[":
+        return _plain_scalar(text, flow=False)
+    if text[-1] != "]":
+        raise _NotPlain
+    inner = text[1:-1]
+    if not inner.strip():
+        raise _NotPlain
+    return [_plain_scalar(item.strip(" "), flow=True) for item in inner.split(",")]
+
+
+def _plain_scalar(text: str, *, flow: bool) -> object:
+    if not text or not text.isprintable():
+        raise _NotPlain
+    quote = text[0]
+    if quote in "\"'":
+        inner = text[1:-1]
+        if len(text) < 2 or text[-1] != quote or quote in inner or "\\" in inner:
+            raise _NotPlain
+        return inner
+    if not _is_plain(text, flow=flow):
+        raise _NotPlain
+    return _resolve(text)
+
+
+def _is_plain(text: str, *, flow: bool) -> bool:
+    """Whether text is surely a plain scalar: unquoted, and the same in every YAML reader."""
+    if not (text[0].isalnum() or text[0] in "/_(." or (text[0] in "+-" and text[1:2].isdigit())):
+        return False
+    if text[-1] in ": " or ": " in text or " #" in text:
+        return False
+    return not flow or not any(char in text for char in "[]{},:")
+
+
+def _resolve(text: str) -> object:
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if text[0] in "+-0123456789":
+        if _INT.fullmatch(text):
+            return int(text)
+        if _FLOAT.fullmatch(text):
+            return float(text)
+    return text
+
+
+class _Entry(NamedTuple):
+    """One top-level key and the span of its value, in characters of the head."""
+
+    key_start: int
+    key_end: int
+    value_end: int
+
+
+class _Parsed(NamedTuple):
+    values: dict[str, object]
+    entries: dict[str, _Entry]
+    flow_end: int  # where a `{...}` mapping closes, or -1 for the usual block mapping
+    indent: int
+
+
+def _load_yaml(head: str) -> _Parsed:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return _Reader(yaml, yaml.parse(head, Loader=loader)).document()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 2}" if mark is not None else ""
+        reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "bad YAML"
+        raise Unreadable(f"the frontmatter is not valid YAML: {reason}{where}") from error
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"the frontmatter is not valid YAML: {error}") from error
+
+
+class _Reader:
+    """Builds values from parser events: no recursion in the parser, no constructors to abuse."""
+
+    def __init__(self, yaml: Any, events: Iterator[Any]) -> None:
+        self._yaml = yaml
+        self._events = events
+        self._end = 0
+
+    def document(self) -> _Parsed:
+        yaml = self._yaml
+        event = next(self._events)
+        while isinstance(event, yaml.StreamStartEvent | yaml.DocumentStartEvent):
+            event = next(self._events)
+        if isinstance(event, yaml.StreamEndEvent):
+            return _Parsed({}, {}, -1, 0)
+        if isinstance(event, yaml.ScalarEvent) and not event.value and event.implicit[0]:
+            self._finish()
+            return _Parsed({}, {}, -1, 0)
+        if not isinstance(event, yaml.MappingStartEvent):
+            raise Unreadable("the frontmatter is not a list of `key: value` lines")
+        entries: dict[str, _Entry] = {}
+        values, end = self._mapping(event, 1, entries)
+        self._finish()
+        flow_end = end.start_mark.index if event.flow_style else -1
+        return _Parsed(values, entries, flow_end, event.start_mark.column)
+
+    def _finish(self) -> None:
+        for event in self._events:
+            if isinstance(event, self._yaml.DocumentStartEvent):
+                raise Unreadable("the frontmatter holds a second YAML document")
+
+    def _mapping(
+        self, start: Any, depth: int, entries: dict[str, _Entry] | None = None
+    ) -> tuple[dict[str, object], Any]:
+        self._check(start, depth)
+        values: dict[str, object] = {}
+        while not isinstance(key_event := next(self._events), self._yaml.MappingEndEvent):
+            if not isinstance(key_event, self._yaml.ScalarEvent):
+                raise Unreadable("a key of the frontmatter is not a plain word")
+            key = str(self._scalar(key_event))
+            if key in values:
+                raise Unreadable(f"the key {key!r} stands twice in the frontmatter")
+            values[key] = self._value(next(self._events), depth + 1)
+            if entries is not None:
+                entries[key] = _Entry(
+                    key_event.start_mark.index, key_event.end_mark.index, self._end
+                )
+        return values, key_event
+
+    def _value(self, event: Any, depth: int) -> object:
+        yaml = self._yaml
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event)
+        if isinstance(event, yaml.MappingStartEvent):
+            values, end = self._mapping(event, depth)
+            self._close(event, end)
+            return values
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._sequence(event, depth)
+        raise Unreadable("the frontmatter uses a YAML alias, which Retain does not follow")
+
+    def _sequence(self, start: Any, depth: int) -> list[object]:
+        self._check(start, depth)
+        items: list[object] = []
+        while not isinstance(event := next(self._events), self._yaml.SequenceEndEvent):
+            items.append(self._value(event, depth + 1))
+        self._close(start, event)
+        return items
+
+    def _close(self, start: Any, end: Any) -> None:
+        # The end of a block collection is marked at the next token, past comments and blank
+        # lines that are not its own; its last leaf says where it really ends.
+        if start.flow_style:
+            self._end = end.end_mark.index
+
+    def _check(self, start: Any, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise Unreadable(f"the frontmatter is nested deeper than {MAX_DEPTH} levels")
+        if start.tag is not None:
+            raise Unreadable(f"the frontmatter uses the YAML tag {start.tag}")
+
+    def _scalar(self, event: Any) -> object:
+        if event.tag is not None and event.tag != "!":
+            raise Unreadable(f"the frontmatter uses the YAML tag {event.tag}")
+        self._end = event.end_mark.index
+        text: str = event.value
+        return _resolve(text) if event.implicit[0] else text
+
+
+def change(head: str, changes: Mapping[str, object]) -> str:
+    """Set keys to new values (None removes one) and leave every other character as it is."""
+    newline = "\r\n" if "\r\n" in head else "\n"
+    before = load(head)
+    after = head
+    for key, value in changes.items():
+        if not _same(before.get(key), value):
+            after = _change_one(after, key, value, newline)
+    wanted = {**before, **changes}
+    removed = [key for key, value in changes.items() if value is None]
+    for key in removed:
+        del wanted[key]
+    if not _same(load(after), wanted):
+        raise Unreadable("the frontmatter cannot be changed without disturbing its other keys")
+    return after
+
+
+def _same(one: object, other: object) -> bool:
+    """Equal in value and type: 1, 1.0 and True are three things here."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return type(one) is type(other) and one == other
+
+
+def _change_one(head: str, key: str, value: object, newline: str) -> str:
+    parsed = _load_yaml(head)
+    entry = parsed.entries.get(key)
+    if entry is None:
+        return _insert(head, parsed, key, value, newline)
+    start, stop = entry.key_end, _trim(head, entry)
+    if value is None:
+        return _remove(head, parsed, entry.key_start, stop)
+    line_end = _line_end(head, stop)
+    flow = parsed.flow_end >= 0 or bool(head[stop:line_end].strip())
+    colon = head.find(":", start)
+    return head[: colon + 1] + _entry_value(key, value, parsed.indent, newline, flow) + head[stop:]
+
+
+def _trim(head: str, entry: _Entry) -> int:
+    """The value's end without the line breaks a block scalar counts as its own."""
+    colon = head.find(":", entry.key_end) + 1
+    return max(colon, entry.key_start + len(head[entry.key_start : entry.value_end].rstrip()))
+
+
+def _line_end(head: str, at: int) -> int:
+    end = head.find("\n", at)
+    return len(head) if end < 0 else end
+
+
+def _insert(head: str, parsed: _Parsed, key: str, value: object, newline: str) -> str:
+    name = dump_scalar(key, flow=True)
+    if parsed.flow_end >= 0:
+        comma = ", " if parsed.entries else ""
+        text = f"{comma}{name}:{_entry_value(key, value, 0, newline, flow=True)}"
+        return head[: parsed.flow_end] + text + head[parsed.flow_end :]
+    if head and not head.endswith("\n"):
+        head += newline
+    text = _entry_value(key, value, parsed.indent, newline, flow=False)
+    return f"{head}{' ' * parsed.indent}{name}:{text}{newline}"
+
+
+def _remove(head: str, parsed: _Parsed, start: int, stop: int) -> str:
+    if parsed.flow_end >= 0:
+        raise Unreadable("a key cannot be removed from frontmatter written as {...}")
+    line_start = head.rfind("\n", 0, start) + 1
+    return head[:line_start] + head[min(len(head), _line_end(head, stop) + 1) :]
+
+
+def dump(values: Mapping[str, object], newline: str = "\n") -> str:
+    """A new head, one key a line, in the order given; keys without a value are left out."""
+    return "".join(
+        f"{dump_scalar(key, flow=True)}:{_entry_value(key, value, 0, newline, flow=False)}{newline}"
+        for key, value in values.items()
+        if value is not None
+    )
+
+
+def _entry_value(key: str, value: object, indent: int, newline: str, flow: bool) -> str:
+    if isinstance(value, str) and key.endswith("_at") and _UTC.fullmatch(value):
+        return f" {value}"
+    if isinstance(value, dict) and value and not flow:
+        return _block(value, indent, newline)
+    if (
+        isinstance(value, list)
+        and not flow
+        and any(isinstance(item, dict | list) for item in value)
+    ):
+        return _block(value, indent, newline)
+    return f" {_flow(value)}"
+
+
+def _flow(value: object) -> str:
+    if isinstance(value, dict):
+        pairs = (f"{dump_scalar(str(k), flow=True)}: {_flow(v)}" for k, v in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_flow_item(item) for item in value) + "]"
+    return dump_scalar(value, flow=False)
+
+
+def _flow_item(value: object) -> str:
+    return _flow(value) if isinstance(value, dict | list) else dump_scalar(value, flow=True)
+
+
+def _block(value: object, indent: int, newline: str) -> str:
+    """A nested value as an indented block, with long texts readable line by line."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """The safe dumper, with `|` for texts of several lines and no aliases."""
+
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+            return True
+
+    def text(dumper: Any, data: str) -> Any:
+        return dumper.represent_scalar(
+            "tag:yaml.org,2002:str", data, style="|" if "\n" in data else None
+        )
+
+    Dumper.add_representer(str, text)
+    block = yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1 << 20)
+    lines = block.rstrip("\n").split("\n")
+    return newline + newline.join(f"{' ' * (indent + 2)}{line}" if line else line for line in lines)
+
+
+def dump_scalar(value: object, *, flow: bool) -> str:
+    """One value on one line, quoted whenever some YAML reader might take it for another type."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    text = str(value)
+    if text and text[0].isalpha() | (text[0] in "/_") and text.isprintable():
+        plain = _is_plain(text, flow=flow) and text.lower() not in _AMBIGUOUS
+        if plain and (not flow or "," not in text):
+            return text
+    return '"' + "".join(map(_escape, text)) + '"'
+
+
+def _escape(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    if char.isprintable():
+        return char
+    named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char)
+    if named:
+        return named
+    code = ord(char)
+    return (
+        f"\\x{code:02x}"
+        if code < 0x100
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
+    )

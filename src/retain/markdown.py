@@ -1,0 +1,95 @@
+"""Markdown memories: bytes in, values out, and back without losing a byte."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from retain import frontmatter
+from retain.errors import Unreadable
+
+__all__ = ["Document", "compose", "edit", "parse"]
+
+_BOM: Final = "\ufeff"
+
+
+class Document(NamedTuple):
+    """A file's metadata and text; `problem` says what could not be read."""
+
+    meta: dict[str, object]
+    body: str
+    problem: str = ""
+
+
+def parse(data: bytes) -> Document:
+    """Read a memory; a file that makes no sense is all body, with the problem named."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return Document({}, data.decode("utf-8", "replace"), f"not UTF-8 at byte {error.start}")
+    text = text.removeprefix(_BOM)
+    try:
+        return _parse_text(text)
+    except Unreadable as error:
+        return Document({}, text, error.message)
+
+
+def _parse_text(text: str) -> Document:
+    parts = frontmatter.split(text)
+    if parts is None:
+        return Document({}, text, _oddity(text))
+    start, end, body = parts
+    meta = frontmatter.load(text[start:end])
+    rest = text[body:]
+    if rest.startswith("---") and _has_head(rest):
+        return Document(meta, rest, "a second frontmatter block stands after the first")
+    return Document(meta, rest, _oddity(text))
+
+
+def _has_head(text: str) -> bool:
+    try:
+        parts = frontmatter.split(text)
+        return parts is not None and bool(frontmatter.load(text[parts[0] : parts[1]]))
+    except Unreadable:
+        return False
+
+
+def _oddity(text: str) -> str:
+    if not text.strip():
+        return "the file is empty"
+    return "the file holds a NUL character" if "\0" in text else ""
+
+
+def compose(meta: Mapping[str, object], body: str) -> bytes:
+    """A new file from metadata and a body, which keeps its own line endings."""
+    newline = "\r\n" if "\r\n" in body[:4096] else "\n"
+    head = frontmatter.dump(meta, newline)
+    return f"---{newline}{head}---{newline}{newline}{body}".encode()
+
+
+def edit(data: bytes, changes: Mapping[str, object], body: str | None = None) -> bytes:
+    """Change keys (None removes one) or the body; every other byte stays as it was."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"not UTF-8 at byte {error.start}") from error
+    mark = _BOM if text.startswith(_BOM) else ""
+    text = text.removeprefix(_BOM)
+    parts = frontmatter.split(text)
+    if parts is None:
+        return mark.encode() + _edit_bare(text, changes, body)
+    start, end, rest = parts
+    head = text[start:end]
+    if changes:
+        head = frontmatter.change(head, changes)
+    after = text[end:rest]
+    if body is not None and not after.endswith("\n"):
+        after += "\n"  # the closing mark was the file's last line
+    return (mark + text[:start] + head + after + (text[rest:] if body is None else body)).encode()
+
+
+def _edit_bare(text: str, changes: Mapping[str, object], body: str | None) -> bytes:
+    """Edit a file without frontmatter; it gets one only when there is something to put in it."""
+    new = text if body is None else body
+    wanted = {key: value for key, value in changes.items() if value is not None}
+    return compose(wanted, new) if wanted else new.encode()

@@ -1,0 +1,180 @@
+"""The values that travel between Retain's layers; nothing here touches a disk.
+
+They are named tuples, not dataclasses: importing `dataclasses` pulls in `inspect` and would
+cost every command about one bare interpreter start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+__all__ = [
+    "DEFAULT_TYPE",
+    "FREE_TYPES",
+    "STATUSES",
+    "TYPED",
+    "Memory",
+    "Place",
+    "Problem",
+    "Trashed",
+    "Version",
+    "Written",
+]
+
+DEFAULT_TYPE: Final = "journal"
+FREE_TYPES: Final = (DEFAULT_TYPE, "plan", "fact", "observation", "reflection")
+TYPED: Final = (
+    "decision",
+    "runbook",
+    "constraint",
+    "tech_debt",
+    "preference",
+    "session_summary",
+)
+STATUSES: Final = ("active", "archived", "retired")
+
+_TITLE_FROM_TEXT = 50  # characters of the first line that stand in for a missing title
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """A list of strings from what a person may have written: a list, or words with commas."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        value = value.split(",")
+    if not isinstance(value, list | tuple):
+        value = [value]
+    return tuple(text for item in value if (text := _text(item).strip()))
+
+
+class Memory(NamedTuple):
+    """One memory as it stands in its file."""
+
+    id: str
+    collection: str
+    path: str
+    meta: Mapping[str, object]
+    body: str
+    data: bytes = b""
+    problem: str = ""
+    scope: str = ""
+
+    @property
+    def hash(self) -> str:
+        """The SHA-256 of the file's bytes, which `--expect` compares."""
+        import hashlib
+
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def ref(self) -> str:
+        """The memory's name within its bank: `collection/id`, or the id alone at the root."""
+        return f"{self.collection}/{self.id}" if self.collection else self.id
+
+    @property
+    def address(self) -> str:
+        """A reference that names this memory alone, whatever else shares its id."""
+        return f"{self.collection}/{self.id}"
+
+    @property
+    def title(self) -> str:
+        given = _text(self.meta.get("title")).strip()
+        return given or heading(self.body) or _first_line(self.body) or self.id
+
+    @property
+    def type(self) -> str:
+        return _text(self.meta.get("type")).strip() or DEFAULT_TYPE
+
+    @property
+    def status(self) -> str:
+        return _text(self.meta.get("status")).strip() or "active"
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return _texts(self.meta.get("tags"))
+
+    @property
+    def related_to(self) -> tuple[str, ...]:
+        return _texts(self.meta.get("related_to"))
+
+    def text(self, key: str) -> str:
+        """A frontmatter value as text, empty when it is missing."""
+        return _text(self.meta.get(key))
+
+
+def heading(body: str) -> str:
+    """The first level-one heading outside a code fence."""
+    if "# " not in body:
+        return ""
+    fence = ""
+    for line in body.splitlines():
+        mark = line.lstrip()[:3]
+        if mark in ("```", "~~~"):
+            if not fence:
+                fence = mark
+            elif mark == fence:
+                fence = ""
+        elif not fence and line.startswith("# "):
+            return line[2:].strip().rstrip("#").strip()
+    return ""
+
+
+def _first_line(body: str) -> str:
+    for line in body.splitlines():
+        text = line.strip().lstrip("#>*- ").strip()
+        if text:
+            return text[:_TITLE_FROM_TEXT].rstrip()
+    return ""
+
+
+class Place(NamedTuple):
+    """A bank's location, and why it is the one in force."""
+
+    root: str
+    kind: str
+    scope: str
+    reason: str
+    exists: bool
+
+
+class Problem(NamedTuple):
+    """A file Retain leaves alone, or reads only in part, and why."""
+
+    path: str
+    reason: str
+
+
+class Written(NamedTuple):
+    """What a write did; `status` is created, replaced, updated, appended, moved, unchanged ..."""
+
+    memory: Memory
+    status: str
+    kept: str = ""
+    commit: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Trashed(NamedTuple):
+    """One soft-deleted file."""
+
+    name: str
+    id: str
+    collection: str
+    deleted_at: str
+    path: str
+    size: int
+
+
+class Version(NamedTuple):
+    """One earlier text of a memory: a git commit or a numbered copy."""
+
+    version: str
+    time: str
+    author: str
+    message: str
+    source: str

@@ -1,0 +1,310 @@
+"""Where banks are and what things in them may be called."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from retain.errors import BadName, ConfigError, NotFound, RetainError, UsageError
+from retain.model import Place, heading
+
+__all__ = [
+    "KINDS",
+    "PROFILES",
+    "Kind",
+    "check_collection",
+    "check_id",
+    "find_bank",
+    "global_root",
+    "key",
+    "memory_id",
+    "slug",
+    "split_ref",
+]
+
+PROFILES: Final = ("USER.md", "PREFERENCES.md", "MEMORY.md")
+SUFFIXES: Final = (".md", ".json")
+
+MAX_ID_BYTES: Final = 180  # leaves room for a trash timestamp within 255
+MAX_COLLECTION_BYTES: Final = 100
+MAX_SLUG: Final = 50
+
+_FORBIDDEN: Final = frozenset('/\\:*?"<>|')
+_RESERVED: Final = frozenset(
+    ("con", "prn", "aux", "nul")
+    + tuple(f"{port}{digit}" for port in ("com", "lpt") for digit in range(1, 10))
+)
+
+
+class Kind(NamedTuple):
+    """How one kind of store lays out its files."""
+
+    name: str
+    default_collection: str
+    not_memories: tuple[str, ...]
+    not_collections: tuple[str, ...]
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    kind.name: kind
+    for kind in (
+        Kind("retain", "memories", PROFILES, ("skills",)),
+        Kind("arcaneum", "memories", (), ()),
+        Kind("memories", "", (), ("indices",)),
+        Kind("claude", "memories", ("index.md", "memory-config.json"), ()),
+    )
+}
+
+
+# Names
+
+
+def _nfc(text: str) -> str:
+    if text.isascii():
+        return text
+    import unicodedata
+
+    return unicodedata.normalize("NFC", text)
+
+
+def key(name: str) -> str:
+    """The form in which two names are one: what a Mac or a Windows disk would confuse."""
+    return _nfc(_nfc(name).casefold())
+
+
+def check_id(name: str) -> str:
+    """A name that may become a file, in NFC, or BadName with the reason."""
+    return _check(name, "id", MAX_ID_BYTES)
+
+
+def check_collection(name: str) -> str:
+    """A name that may become a directory of a bank; empty means the bank's root."""
+    return _check(name, "collection", MAX_COLLECTION_BYTES) if name else ""
+
+
+def _check(name: str, what: str, limit: int) -> str:
+    name = _nfc(name)
+    reason = _fault(name, limit)
+    if reason:
+        shown = name if len(name) <= 60 else name[:57] + "..."
+        raise BadName(
+            f"{shown!r} cannot be used as {'an id' if what == 'id' else 'a collection'}: {reason}",
+            unchanged="Nothing was changed.",
+            hint="Use letters, digits, '-', '_' and '.', for example gpu-patterns.",
+        )
+    return name
+
+
+def _fault(name: str, limit: int) -> str:
+    if not name.strip():
+        return "it is empty"
+    if not name.isprintable():
+        return "it holds control, invisible or line-breaking characters"
+    for char in name:
+        if char in _FORBIDDEN:
+            return f"it holds {char!r}"
+    if name[0] in ".-~ " or name[-1] in ". ":
+        return "it starts with '.', '-', '~' or a space, or ends with '.' or a space"
+    if "%2" in name or "%5c" in name.lower():
+        return "it holds an encoded path separator"
+    if name.split(".", 1)[0].casefold() in _RESERVED:
+        return "some systems reserve that name for a device"
+    if len(name.encode("utf-8", "replace")) > limit:
+        return f"it is longer than {limit} bytes"
+    return ""
+
+
+def split_ref(ref: str, collection: str | None = None) -> tuple[str | None, str]:
+    """The collection (None: any) and id that `id`, `id.md`, `collection/id` or `/id` name."""
+    head, slash, tail = ref.rpartition("/")
+    for suffix in SUFFIXES:
+        tail = tail.removesuffix(suffix)
+    name = check_id(tail)
+    if not slash:
+        return (None if collection is None else check_collection(collection)), name
+    named = check_collection(head)
+    if collection is not None and key(collection) != key(named):
+        raise UsageError(f"{ref!r} names the collection {named!r}, --collection {collection!r}")
+    return named, name
+
+
+def slug(text: str) -> str:
+    """A file name for a title, readable in its own script; empty if nothing can be used."""
+    parts: list[str] = []
+    for char in _plain_latin(text).casefold():
+        if char.isalnum() or _is_mark(char):
+            parts.append(char)
+        elif parts and parts[-1] != "-":
+            parts.append("-")
+    name = _nfc("".join(parts)).strip("-")
+    while len(name) > MAX_SLUG or len(name.encode()) > MAX_ID_BYTES:
+        name = name[:MAX_SLUG] if len(name) > MAX_SLUG else name[:-1]
+    name = name.strip("-")
+    return f"{name}-memory" if name in _RESERVED else name
+
+
+def _plain_latin(text: str) -> str:
+    """Latin letters without their accents; every other script as it is."""
+    if text.isascii():
+        return text
+    import unicodedata
+
+    parts: list[str] = []
+    for char in unicodedata.normalize("NFKD", text):
+        if not (unicodedata.combining(char) and parts and parts[-1].isascii()):
+            parts.append(char)
+    return unicodedata.normalize("NFC", "".join(parts))
+
+
+def _is_mark(char: str) -> bool:
+    if char.isascii():
+        return False
+    import unicodedata
+
+    return unicodedata.category(char)[0] == "M"
+
+
+def memory_id(title: str, body: str) -> str:
+    """The id of a memory that was given none: from its title, its heading or its content."""
+    name = slug(title) or slug(heading(body))
+    if name:
+        return name
+    import hashlib
+
+    return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+# Banks
+
+
+def global_root(env: Mapping[str, str]) -> str:
+    """The person's own bank: RETAIN_HOME, else ~/.retain."""
+    given = env.get("RETAIN_HOME", "")
+    return os.path.realpath(os.path.expanduser(given or "~/.retain"))
+
+
+def find_bank(
+    cwd: str,
+    env: Mapping[str, str],
+    *,
+    bank: str = "",
+    local: bool = False,
+    everywhere: bool = False,
+) -> Place:
+    """The bank in force: the one named, else the nearest above `cwd`, else the global one."""
+    if local and everywhere:
+        raise UsageError("--local and --global exclude each other")
+    if everywhere:
+        return _global(env, "--global")
+    named, by = (bank, "--bank") if bank else (env.get("RETAIN_BANK", ""), "RETAIN_BANK")
+    if named and not local:
+        return _named(os.path.join(cwd, os.path.expanduser(named)), by)
+    found = _nearest(cwd, env)
+    if found:
+        return found
+    if local:
+        raise NotFound(
+            f"no project bank in {cwd} or above it",
+            hint="Run `retain init` in the project's root to make one.",
+        )
+    return _global(env, f"no project bank in {cwd} or above it, so the global one")
+
+
+def _global(env: Mapping[str, str], reason: str) -> Place:
+    root = global_root(env)
+    return Place(root, "retain", "global", reason, os.path.isdir(root))
+
+
+def _named(path: str, by: str) -> Place:
+    root = os.path.realpath(path)
+    parent = os.path.dirname(root)
+    for project in (root, parent, os.path.dirname(parent)):
+        for place in _banks_in(project):
+            if project == root or place.root == root:
+                return place._replace(scope="bank", reason=f"named by {by}")
+    return Place(root, "retain", "bank", f"named by {by}", os.path.isdir(root))
+
+
+def _nearest(cwd: str, env: Mapping[str, str]) -> Place | None:
+    home, own = os.path.realpath(os.path.expanduser("~")), global_root(env)
+    for directory in _upwards(os.path.realpath(cwd)):
+        if directory == home:
+            return None
+        for place in _banks_in(directory):
+            if place.root != own and not _is_foreign(place):
+                return place
+    return None
+
+
+def _upwards(directory: str) -> Iterator[str]:
+    while True:
+        yield directory
+        parent = os.path.dirname(directory)
+        if parent == directory:
+            return
+        directory = parent
+
+
+def _is_foreign(place: Place) -> bool:
+    """Whether another user owns the bank: /tmp/.retain must not reach into anyone's session."""
+    user = os.geteuid()
+    return place.exists and user != 0 and os.stat(place.root).st_uid not in (user, 0)
+
+
+def _banks_in(project: str) -> Iterator[Place]:
+    for name, kind in ((".retain", "retain"), (".arcaneum", "arcaneum")):
+        root = os.path.join(project, name)
+        if kind == "arcaneum" and os.path.isfile(root):
+            yield from _arcaneum(project, root)
+        elif kind == "retain" and os.path.isdir(root):
+            yield Place(_not_a_link(root), kind, "project", f"found {name} in {project}", True)
+    for parts, kind in (((".memories",), "memories"), ((".claude", "memory"), "claude")):
+        root = os.path.join(project, *parts)
+        if os.path.isdir(root):
+            name = "/".join(parts)
+            yield Place(_not_a_link(root), kind, "project", f"found {name} in {project}", True)
+
+
+def _not_a_link(root: str) -> str:
+    """The root itself, refused when a cloned project points it somewhere else."""
+    parent = os.path.dirname(root)
+    if os.path.islink(root) or (os.path.basename(parent) == ".claude" and os.path.islink(parent)):
+        raise RetainError(
+            f"{root} is a symbolic link; Retain does not follow links into other places",
+            unchanged="Nothing was read or changed.",
+            hint=f"If you trust it, name its target: --bank {os.path.realpath(root)}",
+        )
+    return root
+
+
+def arcaneum_settings(config: str) -> dict[str, object]:
+    """The `retain` section of an `.arcaneum` file, YAML or JSON."""
+    from retain import frontmatter
+
+    try:
+        with open(config, encoding="utf-8") as file:
+            text = file.read(frontmatter.MAX_CHARS + 1)
+        values = frontmatter.load(text)
+    except (RetainError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{config} cannot be read: {error}", hint="It is YAML or JSON."
+        ) from error
+    section = values.get("retain")
+    return section if isinstance(section, dict) else {}
+
+
+def _arcaneum(project: str, config: str) -> Iterator[Place]:
+    settings = arcaneum_settings(config)
+    if settings.get("enabled") is not True:
+        return
+    given = str(settings.get("path") or ".arcaneum-retain")
+    root = os.path.normpath(os.path.join(project, given))
+    inside = os.path.realpath(root).startswith(os.path.join(os.path.realpath(project), ""))
+    if os.path.isabs(given) or not inside or os.path.islink(root):
+        raise ConfigError(
+            f"{config}: retain.path {given!r} leads out of the project",
+            unchanged="Nothing was read or changed.",
+            hint="Use a directory inside the project, such as .arcaneum-retain.",
+        )
+    yield Place(root, "arcaneum", "project", f"named by {config}", os.path.isdir(root))

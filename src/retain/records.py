@@ -1,0 +1,157 @@
+"""JSON records as memories: the second codec, with the same promise to touch only what changes.
+
+A record's `category` is a memory's type and its `record_status` a memory's status; its `content`
+object is shown as readable text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from retain.errors import Unreadable
+from retain.markdown import Document
+
+__all__ = ["edit", "parse"]
+
+_TO_RECORD: Final = {"type": "category", "status": "record_status"}
+_FROM_RECORD: Final = {theirs: ours for ours, theirs in _TO_RECORD.items()}
+_SPACE: Final = " \t\r\n"
+
+
+def parse(data: bytes) -> Document:
+    """Read a record; one that makes no sense is all body, with the problem named."""
+    try:
+        record = _load(data)
+    except Unreadable as error:
+        return Document({}, data.decode("utf-8", "replace"), error.message)
+    meta = {_FROM_RECORD.get(key, key): value for key, value in record.items() if key != "content"}
+    return Document(meta, _render(record.get("content")))
+
+
+def _load(data: bytes) -> dict[str, object]:
+    try:
+        record = json.loads(data)
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"not UTF-8 at byte {error.start}") from error
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"not valid JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise Unreadable("the JSON is not an object")
+    return record
+
+
+def _render(content: object) -> str:
+    """A record's content as text a person can read."""
+    if not isinstance(content, dict):
+        return "" if content is None else str(content)
+    return "\n".join(_render_field(key, value) for key, value in content.items())
+
+
+def _render_field(key: str, value: object) -> str:
+    name = key.replace("_", " ").capitalize()
+    if isinstance(value, list):
+        return "\n".join([f"{name}:", *(f"- {_inline(item)}" for item in value)])
+    return f"{name}: {_inline(value)}"
+
+
+def _inline(value: object) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{key.replace('_', ' ')}: {_inline(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_inline, value))
+    return str(value)
+
+
+def edit(data: bytes, changes: Mapping[str, object], body: str | None = None) -> bytes:
+    """Change keys (None removes one) or, given a JSON object, the content; nothing else moves."""
+    wanted = {_TO_RECORD.get(key, key): value for key, value in changes.items()}
+    if body is not None:
+        wanted["content"] = _content(body)
+    before = _load(data)
+    text = data.decode("utf-8")
+    for key, value in wanted.items():
+        if (key in before or value is not None) and before.get(key) != value:
+            text = _change_one(text, key, value)
+    after = text.encode()
+    expected = {**before, **wanted}
+    for key, value in wanted.items():
+        if value is None:
+            del expected[key]
+    if _load(after) != expected:
+        raise Unreadable("the record cannot be changed without disturbing its other keys")
+    return after
+
+
+def _content(body: str) -> object:
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise Unreadable(
+            "a record's content is a JSON object, and the text given is not one",
+            unchanged="The record was left as it is.",
+            hint='Give an object such as {"rule": "...", "impact": ["..."]}.',
+        )
+    return content
+
+
+class _Spans(NamedTuple):
+    """Where each top-level pair starts and its value starts and ends, and where the object ends."""
+
+    pairs: dict[str, tuple[int, int, int]]
+    end: int
+
+
+def _spans(text: str) -> _Spans:
+    decoder = json.JSONDecoder()
+    pairs: dict[str, tuple[int, int, int]] = {}
+    at = _skip(text, text.index("{") + 1)
+    while text[at] != "}":
+        start = at
+        key, at = decoder.raw_decode(text, at)
+        if key in pairs:
+            raise Unreadable(f"the key {key!r} stands twice in the record")
+        value = _skip(text, _skip(text, at) + 1)
+        _, at = decoder.raw_decode(text, value)
+        pairs[key] = (start, value, at)
+        at = _skip(text, at)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+    return _Spans(pairs, at)
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at] in _SPACE:
+        at += 1
+    return at
+
+
+def _change_one(text: str, key: str, value: object) -> str:
+    spans = _spans(text)
+    lines = "\n" in text.strip()
+    if key in spans.pairs:
+        start, value_start, end = spans.pairs[key]
+        if value is None:
+            return _remove(text, start, end)
+        return text[:value_start] + _dump(value, lines) + text[end:]
+    last = max((end for _, _, end in spans.pairs.values()), default=text.index("{") + 1)
+    comma = "," if spans.pairs else ""
+    gap = "\n  " if lines else " "
+    return f"{text[:last]}{comma}{gap}{json.dumps(key)}: {_dump(value, lines)}{text[last:]}"
+
+
+def _remove(text: str, start: int, end: int) -> str:
+    after = _skip(text, end)
+    if text[after] == ",":
+        return text[:start] + text[_skip(text, after + 1) :]
+    before = text[:start].rstrip(_SPACE)
+    return before.removesuffix(",") + text[end:]
+
+
+def _dump(value: object, lines: bool) -> str:
+    if not lines:
+        return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, indent=2).replace("\n", "\n  ")

@@ -1,0 +1,103 @@
+"""Soft-deleted files: `.trash/[collection/]stem_YYYYMMDD_HHMMSS.md`, each restorable."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from typing import Final
+
+from retain.errors import NotFound
+from retain.fsio import Directory, Workshop
+from retain.model import Trashed
+from retain.paths import key
+
+__all__ = ["discard", "entries", "pick", "put_aside", "take_back", "throw_away"]
+
+TRASH: Final = ".trash"
+_NAME = re.compile(r"(.+)_([0-9]{8}_[0-9]{6})(?:-[0-9]+)?(\.md|\.json)")
+
+
+def throw_away(shop: Workshop, folder: Directory, name: str, collection: str) -> Trashed:
+    """Move a memory's file into the trash."""
+    with shop.root.descend(TRASH, collection, create=True) as trash:
+        new = _free_name(trash, name)
+        shop.move(folder, name, trash, new)
+        return _describe(trash, new, collection)
+
+
+def put_aside(shop: Workshop, name: str, collection: str, data: bytes) -> Trashed:
+    """Keep a text that lost a race where its writer can find it."""
+    stem, suffix = os.path.splitext(name)
+    with shop.root.descend(TRASH, collection, create=True) as trash:
+        new = _free_name(trash, f"{stem}.conflict{suffix}")
+        shop.create(trash, new, data)
+        return _describe(trash, new, collection)
+
+
+def take_back(shop: Workshop, entry: Trashed, folder: Directory, name: str) -> None:
+    """Move a trashed file back among the memories."""
+    with shop.root.descend(TRASH, entry.collection) as trash:
+        shop.move(trash, entry.name, folder, name)
+
+
+def discard(shop: Workshop, entry: Trashed) -> None:
+    """Destroy a trashed file for good."""
+    with shop.root.descend(TRASH, entry.collection) as trash:
+        os.unlink(entry.name, dir_fd=trash.fd)
+
+
+def entries(root: Directory) -> list[Trashed]:
+    """What can be brought back, newest first."""
+    found: list[Trashed] = []
+    with contextlib.suppress(NotFound), root.child(TRASH) as trash:
+        folders = [entry.name for entry in trash.entries() if entry.is_dir(follow_symlinks=False)]
+        for collection in ("", *folders):
+            with trash.child(collection) as folder:
+                found += [
+                    _describe(folder, entry.name, collection)
+                    for entry in folder.entries()
+                    if entry.is_file(follow_symlinks=False) and entry.name[0] != "."
+                ]
+    return sorted(found, key=lambda entry: (entry.deleted_at, entry.name), reverse=True)
+
+
+def pick(root: Directory, wanted: str, collection: str | None) -> Trashed:
+    """The newest entry of that id, or that very entry."""
+    named, slash, tail = wanted.rpartition("/")
+    if slash:
+        collection = named
+    for entry in entries(root):
+        if collection is not None and key(entry.collection) != key(collection):
+            continue
+        if tail == entry.name or key(tail) == key(entry.id):
+            return entry
+    raise NotFound(
+        f"there is no {wanted!r} in the trash of {root.path}",
+        hint="`retain trash list` shows what can be brought back.",
+    )
+
+
+def _free_name(trash: Directory, name: str) -> str:
+    """A name with the time in it; two deletions in one second get two names."""
+    stem, suffix = os.path.splitext(name)
+    stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime())
+    free, number = f"{stem}_{stamp}{suffix}", 1
+    while trash.has(free):
+        number += 1
+        free = f"{stem}_{stamp}-{number}{suffix}"
+    return free
+
+
+def _describe(folder: Directory, name: str, collection: str) -> Trashed:
+    facts = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
+    match = _NAME.fullmatch(name)
+    if match:
+        stamp = match[2]
+        day, clock = stamp[:8], stamp[9:]
+        when = f"{day[:4]}-{day[4:6]}-{day[6:]}T{clock[:2]}:{clock[2:4]}:{clock[4:]}Z"
+    else:
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(facts.st_ctime))
+    stem = match[1] if match else os.path.splitext(name)[0]
+    return Trashed(name, stem, collection, when, os.path.join(folder.path, name), facts.st_size)

@@ -1,0 +1,61 @@
+"""Numbered versions: `.versions/[collection/]id/v3_2026-11-15T18-00-00Z.md`, the last few texts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from typing import Final, NamedTuple
+
+from retain.errors import NotFound
+from retain.fsio import Directory, Swapped, Workshop
+
+__all__ = ["Numbered", "follow", "keep", "kept", "shelf"]
+
+VERSIONS: Final = ".versions"
+_NAME = re.compile(r"v([0-9]{1,9})_([0-9]{4}-[0-9]{2}-[0-9]{2}T)([0-9-]{8}Z)\.(?:md|json)")
+
+
+class Numbered(NamedTuple):
+    """One kept text."""
+
+    number: int
+    time: str
+    name: str
+
+
+def shelf(root: Directory, collection: str, name: str, *, create: bool = False) -> Directory:
+    """The directory that holds one memory's versions."""
+    return root.descend(VERSIONS, collection, name, create=create)
+
+
+def kept(folder: Directory) -> list[Numbered]:
+    """The versions in a shelf, oldest first."""
+    found = [
+        Numbered(int(match[1]), match[2] + match[3].replace("-", ":"), entry.name)
+        for entry in folder.entries()
+        if (match := _NAME.fullmatch(entry.name))
+    ]
+    return sorted(found)
+
+
+def keep(shop: Workshop, old: Swapped, folder: Directory, suffix: str, limit: int) -> str:
+    """File a swapped-out text under the next number; the oldest beyond the limit go."""
+    earlier = kept(folder)
+    number = earlier[-1].number + 1 if earlier else 1
+    stamp = time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
+    shop.keep(old, folder, f"v{number}_{stamp}{suffix}")
+    for version in earlier[: max(0, len(earlier) + 1 - limit)]:
+        os.unlink(version.name, dir_fd=folder.fd)
+    return f"v{number}"
+
+
+def follow(shop: Workshop, old: tuple[str, str], new: tuple[str, str]) -> None:
+    """Let the versions of `(collection, id)` go with a memory that moved."""
+    with contextlib.suppress(NotFound), shop.root.descend(VERSIONS, old[0]) as source:
+        if not source.has(old[1]):
+            return
+        with shop.root.descend(VERSIONS, new[0], create=True) as target:
+            if not target.has(new[1]):
+                shop.move(source, old[1], target, new[1])

@@ -1,0 +1,166 @@
+"""What every test stands on: a world of its own, and the installed command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import pytest
+from hypothesis import settings
+from hypothesis.configuration import set_hypothesis_home_dir
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Hypothesis keeps its files beside the other caches, never in a test's working directory.
+set_hypothesis_home_dir(ROOT / ".cache" / "hypothesis")
+settings.register_profile(
+    "fast",
+    max_examples=20,
+    deadline=None,
+    database=DirectoryBasedExampleDatabase(ROOT / ".cache" / "hypothesis" / "examples"),
+)
+# The same examples on every run: a failure is the change's, not the dice's.
+settings.register_profile(
+    "ci", max_examples=200, deadline=None, derandomize=True, database=None, print_blob=True
+)
+settings.load_profile("fast")
+
+# Settings of the person, their editor, their agent or their terminal that could reach the code.
+FOREIGN_PREFIXES = (
+    "ANTHROPIC_",
+    "CLAUDE",
+    "CODEX_",
+    "CURSOR_",
+    "GEMINI_",
+    "GIT_",
+    "OPENAI_",
+    "OPENCODE",
+    "RETAIN_",
+    "XDG_",
+)
+FOREIGN_NAMES = (
+    "AI_AGENT",
+    "CI",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "EDITOR",
+    "EMAIL",
+    "FORCE_COLOR",
+    "LANGUAGE",
+    "LESS",
+    "LINES",
+    "NO_COLOR",
+    "PAGER",
+    "PYTHONIOENCODING",
+    "PYTHONPATH",
+    "PYTHONUTF8",
+    "TERM",
+    "VISUAL",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-transcripts",
+        action="store_true",
+        help="rewrite tests/e2e/*.console with what the commands print now",
+    )
+
+
+def own_world(home: Path) -> dict[str, str]:
+    """The environment variables that make `home` the only place a person has."""
+    return {
+        "HOME": str(home),
+        "RETAIN_HOME": str(home / ".retain"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_DATA_HOME": str(home / ".local" / "share"),
+        "XDG_STATE_HOME": str(home / ".local" / "state"),
+        "XDG_RUNTIME_DIR": str(home / ".run"),
+        "GIT_CEILING_DIRECTORIES": str(home),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "COLUMNS": "80",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+    }
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test has an empty home directory, and works in an empty directory inside it.
+
+    Inside, because the search for a bank stops at the home directory: no test can see a bank
+    that happens to lie above the temporary directory.
+    """
+    for name in os.environ:
+        if name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES:
+            monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    for name, value in own_world(home).items():
+        monkeypatch.setenv(name, value)
+    (home / "work").mkdir(parents=True)
+    (home / ".run").mkdir(mode=0o700)
+    monkeypatch.chdir(home / "work")
+    return home
+
+
+class Ran(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Run(Protocol):
+    """Runs `retain` with these arguments."""
+
+    def __call__(
+        self,
+        *args: str | os.PathLike[str],
+        input: str | bytes = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        timeout: float = 60,
+    ) -> Ran: ...
+
+
+def command() -> list[str]:
+    """The installed command, or the module where there is none."""
+    script = Path(sys.executable).with_name("retain")
+    return [str(script)] if script.exists() else [sys.executable, "-m", "retain"]
+
+
+@pytest.fixture
+def run() -> Run:
+    """`run("list", "--json", input=..., env=..., cwd=...)` is the installed command, for real.
+
+    Line endings come back as they were written; `env` adds to the test's own environment.
+    """
+
+    def run(
+        *args: str | os.PathLike[str],
+        input: str | bytes = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        timeout: float = 60,
+    ) -> Ran:
+        done = subprocess.run(
+            [*command(), *(os.fspath(arg) for arg in args)],
+            input=input.encode("utf-8") if isinstance(input, str) else input,
+            env={**os.environ, **(env or {})},
+            cwd=cwd,
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+        ran = Ran(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
+        assert "EncodingWarning" not in ran.err, ran.err
+        return ran
+
+    return run
