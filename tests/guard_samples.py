@@ -1,4 +1,4 @@
-"""Real-looking secrets, assembled at run time so that no complete token stands in the repository."""
+"""Real-looking secrets, assembled at run time: no complete token stands in the repository."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _random = random.Random(20261115)
 
 
 def chars(alphabet: str, length: int) -> str:
-    """Draw characters that look like a token: both cases and digits wherever the alphabet has them."""
+    """Draw characters that look like a token: each class the alphabet has occurs."""
     while True:
         drawn = "".join(_random.choice(alphabet) for _ in range(length))
         kinds = (str.islower, str.isupper, str.isdigit)
@@ -110,11 +110,27 @@ TOKENS: tuple[tuple[str, str], ...] = (
 CONTEXTUAL: tuple[tuple[str, str, str], ...] = (
     ("aws-secret-key", chars(BASE64, 40), "aws_secret_access_key = @@"),
     ("aws-secret-key", chars(BASE64, 40), '{"SecretAccessKey": "@@"}'),
-    ("slack-webhook", f"T{_upper(8)}/B{_upper(8)}/{chars(ALNUM, 24)}", "https://hooks.slack.com/services/@@"),
-    ("discord-webhook", chars(URLSAFE, 68), "https://discord.com/api/webhooks/123456789012345678/@@"),
+    (
+        "slack-webhook",
+        f"T{_upper(8)}/B{_upper(8)}/{chars(ALNUM, 24)}",
+        "https://hooks.slack.com/services/@@",
+    ),
+    (
+        "discord-webhook",
+        chars(URLSAFE, 68),
+        "https://discord.com/api/webhooks/123456789012345678/@@",
+    ),
     ("twilio-auth-token", chars(LOWER_HEX, 32), "curl -u A" + "C" + chars(LOWER_HEX, 32) + ":@@"),
-    ("twilio-auth-token", chars(LOWER_HEX, 32), "sid A" + "C" + chars(LOWER_HEX, 32) + " auth token @@"),
-    ("mailgun-key", f"{chars(LOWER_HEX, 32)}-{chars(LOWER_HEX, 8)}-{chars(LOWER_HEX, 8)}", "Mailgun: @@"),
+    (
+        "twilio-auth-token",
+        chars(LOWER_HEX, 32),
+        "sid A" + "C" + chars(LOWER_HEX, 32) + " auth token @@",
+    ),
+    (
+        "mailgun-key",
+        f"{chars(LOWER_HEX, 32)}-{chars(LOWER_HEX, 8)}-{chars(LOWER_HEX, 8)}",
+        "Mailgun: @@",
+    ),
     ("heroku-key", uuid(), "HEROKU_API_KEY=@@"),
     ("azure-storage-key", chars(BASE64, 86) + "==", "AccountName=x;AccountKey=@@;EndpointSuffix=y"),
     ("azure-sas", chars(ALNUM, 43) + "%3D", "https://x.blob.core.windows.net/c?sv=2024&sig=@@"),
@@ -137,7 +153,7 @@ CONTEXTUAL: tuple[tuple[str, str, str], ...] = (
     ("password", "c0rrect" + "-horse!", "Server=db;Password=@@;Database=x"),
     ("password", "c0rrect" + "-horse!", "https://x.org/login?password=@@&user=bob"),
     ("password", "Geh" + "eim123", "Passwort: @@"),
-    ("password", "ab12" + "cd34", "数据库密码：@@，请勿外传"),
+    ("password", "ab12" + "cd34", "数据库密码\uff1a@@\uff0c请勿外传"),
     ("password", "ab12" + "cd34", "パスワード=@@です"),
     ("api-key", chars(ALNUM, 20), "api_key: @@"),
     ("api-key", chars(LOWER_HEX, 32), "X-Api-Key: @@"),
@@ -146,11 +162,12 @@ CONTEXTUAL: tuple[tuple[str, str, str], ...] = (
     ("secret", chars(ALNUM, 20), r'"{\"clientSecret\": \"@@\"}"'),
     ("token", chars(ALNUM, 20), "TOKEN=@@"),
     ("token", chars(LOWER_HEX, 40), "//registry.npmjs.org/:_authToken=@@"),
-)  # fmt: skip
+)
 
 _WORDS = "Rindfleischetikettierungsüberwachungsaufgabenübertragungsgesetz"
 _IMAGE = chars(BASE64, 76) + "\n" + chars(BASE64, 76) + "\n" + chars(BASE64, 30) + "=="
 _BLOCK = "\n".join(chars(BASE64, 64) for _ in range(4)) + "\n" + chars(BASE64, 20) + "=="
+_PGP = "-----BEGIN PGP PUBLIC KEY BLOCK-----\nVersion: GnuPG v2"
 
 HARMLESS: tuple[str, ...] = (
     *(f"md5 or sha: {chars(LOWER_HEX, n)}" for n in (32, 40, 56, 64, 96, 128)),
@@ -163,7 +180,10 @@ HARMLESS: tuple[str, ...] = (
     f"SHA256:{chars(BASE64, 43)}",
     f"golang.org/x/text v0.3.0 h1:{chars(BASE64, 43)}=",
     f"![x](data:image/png;base64,iVBORw0KGgo{chars(BASE64, 200)}=)",
-    *(f"{magic}{_IMAGE}\n\nA line after it." for magic in ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR")),
+    *(
+        f"{magic}{_IMAGE}\n\nA line after it."
+        for magic in ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR")
+    ),
     "/home/alice/projects/MyApp2/src/components/Button3/index.test.tsx",
     "/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1/Contents/Resources2/Base.lproj",
     r"C:\Users\Alice\AppData\Local\Programs\Python\Python311\Lib\site-packages",
@@ -183,8 +203,7 @@ HARMLESS: tuple[str, ...] = (
     f"ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQ{chars(BASE64, 340)}= bob",
     f"-----BEGIN CERTIFICATE-----\n{_BLOCK}\n-----END CERTIFICATE-----",
     f"-----BEGIN PUBLIC KEY-----\n{_BLOCK}\n-----END PUBLIC KEY-----",
-    "-----BEGIN PGP PUBLIC KEY BLOCK-----\nVersion: GnuPG v2\n\n"
-    f"{_BLOCK}\n=aB3d\n-----END PGP PUBLIC KEY BLOCK-----",
+    f"{_PGP}\n\n{_BLOCK}\n=aB3d\n-----END PGP PUBLIC KEY BLOCK-----",
     f"public_key: {chars(BASE64, 43)}=",
     "password=${DB_PASSWORD} token=$TOKEN secret={{ vault.secret }}",
     "password = os.environ['DB_PASSWORD_1']; token = get_token2(user)",
@@ -196,10 +215,11 @@ HARMLESS: tuple[str, ...] = (
     "password_hash is bcrypt, the token is refreshed, the secret was rotated",
     "token_file: /run/secrets/db_token2 and password: /run/secrets/db_password2",
     "password algorithm: argon2id; password: argon2id",
-    "The block starts with `-----BEGIN PRIVATE KEY-----` and ends with `-----END PRIVATE KEY-----`.",
+    "It starts with `-----BEGIN PRIVATE KEY-----` and ends with `-----END PRIVATE KEY-----`.",
+    "Never commit a PRIVATE KEY.",
     "task-runner sk-circle-fade-dot-container disk-usage key-value npm_config_registry",
     "the key insight: batches2x; primary key: user_id2; key=abc123def456",
-)  # fmt: skip
+)
 
 
 def private_key(label: str = "RSA ") -> str:

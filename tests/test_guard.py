@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -14,9 +15,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retain import guard
 from retain.errors import LimitExceeded
-from retain.guard import KINDS, redact, redact_value, strip_invisible, visible, visible_json
+from retain.guard import secrets as guard
+from retain.guard.characters import strip_invisible, visible, visible_json
+from retain.guard.secrets import KINDS, redact, redact_value
 from tests.guard_samples import CONTEXTUAL, HARMLESS, TOKENS, chars, private_key
 
 SURROUNDINGS = {
@@ -34,6 +36,7 @@ SURROUNDINGS = {
     "json text with escaped newlines": '{"a": "one\\n@@\\ntwo"}',
     "yaml": "a: @@\nb: 1",
     "yaml list": "- @@\n- b",
+    "json text in ascii": '{"a": "one\\u4e2d@@\\u6587two"}',
     "cjk": "令牌是@@。请保密",
     "cjk glued": "使用@@进行测试",
     "bold": "**@@**",
@@ -42,7 +45,7 @@ SURROUNDINGS = {
 
 
 @pytest.mark.parametrize("surroundings", SURROUNDINGS.values(), ids=SURROUNDINGS)
-@pytest.mark.parametrize(("kind", "token"), TOKENS, ids=[kind for kind, _ in TOKENS])
+@pytest.mark.parametrize("kind,token", TOKENS, ids=[kind for kind, _ in TOKENS])
 def test_token_is_replaced_and_its_surroundings_are_kept(
     kind: str, token: str, surroundings: str
 ) -> None:
@@ -52,7 +55,7 @@ def test_token_is_replaced_and_its_surroundings_are_kept(
 
 
 @pytest.mark.parametrize(
-    ("kind", "secret", "context"), CONTEXTUAL, ids=[context for _, _, context in CONTEXTUAL]
+    "kind,secret,context", CONTEXTUAL, ids=[context for _, _, context in CONTEXTUAL]
 )
 def test_secret_known_by_its_context_is_replaced(kind: str, secret: str, context: str) -> None:
     result = redact(context.replace("@@", secret, 1))
@@ -299,7 +302,7 @@ def test_what_a_script_or_an_emoji_needs_is_kept(text: str) -> None:
     assert strip_invisible(text) == text
 
 
-@pytest.mark.parametrize(("text", "clean"), STRIPPED.values(), ids=STRIPPED)
+@pytest.mark.parametrize("text,clean", STRIPPED.values(), ids=STRIPPED)
 def test_invisible_characters_are_removed(text: str, clean: str) -> None:
     assert strip_invisible(text) == clean
 
@@ -326,7 +329,7 @@ ESCAPED = {
 }
 
 
-@pytest.mark.parametrize(("text", "shown"), ESCAPED.values(), ids=ESCAPED)
+@pytest.mark.parametrize("text,shown", ESCAPED.values(), ids=ESCAPED)
 def test_characters_that_act_on_a_terminal_are_shown_as_escapes(text: str, shown: str) -> None:
     assert visible(text) == shown
 
@@ -355,58 +358,126 @@ def test_visible_json_escapes_tags_and_surrogates() -> None:
 
 _KEY_LINE = "-----BEGIN PRIVATE" + " KEY-----"
 _UNITS = (
-    "a", "A", "0", "=", "-", "_", ".", "/", "\\", "\\n", '"', "'", "`", " ", "\n", "\r\n", "\t", "@",
-    ":", "://", "a://", "://a:", "://a:b@", "x:", "sk-", "eyJ.", "eyJ", "-eyJ", "eyJa.a", "AKIA", "SG.",
-    "1:A", "MT", "MTa.", "key-", "password", "password:", "password=a1", 'password="', "api_key: a1b2c3 ",
-    "token is ", "--token ", "aws_secret", "heroku_key", "authorization:", "bearer ", _KEY_LINE,
-    _KEY_LINE + "\n", _KEY_LINE + "\\n", "-----BEGIN CERTIFICATE-----\n", "-----END", "[REDACTED:",
-    ";base64,", "iVBORw0KGgo", "ssh-rsa AAAA", "sha512-", "aB3", "aB3/", "aB3-_", "a.", "A_", "&a=",
-    "AC" + "0" * 32 + " ", "a1" * 40 + "\n", "密码：", "\u200d", "\U000e0041",
-)  # fmt: skip
+    "a",
+    "A",
+    "0",
+    "=",
+    "-",
+    "_",
+    ".",
+    "/",
+    "\\",
+    "\\n",
+    '"',
+    "'",
+    "`",
+    " ",
+    "\n",
+    "\r\n",
+    "\t",
+    "@",
+    ":",
+    "://",
+    "a://",
+    "://a:",
+    "://a:b@",
+    "x:",
+    "sk-",
+    "eyJ.",
+    "eyJ",
+    "-eyJ",
+    "eyJa.a",
+    "AKIA",
+    "SG.",
+    "1:A",
+    "MT",
+    "MTa.",
+    "key-",
+    "password",
+    "password:",
+    "password=a1",
+    'password="',
+    "api_key: a1b2c3 ",
+    "token is ",
+    "--token ",
+    "aws_secret",
+    "heroku_key",
+    "authorization:",
+    "bearer ",
+    _KEY_LINE,
+    _KEY_LINE + "\n",
+    _KEY_LINE + "\\n",
+    "-----BEGIN CERTIFICATE-----\n",
+    "-----END",
+    "[REDACTED:",
+    ";base64,",
+    "iVBORw0KGgo",
+    "ssh-rsa AAAA",
+    "sha512-",
+    "aB3",
+    "aB3/",
+    "aB3-_",
+    "a.",
+    "A_",
+    "&a=",
+    "AC" + "0" * 32 + " ",
+    "a1" * 40 + "\n",
+    "密码\uff1a",
+    "\u200d",
+    "\U000e0041",
+)
 
 
-def _seconds(run: partial[object]) -> float:
-    best = float("inf")
-    for _ in range(3):
-        start = time.process_time()
-        run()
-        best = min(best, time.process_time() - start)
-    return best
+def _seconds(run: Callable[[str], object], text: str) -> float:
+    start = time.process_time()
+    run(text)
+    return time.process_time() - start
 
 
-def _grows_linearly(make: partial[object], full: str) -> bool:
+def _grows_linearly(run: Callable[[str], object], text: str) -> bool:
     """Compare two sizes in one process, so that a slow machine slows both alike."""
-    half = _seconds(partial(make, full[: len(full) // 2]))
+    half = text[: len(text) // 2]
     # Anything below this is noise; a quadratic pattern needs seconds at this size.
-    return half < 0.02 or _seconds(partial(make, full)) < 3 * half + 0.05
+    if _seconds(run, text) < 0.05:
+        return True
+    # The fastest of several runs is the one that no other process disturbed.
+    slow = min(_seconds(run, text) for _ in range(3))
+    return slow < 3 * min(_seconds(run, half) for _ in range(3)) + 0.05
 
 
-def _scan_all(pattern: re.Pattern[str], text: str) -> None:
-    pattern.match(text)
+def _search(pattern: re.Pattern[str], text: str) -> None:
     for _ in pattern.finditer(text):
         pass
 
 
-def _module_patterns() -> list[str]:
-    return sorted(set(guard._patterns()))
+def _match_at_some_places(pattern: re.Pattern[str], text: str) -> None:
+    for at in range(8):
+        pattern.match(text, at)
 
 
-@pytest.mark.parametrize("source", _module_patterns())
-def test_pattern_is_linear_on_hostile_text(source: str) -> None:
-    scan = partial(_scan_all, re.compile(source, re.ASCII))
+@pytest.mark.parametrize("source", sorted(set(guard._searched())))
+def test_searched_pattern_is_linear_on_hostile_text(source: str) -> None:
+    search = partial(_search, re.compile(source, re.ASCII))
     for unit in _UNITS:
-        assert _grows_linearly(scan, (unit * 100_000)[:100_000]), unit
+        assert _grows_linearly(search, (unit * 100_000)[:100_000]), unit
+
+
+@pytest.mark.parametrize("source", sorted(set(guard._anchored())))
+def test_anchored_pattern_is_linear_on_hostile_text(source: str) -> None:
+    match = partial(_match_at_some_places, re.compile(source, re.ASCII))
+    for unit in _UNITS:
+        assert _grows_linearly(match, (unit * 100_000)[:100_000]), unit
 
 
 @pytest.mark.parametrize("unit", _UNITS)
 def test_whole_scan_is_linear_on_hostile_text(unit: str) -> None:
     text = (unit * 100_000)[:100_000]
     for scan in (redact, strip_invisible, visible, visible_json):
-        assert _grows_linearly(partial(scan), text), scan.__name__
+        assert _grows_linearly(scan, text), scan.__name__
 
 
 def test_every_compiled_pattern_is_listed_for_the_linearity_test() -> None:
-    listed = set(guard._patterns())
+    listed = {*guard._searched(), *guard._anchored()}
     seen: set[str] = set()
     original = guard._compiled
 
@@ -426,13 +497,14 @@ def test_every_compiled_pattern_is_listed_for_the_linearity_test() -> None:
 def test_plain_note_compiles_no_pattern() -> None:
     guard._compiled.cache_clear()
     redact(
-        "The build takes four minutes; the token budget is small, the password was reset.\n" * 30
+        "The build takes four minutes; the token budget is small, the password field is long.\n"
+        * 30
     )
     assert guard._compiled.cache_info().currsize == 0
 
 
 def test_importing_the_guard_loads_nothing_heavy() -> None:
-    code = "import sys, retain.guard; print(*sys.modules)"
+    code = "import sys, retain.guard.secrets, retain.guard.characters; print(*sys.modules)"
     command = [sys.executable, "-S", "-c", code]
     path = str(guard.__file__).rsplit("/retain/", 1)[0]
     done = subprocess.run(

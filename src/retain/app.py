@@ -5,6 +5,7 @@ A door opens an App for the place it works in, calls one method and renders what
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -14,8 +15,8 @@ from retain import config as settings
 from retain import drafts, filters, markdown, paths
 from retain.bank import Bank, codec, make, now
 from retain.drafts import Draft
-from retain.errors import ConfigError, Conflict, NotFound, Unreadable, UsageError
-from retain.fsio import write_whole
+from retain.errors import ConfigError, Conflict, NotFound, RetainError, Unreadable, UsageError
+from retain.fsio import make_folder, write_whole
 from retain.model import Memory, Place, Problem, Trashed, Version, Written
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class App:
                 unchanged="Nothing was changed.",
                 hint="Set it in your own config with --global.",
             )
-        self._ready()
+        self._make()
         text = ""
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
@@ -136,6 +137,11 @@ class App:
         )
 
     def _open(self, place: Place, config: settings.Config) -> Bank:
+        if place.scope == "bank" and not place.exists:
+            raise NotFound(
+                f"there is no bank at {place.root} ({place.reason})",
+                hint=f"`retain init --bank {place.root}` makes one.",
+            )
         if not config.flag("memory.enabled"):
             origin = config.values["memory.enabled"].origin
             raise ConfigError(
@@ -169,19 +175,33 @@ class App:
             root, scope = os.path.join(self._cwd, os.path.expanduser(named)), "bank"
         else:
             root, scope = os.path.join(self._cwd, ".retain"), "project"
-        place = Place(os.path.abspath(root), "retain", scope, "made by init", True)
-        return place, make(place.root)
+        root = os.path.abspath(root)
+        if os.path.realpath(root) == paths.global_root(self._env):
+            scope = "global"  # `retain init` in the home directory
+        place = Place(root, "retain", scope, "made by init", True)
+        return place, make(root)
+
+    def other_store(self) -> Place | None:
+        """The store of another tool that a new bank here would hide."""
+        with contextlib.suppress(RetainError):
+            found = paths.find_bank(self._cwd, self._env, local=True)
+            return found if found.kind != "retain" else None
+        return None
 
     def _ready(self) -> Bank:
-        """The bank to write to; the person's own and a project's configured one are made now."""
+        """The bank to write to."""
+        self._make()
+        return self.bank
+
+    def _make(self) -> None:
+        """Make the person's own bank, or a project's configured one, if it is not there yet."""
         if not self.place.exists and self.place.scope in ("global", "project"):
             if self.place.kind == "retain":
                 make(self.place.root)
             else:
-                os.makedirs(self.place.root, 0o700, exist_ok=True)
+                make_folder(self.place.root)
             self.__dict__["place"] = self.place._replace(exists=True)
             self.__dict__.pop("bank", None)
-        return self.bank
 
     # Memories
 
@@ -196,7 +216,8 @@ class App:
     ) -> Written:
         """Store a memory: a new one, or a new text for the id given."""
         bank = self._ready()
-        draft, warnings = self._guarded(draft)
+        draft, warnings = self._guarded(_signed(draft, created_by))
+        self._refuse_secret_names(draft.allow_secret, name, collection)
         given = drafts.given(draft)
         meta, body = given.meta, given.body
         wanted = (
@@ -211,9 +232,9 @@ class App:
             )
         fields: dict[str, object] = {
             "id": wanted,
-            **drafts.changes(draft, ()),
             "created_at": meta.get("created_at") or now(),
-            "created_by": created_by or self._author(),
+            "created_by": self._author(),
+            **drafts.changes(draft, ()),
         }
         data = given.composed(drafts.ordered(fields))
         try:
@@ -276,6 +297,7 @@ class App:
     ) -> list[Memory]:
         """Memories that meet every condition; retired ones only when asked for."""
         wanted = [filters.parse(one) for one in conditions]
+        collection = None if collection is None else paths.check_collection(collection)
         found = [
             memory
             for bank in self._readable()
@@ -290,12 +312,19 @@ class App:
         self, ref: str, draft: Draft, *, collection: str | None = None, expect: str = ""
     ) -> Written:
         """Change a memory's text or metadata; everything not named stays as it is."""
+        if draft.text is None and not drafts.changes(draft, ()):
+            raise UsageError(
+                "there is nothing to change",
+                unchanged=f"{ref} is as it was.",
+                hint="Give --content, --tags, --title, --metadata or another field.",
+            )
         draft, warnings = self._guarded(draft)
         given = drafts.given(draft) if draft.text is not None else None
 
         def edit(memory: Memory) -> bytes:
             changes = dict(given.meta) if given else {}
-            changes.pop("id", None)
+            for key in ("id", "created_by"):  # a name and an author are not for a text to say
+                changes.pop(key, None)
             changes.update(drafts.changes(draft, memory.tags))
             return drafts.revised(memory, changes, given.body if given else None)
 
@@ -310,6 +339,8 @@ class App:
         """Add text to the end of a memory, two line breaks after what is there."""
         draft, warnings = self._guarded(draft)
         addition = draft.text or ""
+        if not addition.strip():
+            raise UsageError("there is no text to add", unchanged=f"{ref} is as it was.")
 
         def edit(memory: Memory) -> bytes:
             if not memory.path.endswith(".md"):
@@ -369,6 +400,7 @@ class App:
         """Give a memory another collection or another id."""
         if to_collection is None and not to_id:
             raise UsageError("say where to: --collection NAME, --id NEW, or both")
+        self._refuse_secret_names(False, to_id, to_collection)
         bank = self._writable(ref, collection)
         before = bank.find(ref, collection)
         written = bank.move(ref, collection=collection, to_collection=to_collection, to_id=to_id)
@@ -458,12 +490,12 @@ class App:
         """Import another bank, store or export: all of it or nothing."""
         from retain import porter
 
-        incoming = porter.plan(
+        wanted = porter.plan(
             os.path.join(self._cwd, os.path.expanduser(source)),
             self.config.number("memory.max_bytes"),
         )
-        redact = self.config.flag("guard.redact_secrets") and not allow_secret
-        return porter.take_over(self._ready(), incoming, source, replace=replace, redact=redact)
+        allow_secret = allow_secret or not self.config.flag("guard.redact_secrets")
+        return porter.take_over(self._ready(), wanted, replace=replace, allow_secret=allow_secret)
 
     # Between the door and the bank
 
@@ -487,6 +519,9 @@ class App:
 
     def _guarded(self, draft: Draft) -> tuple[Draft, tuple[str, ...]]:
         """The draft as it may be stored, and what has to be said about secrets in it."""
+        if draft.type:  # a field like the others, and looked at like the others
+            draft = draft._replace(type="", fields={**draft.fields, "type": draft.type})
+        _check_unicode([draft.title, draft.tags, draft.fields])
         clean, kinds = drafts.cleaned(draft)
         if not kinds:
             return draft, ()
@@ -495,6 +530,20 @@ class App:
             return draft, (f"stored as given, with what looks like {names}",)
         note = f"replaced {names} by [REDACTED:...]; --allow-secret stores it as it is"
         return clean, (note,)
+
+    def _refuse_secret_names(self, allowed: bool, *names: str | None) -> None:
+        """A name cannot be redacted, and it stands in listings, paths and commit messages."""
+        if allowed or not self.config.flag("guard.redact_secrets"):
+            return
+        from retain.guard.secrets import redact
+
+        for name in filter(None, names):
+            if kinds := redact(name)[1]:
+                raise UsageError(
+                    f"a name looks like a secret ({', '.join(kinds)})",
+                    unchanged="Nothing was changed.",
+                    hint="Choose another id or collection.",
+                )
 
     def _author(self) -> str:
         """Who is writing: the one configured, the agent that runs this command, or the user."""
@@ -505,6 +554,27 @@ class App:
             if self._env.get(variable):
                 return agent
         return self._env.get("USER") or self._env.get("LOGNAME") or _login()
+
+
+def _signed(draft: Draft, author: str) -> Draft:
+    """The draft with its author among its fields, so that the guard sees it too."""
+    return draft._replace(fields={**draft.fields, "created_by": author}) if author else draft
+
+
+def _check_unicode(value: object) -> None:
+    """Refuse halves of characters, which JSON and a shell can hand in but no file can hold."""
+    if isinstance(value, Mapping):
+        _check_unicode(list(value.items()))
+    elif isinstance(value, list | tuple):
+        for one in value:
+            _check_unicode(one)
+    elif isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"{value!a} is not valid UTF-8 text", unchanged="Nothing was stored."
+            ) from None
 
 
 def _login() -> str:

@@ -19,7 +19,7 @@ from retain.errors import (
     RetainError,
     Unreadable,
 )
-from retain.fsio import Directory, Workshop
+from retain.fsio import STATE, Directory, Workshop, make_folder, saving, write_whole
 from retain.model import Memory, Place, Problem, Trashed, Written
 from retain.paths import KINDS, SUFFIXES, check_collection, check_id, key, split_ref
 
@@ -28,6 +28,8 @@ __all__ = ["Bank", "Codec", "codec", "make", "now", "restated"]
 Edit = Callable[[Memory], bytes]
 
 _REPEATS = 5  # how often an append may find a newer text under its feet
+_LINK = "a symbolic link; not followed"
+_OWN = (STATE, trash.TRASH, versions.VERSIONS)
 
 
 def now() -> str:
@@ -82,19 +84,16 @@ class Bank:
                 return
             for name in self._collections(root, passed_over):
                 if collection is None or key(name) == key(collection):
-                    with root.child(name) as folder:
-                        yield from self._in_folder(folder, name, passed_over)
+                    yield from self._in_collection(root, name, passed_over)
 
-    def _in_folder(
-        self, folder: Directory, collection: str, problems: list[Problem]
+    def _in_collection(
+        self, root: Directory, collection: str, problems: list[Problem]
     ) -> Iterator[Memory]:
-        for entry in self._entries(folder, collection, problems):
-            try:
-                memory = self._read(folder, entry)
-            except RetainError as error:
-                problems.append(Problem(os.path.join(folder.path, entry.name), error.message))
-            else:
-                yield memory
+        path = os.path.join(root.path, collection)
+        with _reporting(path, problems), root.child(collection) as folder:
+            for entry in self._entries(folder, collection, problems):
+                with _reporting(os.path.join(path, entry.name), problems):
+                    yield self._read(folder, entry)
 
     def collections(self) -> list[str]:
         """The collections, the root first as the empty string."""
@@ -148,13 +147,14 @@ class Bank:
     def _collections(self, root: Directory, problems: list[Problem]) -> list[str]:
         names = [""]
         for entry in root.entries():
-            if entry.name.startswith(".") or entry.name in self.kind.not_collections:
+            name = entry.name
+            if entry.is_symlink() and (name in _OWN or not name.startswith(".")):
+                if not name.endswith(SUFFIXES):
+                    problems.append(Problem(os.path.join(root.path, name), _LINK))
+            elif name.startswith(".") or name in self.kind.not_collections:
                 continue
-            if entry.is_dir(follow_symlinks=False):
-                names.append(entry.name)
-            elif entry.is_symlink() and not entry.name.endswith(SUFFIXES):
-                path = os.path.join(root.path, entry.name)
-                problems.append(Problem(path, "a symbolic link; not followed"))
+            elif entry.is_dir(follow_symlinks=False):
+                names.append(name)
         return names
 
     def _entries(
@@ -179,12 +179,14 @@ class Bank:
         if name.startswith("."):
             return None
         if not name.endswith(SUFFIXES):
+            if collection and item.is_symlink():
+                return _LINK
             nested = collection and item.is_dir(follow_symlinks=False)
             return "a directory inside a collection; not read" if nested else None
         if not collection and name in self.kind.not_memories:
             return None
         if item.is_symlink():
-            return "a symbolic link; not followed"
+            return _LINK
         return "" if item.is_file(follow_symlinks=False) else "not a plain file"
 
     def _read(self, folder: Directory, entry: _Entry) -> Memory:
@@ -218,12 +220,18 @@ class Bank:
     def _matches(self, root: Directory, collection: str | None, wanted: str) -> list[_Entry]:
         matches: list[_Entry] = []
         for name in self._collections(root, []):
-            if collection is None or key(name) == key(collection):
-                with root.child(name) as folder:
-                    entry = self._match(folder, name, wanted)
-                if entry:
-                    matches.append(entry)
+            if collection is None:
+                # One collection that cannot be read must not hide the others.
+                with contextlib.suppress(RetainError):
+                    matches += self._match_in(root, name, wanted)
+            elif key(name) == key(collection):
+                matches += self._match_in(root, name, wanted)
         return matches
+
+    def _match_in(self, root: Directory, collection: str, wanted: str) -> list[_Entry]:
+        with root.child(collection) as folder:
+            entry = self._match(folder, collection, wanted)
+        return [entry] if entry else []
 
     def _match(self, folder: Directory, collection: str, wanted: str) -> _Entry | None:
         """The entry of that name in any spelling; the exact one costs no listing."""
@@ -268,12 +276,17 @@ class Bank:
             self._checked(collection)
             self._within_limit(data)
         with self._writing("") as shop:
-            for collection, name, _ in files:
-                if collection in self._collections(shop.root, []):
-                    with shop.root.child(collection) as folder:
-                        self._refuse_taken(folder, os.path.splitext(name)[0])
-            shop.create_all(files)
-        return [self.find(f"{collection}/{name}") for collection, name, _ in files]
+            spelt = {key(name): name for name in self._collections(shop.root, [])}
+            batch = [(spelt.get(key(c), c), name, data) for c, name, data in files]
+            for collection, name, _ in batch:
+                with contextlib.suppress(NotFound), shop.root.child(collection) as folder:
+                    self._refuse_taken(folder, os.path.splitext(name)[0])
+            shop.create_all(batch)
+            return [self._placed(shop.root, collection, name) for collection, name, _ in batch]
+
+    def _placed(self, root: Directory, collection: str, name: str) -> Memory:
+        with root.child(collection) as folder:
+            return self._read(folder, _Entry(os.path.splitext(name)[0], collection, name))
 
     def change(
         self,
@@ -294,8 +307,7 @@ class Bank:
     def _change(
         self, ref: str, edit: Edit, collection: str | None, expect: str, status: str
     ) -> Written:
-        with self._writing(ref) as shop, self._located(shop.root, ref, collection) as found:
-            folder, memory = found
+        with self._changing(ref, collection) as (shop, folder, memory):
             data = _edited(memory, edit)
             if not _is_expected(memory, expect):
                 raise self._lost(shop, memory, data)
@@ -303,25 +315,27 @@ class Bank:
                 return Written(memory, "unchanged")
             self._within_limit(data)
             kept = self._replace(shop, folder, memory, data)
-            entry = _Entry(memory.id, memory.collection, os.path.basename(memory.path))
-            return Written(self._read(folder, entry), status, kept)
+            return Written(self._reread(folder, memory), status, kept)
+
+    def _reread(self, folder: Directory, memory: Memory) -> Memory:
+        name = os.path.basename(memory.path)
+        return self._read(folder, _Entry(memory.id, memory.collection, name))
 
     def _replace(self, shop: Workshop, folder: Directory, memory: Memory, data: bytes) -> str:
-        """Swap in a new text and file the old one; the number it got, or nothing."""
-        stem, suffix = os.path.splitext(os.path.basename(memory.path))
-        with contextlib.ExitStack() as held:
-            if self.max_versions:
-                # Made before the swap: a full disk is found out while nothing has happened yet.
-                shelf = versions.shelf(shop.root, memory.collection, stem, create=True)
-                held.enter_context(shelf)
-            try:
-                old = shop.replace(folder, stem + suffix, data, memory.data)
-            except Conflict:
-                raise self._lost(shop, memory, data) from None
-            if self.max_versions:
-                return versions.keep(shop, old, shelf, suffix, self.max_versions)
-            shop.drop(old)
-            return ""
+        """Swap in a new text and shelve the old one; the number it got, or nothing."""
+        name = os.path.basename(memory.path)
+        stem, suffix = os.path.splitext(name)
+        try:
+            if not self.max_versions:
+                shop.replace(folder, name, data, memory.data)
+                return ""
+            with versions.shelf(shop.root, memory.collection, stem, create=True) as shelf:
+                label = versions.label(versions.kept(shelf), suffix)
+                shop.replace(folder, name, data, memory.data, shelf, label)
+                versions.prune(shelf, self.max_versions)
+                return label.partition("_")[0]
+        except Conflict:
+            raise self._lost(shop, memory, data) from None
 
     def _lost(self, shop: Workshop, memory: Memory, data: bytes) -> Conflict:
         """The news for whoever came second; their text is put aside, not thrown away."""
@@ -335,8 +349,7 @@ class Bank:
 
     def delete(self, ref: str, *, collection: str | None = None, expect: str = "") -> Trashed:
         """Move a memory to the trash."""
-        with self._writing(ref) as shop, self._located(shop.root, ref, collection) as found:
-            folder, memory = found
+        with self._changing(ref, collection) as (shop, folder, memory):
             if not _is_expected(memory, expect):
                 raise Conflict(
                     f"{memory.path} was changed by someone else since it was read",
@@ -344,7 +357,7 @@ class Bank:
                     hint=f"Read it again with `retain get {memory.ref}`.",
                 )
             name = os.path.basename(memory.path)
-            return trash.throw_away(shop, folder, name, memory.collection)
+            return trash.throw_away(shop, folder, name, memory.collection, memory.data)
 
     def move(
         self,
@@ -355,53 +368,63 @@ class Bank:
         to_id: str = "",
     ) -> Written:
         """Give a memory another collection or id; its versions go with it."""
-        with self._writing(ref) as shop, self._located(shop.root, ref, collection) as found:
-            folder, memory = found
+        with self._changing(ref, collection) as (shop, folder, memory):
             target = memory.collection if to_collection is None else self._checked(to_collection)
             new = check_id(to_id) if to_id else memory.id
             with self._folder(shop, target) as there:
-                moved = self._move(shop, memory, folder, there, new)
-        if moved.path == memory.path:
-            return Written(memory, "unchanged")
-        return self._restated(moved, "moved")
-
-    def _restated(self, memory: Memory, status: str) -> Written:
-        """Make a file's own `id:` agree with its name after it got a new one.
-
-        The name is the identity. A crash before this leaves a stale `id:`, which status reports;
-        the memory itself is in one place at every moment.
-        """
-        if str(memory.meta.get("id", memory.id)) == memory.id:
-            return Written(memory, status)
-        return self.change(memory.address, restated, status=status)
+                return self._move(shop, memory, folder, there, new)
 
     def _move(
         self, shop: Workshop, memory: Memory, folder: Directory, there: Directory, new: str
-    ) -> Memory:
+    ) -> Written:
         name = os.path.basename(memory.path)
         target = self._name_of(there)
         entry = _Entry(new, target, new + os.path.splitext(name)[1])
         if (entry.collection, entry.name) == (memory.collection, name):
-            return memory
+            return Written(memory, "unchanged")
         taken = self._match(there, target, new)
         if taken and (taken.collection, taken.name) != (memory.collection, name):
             raise _taken(os.path.join(there.path, taken.name))
-        shop.move(folder, name, there, entry.name)
-        versions.follow(shop, (memory.collection, memory.id), (target, new))
-        return self._read(there, entry)
+        old = (memory.collection, memory.id)
+        with contextlib.ExitStack() as undo:
+            shop.move(folder, name, there, entry.name)
+            undo.callback(shop.move, there, entry.name, folder, name)
+            versions.follow(shop, old, (target, new))
+            undo.callback(versions.follow, shop, (target, new), old)
+            written = self._restated(shop, there, entry, "moved")
+            undo.pop_all()
+        return written
+
+    def _restated(self, shop: Workshop, folder: Directory, entry: _Entry, status: str) -> Written:
+        """Make a file's own `id:` agree with its name after it got a new one.
+
+        The name is the identity. A kill before this leaves a stale `id:`, which status reports;
+        the memory itself is in one place at every moment.
+        """
+        memory = self._read(folder, entry)
+        data = memory.data
+        if str(memory.meta.get("id", memory.id)) != memory.id:
+            data = _edited(memory, restated)
+        if data == memory.data:
+            return Written(memory, status)
+        kept = self._replace(shop, folder, memory, data)
+        return Written(self._reread(folder, memory), status, kept)
 
     def untrash(self, wanted: str, *, collection: str | None = None, to_id: str = "") -> Written:
         """Bring back the newest trashed memory of that id, or that very trash entry."""
         with self._writing(wanted) as shop:
-            entry = trash.pick(shop.root, wanted, collection)
-            name = check_id(to_id or entry.id)
-            file = name + os.path.splitext(entry.name)[1]
-            with self._folder(shop, entry.collection) as folder:
-                command = f"`retain restore --trash {entry.name} --id NEW`"
+            thrown = trash.pick(shop.root, wanted, collection)
+            name = check_id(to_id or thrown.id)
+            file = name + os.path.splitext(thrown.name)[1]
+            with self._folder(shop, thrown.collection) as folder, contextlib.ExitStack() as undo:
+                command = f"`retain restore --trash {thrown.name} --id NEW`"
                 self._refuse_taken(folder, name, hint=f"Bring it back under another id: {command}.")
-                trash.take_back(shop, entry, folder, file)
-                memory = self._read(folder, _Entry(name, self._name_of(folder), file))
-        return self._restated(memory, "restored")
+                trash.take_back(shop, thrown, folder, file)
+                undo.callback(trash.put_back, shop, thrown, folder, file)
+                entry = _Entry(name, self._name_of(folder), file)
+                written = self._restated(shop, folder, entry, "restored")
+                undo.pop_all()
+                return written
 
     def empty_trash(self, before: str = "") -> list[Trashed]:
         """Destroy what is in the trash, or what was deleted before a time."""
@@ -414,6 +437,20 @@ class Bank:
             for entry in doomed:
                 trash.discard(shop, entry)
         return doomed
+
+    @contextlib.contextmanager
+    def _changing(
+        self, ref: str, collection: str | None
+    ) -> Iterator[tuple[Workshop, Directory, Memory]]:
+        """The memory a reference names, its directory, and the right to change it."""
+        # Looked for before the lock is asked for: a disk that refuses even that is reported
+        # with the memory's path, and a reference to nothing leaves nothing behind.
+        path = self.find(ref, collection).path
+        with (
+            self._writing(path) as shop,
+            self._located(shop.root, ref, collection) as (folder, memory),
+        ):
+            yield shop, folder, memory
 
     @contextlib.contextmanager
     def _writing(self, purpose: str) -> Iterator[Workshop]:
@@ -487,18 +524,24 @@ sessions.db*
 def make(root: str) -> bool:
     """Make a bank's directory, its config and its .gitignore; what is there already stays."""
     fresh = not os.path.isdir(root)
-    os.makedirs(root, 0o700, exist_ok=True)
-    if fresh:
-        os.chmod(root, 0o700)
+    with saving(root):
+        make_folder(os.path.abspath(root))
     for name, text in ((FILE, _CONFIG), (".gitignore", _GITIGNORE)):
         path = os.path.join(root, name)
         if not os.path.lexists(path):
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            with open(fd, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(fd)
+            write_whole(path, text.encode())
     return fresh
+
+
+@contextlib.contextmanager
+def _reporting(path: str, problems: list[Problem]) -> Iterator[None]:
+    """Go on after a file that cannot be read; one that is gone by now is no problem."""
+    try:
+        yield
+    except NotFound:
+        pass
+    except RetainError as error:
+        problems.append(Problem(path, error.message))
 
 
 def restated(memory: Memory) -> bytes:

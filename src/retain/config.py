@@ -28,6 +28,8 @@ __all__ = [
 FORMAT: Final = 1
 FILE: Final = "config.toml"
 
+_MOST: Final = 10**12  # no number in a config is larger
+
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 
@@ -155,16 +157,25 @@ def parse_value(of: Setting, text: str) -> Scalar:
 def _checked(of: Setting, value: object) -> Scalar:
     """The value if it fits its setting, else a UsageError that says what would."""
     default = of.default
+    if type(value) in (int, float) and not of.least <= value <= _MOST:  # type: ignore[operator]
+        raise UsageError(f"{of.key} is between {of.least} and {_MOST:,}, not {_shown(value)}")
     if isinstance(default, float) and type(value) is int:
         value = float(value)
     if type(value) is not type(default):
-        raise UsageError(f"{of.key} is of type {type(default).__name__}, not {value!r}")
+        raise UsageError(f"{of.key} is of type {type(default).__name__}, not {_shown(value)}")
     if of.choices and value not in of.choices:
-        raise UsageError(f"{of.key} is one of {', '.join(of.choices)}, not {value!r}")
-    if isinstance(value, int | float) and not isinstance(value, bool) and not value >= of.least:
-        raise UsageError(f"{of.key} is at least {of.least}, not {value}")
+        raise UsageError(f"{of.key} is one of {', '.join(of.choices)}, not {_shown(value)}")
     assert isinstance(value, bool | int | float | str)  # noqa: S101 - the type was compared above
     return value
+
+
+def _shown(value: object) -> str:
+    """A value for a message, however large or deep a stranger's config made it."""
+    if isinstance(value, dict | list):
+        return "a table" if isinstance(value, dict) else "a list"
+    if isinstance(value, int) and abs(value) > _MOST:
+        return "a huge number"
+    return repr(value)[:60]
 
 
 def load(user_file: str, bank_file: str, env: Mapping[str, str], foreign: str = "") -> Config:
@@ -173,7 +184,7 @@ def load(user_file: str, bank_file: str, env: Mapping[str, str], foreign: str = 
     warnings: list[str] = []
     layers = [(user_file, dict(_flat(read_file(user_file))), False)]
     if bank_file != user_file:
-        layers.append((bank_file, dict(_flat(read_file(bank_file))), True))
+        layers.append((bank_file, dict(_flat(read_file(bank_file, follow=False))), True))
     if foreign:
         layers.append((foreign, _from_arcaneum(foreign), True))
     for origin, found, is_project in layers:
@@ -210,10 +221,10 @@ def _set(
             warnings.append(f"{origin}: {error.message}; ignored")
 
 
-def read_file(path: str) -> dict[str, object]:
+def read_file(path: str, *, follow: bool = True) -> dict[str, object]:
     """A config file as nested tables; empty when there is none."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=None if follow else _no_link) as file:
             text = file.read(1_000_000)
     except FileNotFoundError:
         return {}
@@ -223,11 +234,16 @@ def read_file(path: str) -> dict[str, object]:
     version = values.pop("format", FORMAT)
     if not isinstance(version, int) or version > FORMAT:
         raise NewerFormat(
-            f"{path} says format = {version}, and this Retain knows {FORMAT}: "
+            f"{path} says format = {_shown(version)}, and this Retain knows {FORMAT}: "
             "the bank was made by a newer Retain and is left untouched",
             hint="Upgrade Retain: pip install --upgrade retain-bank",
         )
     return values
+
+
+def _no_link(path: str, flags: int) -> int:
+    """Open a project's config, which must not lead to a file or a device elsewhere."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _parse(text: str, path: str) -> dict[str, object]:
@@ -247,12 +263,14 @@ def _parse(text: str, path: str) -> dict[str, object]:
         ) from error
 
 
-def _flat(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
+def _flat(tables: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Every key as `section.name`; deeper tables are no settings of ours."""
+    for section, table in tables.items():
+        if isinstance(table, dict):
+            for name, value in table.items():
+                yield f"{section}.{name}", value
         else:
-            yield f"{prefix}{name}", value
+            yield section, table
 
 
 def _from_arcaneum(path: str) -> dict[str, object]:
@@ -265,7 +283,7 @@ def _from_arcaneum(path: str) -> dict[str, object]:
     # few copies besides, because what was never committed would otherwise be lost.
     if theirs.get("versioning") == "custom":
         ours["versioning.mode"] = "numbered"
-    if theirs.get("auto_version") is False:
+    if str(theirs.get("auto_version")).lower() in _FALSE:
         ours["versioning.mode"] = "off"
     if "max_versions" in theirs:
         ours["versioning.max_versions"] = theirs["max_versions"]
@@ -283,5 +301,12 @@ def changed(text: str, to: Setting, value: Scalar) -> str:
 
     document = tomlkit.parse(text or f"format = {FORMAT}\n")
     section, _, name = to.key.partition(".")
-    document.setdefault(section, tomlkit.table())[name] = value
+    table = document.setdefault(section, tomlkit.table())
+    if not isinstance(table, dict):
+        raise UsageError(
+            f"the config has {section!r} as a value, where a table [{section}] belongs",
+            unchanged="Nothing was changed.",
+            hint="Mend it in an editor; `retain config path` shows where it is.",
+        )
+    table[name] = value
     return tomlkit.dumps(document)

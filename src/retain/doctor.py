@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from retain import paths
 from retain.bank import Bank
+from retain.errors import BadName
 from retain.model import Memory, Problem
 
 __all__ = ["Findings", "examine"]
@@ -55,6 +56,10 @@ def _count(counts: dict[str, int], name: str) -> None:
 def _faults(memory: Memory) -> list[str]:
     """What a person may want to mend in a memory that can be read."""
     faults = [memory.problem] if memory.problem else []
+    try:
+        paths.check_id(memory.id)
+    except BadName as error:
+        faults.append(f"its name cannot be used: {error.message}")
     stated = memory.meta.get("id")
     if stated is not None and paths.key(str(stated)) != paths.key(memory.id):
         faults.append(f"its frontmatter says id: {stated}, but the file's name is the id")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from retain import frontmatter, guard, markdown
+from retain import frontmatter, markdown
 from retain.bank import codec, now
 from retain.errors import Unreadable, UsageError
+from retain.guard.secrets import redact, redact_value
 from retain.model import Memory
 
 __all__ = [
@@ -66,11 +67,15 @@ def given(draft: Draft) -> Given:
 
 def cleaned(draft: Draft) -> tuple[Draft, tuple[str, ...]]:
     """The draft without its secrets, and which kinds they were."""
-    _check_text(draft.text or "")
-    text, kinds = guard.redact(draft.text or "")
-    title, more = guard.redact(draft.title)
-    fields, rest = guard.redact_value(dict(draft.fields))
-    tags, last = guard.redact_value(list(draft.tags or ()))
+    given = dict(draft.fields)
+    if frontmatter.is_deep(given):
+        raise UsageError("the metadata is nested too deeply", unchanged="Nothing was stored.")
+    for text in (draft.text or "", draft.title, *(draft.tags or ()), *_strings(given)):
+        _check_text(text)
+    text, kinds = redact(draft.text or "")
+    title, more = redact(draft.title)
+    fields, rest = redact_value(given)
+    tags, last = redact_value(list(draft.tags or ()))
     assert isinstance(fields, dict) and isinstance(tags, list)  # noqa: S101, PT018 - shapes are kept
     clean = draft._replace(
         text=None if draft.text is None else text,
@@ -79,6 +84,17 @@ def cleaned(draft: Draft) -> tuple[Draft, tuple[str, ...]]:
         tags=None if draft.tags is None else tags,
     )
     return clean, (*kinds, *more, *rest, *last)
+
+
+def _strings(value: object) -> Iterator[str]:
+    """Every string in a value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _strings([*value, *value.values()])
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
 
 
 def _check_text(text: str) -> None:

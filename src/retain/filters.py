@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import BadFilter
 from retain.model import Memory
 
+if TYPE_CHECKING:
+    from datetime import datetime
+
 __all__ = ["Filter", "matches", "parse"]
 
-_EXPRESSION = re.compile(r"\s*([A-Za-z_][\w.-]{0,79})\s*(!=|>=|<=|=|>|<|~)(.*)", re.DOTALL)
+_EXPRESSION = re.compile(r"\s*([^\W\d][\w.-]{0,79})\s*(!=|>=|<=|=|>|<|~)(.*)", re.DOTALL)
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 _ORDER: Final[Mapping[str, Callable[[object, object], bool]]] = {
     ">=": lambda a, b: a >= b,  # type: ignore[operator]
@@ -34,7 +38,7 @@ def parse(expression: str) -> Filter:
     match = _EXPRESSION.fullmatch(expression)
     if not match:
         raise BadFilter(
-            f"{expression!r} is not a filter",
+            f"{expression[:80]!r} is not a filter",
             hint="Write key=value, key=a,b (either), key!=v, key>=v, key<=v or key~text, "
             "for example --filter tags=gpu,metal",
         )
@@ -51,10 +55,9 @@ def matches(memory: Memory, filters: Iterable[Filter]) -> bool:
 
 def _meets(memory: Memory, condition: Filter) -> bool:
     found = _values(memory, condition.key)
-    if condition.operator == "!=":
-        return not any(value in condition.values for value in found)
-    if condition.operator == "=":
-        return any(value in condition.values for value in found)
+    if condition.operator in ("=", "!="):
+        is_there = any(_equal(value, one) for value in found for one in condition.values)
+        return is_there == (condition.operator == "=")
     wanted = condition.values[0]
     if condition.operator == "~":
         return any(wanted.casefold() in value.casefold() for value in found)
@@ -79,9 +82,31 @@ def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _comparable(one: str, other: str) -> tuple[object, object]:
-    """Numbers as numbers, everything else (dates, versions, words) as text."""
+def _equal(value: str, wanted: str) -> bool:
+    if _DAY.match(value) and _DAY.fullmatch(wanted):
+        one, other = _comparable(value, wanted)
+        return one == other
+    return value == wanted or (value in ("true", "false") and value == wanted.lower())
+
+
+def _comparable(value: str, wanted: str) -> tuple[object, object]:
+    """Numbers as numbers, times as times, a time and a day as days, everything else as text."""
+    if _DAY.match(value) and _DAY.match(wanted):
+        one, other = _moment(value), _moment(wanted)
+        if one and other:
+            return (one.date(), other.date()) if _DAY.fullmatch(wanted) else (one, other)
     try:
-        return float(one), float(other)
+        return float(value), float(wanted)
     except ValueError:
-        return one, other
+        return value, wanted
+
+
+def _moment(text: str) -> datetime | None:
+    """A time in UTC, which is also what a time without a zone is taken for."""
+    from datetime import UTC, datetime
+
+    try:
+        found = datetime.fromisoformat(text)
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None

@@ -9,20 +9,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Any, Final, NamedTuple
 
-from retain.errors import Unreadable
+from retain.errors import LimitExceeded, Unreadable
 
-__all__ = ["change", "dump", "load", "split"]
+__all__ = ["change", "dump", "is_deep", "load", "same", "split"]
 
 MAX_CHARS: Final = 65_536  # larger heads are attacks or accidents; PyYAML needs ~1 s per MB
 MAX_DEPTH: Final = 40
 
-_KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*):(?:[ ]+(.*))?")
+_KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_-]{0,127}):(?:[ ]+(.*))?")
 _ITEM = re.compile(r"([ ]*)- (.*)")
-_INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
-_FLOAT = re.compile(r"[-+]?[0-9]{1,15}\.[0-9]{1,15}(?:[eE][-+]?[0-9]{1,2})?")
-_UTC = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+_INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,99})")
+_FLOAT = re.compile(r"[-+]?[0-9]{1,40}\.[0-9]{1,40}(?:[eE][-+]?[0-9]{1,3})?")
+# A time that every YAML reader can make a date of; 29 February is not worth telling leap years.
+_UTC = re.compile(
+    r"(?!0000|....-02-(?:29|3)|....-(?:04|06|09|11)-31)"
+    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+    r"T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z"
+)
+_SPACE: Final = " \t\r\n\x85\u2028\u2029"  # what YAML takes for space and line breaks
 
 _CONSTANTS: Final[Mapping[str, bool | None]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -46,11 +53,12 @@ def split(text: str) -> tuple[int, int, int] | None:
         return None
     first = text.find("\n")
     if text[3 : first if first >= 0 else None].strip():
+        if text[3] == "\r":
+            raise Unreadable("the lines end in a lone carriage return")
         return None
-    start = first + 1
     if first < 0:
         raise Unreadable("the frontmatter is not closed")
-    at = start
+    at = start = first + 1
     while at < len(text):
         end = text.find("\n", at)
         after = len(text) if end < 0 else end + 1
@@ -87,13 +95,15 @@ def _load_plain(head: str) -> dict[str, object]:
     items = _Items()
     for line in head.split("\n"):
         text = line.removesuffix("\r")
+        if not text.isprintable():
+            raise _NotPlain  # a tab, or a line break of YAML's own
         if not text or text[0] == "#":
             continue
         if match := _ITEM.fullmatch(text):
             values[items.key] = items.add(len(match[1]), _plain_scalar(match[2], flow=False))
             continue
         match = _KEY.fullmatch(text)
-        if not match or match[1] in values or match[1] in _CONSTANTS:
+        if not match or match[1] in values:
             raise _NotPlain
         values[match[1]] = _plain_value(match[2]) if match[2] else None
         items = _Items("" if match[2] else match[1])
@@ -128,7 +138,7 @@ def _plain_value(text: str) -> object:
 
 
 def _plain_scalar(text: str, *, flow: bool) -> object:
-    if not text or not text.isprintable():
+    if not text:
         raise _NotPlain
     quote = text[0]
     if quote in "\"'":
@@ -147,7 +157,7 @@ def _is_plain(text: str, *, flow: bool) -> bool:
         return False
     if text[-1] in ": " or ": " in text or " #" in text:
         return False
-    return not flow or not any(char in text for char in "[]{},:")
+    return not flow or not any(char in text for char in "[]{},:?")
 
 
 def _resolve(text: str) -> object:
@@ -156,16 +166,17 @@ def _resolve(text: str) -> object:
     if text[0] in "+-0123456789":
         if _INT.fullmatch(text):
             return int(text)
-        if _FLOAT.fullmatch(text):
-            return float(text)
+        if _FLOAT.fullmatch(text) and abs(number := float(text)) != inf:
+            return number
     return text
 
 
 class _Entry(NamedTuple):
-    """One top-level key and the span of its value, in characters of the head."""
+    """Where one top-level key and its value start and end, in characters of the head."""
 
     key_start: int
     key_end: int
+    value_start: int
     value_end: int
 
 
@@ -230,13 +241,18 @@ class _Reader:
         while not isinstance(key_event := next(self._events), self._yaml.MappingEndEvent):
             if not isinstance(key_event, self._yaml.ScalarEvent):
                 raise Unreadable("a key of the frontmatter is not a plain word")
-            key = str(self._scalar(key_event))
+            self._scalar(key_event)
+            key: str = key_event.value
             if key in values:
                 raise Unreadable(f"the key {key!r} stands twice in the frontmatter")
-            values[key] = self._value(next(self._events), depth + 1)
+            value_event = next(self._events)
+            values[key] = self._value(value_event, depth + 1)
             if entries is not None:
                 entries[key] = _Entry(
-                    key_event.start_mark.index, key_event.end_mark.index, self._end
+                    key_event.start_mark.index,
+                    key_event.end_mark.index,
+                    value_event.start_mark.index,
+                    self._end,
                 )
         return values, key_event
 
@@ -277,6 +293,8 @@ class _Reader:
             raise Unreadable(f"the frontmatter uses the YAML tag {event.tag}")
         self._end = event.end_mark.index
         text: str = event.value
+        if event.style == '"':
+            text.encode()  # half a character, as in "\\ud800", is a ValueError here and later
         return _resolve(text) if event.implicit[0] else text
 
 
@@ -284,26 +302,56 @@ def change(head: str, changes: Mapping[str, object]) -> str:
     """Set keys to new values (None removes one) and leave every other character as it is."""
     newline = "\r\n" if "\r\n" in head else "\n"
     before = load(head)
+    wanted = {key: value for key, value in before.items() if key not in changes}
+    wanted |= {key: value for key, value in changes.items() if value is not None}
+    _refuse_deep(wanted)
     after = head
     for key, value in changes.items():
-        if not _same(before.get(key), value):
+        if (key in before) != (key in wanted) or not same(before.get(key), value):
             after = _change_one(after, key, value, newline)
-    wanted = {**before, **changes}
-    removed = [key for key, value in changes.items() if value is None]
-    for key in removed:
-        del wanted[key]
-    if not _same(load(after), wanted):
+    return _checked(after, wanted)
+
+
+def _refuse_deep(values: dict[str, object]) -> None:
+    if is_deep(values):
+        raise LimitExceeded(
+            f"a value is nested deeper than {MAX_DEPTH} levels", unchanged="Nothing was changed."
+        )
+
+
+def _checked(head: str, wanted: Mapping[str, object]) -> str:
+    """The head, if it reads back as what was meant: nothing is written that cannot be read."""
+    if len(head) > MAX_CHARS:
+        raise LimitExceeded(
+            f"the frontmatter would have {len(head):,} characters, and {MAX_CHARS:,} is the limit",
+            unchanged="Nothing was changed.",
+            hint="Put long texts into the body.",
+        )
+    try:
+        found = load(head)
+    except Unreadable:
+        found = None
+    if not same(found, wanted):
         raise Unreadable("the frontmatter cannot be changed without disturbing its other keys")
-    return after
+    return head
 
 
-def _same(one: object, other: object) -> bool:
+def same(one: object, other: object) -> bool:
     """Equal in value and type: 1, 1.0 and True are three things here."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
     return type(one) is type(other) and one == other
+
+
+def is_deep(value: object, levels: int = MAX_DEPTH) -> bool:
+    """Whether a value is nested deeper than Retain reads."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        return False
+    return levels <= 0 or any(is_deep(item, levels - 1) for item in value)
 
 
 def _change_one(head: str, key: str, value: object, newline: str) -> str:
@@ -311,19 +359,16 @@ def _change_one(head: str, key: str, value: object, newline: str) -> str:
     entry = parsed.entries.get(key)
     if entry is None:
         return _insert(head, parsed, key, value, newline)
-    start, stop = entry.key_end, _trim(head, entry)
+    colon = head.find(":", entry.key_end)
+    # A block scalar counts the blank lines after it as its own; they are not.
+    stop = max(colon + 1, len(head[: entry.value_end].rstrip(_SPACE)))
     if value is None:
         return _remove(head, parsed, entry.key_start, stop)
-    line_end = _line_end(head, stop)
-    flow = parsed.flow_end >= 0 or bool(head[stop:line_end].strip())
-    colon = head.find(":", start)
-    return head[: colon + 1] + _entry_value(key, value, parsed.indent, newline, flow) + head[stop:]
-
-
-def _trim(head: str, entry: _Entry) -> int:
-    """The value's end without the line breaks a block scalar counts as its own."""
-    colon = head.find(":", entry.key_end) + 1
-    return max(colon, entry.key_start + len(head[entry.key_start : entry.value_end].rstrip()))
+    comment = head[colon + 1 : entry.value_start].rstrip(_SPACE)
+    beside = comment + head[stop : _line_end(head, stop)].strip(_SPACE)
+    flow = parsed.flow_end >= 0 or bool(beside)
+    text = _entry_value(key, value, parsed.indent, newline, flow)
+    return head[: colon + 1] + text + comment + head[stop:]
 
 
 def _line_end(head: str, at: int) -> int:
@@ -334,9 +379,10 @@ def _line_end(head: str, at: int) -> int:
 def _insert(head: str, parsed: _Parsed, key: str, value: object, newline: str) -> str:
     name = dump_scalar(key, flow=True)
     if parsed.flow_end >= 0:
-        comma = ", " if parsed.entries else ""
+        before = head[: parsed.flow_end]
+        comma = ", " if parsed.entries and not before.rstrip(_SPACE).endswith(",") else ""
         text = f"{comma}{name}:{_entry_value(key, value, 0, newline, flow=True)}"
-        return head[: parsed.flow_end] + text + head[parsed.flow_end :]
+        return before + text + head[parsed.flow_end :]
     if head and not head.endswith("\n"):
         head += newline
     text = _entry_value(key, value, parsed.indent, newline, flow=False)
@@ -352,59 +398,70 @@ def _remove(head: str, parsed: _Parsed, start: int, stop: int) -> str:
 
 def dump(values: Mapping[str, object], newline: str = "\n") -> str:
     """A new head, one key a line, in the order given; keys without a value are left out."""
-    return "".join(
+    wanted = {key: value for key, value in values.items() if value is not None}
+    _refuse_deep(wanted)
+    lines = (
         f"{dump_scalar(key, flow=True)}:{_entry_value(key, value, 0, newline, flow=False)}{newline}"
-        for key, value in values.items()
-        if value is not None
+        for key, value in wanted.items()
     )
+    return _checked("".join(lines), wanted)
 
 
 def _entry_value(key: str, value: object, indent: int, newline: str, flow: bool) -> str:
+    """What follows a top-level key and its colon."""
     if isinstance(value, str) and key.endswith("_at") and _UTC.fullmatch(value):
         return f" {value}"
-    if isinstance(value, dict) and value and not flow:
-        return _block(value, indent, newline)
-    if (
-        isinstance(value, list)
-        and not flow
-        and any(isinstance(item, dict | list) for item in value)
-    ):
-        return _block(value, indent, newline)
-    return f" {_flow(value)}"
+    is_words = isinstance(value, list | tuple) and not any(map(_is_nested, value))
+    if flow or is_words:
+        return f" {_flow(value, inside=flow)}"
+    return newline.join(_block(value, indent + 2))
 
 
-def _flow(value: object) -> str:
+def _is_nested(value: object) -> bool:
+    return isinstance(value, dict | list | tuple) and bool(value)
+
+
+def _flow(value: object, *, inside: bool = True) -> str:
+    """A value on one line; `inside` is within brackets, where commas and colons part things."""
     if isinstance(value, dict):
-        pairs = (f"{dump_scalar(str(k), flow=True)}: {_flow(v)}" for k, v in value.items())
+        pairs = (f"{dump_scalar(name, flow=True)}: {_flow(item)}" for name, item in value.items())
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_flow_item(item) for item in value) + "]"
-    return dump_scalar(value, flow=False)
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return dump_scalar(value, flow=inside)
 
 
-def _flow_item(value: object) -> str:
-    return _flow(value) if isinstance(value, dict | list) else dump_scalar(value, flow=True)
+def _block(value: object, indent: int) -> list[str]:
+    """What stands after `key:` or `-` on its line, and the lines below it."""
+    pad = " " * indent
+    if isinstance(value, dict) and value:
+        named = ((f"{pad}{dump_scalar(name, flow=True)}:", item) for name, item in value.items())
+        return ["", *(line for start, item in named for line in _lines(start, item, indent))]
+    if isinstance(value, list | tuple) and value:
+        return ["", *(line for item in value for line in _lines(f"{pad}-", item, indent))]
+    if isinstance(value, str) and _is_literal(value):
+        mark = " |" if value.endswith("\n") else " |-"
+        return [mark, *(line and pad + line for line in value.removesuffix("\n").split("\n"))]
+    return [f" {_flow(value, inside=False)}"]
 
 
-def _block(value: object, indent: int, newline: str) -> str:
-    """A nested value as an indented block, with long texts readable line by line."""
-    import yaml
+def _lines(start: str, value: object, indent: int) -> list[str]:
+    first, *rest = _block(value, indent + 2)
+    if not first and start.endswith("-"):
+        first, *rest = rest
+        first = f" {first.lstrip(' ')}"
+    return [start + first, *rest]
 
-    class Dumper(yaml.SafeDumper):
-        """The safe dumper, with `|` for texts of several lines and no aliases."""
 
-        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
-            return True
-
-    def text(dumper: Any, data: str) -> Any:
-        return dumper.represent_scalar(
-            "tag:yaml.org,2002:str", data, style="|" if "\n" in data else None
-        )
-
-    Dumper.add_representer(str, text)
-    block = yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1 << 20)
-    lines = block.rstrip("\n").split("\n")
-    return newline + newline.join(f"{' ' * (indent + 2)}{line}" if line else line for line in lines)
+def _is_literal(text: str) -> bool:
+    """Whether a text reads line by line as `|` writes it, in every YAML reader."""
+    lines = text.removesuffix("\n").split("\n")
+    return (
+        len(lines) > 1
+        and bool(lines[0] and lines[-1])
+        and lines[0][0] != " "
+        and all(line.isprintable() and line[-1:] != " " for line in lines)
+    )
 
 
 def dump_scalar(value: object, *, flow: bool) -> str:
@@ -413,13 +470,16 @@ def dump_scalar(value: object, *, flow: bool) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int | float):
+    if isinstance(value, int):
         return repr(value)
+    if isinstance(value, float):
+        digits, e, exponent = repr(value).partition("e")
+        return digits + ".0" * ("." not in digits) + e + exponent
     text = str(value)
-    if text and text[0].isalpha() | (text[0] in "/_") and text.isprintable():
-        plain = _is_plain(text, flow=flow) and text.lower() not in _AMBIGUOUS
-        if plain and (not flow or "," not in text):
-            return text
+    is_word = text[:1].isalpha() or text[:1] in ("/", "_")
+    is_clear = is_word and text.isprintable() and text.lower() not in _AMBIGUOUS
+    if is_clear and _is_plain(text, flow=flow):
+        return text
     return '"' + "".join(map(_escape, text)) + '"'
 
 
@@ -432,10 +492,6 @@ def _escape(char: str) -> str:
     if named:
         return named
     code = ord(char)
-    return (
-        f"\\x{code:02x}"
-        if code < 0x100
-        else f"\\u{code:04x}"
-        if code < 0x10000
-        else f"\\U{code:08x}"
-    )
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -2,8 +2,9 @@
 
 Every path below a bank's root is reached through a directory handle and opened without
 following links, so what was checked is what is used. A new text is written beside the bank's
-files, synced, and then put in place by one rename; an old text is swapped out, never
-overwritten, and looked at once more before it is let go.
+files, synced, and then put in place by one rename; an old text gets its place among the versions
+first, is swapped out, never overwritten, and is looked at once more before it is let go. What the
+disk refuses half way is taken back.
 """
 
 from __future__ import annotations
@@ -14,11 +15,19 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from retain.errors import Busy, Conflict, LimitExceeded, NotFound, NotSaved, RetainError
 
-__all__ = ["Directory", "Swapped", "Unsafe", "Workshop", "not_saved", "write_whole"]
+__all__ = [
+    "Directory",
+    "Unsafe",
+    "Workshop",
+    "changed_meanwhile",
+    "make_folder",
+    "saving",
+    "write_whole",
+]
 
 LOCK_SECONDS: Final = 10.0
 JOURNAL: Final = "journal"  # the files of a batch that is not finished
@@ -26,6 +35,7 @@ STATE: Final = ".index"  # derived things: the lock, unfinished files, later the
 
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
+_ODD: Final = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO)  # a link, or a thing of another kind
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -33,13 +43,6 @@ class Unsafe(RetainError):
     """A link or a special file where a plain file or directory belongs."""
 
     code = "unsafe"
-
-
-class Swapped(NamedTuple):
-    """The text that a replacement took out, waiting to be kept or dropped."""
-
-    name: str
-    data: bytes
 
 
 class Directory:
@@ -75,14 +78,28 @@ class Directory:
         """A directory in this one; the root's own name is the empty string."""
         if not name:
             return Directory(self.path, os.dup(self.fd))
+        made = create and self._make(name)
+        folder = self._open(name, create)
+        try:
+            if made:
+                # A umask may have taken bits away.
+                os.fchmod(folder.fd, 0o700)
+            if create and name.startswith("."):
+                folder._hide_from_git()
+        except BaseException:
+            folder.close()
+            raise
+        return folder
+
+    def _open(self, name: str, create: bool) -> Directory:
         path = os.path.join(self.path, name)
-        if create and self._make(name) and name.startswith("."):
-            self._hide_from_git(name)
         try:
             return Directory(path, os.open(name, _FOLDER, dir_fd=self.fd))
-        except FileNotFoundError as error:
-            raise NotFound(f"there is no directory {path}") from error
         except OSError as error:
+            if create and error.errno not in _ODD:
+                raise  # a refusal to save, which the writer puts in words
+            if error.errno == errno.ENOENT:
+                raise NotFound(f"there is no directory {path}") from error
             raise _refused(error, path) from error
 
     def descend(self, *names: str, create: bool = False) -> Directory:
@@ -98,26 +115,29 @@ class Directory:
             os.mkdir(name, 0o700, dir_fd=self.fd)
         except FileExistsError:
             return False
-        # A umask may have taken bits away; nothing may have been added.
-        os.chmod(name, 0o700, dir_fd=self.fd)
         os.fsync(self.fd)
         return True
 
-    def _hide_from_git(self, name: str) -> None:
+    def _hide_from_git(self) -> None:
         """Keep a directory of Retain's own out of whatever repository the bank is in."""
-        with self.child(name) as folder, contextlib.suppress(FileExistsError):
-            _write_new(folder.fd, ".gitignore", b"*\n", 0o600)
+        if not self.has(".gitignore"):
+            _write_at(self.fd, ".gitignore", b"*\n", f".gitignore.{_draft_name()}")
 
     def entries(self) -> list[os.DirEntry[str]]:
         """What is in the directory, in a fixed order."""
-        with os.scandir(self.fd) as found:
-            return sorted(found, key=lambda entry: entry.name)
+        try:
+            with os.scandir(self.fd) as found:
+                return sorted(found, key=lambda entry: entry.name)
+        except OSError as error:
+            raise _refused(error, self.path) from error
 
     def has(self, name: str) -> bool:
         try:
             os.stat(name, dir_fd=self.fd, follow_symlinks=False)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise _refused(error, os.path.join(self.path, name)) from error
         return True
 
     def read(self, name: str, limit: int) -> bytes:
@@ -136,8 +156,17 @@ class Directory:
             if facts.st_size > limit:
                 raise LimitExceeded(f"{path} is larger than {limit:,} bytes")
             return _read_all(fd, facts.st_size, limit, path)
+        except OSError as error:
+            raise _refused(error, path) from error
         finally:
             os.close(fd)
+
+    def holds(self, name: str, expected: bytes) -> bool:
+        """Whether a plain file has just these bytes."""
+        try:
+            return self.read(name, len(expected)) == expected
+        except RetainError:
+            return False
 
     def sync(self) -> None:
         os.fsync(self.fd)
@@ -157,7 +186,7 @@ def _read_all(fd: int, size: int, limit: int, path: str) -> bytes:
 
 
 def _refused(error: OSError, path: str) -> RetainError:
-    if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
+    if error.errno in _ODD:
         return Unsafe(
             f"{path} is a link or not of the kind it should be; Retain does not follow it",
             unchanged="Nothing was read or changed.",
@@ -165,31 +194,56 @@ def _refused(error: OSError, path: str) -> RetainError:
     return RetainError(f"{path} cannot be read: {error.strerror}")
 
 
-def not_saved(error: OSError, path: str) -> NotSaved:
-    """What to tell a person when the disk refuses."""
-    return NotSaved(
-        f"not saved: {path}: {error.strerror or error}",
-        unchanged="The old file, if there was one, is intact.",
-        hint="Free space or mend the permissions, then run the command again.",
-    )
+@contextlib.contextmanager
+def saving(path: str) -> Iterator[None]:
+    """Turn the disk's refusals into news about the file that was to be saved."""
+    try:
+        yield
+    except OSError as error:
+        raise NotSaved(
+            f"not saved: {path}: {error.strerror or error}",
+            unchanged="The old file, if there was one, is intact.",
+            hint="Free space or mend the permissions, then run the command again.",
+        ) from error
+
+
+def make_folder(path: str) -> None:
+    """Make a private directory and what is missing above it, each synced into its parent."""
+    above = os.path.dirname(path)
+    if not os.path.isdir(above):
+        make_folder(above)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+        os.chmod(path, 0o700)
+        with _opened(above) as fd:
+            os.fsync(fd)
 
 
 def write_whole(path: str, data: bytes) -> None:
     """Write a file that is not a memory: a config, an export. Wholly old or wholly new."""
     folder, name = os.path.split(path)
-    draft = f".{name}.{_draft_name()}"
-    with _saving(path):
-        fd = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            _write_new(fd, draft, data, 0o600)
-            os.rename(draft, name, src_dir_fd=fd, dst_dir_fd=fd)
-            os.fsync(fd)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(draft, dir_fd=fd)
-            raise
-        finally:
-            os.close(fd)
+    with saving(path), _opened(folder or ".") as fd:
+        _write_at(fd, name, data, f".{name}.{_draft_name()}")
+
+
+@contextlib.contextmanager
+def _opened(folder: str) -> Iterator[int]:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _write_at(folder: int, name: str, data: bytes, draft: str) -> None:
+    try:
+        _write_new(folder, draft, data, 0o600)
+        os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft, dir_fd=folder)
+        raise
 
 
 class Workshop:
@@ -204,30 +258,20 @@ class Workshop:
     @contextlib.contextmanager
     def open(cls, root: Directory, purpose: str) -> Iterator[Workshop]:
         """Wait for the bank's lock, and hold it until the work on `purpose` is done."""
-        with contextlib.ExitStack() as held:
-            with _saving(purpose):
-                state = held.enter_context(root.child(STATE, create=True))
-                held.callback(os.close, _lock(state))
-                work = held.enter_context(state.child("unfinished", create=True))
-                shop = cls(root, state, work)
-                shop._recover()
+        with saving(purpose), contextlib.ExitStack() as held:
+            state = held.enter_context(_locked(root))
+            work = held.enter_context(state.child("unfinished", create=True))
+            shop = cls(root, state, work)
+            shop._recover()
             yield shop
 
     def create(self, folder: Directory, name: str, data: bytes) -> None:
         """Place a new file; one that is already there is left alone."""
-        with self._written(folder, name, data) as draft:
-            try:
-                os.link(draft, name, src_dir_fd=self._work.fd, dst_dir_fd=folder.fd)
-            except FileExistsError as error:
-                raise _taken(folder, name) from error
-            except OSError as error:
-                if error.errno not in _NO_LINKS:
-                    raise
-                self._move(self._work, draft, folder, name)
-                folder.sync()
-                return
-            os.unlink(draft, dir_fd=self._work.fd)
-            folder.sync()
+        with self._written(folder, name, data, 0o600) as draft:
+            # Tried first because it spares a new memory the import of ctypes.
+            if not _link_new(self._work, draft, folder, name):
+                _rename_new(self._work, draft, folder, name)
+            _settle(self._work, draft, folder, name, folder)
 
     def create_all(self, files: Sequence[tuple[str, str, bytes]]) -> None:
         """Place many new files (collection, name, bytes), all of them or none.
@@ -237,137 +281,135 @@ class Workshop:
         """
         listed = [(collection, name, _digest(data)) for collection, name, data in files]
         self._write_journal(listed)
+        placed = 0
         try:
             for collection, name, data in files:
                 with self.root.child(collection, create=True) as folder:
                     self.create(folder, name, data)
+                placed += 1
+            self._end_journal()
         except BaseException:
-            self._take_back(listed)
+            self._take_back(listed[:placed])
             raise
-        os.unlink(JOURNAL, dir_fd=self._state.fd)
-        self._state.sync()
 
     def _write_journal(self, listed: Sequence[tuple[str, str, str]]) -> None:
         import json
 
-        path = os.path.join(self._state.path, JOURNAL)
-        with _saving(path):
-            _write_new(self._state.fd, f"{JOURNAL}.new", json.dumps(listed).encode(), 0o600)
-            os.rename(
-                f"{JOURNAL}.new", JOURNAL, src_dir_fd=self._state.fd, dst_dir_fd=self._state.fd
-            )
-            self._state.sync()
+        with saving(os.path.join(self._state.path, JOURNAL)):
+            _write_at(self._state.fd, JOURNAL, json.dumps(listed).encode(), f"{JOURNAL}.new")
 
-    def _take_back(self, listed: Sequence[Sequence[str]]) -> None:
+    def _end_journal(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(JOURNAL, dir_fd=self._state.fd)
+        self._state.sync()
+
+    def _take_back(self, listed: Sequence[tuple[str, str, str]]) -> None:
         """Remove what an unfinished batch placed, unless someone has changed it since."""
         for collection, name, digest in listed:
             with contextlib.suppress(RetainError), self.root.child(collection) as folder:
                 if _digest(folder.read(name, 1 << 40)) == digest:
                     os.unlink(name, dir_fd=folder.fd)
+                    folder.sync()
         for entry in self._work.entries():
             os.unlink(entry.name, dir_fd=self._work.fd)
-        os.unlink(JOURNAL, dir_fd=self._state.fd)
+        self._end_journal()
 
-    def replace(self, folder: Directory, name: str, data: bytes, expected: bytes) -> Swapped:
-        """Swap a file's text for a new one, unless it is no longer the text expected."""
-        mode = os.stat(name, dir_fd=folder.fd, follow_symlinks=False).st_mode & 0o777
-        with self._written(folder, name, data, mode) as draft:
-            exchanged = _exchange(self._work.fd, draft, folder.fd, name)
-            if not exchanged:
-                return self._overwrite(folder, name, draft, expected)
-            try:
-                found = self._work.read(draft, max(len(expected), 1) * 2 + 1024)
-                if found == expected:
-                    folder.sync()
-                    return Swapped(draft, found)
-            except (RetainError, OSError) as error:
-                _exchange(self._work.fd, draft, folder.fd, name)
-                if isinstance(error, OSError):
-                    raise
-            else:
-                _exchange(self._work.fd, draft, folder.fd, name)
-            os.unlink(draft, dir_fd=self._work.fd)
-            raise changed_meanwhile(os.path.join(folder.path, name))
+    def replace(
+        self,
+        folder: Directory,
+        name: str,
+        data: bytes,
+        expected: bytes,
+        shelf: Directory | None = None,
+        label: str = "",
+    ) -> None:
+        """Give a file a new text, unless it is no longer the one expected; shelve the old one."""
+        with contextlib.ExitStack() as held:
+            mode = _mode(folder, name)
+            draft = held.enter_context(self._written(folder, name, data, mode))
+            held.enter_context(_present(folder, name))
+            if shelf:
+                held.enter_context(_second_name(folder, name, shelf, label))
+            self._swap(folder, name, draft, expected)
+            # The old text has another name, or nobody wants it kept. Should this fail, it is
+            # not the write that failed: whoever recovers deals with it.
+            with contextlib.suppress(OSError):
+                os.unlink(draft, dir_fd=self._work.fd)
 
-    def _overwrite(self, folder: Directory, name: str, draft: str, expected: bytes) -> Swapped:
-        """Replace where the system cannot swap: keep the old file by a second name first."""
-        old = _draft_name()
-        os.link(name, old, src_dir_fd=folder.fd, dst_dir_fd=self._work.fd, follow_symlinks=False)
-        if self._work.read(old, max(len(expected), 1) * 2 + 1024) != expected:
-            os.unlink(old, dir_fd=self._work.fd)
-            os.unlink(draft, dir_fd=self._work.fd)
-            raise changed_meanwhile(os.path.join(folder.path, name))
-        os.rename(draft, name, src_dir_fd=self._work.fd, dst_dir_fd=folder.fd)
-        folder.sync()
-        return Swapped(old, expected)
-
-    def keep(self, old: Swapped, folder: Directory, name: str) -> None:
-        """Give a swapped-out text its place among the versions."""
-        with _saving(os.path.join(folder.path, name)):
-            self._move(self._work, old.name, folder, name)
+    def _swap(self, folder: Directory, name: str, draft: str, expected: bytes) -> None:
+        """Exchange a file with its draft, and back again if it was not what was expected."""
+        _exchange(self._work, draft, folder, name)
+        with contextlib.ExitStack() as undo:
+            undo.callback(_exchange, self._work, draft, folder, name)
+            # Nothing at all is there when someone deletes the derived things at this moment; the
+            # old text has its second name, and there is no way back.
+            if not self._work.holds(draft, expected) and self._work.has(draft):
+                raise changed_meanwhile(os.path.join(folder.path, name))
             folder.sync()
-
-    def drop(self, old: Swapped) -> None:
-        """Let a swapped-out text go."""
-        os.unlink(old.name, dir_fd=self._work.fd)
+            undo.pop_all()
 
     def move(self, source: Directory, name: str, target: Directory, new: str) -> None:
         """Rename a file, never over another one."""
-        with _saving(os.path.join(target.path, new)):
-            self._move(source, name, target, new)
-            target.sync()
-            source.sync()
-
-    def _move(self, source: Directory, name: str, target: Directory, new: str) -> None:
-        if _rename_new(source.fd, name, target.fd, new):
-            return
-        if target.has(new):
-            raise _taken(target, new)
-        os.rename(name, new, src_dir_fd=source.fd, dst_dir_fd=target.fd)
+        _rename_new(source, name, target, new)
+        _settle(source, name, target, new, target, source)
 
     @contextlib.contextmanager
-    def _written(
-        self, folder: Directory, name: str, data: bytes, mode: int = 0o600
-    ) -> Iterator[str]:
+    def _written(self, folder: Directory, name: str, data: bytes, mode: int) -> Iterator[str]:
         """A finished, synced draft of a file; removed again when placing it fails."""
         draft = _draft_name()
-        with _saving(os.path.join(folder.path, name)):
+        with saving(os.path.join(folder.path, name)):
+            made = 0
             try:
-                _write_new(self._work.fd, draft, data, mode)
+                made = _write_new(self._work.fd, draft, data, mode)
                 yield draft
-            except OSError:
+            except BaseException:
+                # Under this name may be the old text by now, if it could not be swapped back:
+                # that is left to whoever recovers.
                 with contextlib.suppress(OSError):
-                    os.unlink(draft, dir_fd=self._work.fd)
-                raise
-            except Conflict:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(draft, dir_fd=self._work.fd)
+                    if made in (0, _inode(self._work, draft)):
+                        os.unlink(draft, dir_fd=self._work.fd)
                 raise
 
     def _recover(self) -> None:
         """Put what a killed writer left behind into the trash, where a person can see it.
 
         Only the lock's holder writes drafts, so whatever is here now belongs to nobody. It may
-        be an unfinished new text or an old one on its way to the versions: keep it either way.
+        be an unfinished new text or an old one that nobody shelved: keep it either way, unless
+        it is empty or has its place elsewhere already.
         """
         if self._state.has(JOURNAL):
-            import json
-
-            self._take_back(json.loads(self._state.read(JOURNAL, 1 << 30)))
+            self._take_back(_journal(self._state))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{JOURNAL}.new", dir_fd=self._state.fd)
-        left = self._work.entries()
-        if not left:
-            return
         stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime())
-        with self.root.child(".trash", create=True) as trash:
-            for number, entry in enumerate(left):
-                if entry.stat(follow_symlinks=False).st_size == 0:
-                    os.unlink(entry.name, dir_fd=self._work.fd)
-                    continue
-                name = f"recovered-{os.getpid()}-{number}_{stamp}.md"
-                self._move(self._work, entry.name, trash, name)
-            trash.sync()
+        for entry in self._work.entries():
+            facts = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(facts.st_mode) and (not facts.st_size or facts.st_nlink > 1):
+                os.unlink(entry.name, dir_fd=self._work.fd)
+                continue
+            with self.root.child(".trash", create=True) as trash:
+                new = f"recovered-{entry.name}_{stamp}.md"
+                _rename_new(self._work, entry.name, trash, new)
+                _settle(self._work, entry.name, trash, new, trash)
+
+
+def _journal(state: Directory) -> Sequence[tuple[str, str, str]]:
+    """The files a journal names; one that came with a cloned project may name anything."""
+    import json
+
+    try:
+        listed = [
+            (str(collection), str(name), str(digest))
+            for collection, name, digest in json.loads(state.read(JOURNAL, 1 << 30))
+        ]
+    except (ValueError, TypeError, RecursionError):
+        # Ours are whole, so this is none of ours and stands for nothing.
+        return ()
+    return [one for one in listed if _is_inside(one[0]) and _is_inside(one[1])]
+
+
+def _is_inside(name: str) -> bool:
+    return "/" not in name and "\0" not in name and not name.startswith(".")
 
 
 def changed_meanwhile(path: str) -> Conflict:
@@ -386,15 +428,6 @@ def _taken(folder: Directory, name: str) -> Conflict:
     )
 
 
-@contextlib.contextmanager
-def _saving(path: str) -> Iterator[None]:
-    """Turn the disk's refusals into news about the file that was to be saved."""
-    try:
-        yield
-    except OSError as error:
-        raise not_saved(error, path) from error
-
-
 def _digest(data: bytes) -> str:
     import hashlib
 
@@ -405,7 +438,8 @@ def _draft_name() -> str:
     return f"{os.getpid()}-{time.monotonic_ns():x}-{os.urandom(3).hex()}"
 
 
-def _write_new(folder: int, name: str, data: bytes, mode: int) -> None:
+def _write_new(folder: int, name: str, data: bytes, mode: int) -> int:
+    """Write and sync a file of a name that is free, and return its inode."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     fd = os.open(name, flags, 0o600, dir_fd=folder)
     try:
@@ -414,55 +448,162 @@ def _write_new(folder: int, name: str, data: bytes, mode: int) -> None:
         while view:
             view = view[os.write(fd, view) :]
         os.fsync(fd)
+        return os.fstat(fd).st_ino
     finally:
         os.close(fd)
 
 
-def _lock(state: Directory) -> int:
-    """Take the bank's lock file, waiting for whoever holds it."""
+def _mode(folder: Directory, name: str) -> int:
+    """A file's permissions, private ones for a file that is gone."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=folder.fd, follow_symlinks=False).st_mode & 0o777
+    return 0o600
+
+
+def _inode(folder: Directory, name: str) -> int:
+    return os.stat(name, dir_fd=folder.fd, follow_symlinks=False).st_ino
+
+
+@contextlib.contextmanager
+def _present(folder: Directory, name: str) -> Iterator[None]:
+    """Tell a file that someone took away from a disk that refuses."""
+    try:
+        yield
+    except (FileNotFoundError, NotFound) as error:
+        if folder.has(name):
+            raise
+        raise changed_meanwhile(os.path.join(folder.path, name)) from error
+
+
+@contextlib.contextmanager
+def _second_name(folder: Directory, name: str, shelf: Directory, label: str) -> Iterator[None]:
+    """Let a file be found under another name as well, unless the work that follows fails."""
+    _link(folder, name, shelf, label)
+    try:
+        shelf.sync()
+        yield
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            if _inode(folder, name) == _inode(shelf, label):
+                os.unlink(label, dir_fd=shelf.fd)
+        raise
+
+
+@contextlib.contextmanager
+def _locked(root: Directory) -> Iterator[Directory]:
+    """Hold the bank's lock; yields the directory of derived things.
+
+    Two locks: that directory may be deleted at any time, and a lock file with it, while the
+    bank's root stays; but network file systems lock files only.
+    """
     import fcntl
 
-    path = os.path.join(state.path, "lock")
     give_up = time.monotonic() + LOCK_SECONDS
+    _wait_for(root.fd, root.path, give_up)
+    try:
+        with root.child(STATE, create=True) as state:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            fd = os.open("lock", flags, 0o600, dir_fd=state.fd)
+            try:
+                _wait_for(fd, os.path.join(state.path, "lock"), give_up)
+                yield state
+            finally:
+                os.close(fd)
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(root.fd, fcntl.LOCK_UN)
+
+
+def _wait_for(fd: int, path: str, give_up: float) -> None:
+    import fcntl
+
     pause = 0.001
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     while True:
-        fd = os.open("lock", flags, 0o600, dir_fd=state.fd)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(fd)
             if time.monotonic() > give_up:
                 raise Busy(
-                    f"another process has held {path} for {LOCK_SECONDS:.0f} seconds",
+                    f"another process has held the lock on {path} for {LOCK_SECONDS:g} seconds",
                     unchanged="Nothing was changed.",
-                    hint="Try again; if it persists, see which process holds the lock file open.",
+                    hint="Try again; if it persists, see which process holds it open.",
                 ) from None
             time.sleep(pause)
             pause = min(pause * 1.5, 0.02)
-            continue
-        # The index directory may be deleted at any time: a lock on a file that is gone is none.
-        with contextlib.suppress(FileNotFoundError):
-            if os.stat("lock", dir_fd=state.fd).st_ino == os.fstat(fd).st_ino:
-                return fd
-        os.close(fd)
+        except OSError:
+            return  # this file system has no such locks
+        else:
+            return
 
 
 _NOREPLACE: Final = 1
 _EXCHANGE: Final = 2
 
 
-def _exchange(one: int, name: str, other: int, other_name: str) -> bool:
-    """Swap two files in one step; False where the system or its disk cannot."""
-    return _renameat2(one, name, other, other_name, _EXCHANGE)
+def _exchange(one: Directory, name: str, other: Directory, other_name: str) -> None:
+    """Swap two files: in one step, or in three that leave no name empty where that is lacking."""
+    if _renameat2(one.fd, name, other.fd, other_name, _EXCHANGE):
+        return
+    aside = _draft_name()
+    _link(other, other_name, one, aside)
+    os.rename(name, other_name, src_dir_fd=one.fd, dst_dir_fd=other.fd)
+    os.rename(aside, name, src_dir_fd=one.fd, dst_dir_fd=one.fd)
 
 
-def _rename_new(one: int, name: str, other: int, new: str) -> bool:
-    """Rename in one step that fails when the new name is taken; False where unsupported."""
-    return _renameat2(one, name, other, new, _NOREPLACE)
+def _rename_new(source: Directory, name: str, target: Directory, new: str) -> None:
+    """Rename a file or a directory, never over another one."""
+    try:
+        if _renameat2(source.fd, name, target.fd, new, _NOREPLACE):
+            return
+    except FileExistsError as error:
+        raise _taken(target, new) from error
+    if _link_new(source, name, target, new):
+        return
+    if target.has(new):
+        raise _taken(target, new)
+    os.rename(name, new, src_dir_fd=source.fd, dst_dir_fd=target.fd)
+
+
+def _link_new(source: Directory, name: str, target: Directory, new: str) -> bool:
+    """Rename a file by way of a second name, which cannot be taken; False without links."""
+    try:
+        os.link(name, new, src_dir_fd=source.fd, dst_dir_fd=target.fd, follow_symlinks=False)
+    except FileExistsError as error:
+        raise _taken(target, new) from error
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            return False
+        raise
+    try:
+        os.unlink(name, dir_fd=source.fd)
+    except OSError:
+        os.unlink(new, dir_fd=target.fd)
+        raise
+    return True
+
+
+def _settle(source: Directory, name: str, target: Directory, new: str, *folders: Directory) -> None:
+    """Sync what a rename changed, and rename back when the disk cannot promise to remember it."""
+    try:
+        for folder in folders:
+            folder.sync()
+    except OSError:
+        _rename_new(target, new, source, name)
+        raise
+
+
+def _link(folder: Directory, name: str, other: Directory, new: str) -> None:
+    """Give a file a second name, or a copy where the disk knows only one name per file."""
+    try:
+        os.link(name, new, src_dir_fd=folder.fd, dst_dir_fd=other.fd, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _write_new(other.fd, new, folder.read(name, 1 << 40), _mode(folder, name))
 
 
 def _renameat2(one: int, name: str, other: int, other_name: str, flag: int) -> bool:
+    """Whether the system made this kind of rename; False where it or its disk cannot."""
     import ctypes
 
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
@@ -473,6 +614,4 @@ def _renameat2(one: int, name: str, other: int, other_name: str, flag: int) -> b
     code = ctypes.get_errno()
     if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
         return False
-    if code == errno.EEXIST:
-        raise Conflict(f"{other_name} exists already", unchanged="It was left as it is.")
     raise OSError(code, os.strerror(code))

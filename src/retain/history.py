@@ -56,7 +56,11 @@ class History:
                 return data
         if self.repository is None:
             raise self._no_version(memory, version)
-        data = self.repository.read(self.repository.resolve(version), memory.path)
+        try:
+            commit = self.repository.resolve(version)
+        except HistoryError as error:
+            raise self._no_version(memory, version) from error
+        data = self.repository.read(commit, memory.path)
         if data is None:
             raise self._no_version(memory, version)
         return data

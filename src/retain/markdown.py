@@ -79,17 +79,37 @@ def edit(data: bytes, changes: Mapping[str, object], body: str | None = None) ->
     if parts is None:
         return mark.encode() + _edit_bare(text, changes, body)
     start, end, rest = parts
-    head = text[start:end]
-    if changes:
-        head = frontmatter.change(head, changes)
-    after = text[end:rest]
-    if body is not None and not after.endswith("\n"):
-        after += "\n"  # the closing mark was the file's last line
-    return (mark + text[:start] + head + after + (text[rest:] if body is None else body)).encode()
+    # Read even when no key changes: a head that makes no sense is not to be built upon.
+    head = frontmatter.change(text[start:end], changes)
+    after = text[end:]
+    if body is not None and body != text[rest:]:
+        after = _parted(text[end:rest], body) + body
+    return (mark + text[:start] + head + after).encode()
+
+
+def _parted(closing: str, body: str) -> str:
+    """The closing mark with the line breaks that keep it and the body apart."""
+    newline = "\r\n" if "\r\n" in closing else "\n"
+    lines = closing.count("\n")
+    if not lines:
+        closing += newline  # it was the file's last line
+    if lines < 2 and body.startswith(("\n", "\r\n")):
+        closing += newline  # or the body's own first line would be taken for the blank one
+    return closing
 
 
 def _edit_bare(text: str, changes: Mapping[str, object], body: str | None) -> bytes:
     """Edit a file without frontmatter; it gets one only when there is something to put in it."""
-    new = text if body is None else body
     wanted = {key: value for key, value in changes.items() if value is not None}
-    return compose(wanted, new) if wanted else new.encode()
+    new = text if body is None else body
+    if wanted or (new != text and _looks_headed(new)):
+        return compose(wanted, new)
+    return new.encode()
+
+
+def _looks_headed(text: str) -> bool:
+    """Whether a text without frontmatter would be taken to start with one."""
+    try:
+        return text.startswith(_BOM) or frontmatter.split(text) is not None
+    except Unreadable:
+        return True

@@ -113,14 +113,16 @@ def heading(body: str) -> str:
         return ""
     fence = ""
     for line in body.splitlines():
-        mark = line.lstrip()[:3]
-        if mark in ("```", "~~~"):
-            if not fence:
-                fence = mark
-            elif mark == fence:
+        text = line.strip()
+        if fence:
+            if text.startswith(fence) and not text.strip(fence[0]):
                 fence = ""
-        elif not fence and line.startswith("# "):
-            return line[2:].strip().rstrip("#").strip()
+        elif text.startswith(("```", "~~~")):
+            fence = text[: len(text) - len(text.lstrip(text[0]))]
+        elif line.startswith("# "):
+            title = text[1:].strip()
+            closed = title.rstrip("#")
+            return closed.rstrip() if closed[-1:] in ("", " ") else title
     return ""
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from retain.errors import BadName, ConfigError, NotFound, RetainError, UsageError
+from retain.errors import BadName, ConfigError, NewerFormat, NotFound, RetainError, UsageError
 from retain.model import Place, heading
 
 __all__ = [
@@ -31,6 +32,7 @@ MAX_COLLECTION_BYTES: Final = 100
 MAX_SLUG: Final = 50
 
 _FORBIDDEN: Final = frozenset('/\\:*?"<>|')
+_BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")  # letters without a shape
 _RESERVED: Final = frozenset(
     ("con", "prn", "aux", "nul")
     + tuple(f"{port}{digit}" for port in ("com", "lpt") for digit in range(1, 10))
@@ -55,6 +57,14 @@ KINDS: Final[Mapping[str, Kind]] = {
         Kind("claude", "memories", ("index.md", "memory-config.json"), ()),
     )
 }
+
+_MARKS: Final[Mapping[str, str]] = {
+    ".retain": "retain",
+    ".arcaneum": "arcaneum",
+    ".memories": "memories",
+    ".claude/memory": "claude",
+}
+ARCANEUM_VERSION: Final = 1
 
 
 # Names
@@ -99,7 +109,7 @@ def _check(name: str, what: str, limit: int) -> str:
 def _fault(name: str, limit: int) -> str:
     if not name.strip():
         return "it is empty"
-    if not name.isprintable():
+    if not name.isprintable() or not _BLANK.isdisjoint(name):
         return "it holds control, invisible or line-breaking characters"
     for char in name:
         if char in _FORBIDDEN:
@@ -118,8 +128,8 @@ def _fault(name: str, limit: int) -> str:
 def split_ref(ref: str, collection: str | None = None) -> tuple[str | None, str]:
     """The collection (None: any) and id that `id`, `id.md`, `collection/id` or `/id` name."""
     head, slash, tail = ref.rpartition("/")
-    for suffix in SUFFIXES:
-        tail = tail.removesuffix(suffix)
+    if tail.endswith(SUFFIXES):
+        tail = tail.rpartition(".")[0]
     name = check_id(tail)
     if not slash:
         return (None if collection is None else check_collection(collection)), name
@@ -132,14 +142,15 @@ def split_ref(ref: str, collection: str | None = None) -> tuple[str | None, str]
 def slug(text: str) -> str:
     """A file name for a title, readable in its own script; empty if nothing can be used."""
     parts: list[str] = []
-    for char in _plain_latin(text).casefold():
-        if char.isalnum() or _is_mark(char):
+    for char in _plain_latin(_plain_latin(text).casefold()):
+        is_attached = bool(parts) and parts[-1] != "-"
+        if char not in _BLANK and (char.isalnum() or (is_attached and _is_mark(char))):
             parts.append(char)
-        elif parts and parts[-1] != "-":
+        elif is_attached:
             parts.append("-")
-    name = _nfc("".join(parts)).strip("-")
-    while len(name) > MAX_SLUG or len(name.encode()) > MAX_ID_BYTES:
-        name = name[:MAX_SLUG] if len(name) > MAX_SLUG else name[:-1]
+    name = _nfc("".join(parts)).strip("-")[:MAX_SLUG]
+    while len(name.encode()) > MAX_ID_BYTES:
+        name = name[:-1]
     name = name.strip("-")
     return f"{name}-memory" if name in _RESERVED else name
 
@@ -152,7 +163,7 @@ def _plain_latin(text: str) -> str:
 
     parts: list[str] = []
     for char in unicodedata.normalize("NFKD", text):
-        if not (unicodedata.combining(char) and parts and parts[-1].isascii()):
+        if not (parts and parts[-1].isascii() and _is_mark(char)):
             parts.append(char)
     return unicodedata.normalize("NFC", "".join(parts))
 
@@ -193,8 +204,8 @@ def find_bank(
     everywhere: bool = False,
 ) -> Place:
     """The bank in force: the one named, else the nearest above `cwd`, else the global one."""
-    if local and everywhere:
-        raise UsageError("--local and --global exclude each other")
+    if bool(bank) + local + everywhere > 1:
+        raise UsageError("--bank, --local and --global exclude each other")
     if everywhere:
         return _global(env, "--global")
     named, by = (bank, "--bank") if bank else (env.get("RETAIN_BANK", ""), "RETAIN_BANK")
@@ -218,12 +229,19 @@ def _global(env: Mapping[str, str], reason: str) -> Place:
 
 def _named(path: str, by: str) -> Place:
     root = os.path.realpath(path)
+    reason = f"named by {by}"
+    for mark, kind in _marks(root):
+        if inside := _place(root, mark, kind):
+            return inside._replace(scope="bank", reason=reason)
     parent = os.path.dirname(root)
-    for project in (root, parent, os.path.dirname(parent)):
-        for place in _banks_in(project):
-            if project == root or place.root == root:
-                return place._replace(scope="bank", reason=f"named by {by}")
-    return Place(root, "retain", "bank", f"named by {by}", os.path.isdir(root))
+    for project in (parent, os.path.dirname(parent)):
+        for mark, kind in _marks(project):
+            # What else lies there was not named, and is nobody's concern if it is broken.
+            with contextlib.suppress(RetainError):
+                beside = _place(project, mark, kind)
+                if beside and beside.root == root:
+                    return beside._replace(scope="bank", reason=reason)
+    return Place(root, "retain", "bank", reason, os.path.isdir(root))
 
 
 def _nearest(cwd: str, env: Mapping[str, str]) -> Place | None:
@@ -232,7 +250,7 @@ def _nearest(cwd: str, env: Mapping[str, str]) -> Place | None:
         if directory == home:
             return None
         for place in _banks_in(directory):
-            if place.root != own and not _is_foreign(place):
+            if place.root != own:
                 return place
     return None
 
@@ -246,24 +264,36 @@ def _upwards(directory: str) -> Iterator[str]:
         directory = parent
 
 
-def _is_foreign(place: Place) -> bool:
-    """Whether another user owns the bank: /tmp/.retain must not reach into anyone's session."""
-    user = os.geteuid()
-    return place.exists and user != 0 and os.stat(place.root).st_uid not in (user, 0)
-
-
 def _banks_in(project: str) -> Iterator[Place]:
-    for name, kind in ((".retain", "retain"), (".arcaneum", "arcaneum")):
-        root = os.path.join(project, name)
-        if kind == "arcaneum" and os.path.isfile(root):
-            yield from _arcaneum(project, root)
-        elif kind == "retain" and os.path.isdir(root):
-            yield Place(_not_a_link(root), kind, "project", f"found {name} in {project}", True)
-    for parts, kind in (((".memories",), "memories"), ((".claude", "memory"), "claude")):
-        root = os.path.join(project, *parts)
-        if os.path.isdir(root):
-            name = "/".join(parts)
-            yield Place(_not_a_link(root), kind, "project", f"found {name} in {project}", True)
+    for mark, kind in _marks(project):
+        if not _is_foreign(mark):
+            place = _place(project, mark, kind)
+            if place and not _is_foreign(place.root):
+                yield place
+
+
+def _marks(project: str) -> Iterator[tuple[str, str]]:
+    """What shows that a directory has a bank, the first in force: a path and a kind of store."""
+    for name, kind in _MARKS.items():
+        path = os.path.join(project, name)
+        if os.path.isfile(path) if kind == "arcaneum" else os.path.isdir(path):
+            yield path, kind
+
+
+def _is_foreign(path: str) -> bool:
+    """Whether another user put this here: /tmp/.retain must not reach into anyone's session."""
+    user = os.geteuid()
+    try:
+        return user != 0 and os.lstat(path).st_uid not in (user, 0)
+    except FileNotFoundError:
+        return False
+
+
+def _place(project: str, mark: str, kind: str) -> Place | None:
+    if kind == "arcaneum":
+        return _arcaneum(project, mark)
+    found = f"found {os.path.relpath(mark, project)} in {project}"
+    return Place(_not_a_link(mark), kind, "project", found, True)
 
 
 def _not_a_link(root: str) -> str:
@@ -283,28 +313,55 @@ def arcaneum_settings(config: str) -> dict[str, object]:
     from retain import frontmatter
 
     try:
-        with open(config, encoding="utf-8") as file:
+        with open(config, encoding="utf-8-sig") as file:
             text = file.read(frontmatter.MAX_CHARS + 1)
-        values = frontmatter.load(text)
-    except (RetainError, UnicodeDecodeError) as error:
+        values = _json(text) or frontmatter.load(text)
+    except (RetainError, OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{config} cannot be read: {error}", hint="It is YAML or JSON."
+            f"{config} cannot be read: {error}",
+            unchanged="Nothing was read or changed.",
+            hint="It is YAML or JSON.",
         ) from error
+    version = values.get("version", ARCANEUM_VERSION)
+    if str(version) != str(ARCANEUM_VERSION):
+        raise NewerFormat(
+            f"{config} says version: {version}, and this Retain knows {ARCANEUM_VERSION}: "
+            "the store is left untouched",
+            hint="Upgrade Retain: pip install --upgrade retain-bank",
+        )
     section = values.get("retain")
     return section if isinstance(section, dict) else {}
 
 
-def _arcaneum(project: str, config: str) -> Iterator[Place]:
+def _json(text: str) -> dict[str, object] | None:
+    """An object in JSON, which is not always YAML: tabs and half of all emoji are not."""
+    if not text.lstrip().startswith("{"):
+        return None
+    import json
+
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+def _arcaneum(project: str, config: str) -> Place | None:
     settings = arcaneum_settings(config)
-    if settings.get("enabled") is not True:
-        return
+    if str(settings.get("enabled")).lower() not in ("true", "yes", "on"):
+        return None
     given = str(settings.get("path") or ".arcaneum-retain")
     root = os.path.normpath(os.path.join(project, given))
-    inside = os.path.realpath(root).startswith(os.path.join(os.path.realpath(project), ""))
-    if os.path.isabs(given) or not inside or os.path.islink(root):
+    if "\0" in given or os.path.isabs(given) or _leads_out(root, project):
         raise ConfigError(
             f"{config}: retain.path {given!r} leads out of the project",
             unchanged="Nothing was read or changed.",
             hint="Use a directory inside the project, such as .arcaneum-retain.",
         )
-    yield Place(root, "arcaneum", "project", f"named by {config}", os.path.isdir(root))
+    return Place(root, "arcaneum", "project", f"named by {config}", os.path.isdir(root))
+
+
+def _leads_out(root: str, project: str) -> bool:
+    real, top = os.path.realpath(root), os.path.realpath(project)
+    inside = os.path.relpath(real, top).split(os.sep)
+    return inside[0] in (os.curdir, os.pardir) or ".git" in inside or os.path.islink(root)

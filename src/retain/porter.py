@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import IO, Final, NamedTuple
 
-from retain import __version__, guard
+from retain import __version__, records
 from retain.bank import Bank, now
-from retain.errors import Conflict, ImportRefused, NotFound, RetainError
-from retain.fsio import Directory, write_whole
-from retain.model import Memory
+from retain.config import FILE as CONFIG
+from retain.errors import (
+    Conflict,
+    ImportRefused,
+    NotFound,
+    NotSaved,
+    RetainError,
+    Unreadable,
+    UsageError,
+)
+from retain.fsio import Directory, make_folder, saving, write_whole
+from retain.guard.secrets import redact, redact_value
+from retain.model import Memory, Problem
 from retain.paths import KINDS, PROFILES, SUFFIXES, check_collection, check_id, find_bank, key
 
-__all__ = ["Exported", "Imported", "Incoming", "export", "plan", "take_over"]
+__all__ = ["Exported", "Imported", "Incoming", "Plan", "export", "plan", "take_over"]
 
 MANIFEST: Final = "retain-export.json"
 MAX_FILES: Final = 200_000
 MAX_TOTAL: Final = 2_000_000_000
+BOMB_TOTAL: Final = 100_000_000  # text that unpacks to more than this ...
+BOMB_RATIO: Final = 100  # ... and to this many times its archive is no text
 
 
 class Exported(NamedTuple):
-    """What an export wrote."""
+    """What an export wrote, and what had to be left out."""
 
     path: str
     memories: int
+    warnings: Sequence[str]
 
 
 class Incoming(NamedTuple):
@@ -38,6 +53,14 @@ class Incoming(NamedTuple):
     collection: str
     name: str
     data: bytes
+
+
+class Plan(NamedTuple):
+    """Everything a source holds, checked, and what of it is left behind."""
+
+    source: str
+    incoming: Sequence[Incoming]
+    warnings: Sequence[str]
 
 
 class Imported(NamedTuple):
@@ -51,21 +74,43 @@ class Imported(NamedTuple):
     warnings: Sequence[str]
 
 
+# What zipfile raises for damaged, encrypted and unknown entries; zlib.error is an Exception only.
+_UNPACKING: Final = (
+    zipfile.BadZipFile,
+    RuntimeError,
+    NotImplementedError,
+    OSError,
+    EOFError,
+    zlib.error,
+)
+
 # Out
 
 
 def export(bank: Bank, target: str) -> Exported:
     """Write every memory as it is, with a manifest of hashes, to a directory or a .zip."""
-    files = {
-        memory.ref + os.path.splitext(memory.path)[1]: memory.data for memory in bank.memories()
-    }
+    target = os.path.abspath(target)
+    if os.path.join(os.path.realpath(target), "").startswith(os.path.join(bank.root, "")):
+        raise UsageError(
+            f"{target} is inside the bank",
+            unchanged="Nothing was written.",
+            hint="Export to a place outside it.",
+        )
+    problems: list[Problem] = []
+    files: dict[str, bytes] = {}
+    for memory in bank.memories(problems=problems):
+        name = memory.ref + os.path.splitext(memory.path)[1]
+        if name.isprintable():
+            files[name] = memory.data
+        else:
+            problems.append(Problem(memory.path, "its name cannot be stored everywhere"))
+    count = len(files)
     files |= _profiles(bank)
     files[MANIFEST] = _manifest(bank, files)
-    if target.endswith(".zip"):
-        _export_zip(target, files)
-    else:
-        _export_directory(target, files)
-    return Exported(os.path.abspath(target), sum(name.endswith(SUFFIXES) for name in files) - 1)
+    write = _export_zip if target.endswith(".zip") else _export_directory
+    write(target, files)
+    left_out = [f"left out: {problem.path}: {problem.reason}" for problem in problems]
+    return Exported(target, count, left_out)
 
 
 def _profiles(bank: Bank) -> dict[str, bytes]:
@@ -87,7 +132,7 @@ def _manifest(bank: Bank, files: dict[str, bytes]) -> bytes:
 
 
 def _export_zip(target: str, files: dict[str, bytes]) -> None:
-    if os.path.exists(target):
+    if os.path.lexists(target):
         raise _there_already(target)
     import io
 
@@ -95,16 +140,32 @@ def _export_zip(target: str, files: dict[str, bytes]) -> None:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sorted(files.items()):
             archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
-    write_whole(os.path.abspath(target), buffer.getvalue())
+    write_whole(target, buffer.getvalue())
 
 
 def _export_directory(target: str, files: dict[str, bytes]) -> None:
-    if os.path.isdir(target) and os.listdir(target):
+    if os.path.lexists(target) and not (os.path.isdir(target) and not os.listdir(target)):
         raise _there_already(target)
-    for name, data in sorted(files.items()):
-        path = os.path.join(os.path.abspath(target), name)
-        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        write_whole(path, data)
+    try:
+        with saving(target):
+            for name, data in sorted(files.items()):
+                path = os.path.join(target, name)
+                make_folder(os.path.dirname(path))
+                write_whole(path, data)
+    except NotSaved:
+        # Half an export would be taken for a whole one.
+        for name in os.listdir(target) if os.path.isdir(target) else ():
+            _remove(os.path.join(target, name))
+        raise
+
+
+def _remove(path: str) -> None:
+    import shutil
+
+    if os.path.isdir(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        os.unlink(path)
 
 
 def _there_already(target: str) -> Conflict:
@@ -118,13 +179,9 @@ def _there_already(target: str) -> Conflict:
 # In
 
 
-def take_over(
-    bank: Bank, incoming: Sequence[Incoming], source: str, *, replace: bool, redact: bool
-) -> Imported:
+def take_over(bank: Bank, wanted: Plan, *, replace: bool, allow_secret: bool) -> Imported:
     """Store everything or nothing; what is here already is not doubled or overwritten."""
-    warnings: list[str] = []
-    if redact:
-        incoming, warnings = _redacted(incoming)
+    incoming, news = _guarded(wanted.incoming, allow_secret)
     here = {(key(m.collection), key(m.id)): m for m in bank.memories()}
     new: list[Incoming] = []
     same: list[str] = []
@@ -137,49 +194,89 @@ def take_over(
             same.append(old.ref)
         else:
             differing.append((old, one))
-    created = bank.create_all(new)
-    replaced: list[str] = []
-    for old, one in differing if replace else ():
-        bank.change(old.address, functools.partial(_text_of, one), status="replaced")
-        replaced.append(old.ref)
+    with _all_or_nothing(bank, differing if replace else ()):
+        created = bank.create_all(new)
+    kept = [old.ref for old, _ in differing]
     return Imported(
-        source,
+        wanted.source,
         [memory.ref for memory in created],
         same,
-        [] if replace else [old.ref for old, _ in differing],
-        replaced,
-        warnings,
+        [] if replace else kept,
+        kept if replace else [],
+        [*wanted.warnings, *news],
     )
 
 
-def _text_of(incoming: Incoming, _: Memory) -> bytes:
-    return incoming.data
+@contextlib.contextmanager
+def _all_or_nothing(bank: Bank, pairs: Sequence[tuple[Memory, Incoming]]) -> Iterator[None]:
+    """Give memories their new texts, and their old ones back if anything fails then."""
+    done: list[Memory] = []
+    try:
+        for old, one in pairs:
+            bank.change(old.address, functools.partial(_bytes, one.data), status="replaced")
+            done.append(old)
+        yield
+    except BaseException:
+        for old in done:
+            bank.change(old.address, functools.partial(_bytes, old.data))
+        raise
 
 
-def _redacted(incoming: Sequence[Incoming]) -> tuple[list[Incoming], list[str]]:
+def _bytes(data: bytes, _: Memory) -> bytes:
+    return data
+
+
+def _guarded(
+    incoming: Sequence[Incoming], allow_secret: bool
+) -> tuple[Sequence[Incoming], Sequence[str]]:
+    """What may be stored, and what has to be said about secrets in it."""
     clean: list[Incoming] = []
     warnings: list[str] = []
     for one in incoming:
-        try:
-            text = one.data.decode("utf-8")
-        except UnicodeDecodeError:
-            clean.append(one)
-            continue
-        redacted, kinds = guard.redact(text)
-        if kinds:
-            warnings.append(
-                f"{one.collection}/{one.name}: replaced {', '.join(sorted(set(kinds)))}"
+        path = f"{one.collection}/{one.name}"
+        # Bytes that are no text pass through as they are, with the text around them looked at.
+        text, kinds = redact(one.data.decode("utf-8", "surrogateescape"))
+        data = text.encode("utf-8", "surrogateescape")
+        if one.name.endswith(".json"):
+            data, more = _clean_record(data)
+            kinds = (*kinds, *more)
+        named = redact(path)[1]
+        if named and not allow_secret:
+            raise ImportRefused(
+                f"a file's name looks like a secret ({', '.join(named)})",
+                unchanged="Nothing was imported.",
+                hint="Rename it, or take it as it is with --allow-secret.",
             )
-        clean.append(one._replace(data=redacted.encode()) if kinds else one)
+        if kinds:
+            verb = "stored as given, with" if allow_secret else "replaced"
+            warnings.append(f"{path}: {verb} {', '.join(sorted(set(kinds)))}")
+        clean.append(one if allow_secret or not kinds else one._replace(data=data))
     return clean, warnings
 
 
-def plan(source: str, max_bytes: int) -> list[Incoming]:
+def _clean_record(data: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """A record without the secrets that its quoting hides from a look at the text."""
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError):
+        return data, ()
+    clean, kinds = redact_value(record)
+    if not kinds or not isinstance(clean, dict):
+        return data, ()
+    changes = {name: value for name, value in clean.items() if record.get(name) != value}
+    try:
+        return records.edit(data, changes), kinds
+    except Unreadable:
+        return json.dumps(clean, ensure_ascii=False, indent=2).encode(), kinds
+
+
+def plan(source: str, max_bytes: int) -> Plan:
     """Read everything a source holds, checked, before anything is written."""
-    source = os.path.abspath(os.path.expanduser(source))
+    source = os.path.abspath(source)
+    warnings: list[str] = []
     if os.path.isfile(source):
         if zipfile.is_zipfile(source):
-            found = _from_zip(source, max_bytes)
+            found = _from_zip(source, max_bytes, warnings)
         elif source.endswith(SUFFIXES):
             found = _one_file(source, max_bytes)
         else:
@@ -189,10 +286,10 @@ def plan(source: str, max_bytes: int) -> list[Incoming]:
                 hint="Give a zip from `retain export`, a store's directory, or a .md file.",
             )
     elif os.path.isdir(source):
-        found = _from_directory(source, max_bytes)
+        found = _from_directory(source, max_bytes, warnings)
     else:
         raise NotFound(f"there is nothing at {source}", unchanged="Nothing was imported.")
-    return _checked(found, source)
+    return Plan(source, _checked(found, source), warnings)
 
 
 def _checked(found: Iterator[Incoming], source: str) -> list[Incoming]:
@@ -214,13 +311,14 @@ def _checked(found: Iterator[Incoming], source: str) -> list[Incoming]:
             )
         except RetainError as error:
             raise ImportRefused(error.message, unchanged="Nothing was imported.") from error
-        twin = seen.setdefault((key(named.collection), key(stem)), one.name)
-        if twin != one.name:
+        place = (key(named.collection), key(stem))
+        if place in seen:
             raise ImportRefused(
-                f"{twin} and {one.name} in {source} would be one memory",
+                f"{seen[place]} and {one.name} in {source} would be one memory",
                 unchanged="Nothing was imported.",
                 hint="Rename one of them.",
             )
+        seen[place] = one.name
         incoming.append(named)
     if not incoming:
         raise ImportRefused(f"there are no memories in {source}", unchanged="Nothing was imported.")
@@ -233,39 +331,82 @@ def _one_file(path: str, max_bytes: int) -> Iterator[Incoming]:
         yield Incoming("memories", name, folder.read(name, max_bytes))
 
 
-def _from_directory(source: str, max_bytes: int) -> Iterator[Incoming]:
+def _from_directory(source: str, max_bytes: int, warnings: list[str]) -> Iterator[Incoming]:
     """A bank of any kind, or a directory that holds one."""
     place = find_bank(source, {}, bank=source)
     bank = Bank(place, max_bytes=max_bytes)
     default = KINDS[place.kind].default_collection or "memories"
-    in_root = "" if place.kind == "retain" and place.root.endswith(".retain") else default
-    for memory in bank.memories():
+    is_bank = place.kind == "retain" and _has_any(place.root, MANIFEST, CONFIG)
+    problems: list[Problem] = []
+    for memory in bank.memories(problems=problems):
         if memory.id == MANIFEST.removesuffix(".json") and not memory.collection:
             continue
-        yield Incoming(memory.collection or in_root, os.path.basename(memory.path), memory.data)
+        collection = memory.collection or ("" if is_bank else default)
+        yield Incoming(collection, os.path.basename(memory.path), memory.data)
+    for problem in problems:
+        if os.path.islink(problem.path) or not os.path.isdir(problem.path):
+            raise ImportRefused(
+                f"{problem.path} cannot be taken over: {problem.reason}",
+                unchanged="Nothing was imported.",
+                hint="Move it away, then import again.",
+            )
+        warnings.append(f"left behind: {problem.path}: {problem.reason}")
+    warnings += [_left_behind(name) for name in _profiles(bank)]
 
 
-def _from_zip(source: str, max_bytes: int) -> Iterator[Incoming]:
-    with zipfile.ZipFile(source) as archive:
+def _has_any(root: str, *names: str) -> bool:
+    return any(os.path.isfile(os.path.join(root, name)) for name in names)
+
+
+def _left_behind(profile: str) -> str:
+    return f"left behind: {profile}, which speaks for one person; copy it yourself if it is yours"
+
+
+def _from_zip(source: str, max_bytes: int, warnings: list[str]) -> Iterator[Incoming]:
+    try:
+        archive = zipfile.ZipFile(source)
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise _broken(source, str(error)) from error
+    with archive:
         entries = [entry for entry in archive.infolist() if not entry.is_dir()]
         if len(entries) > MAX_FILES:
-            raise ImportRefused(f"{source} holds more than {MAX_FILES:,} files")
+            raise _broken(source, f"more than {MAX_FILES:,} files")
+        most = max(BOMB_TOTAL, os.path.getsize(source) * BOMB_RATIO)
         for entry in entries:
             name = _safe_name(entry, source)
-            if name.endswith(SUFFIXES) and name not in (MANIFEST, *PROFILES):
+            if name in PROFILES:
+                warnings.append(_left_behind(name))
+            elif name.endswith(SUFFIXES) and name != MANIFEST:
                 collection, _, file = name.rpartition("/")
-                yield Incoming(collection, file, _unpacked(archive, entry, max_bytes, source))
+                data = _unpacked(archive, entry, max_bytes, source)
+                most -= len(data)
+                if most < 0:
+                    raise _broken(source, "it unpacks to far more than any text would")
+                yield Incoming(collection, file, data)
 
 
 def _safe_name(entry: zipfile.ZipInfo, source: str) -> str:
-    mode = entry.external_attr >> 16
-    parts = entry.filename.split("/")
-    if stat.S_ISLNK(mode) or ".." in parts or entry.filename.startswith("/") or len(parts) > 2:
+    """An entry's name; empty for what an operating system adds of its own accord."""
+    name = entry.filename
+    parts = name.split("/")
+    leads_out = ".." in parts or name.startswith("/") or "\\" in name
+    if leads_out or stat.S_ISLNK(entry.external_attr >> 16):
+        raise _broken(source, f"the entry {name!r} is a link or leads out of the bank")
+    if parts[0] == "__MACOSX" or any(part.startswith(".") for part in parts):
+        return ""
+    if len(parts) > 2:
         raise ImportRefused(
-            f"{source}: the entry {entry.filename!r} is a link or leads out of the bank",
+            f"{source}: {name!r} lies deeper than collection/memory",
             unchanged="Nothing was imported.",
+            hint="Unpack it, and import the directory that holds the collections.",
         )
-    return entry.filename
+    return name
+
+
+def _broken(source: str, reason: str) -> ImportRefused:
+    return ImportRefused(
+        f"{source} cannot be unpacked: {reason}", unchanged="Nothing was imported."
+    )
 
 
 def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int, source: str) -> bytes:
@@ -274,14 +415,8 @@ def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int, sour
         with archive.open(entry) as file:
             # What the archive says of its sizes is not to be believed.
             data = file.read(limit + 1)
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError) as error:
-        raise ImportRefused(
-            f"{source}: {entry.filename!r} cannot be unpacked: {error}",
-            unchanged="Nothing was imported.",
-        ) from error
+    except _UNPACKING as error:
+        raise _broken(source, f"{entry.filename!r}: {error}") from error
     if len(data) > limit:
-        raise ImportRefused(
-            f"{source}: {entry.filename!r} unpacks to more than {limit:,} bytes",
-            unchanged="Nothing was imported.",
-        )
+        raise _broken(source, f"{entry.filename!r} has more than {limit:,} bytes")
     return data

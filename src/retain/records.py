@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from retain.errors import Unreadable
+from retain.frontmatter import MAX_DEPTH, is_deep, same
 from retain.markdown import Document
 
 __all__ = ["edit", "parse"]
@@ -32,14 +33,33 @@ def parse(data: bytes) -> Document:
 
 def _load(data: bytes) -> dict[str, object]:
     try:
-        record = json.loads(data)
+        text = data.decode("utf-8-sig")
+        record = json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
+        if "\\u" in text:
+            # Half a character, as in "\\ud800", can be written in JSON but not in any file.
+            json.dumps(record, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         raise Unreadable(f"not UTF-8 at byte {error.start}") from error
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"not valid JSON: {error}") from error
     if not isinstance(record, dict):
         raise Unreadable("the JSON is not an object")
+    if is_deep(record):
+        raise Unreadable(f"the record is nested deeper than {MAX_DEPTH} levels")
     return record
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in record:
+            raise Unreadable(f"the key {name!r} stands twice in the record")
+        record[name] = value
+    return record
+
+
+def _no_number(name: str) -> object:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _render(content: object) -> str:
@@ -70,16 +90,14 @@ def edit(data: bytes, changes: Mapping[str, object], body: str | None = None) ->
     if body is not None:
         wanted["content"] = _content(body)
     before = _load(data)
+    expected = {key: value for key, value in before.items() if key not in wanted}
+    expected |= {key: value for key, value in wanted.items() if value is not None}
     text = data.decode("utf-8")
     for key, value in wanted.items():
-        if (key in before or value is not None) and before.get(key) != value:
+        if (key in before) != (key in expected) or not same(before.get(key), value):
             text = _change_one(text, key, value)
     after = text.encode()
-    expected = {**before, **wanted}
-    for key, value in wanted.items():
-        if value is None:
-            del expected[key]
-    if _load(after) != expected:
+    if not same(_load(after), expected):
         raise Unreadable("the record cannot be changed without disturbing its other keys")
     return after
 
@@ -112,8 +130,6 @@ def _spans(text: str) -> _Spans:
     while text[at] != "}":
         start = at
         key, at = decoder.raw_decode(text, at)
-        if key in pairs:
-            raise Unreadable(f"the key {key!r} stands twice in the record")
         value = _skip(text, _skip(text, at) + 1)
         _, at = decoder.raw_decode(text, value)
         pairs[key] = (start, value, at)
@@ -131,16 +147,17 @@ def _skip(text: str, at: int) -> int:
 
 def _change_one(text: str, key: str, value: object) -> str:
     spans = _spans(text)
-    lines = "\n" in text.strip()
-    if key in spans.pairs:
-        start, value_start, end = spans.pairs[key]
-        if value is None:
-            return _remove(text, start, end)
-        return text[:value_start] + _dump(value, lines) + text[end:]
-    last = max((end for _, _, end in spans.pairs.values()), default=text.index("{") + 1)
-    comma = "," if spans.pairs else ""
-    gap = "\n  " if lines else " "
-    return f"{text[:last]}{comma}{gap}{json.dumps(key)}: {_dump(value, lines)}{text[last:]}"
+    last, gap = text.index("{") + 1, " "
+    if spans.pairs:
+        start, _, last = list(spans.pairs.values())[-1]
+        gap = text[len(text[:start].rstrip(_SPACE)) : start]
+    if key not in spans.pairs:
+        comma = "," if spans.pairs else ""
+        return f"{text[:last]}{comma}{gap}{json.dumps(key)}: {_dump(value, gap)}{text[last:]}"
+    start, value_start, end = spans.pairs[key]
+    if value is None:
+        return _remove(text, start, end)
+    return text[:value_start] + _dump(value, gap) + text[end:]
 
 
 def _remove(text: str, start: int, end: int) -> str:
@@ -151,7 +168,10 @@ def _remove(text: str, start: int, end: int) -> str:
     return before.removesuffix(",") + text[end:]
 
 
-def _dump(value: object, lines: bool) -> str:
-    if not lines:
+def _dump(value: object, gap: str) -> str:
+    """A value over several lines or on one, as the space before a key shows the file is written."""
+    if "\n" not in gap:
         return json.dumps(value, ensure_ascii=False)
-    return json.dumps(value, ensure_ascii=False, indent=2).replace("\n", "\n  ")
+    newline = "\r\n" if "\r\n" in gap else "\n"
+    pad = gap.rpartition("\n")[2]
+    return json.dumps(value, ensure_ascii=False, indent=pad or 2).replace("\n", newline + pad)

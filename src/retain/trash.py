@@ -6,24 +6,30 @@ import contextlib
 import os
 import re
 import time
+from collections.abc import Iterator
 from typing import Final
 
 from retain.errors import NotFound
-from retain.fsio import Directory, Workshop
+from retain.fsio import Directory, Unsafe, Workshop, changed_meanwhile
 from retain.model import Trashed
 from retain.paths import key
 
-__all__ = ["discard", "entries", "pick", "put_aside", "take_back", "throw_away"]
+__all__ = ["discard", "entries", "pick", "put_aside", "put_back", "take_back", "throw_away"]
 
 TRASH: Final = ".trash"
-_NAME = re.compile(r"(.+)_([0-9]{8}_[0-9]{6})(?:-[0-9]+)?(\.md|\.json)")
+_NAME = re.compile(r"(.+)_([0-9]{8}_[0-9]{6})(?:-([0-9]{1,9}))?(?:\.md|\.json)")
 
 
-def throw_away(shop: Workshop, folder: Directory, name: str, collection: str) -> Trashed:
-    """Move a memory's file into the trash."""
+def throw_away(
+    shop: Workshop, folder: Directory, name: str, collection: str, expected: bytes
+) -> Trashed:
+    """Move a memory's file into the trash, unless it is no longer the one expected."""
     with shop.root.descend(TRASH, collection, create=True) as trash:
         new = _free_name(trash, name)
         shop.move(folder, name, trash, new)
+        if not trash.holds(new, expected):
+            shop.move(trash, new, folder, name)
+            raise changed_meanwhile(os.path.join(folder.path, name))
         return _describe(trash, new, collection)
 
 
@@ -42,6 +48,12 @@ def take_back(shop: Workshop, entry: Trashed, folder: Directory, name: str) -> N
         shop.move(trash, entry.name, folder, name)
 
 
+def put_back(shop: Workshop, entry: Trashed, folder: Directory, name: str) -> None:
+    """Return a file that was taken back to its place in the trash."""
+    with shop.root.descend(TRASH, entry.collection) as trash:
+        shop.move(folder, name, trash, entry.name)
+
+
 def discard(shop: Workshop, entry: Trashed) -> None:
     """Destroy a trashed file for good."""
     with shop.root.descend(TRASH, entry.collection) as trash:
@@ -51,16 +63,26 @@ def discard(shop: Workshop, entry: Trashed) -> None:
 def entries(root: Directory) -> list[Trashed]:
     """What can be brought back, newest first."""
     found: list[Trashed] = []
-    with contextlib.suppress(NotFound), root.child(TRASH) as trash:
+    # A trash that is a link holds nothing of ours; the bank lists it among its problems.
+    with contextlib.suppress(NotFound, Unsafe), root.child(TRASH) as trash:
         folders = [entry.name for entry in trash.entries() if entry.is_dir(follow_symlinks=False)]
         for collection in ("", *folders):
-            with trash.child(collection) as folder:
-                found += [
-                    _describe(folder, entry.name, collection)
-                    for entry in folder.entries()
-                    if entry.is_file(follow_symlinks=False) and entry.name[0] != "."
-                ]
-    return sorted(found, key=lambda entry: (entry.deleted_at, entry.name), reverse=True)
+            with contextlib.suppress(NotFound), trash.child(collection) as folder:
+                found += _in_folder(folder, collection)
+    return sorted(found, key=_age, reverse=True)
+
+
+def _in_folder(folder: Directory, collection: str) -> Iterator[Trashed]:
+    for entry in folder.entries():
+        if entry.is_file(follow_symlinks=False) and entry.name[0] != ".":
+            # Someone may be bringing it back at this moment.
+            with contextlib.suppress(FileNotFoundError):
+                yield _describe(folder, entry.name, collection)
+
+
+def _age(entry: Trashed) -> tuple[str, int, str]:
+    match = _NAME.fullmatch(entry.name)
+    return entry.deleted_at, int(match[3] or 1) if match else 1, entry.name
 
 
 def pick(root: Directory, wanted: str, collection: str | None) -> Trashed:

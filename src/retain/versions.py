@@ -6,12 +6,13 @@ import contextlib
 import os
 import re
 import time
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from retain.errors import NotFound
-from retain.fsio import Directory, Swapped, Workshop
+from retain.fsio import Directory, Workshop
 
-__all__ = ["Numbered", "follow", "keep", "kept", "shelf"]
+__all__ = ["Numbered", "follow", "kept", "label", "prune", "shelf"]
 
 VERSIONS: Final = ".versions"
 _NAME = re.compile(r"v([0-9]{1,9})_([0-9]{4}-[0-9]{2}-[0-9]{2}T)([0-9-]{8}Z)\.(?:md|json)")
@@ -40,15 +41,22 @@ def kept(folder: Directory) -> list[Numbered]:
     return sorted(found)
 
 
-def keep(shop: Workshop, old: Swapped, folder: Directory, suffix: str, limit: int) -> str:
-    """File a swapped-out text under the next number; the oldest beyond the limit go."""
-    earlier = kept(folder)
-    number = earlier[-1].number + 1 if earlier else 1
+def label(earlier: Sequence[Numbered], suffix: str) -> str:
+    """The file name of the next version."""
     stamp = time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
-    shop.keep(old, folder, f"v{number}_{stamp}{suffix}")
-    for version in earlier[: max(0, len(earlier) + 1 - limit)]:
-        os.unlink(version.name, dir_fd=folder.fd)
-    return f"v{number}"
+    return f"v{_next(earlier)}_{stamp}{suffix}"
+
+
+def _next(earlier: Sequence[Numbered]) -> int:
+    return earlier[-1].number + 1 if earlier else 1
+
+
+def prune(folder: Directory, limit: int) -> None:
+    """Let the oldest versions beyond the limit go."""
+    # A disk that refuses this has not refused the write; the next one tries again.
+    with contextlib.suppress(OSError):
+        for version in kept(folder)[:-limit]:
+            os.unlink(version.name, dir_fd=folder.fd)
 
 
 def follow(shop: Workshop, old: tuple[str, str], new: tuple[str, str]) -> None:
@@ -59,3 +67,14 @@ def follow(shop: Workshop, old: tuple[str, str], new: tuple[str, str]) -> None:
         with shop.root.descend(VERSIONS, new[0], create=True) as target:
             if not target.has(new[1]):
                 shop.move(source, old[1], target, new[1])
+                return
+        _join(shop, old, new)
+
+
+def _join(shop: Workshop, old: tuple[str, str], new: tuple[str, str]) -> None:
+    """Number versions on where another memory of that name has left some."""
+    with shelf(shop.root, *old) as source, shelf(shop.root, *new) as target:
+        for version in kept(source):
+            number = _next(kept(target))
+            rest = version.name.partition("_")[2]
+            shop.move(source, version.name, target, f"v{number}_{rest}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from retain.cli.parser import build, command_in
+from retain.cli.parser import parse
 from retain.errors import RetainError
 
 __all__ = ["main", "run"]
@@ -17,7 +17,21 @@ def main() -> None:
         from retain.cli.completion import complete
 
         complete()
+    _mend_streams()
     sys.exit(run(sys.argv[1:]))
+
+
+def _mend_streams() -> None:
+    """Make printing safe: to a closed stream, and in an encoding that lacks a character."""
+    for name in ("stdin", "stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            # The lowest free number is this stream's own, which no other file may get.
+            free = os.open(os.devnull, os.O_RDWR)
+            if name != "stdin":
+                setattr(sys, name, os.fdopen(free, "w", encoding="utf-8"))
+        elif name == "stdout":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def run(argv: list[str]) -> int:
@@ -37,11 +51,15 @@ def run(argv: list[str]) -> int:
         # Whoever read our output has seen enough; Python must not complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        from retain.cli.render import report, surprise
+
+        report(surprise(error), as_json=as_json)
+        return 1
 
 
 def _run(argv: list[str]) -> int:
-    name = command_in(argv)
-    args = build(only=name).parse_args(argv)
+    args = parse(argv)
     if not hasattr(args, "run"):
         from retain.cli.parser import overview
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 
 from retain.cli.parser import Command, Parser, open_app
 from retain.cli.render import Output, Table, size
@@ -16,14 +17,23 @@ def _no_arguments(parser: Parser) -> None:
 
 
 def _init(args: argparse.Namespace) -> Output:
-    place, is_new = open_app(args).init()
+    app = open_app(args)
+    hidden = app.other_store()
+    place, is_new = app.init()
     text = (
-        f"{'Made' if is_new else 'Already there:'} a bank: {place.root}\n"
+        f"{'Made a bank' if is_new else 'There is a bank already'}: {place.root}\n"
         f"Settings: {os.path.join(place.root, 'config.toml')}\n"
     )
     data = {"root": place.root, "scope": place.scope, "created": is_new}
-    message = "Store something: echo '# Title' | retain put -"
-    return Output(data, text, quiet=f"{place.root}\n", messages=[message] if is_new else [])
+    messages, warnings = [], []
+    if is_new:
+        messages.append("Store something: echo '# Title' | retain put -")
+    if is_new and hidden and place.scope == "project":
+        warnings.append(
+            f"{hidden.root} was the bank here and is not read any more; "
+            f"`retain import {shlex.quote(hidden.root)}` takes it over"
+        )
+    return Output(data, text, quiet=f"{place.root}\n", messages=messages, warnings=warnings)
 
 
 init_command = Command(

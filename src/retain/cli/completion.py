@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from retain.cli.parser import Command, Parser, build, command_in, open_app
+from retain.cli.parser import COMMANDS, Command, Parser, build, command_in, open_app
 from retain.cli.render import Output
 from retain.errors import RetainError
 
@@ -17,11 +17,8 @@ def complete() -> None:
 
     import argcomplete
 
-    words = os.environ.get("COMP_LINE", "").split()[1:]
-    try:
-        parser = build(only=command_in(words))
-    except RetainError:
-        parser = build()  # the command's own name is being typed
+    name = command_in(os.environ.get("COMP_LINE", "").split()[1:])
+    parser = build([name]) if name in COMMANDS else build()
     argcomplete.autocomplete(parser)
 
 
@@ -49,7 +46,7 @@ def _completion_arguments(parser: Parser) -> None:
 def _completion(args: argparse.Namespace) -> Output:
     from argcomplete.shell_integration import shellcode
 
-    script = shellcode(["retain"], shell=args.shell)
+    script = shellcode(["retain"], True, args.shell)
     return Output({"shell": args.shell, "script": script}, raw=script.encode())
 
 

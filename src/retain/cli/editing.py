@@ -61,6 +61,7 @@ class _Sheet:
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp(prefix="retain-edit-")
         self._path = ""
+        self._given = b""
         self._keep = False
 
     def __enter__(self) -> _Sheet:
@@ -74,6 +75,7 @@ class _Sheet:
         """The text after the editor is closed."""
         if not self._path:
             self._path = os.path.join(self._folder, os.path.basename(memory.path))
+            self._given = memory.data
             with open(self._path, "xb") as file:
                 file.write(memory.data)
         command = [*_editor(), self._path]
@@ -90,8 +92,7 @@ class _Sheet:
                 f"the editor {command[0]!r} ended with code {code}",
                 unchanged="The memory is as it was.",
             )
-        with open(self._path, "rb") as file:
-            data = file.read()
+        data = self._typed()
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -99,16 +100,26 @@ class _Sheet:
 
     def kept(self, error: RetainError) -> RetainError:
         """The same refusal, with the place where the typed text is."""
-        if self._path and os.path.exists(self._path):
+        if self._path and os.path.exists(self._path) and self._typed() != self._given:
             self._keep = True
             error.hint = f"Your text is in {self._path}. {error.hint}".strip()
         return error
 
+    def _typed(self) -> bytes:
+        with open(self._path, "rb") as file:
+            return file.read()
+
 
 def _editor() -> list[str]:
-    given = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    given = (os.environ.get("VISUAL") or os.environ.get("EDITOR") or "").strip()
     if given:
-        return shlex.split(given)
+        try:
+            return shlex.split(given)
+        except ValueError as error:
+            raise RetainError(
+                f"EDITOR is not a command: {given} ({error})",
+                unchanged="The memory is as it was.",
+            ) from error
     for name in _FALLBACKS:
         if found := shutil.which(name):
             return [found]

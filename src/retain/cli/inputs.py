@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 from retain.cli.parser import Parser
 from retain.drafts import Draft
@@ -21,13 +22,13 @@ __all__ = [
 _PLAIN_FIELDS = ("status", "category", "context", "project", "priority")
 
 
-def add_id(parser: Parser) -> None:
-    action = parser.add_argument("id", metavar="ID", help="the memory: id or collection/id")
-    _complete(action, "memories")
+def add_id(parser: Parser, **settings: Any) -> None:
+    about = "the memory: id or collection/id"
+    _complete(parser.add_argument("id", metavar="ID", help=about, **settings), "memories")
 
 
-def add_collection(parser: Parser, about: str) -> None:
-    action = parser.add_argument("--collection", metavar="NAME", help=about)
+def add_collection(parser: Parser, about: str, name: str = "--collection", **settings: Any) -> None:
+    action = parser.add_argument(name, metavar="NAME", help=about, **settings)
     _complete(action, "collections")
 
 

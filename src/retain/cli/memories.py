@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 from retain.app import SORTS
@@ -17,7 +19,7 @@ from retain.cli.inputs import (
 from retain.cli.parser import Command, Parser, open_app
 from retain.cli.render import Output, Table, as_context, as_data, as_versions
 from retain.drafts import Draft
-from retain.model import Memory, Problem, Written
+from retain.model import Memory, Problem, Version, Written
 
 __all__ = [
     "append_command",
@@ -27,6 +29,7 @@ __all__ = [
     "move_command",
     "put_command",
     "update_command",
+    "written_output",
 ]
 
 _VERBS = {
@@ -52,7 +55,14 @@ def written_output(written: Written) -> Output:
         lines.append(f"Previous text kept as: {written.kept}")
     if written.commit:
         lines.append(f"Committed: {written.commit[:10]}")
-    data = {
+    text = "\n".join(lines) + "\n"
+    data = functools.partial(_written_data, written)
+    return Output(data, text, quiet=f"{memory.ref}\n", warnings=written.warnings)
+
+
+def _written_data(written: Written) -> dict[str, object]:
+    memory = written.memory
+    return {
         "id": memory.id,
         "collection": memory.collection,
         "file_path": memory.path,
@@ -64,8 +74,6 @@ def written_output(written: Written) -> Output:
         "commit": written.commit or None,
         "warnings": list(written.warnings),
     }
-    text = "\n".join(lines) + "\n"
-    return Output(data, text, quiet=f"{memory.ref}\n", warnings=written.warnings)
 
 
 # put
@@ -130,21 +138,23 @@ def _get_arguments(parser: Parser) -> None:
 def _get(args: argparse.Namespace) -> Output:
     app = open_app(args)
     memory = app.get(args.id, collection=args.collection, version=args.version)
-    data = as_data(memory, content=True)
-    table = None
-    if args.show_versions:
-        versions = app.versions(args.id, collection=args.collection)
-        data["versions"] = [one._asdict() for one in versions]
-        table = as_versions(versions)
+    versions = app.versions(memory.address) if args.show_versions else None
+    table = None if versions is None else as_versions(versions)
+    data = functools.partial(_get_data, memory, versions)
     warnings = [f"{memory.path}: {memory.problem}"] if memory.problem else []
-    if args.format == "json":
-        args.json = True
     if args.format == "raw":
         return Output(data, raw=_raw(memory), table=table, warnings=warnings)
     text = as_context(memory)
     return Output(
         data, text if text.endswith("\n") else f"{text}\n", table=table, warnings=warnings
     )
+
+
+def _get_data(memory: Memory, versions: Sequence[Version] | None) -> dict[str, object]:
+    data = as_data(memory, content=True)
+    if versions is not None:
+        data["versions"] = [one._asdict() for one in versions]
+    return data
 
 
 def _raw(memory: Memory) -> bytes:
@@ -183,8 +193,14 @@ def _list_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--sort", choices=SORTS, default="collection", help="what to sort by")
     parser.add_argument("--reverse", action="store_true", help="turn the order round")
-    parser.add_argument("--limit", type=int, default=0, metavar="N", help="the first N only")
+    parser.add_argument("--limit", type=_count, default=0, metavar="N", help="the first N only")
     parser.add_argument("--format", choices=("table", "json"), default="table")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of memories")
+    return int(text)
 
 
 def _list(args: argparse.Namespace) -> Output:
@@ -198,12 +214,10 @@ def _list(args: argparse.Namespace) -> Output:
         reverse=args.reverse,
         problems=problems,
     )
-    memories = memories[: args.limit] if args.limit > 0 else memories
-    if args.format == "json":
-        args.json = True
+    memories = memories[: args.limit] if args.limit else memories
     warnings = [f"{len(problems)} file(s) left out; `retain status` says why"] if problems else []
     return Output(
-        [as_data(memory) for memory in memories],
+        lambda: [as_data(memory) for memory in memories],
         table=_listing(memories),
         quiet="".join(f"{memory.ref}\n" for memory in memories),
         warnings=warnings,
@@ -262,7 +276,7 @@ def _update(args: argparse.Namespace) -> Output:
     text = read_text(args.content, limit) if args.content is not None else None
     draft = draft_from(args, text)._replace(merge_tags=args.merge_tags)
     return written_output(
-        app.update(args.id, draft, collection=args.collection, expect=args.expect)
+        app.update(args.id, draft, collection=args.collection, expect=args.expect or "")
     )
 
 
@@ -294,7 +308,7 @@ def _append(args: argparse.Namespace) -> Output:
     text = read_text(args.content, app.config.number("memory.max_bytes"))
     draft = Draft(text=text, allow_secret=args.allow_secret)
     return written_output(
-        app.append(args.id, draft, collection=args.collection, expect=args.expect)
+        app.append(args.id, draft, collection=args.collection, expect=args.expect or "")
     )
 
 
@@ -310,10 +324,17 @@ append_command = Command(
 def _add_expect(parser: Parser) -> None:
     parser.add_argument(
         "--expect",
-        default="",
+        type=_hash,
         metavar="HASH",
         help="change it only if its hash is still this one (from `get --json`)",
     )
+
+
+def _hash(text: str) -> str:
+    digits = text.removeprefix("sha256:").lower()
+    if not 8 <= len(digits) <= 64 or digits.strip("0123456789abcdef"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a hash: 8 to 64 hexadecimal digits")
+    return digits
 
 
 # move, delete
@@ -321,8 +342,8 @@ def _add_expect(parser: Parser) -> None:
 
 def _move_arguments(parser: Parser) -> None:
     add_id(parser)
-    parser.add_argument("--from", dest="source", metavar="NAME", help="the collection it is in")
-    parser.add_argument("--collection", metavar="NAME", help="the collection to move it to")
+    add_collection(parser, "the collection it is in", "--from", dest="source")
+    add_collection(parser, "the collection to move it to")
     parser.add_argument("--id", dest="new", default="", metavar="NEW", help="its new id")
 
 
@@ -352,7 +373,7 @@ def _delete_arguments(parser: Parser) -> None:
 
 def _delete(args: argparse.Namespace) -> Output:
     trashed, warnings = open_app(args).delete(
-        args.id, collection=args.collection, expect=args.expect
+        args.id, collection=args.collection, expect=args.expect or ""
     )
     text = f"Deleted memory: {trashed.id}\nIn the trash as: {trashed.path}\n"
     data = {
@@ -362,8 +383,17 @@ def _delete(args: argparse.Namespace) -> Output:
         "moved_to": trashed.path,
         "warnings": list(warnings),
     }
-    message = f"Bring it back with: retain restore --trash {trashed.id}"
+    message = f"Bring it back with: retain restore --trash {trashed.id}{_same_bank(args)}"
     return Output(data, text, quiet="", messages=[message], warnings=warnings)
+
+
+def _same_bank(args: argparse.Namespace) -> str:
+    """The options that lead the next command to the same bank."""
+    if getattr(args, "everywhere", False):
+        return " --global"
+    import shlex
+
+    return f" --bank {shlex.quote(args.bank)}" if hasattr(args, "bank") else ""
 
 
 delete_command = Command(

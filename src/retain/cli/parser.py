@@ -5,15 +5,27 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
 from retain import __version__
 from retain.app import App
 from retain.cli.render import Output
-from retain.errors import UsageError
+from retain.errors import NotFound, UsageError
 
-__all__ = ["GROUPS", "Command", "Parser", "build", "command_in", "open_app", "overview"]
+__all__ = [
+    "COMMANDS",
+    "GROUPS",
+    "Command",
+    "Parser",
+    "add_common",
+    "build",
+    "command_in",
+    "open_app",
+    "overview",
+    "parse",
+]
 
 # Group, then command: the module that has it and what it does in a line. `--help` reads only this.
 GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
@@ -43,12 +55,15 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "completion": ("completion", "Print a script that completes commands in your shell."),
     },
 }
-_COMMANDS: Final = {name: row for rows in GROUPS.values() for name, row in rows.items()}
+COMMANDS: Final = {name: row for rows in GROUPS.values() for name, row in rows.items()}
 _TAKES_VALUE: Final = ("--bank",)
 
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors look like all the others."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=_formatter, allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=f"`{self.prog} --help` shows how it is called.")
@@ -73,39 +88,60 @@ def command_in(argv: Sequence[str]) -> str:
     return ""
 
 
-def build(only: str = "") -> Parser:
-    """The parser, with just one command's arguments filled in, or with all of them."""
-    parser = Parser(prog="retain", add_help=False, allow_abbrev=False)
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """The layout of help; its width is given because argparse loads shutil to find it."""
+    try:
+        width = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+    except (OSError, ValueError):
+        width = 80
+    return argparse.RawDescriptionHelpFormatter(prog, width=min(max(width, 40), 102) - 2)
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """What a call asks for; only the command it names is loaded."""
+    name = command_in(argv)
+    if name and name not in COMMANDS:
+        raise _unknown(name)
+    for word in argv:
+        if word.startswith("--") and word.endswith("=--"):
+            raise UsageError(f"{word} gives no value")  # argparse would take it for an empty list
+    args, rest = build([name] if name else []).parse_known_args(argv)
+    if rest:
+        called = f"retain {name}".rstrip()
+        raise UsageError(
+            f"`{called}` does not take {' '.join(rest)}",
+            hint=f"`{called} --help` shows how it is called.",
+        )
+    return args
+
+
+def build(names: Iterable[str] = COMMANDS) -> Parser:
+    """The parser, with these commands' arguments filled in."""
+    parser = Parser(prog="retain", add_help=False)
     parser.add_argument("-h", "--help", action=_Overview, nargs=0, help="show this help")
     parser.add_argument("--version", action="version", version=f"retain {__version__}")
-    _common(parser)
-    commands = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
-    if only in _COMMANDS:
-        _add(commands, only)
-        return parser
-    if only and not only.startswith("-"):
-        raise _unknown(only)
-    for name in _COMMANDS if only == "" else ():
+    add_common(parser)
+    # Given its name, argparse need not lay out a usage line to find it.
+    commands = parser.add_subparsers(dest="command", metavar="command", prog="retain")
+    for name in names:
         _add(commands, name)
     return parser
 
 
 def _add(commands: Any, name: str) -> None:
-    module, line = _COMMANDS[name]
+    module, line = COMMANDS[name]
     command: Command = getattr(importlib.import_module(f"retain.cli.{module}"), f"{name}_command")
     parser: Parser = commands.add_parser(
         name,
         help=line,
         description=f"{line}\n\n{command.help}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     command.arguments(parser)
-    _common(parser)
+    add_common(parser)
     parser.set_defaults(run=command.run)
 
 
-def _common(parser: Parser) -> None:
+def add_common(parser: Parser) -> None:
     """The options every command takes, before or after its name."""
     quiet = argparse.SUPPRESS
     group = parser.add_argument_group("which bank, and how to answer")
@@ -129,14 +165,15 @@ def _common(parser: Parser) -> None:
 def _unknown(name: str) -> UsageError:
     import difflib
 
-    near = difflib.get_close_matches(name, _COMMANDS, 1, 0.5)
+    near = difflib.get_close_matches(name, COMMANDS, 1, 0.5)
     guess = f"Did you mean `retain {near[0]}`? " if near else ""
     return UsageError(f"there is no command {name!r}", hint=f"{guess}`retain --help` lists them.")
 
 
 class _Overview(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
-        parser.exit(message=overview())
+        sys.stdout.write(overview())
+        parser.exit()
 
 
 def overview() -> str:
@@ -174,10 +211,16 @@ def open_app(args: argparse.Namespace) -> App:
     bank = getattr(args, "bank", None)
     if bank == "":
         raise UsageError("--bank needs a path")
+    try:
+        cwd = os.getcwd()
+    except FileNotFoundError as error:
+        raise NotFound(
+            "the directory you are in no longer exists", hint="Go to one that does: cd ~"
+        ) from error
     return App(
         bank=bank or "",
         local=getattr(args, "local", False),
         everywhere=getattr(args, "everywhere", False),
-        cwd=os.getcwd(),
+        cwd=cwd,
         env=os.environ,
     )

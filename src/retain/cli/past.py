@@ -23,7 +23,11 @@ def _versions_arguments(parser: Parser) -> None:
 
 def _versions(args: argparse.Namespace) -> Output:
     versions = open_app(args).versions(args.id, collection=args.collection)
-    return Output([one._asdict() for one in versions], table=as_versions(versions))
+    return Output(
+        [one._asdict() for one in versions],
+        table=as_versions(versions),
+        quiet="".join(f"{one.version}\n" for one in versions),
+    )
 
 
 versions_command = Command(
@@ -64,7 +68,7 @@ diff_command = Command(
 
 
 def _restore_arguments(parser: Parser) -> None:
-    parser.add_argument("id", metavar="ID", nargs="?", help="the memory: id or collection/id")
+    add_id(parser, nargs="?")
     add_collection(parser, "the collection it is in")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
@@ -120,7 +124,8 @@ def _trash(args: argparse.Namespace) -> Output:
         table = Table(
             ("ID", "Collection", "Deleted", "Size", "Entry"), rows, empty="The trash is empty."
         )
-        return Output([one._asdict() for one in entries], table=table)
+        names = "".join(f"{one.name}\n" for one in entries)
+        return Output([one._asdict() for one in entries], table=table, quiet=names)
     before = _before(args.older_than)
     doomed = [one for one in app.trashed() if not before or one.deleted_at < before]
     if doomed and not args.yes:

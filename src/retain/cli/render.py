@@ -8,10 +8,21 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from retain.errors import RetainError
-from retain.guard import visible
+from retain.guard.characters import visible
 from retain.model import Memory, Version
 
-__all__ = ["Output", "Table", "as_context", "as_data", "report", "show", "size"]
+__all__ = [
+    "Output",
+    "Table",
+    "as_context",
+    "as_data",
+    "as_versions",
+    "report",
+    "show",
+    "size",
+    "surprise",
+    "wants_json",
+]
 
 
 class Table(NamedTuple):
@@ -26,7 +37,7 @@ class Table(NamedTuple):
 class Output(NamedTuple):
     """A command's answer in every form it can be asked for."""
 
-    data: object
+    data: object  # or a function that makes it, called only for --json
     text: str = ""
     table: Table | None = None
     raw: bytes | None = None
@@ -37,11 +48,16 @@ class Output(NamedTuple):
     code: int = 0
 
 
+def wants_json(args: argparse.Namespace) -> bool:
+    """Whether a call asks for JSON, with --json or --format json."""
+    return getattr(args, "json", False) or getattr(args, "format", "") == "json"
+
+
 def show(output: Output, args: argparse.Namespace) -> int:
     """Print an answer the way it was asked for, and return the exit code."""
     quiet = getattr(args, "quiet", False)
-    if getattr(args, "json", False):
-        sys.stdout.write(_json(output.data))
+    if wants_json(args):
+        sys.stdout.write(_json(output.data() if callable(output.data) else output.data))
     elif quiet and output.quiet is not None:
         sys.stdout.write(visible(output.quiet))
     else:
@@ -62,7 +78,7 @@ def _show_text(output: Output) -> None:
         text = visible(output.text)
         sys.stdout.write(_coloured(text) if output.is_diff and sys.stdout.isatty() else text)
     if output.table is not None:
-        sys.stdout.write("\n" if output.text else "")
+        sys.stdout.write("\n" if output.text and output.table.rows else "")
         _show_table(output.table)
 
 
@@ -78,9 +94,10 @@ def _show_raw(data: bytes) -> None:
 def _json(data: object) -> str:
     import json
 
-    from retain.guard import visible_json
+    from retain.guard.characters import visible_json
 
-    return visible_json(json.dumps(data, ensure_ascii=False, indent=2, default=str)) + "\n"
+    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
+    return visible_json(json.dumps(data, ensure_ascii=plain, indent=2, default=str)) + "\n"
 
 
 def _show_table(table: Table) -> None:
@@ -129,18 +146,29 @@ def _coloured(diff: str) -> str:
 
 def report(error: RetainError, *, as_json: bool) -> None:
     """Say on standard error what happened, what was left alone and what to run next."""
+    message = _short(error.message)
     if as_json:
         body = {
             "code": error.code,
-            "message": error.message,
+            "message": message,
             "unchanged": error.unchanged,
             "hint": error.hint,
         }
         sys.stderr.write(_json({"error": body}))
         return
-    lines = [f"retain: {error.message}", error.unchanged, error.hint and f"Try: {error.hint}"]
-    for line in filter(None, lines):
+    for line in filter(None, (f"retain: {message}", error.unchanged, error.hint)):
         print(visible(line), file=sys.stderr)
+
+
+def _short(message: str) -> str:
+    """A message that quotes what was typed, without all of it."""
+    return message if len(message) <= 800 else f"{message[:400]} ... {message[-380:]}"
+
+
+def surprise(error: OSError) -> RetainError:
+    """What the system refused where nobody expected it to."""
+    where = f"{error.filename}: " if error.filename else ""
+    return RetainError(f"{where}{error.strerror or error}")
 
 
 def as_context(memory: Memory) -> str:

@@ -7,23 +7,25 @@ import os
 
 from retain import config
 from retain.app import App
-from retain.cli.parser import Command, Parser, open_app
+from retain.cli.parser import Command, Parser, add_common, open_app
 from retain.cli.render import Output, Table
 
 __all__ = ["config_command"]
 
 
 def _arguments(parser: Parser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", parser_class=Parser)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
     actions.required = True
     one = actions.add_parser("get", help="print one value")
-    one.add_argument("key", choices=tuple(config.SETTINGS), metavar="KEY")
+    one.add_argument("key", metavar="KEY")
     put = actions.add_parser("set", help="write one value: yours with --global, else the bank's")
     put.add_argument("key", metavar="KEY")
     put.add_argument("value", metavar="VALUE")
     actions.add_parser("list", help="every setting, its value and where that comes from")
     actions.add_parser("path", help="the config files that are read")
     actions.add_parser("check", help="what is wrong or ignored in them")
+    for action in actions.choices.values():
+        add_common(action)
 
 
 def _config(args: argparse.Namespace) -> Output:
@@ -33,7 +35,8 @@ def _config(args: argparse.Namespace) -> Output:
 
 
 def _get(app: App, args: argparse.Namespace) -> Output:
-    value, origin = app.config.values[args.key]
+    key = config.setting(args.key).key
+    value, origin = app.config.values[key]
     data = {"key": args.key, "value": value, "origin": origin}
     return Output(data, f"{_shown(value)}\n")
 

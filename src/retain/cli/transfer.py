@@ -18,7 +18,8 @@ def _export_arguments(parser: Parser) -> None:
 def _export(args: argparse.Namespace) -> Output:
     done = open_app(args).export(args.target)
     noun = "memory" if done.memories == 1 else "memories"
-    return Output(done._asdict(), f"Exported {done.memories} {noun} to {done.path}\n", quiet="")
+    text = f"Exported {done.memories} {noun} to {done.path}\n"
+    return Output(done._asdict(), text, quiet=f"{done.path}\n", warnings=done.warnings)
 
 
 export_command = Command(

@@ -1,0 +1,1 @@
+"""What stands between a text and the bank, and between the bank and a reader."""

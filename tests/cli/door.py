@@ -1,0 +1,44 @@
+"""The command line called in this process: the same commands and output, without a start."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from retain.cli import run
+from tests.conftest import Ran
+
+
+class Terminal(io.TextIOWrapper):
+    """A standard stream whose bytes can be read back."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.raw_bytes = io.BytesIO(data)
+        super().__init__(self.raw_bytes, encoding="utf-8", newline="")
+
+    def written(self) -> str:
+        self.flush()
+        return self.raw_bytes.getvalue().decode("utf-8")
+
+
+def call(*args: str, input: str | bytes = b"") -> Ran:
+    """What `retain args` answers."""
+    data = input.encode("utf-8") if isinstance(input, str) else input
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", Terminal(data))
+        patch.setattr(sys, "stdout", out := Terminal())
+        patch.setattr(sys, "stderr", err := Terminal())
+        try:
+            code = run(list(args))
+        except SystemExit as leaving:  # --help and --version leave from within argparse
+            code = int(leaving.code or 0)
+        return Ran(code, out.written(), err.written())
+
+
+def done(*args: str, input: str | bytes = b"") -> str:
+    """The standard output of a call that must succeed."""
+    ran = call(*args, input=input)
+    assert ran.code == 0, ran.err
+    return ran.out

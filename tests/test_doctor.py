@@ -1,0 +1,136 @@
+"""A bank full of accidents: all of it is read, named and left alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from retain import paths
+from retain.app import App
+from retain.drafts import Draft
+from retain.errors import BadName, Unreadable
+from tests.malformed import BROKEN, FINE, ODD, WORD
+
+ALL = {**BROKEN, **ODD, **FINE}
+
+
+@pytest.fixture
+def bank(home: Path) -> Path:
+    """A bank with every malformed file in one collection, and a good memory on either side."""
+    App().init()
+    folder = home / "work" / ".retain" / "mess"
+    folder.mkdir()
+    for name, data in ALL.items():
+        (folder / name).write_bytes(data)
+    for name in ("AAA", "zzz"):
+        App().put(Draft(text=f"A good {name} memory.", title=name), collection="mess", name=name)
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_table_is_large_enough() -> None:
+    assert len(BROKEN) >= 40
+    assert len({paths.key(Path(name).stem) for name in ALL}) == len(ALL)
+
+
+def test_one_bad_file_never_hides_a_good_one(bank: Path) -> None:
+    listed = {Path(memory.path).name for memory in App().list(collection="mess")}
+    assert listed == {"AAA.md", "zzz.md", *ALL}
+
+
+def test_every_bad_file_is_named_and_no_good_one(bank: Path) -> None:
+    named = {Path(problem.path).name for problem in App().status().problems}
+    assert {*BROKEN, *ODD} - named == set()
+    assert named & {*FINE, "AAA.md", "zzz.md"} == set()
+    assert all(problem.reason for problem in App().status().problems)
+
+
+@pytest.mark.parametrize("name", [*BROKEN, *FINE])
+def test_the_text_of_any_file_can_be_read(home: Path, name: str) -> None:
+    App().init()
+    (home / "work" / ".retain" / name).write_bytes(ALL[name])
+    memory = App().get(Path(name).stem)
+    decoded = ALL[name].decode("utf-8", "replace")
+    assert bool(memory.problem) == (name in BROKEN)
+    if name in BROKEN:
+        assert memory.body == decoded.removeprefix("\ufeff")
+        assert memory.meta == {}
+    else:
+        assert WORD in memory.body
+    assert "" not in (memory.title, memory.type, memory.status)
+
+
+def test_reading_and_writing_beside_them_leaves_every_byte(bank: Path) -> None:
+    before = contents(bank)
+    app = App()
+    app.list()
+    app.status()
+    app.collections()
+    for name in ALL:
+        try:
+            app.get(f"mess/{Path(name).stem}")
+        except BadName:
+            assert name in ODD
+    app.put(Draft(text="new"), collection="mess", name="new")
+    app.update("mess/AAA", Draft(tags=["a"]))
+    app.append("mess/zzz", Draft(text="more"))
+    app.move("mess/new", to_collection="other", to_id="")
+    app.delete("other/new")
+    after = contents(bank)
+    for name in ALL:
+        assert after[name] == before[name], name
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_file_that_cannot_be_parsed_is_never_changed(home: Path, name: str) -> None:
+    App().init()
+    path = home / "work" / ".retain" / name
+    path.write_bytes(BROKEN[name])
+    ref = Path(name).stem
+    attempts: list[Callable[[], object]] = [
+        lambda: App().update(ref, Draft(tags=["a"])),
+        lambda: App().update(ref, Draft(text='{"a": 1}')),
+        lambda: App().update(ref, Draft(fields={"priority": "high"})),
+        lambda: App().append(ref, Draft(text="more")),
+    ]
+    for attempt in attempts:
+        with pytest.raises(Unreadable):
+            attempt()
+        assert path.read_bytes() == BROKEN[name]
+    shutil.rmtree(home / "work" / ".retain" / ".versions", ignore_errors=True)
+    assert [entry for entry in os.listdir(path.parent) if entry.endswith((".md", ".json"))] == [
+        name
+    ]
+
+
+def test_a_name_that_cannot_be_an_id_is_refused_or_found(bank: Path) -> None:
+    for name in ODD:
+        stem = Path(name).stem
+        try:
+            paths.check_id(stem)
+        except BadName:
+            with pytest.raises(BadName):
+                App().get(f"mess/{stem}")
+        else:
+            assert App().get(f"mess/{stem}").path.endswith(name)
+
+
+def test_findings_count_what_is_there(home: Path) -> None:
+    App().init()
+    App().put(Draft(text="one", type="plan"), name="one")
+    App().put(Draft(text="two"), name="two", collection="other")
+    App().delete("two")
+    findings = App().status()
+    assert (findings.memories, findings.trashed) == (1, 1)
+    assert findings.by_type == {"plan": 1}
+    assert findings.by_collection == {"memories": 1}
+    assert findings.by_status == {"active": 1}
+    assert findings.problems == ()
+    assert findings.size == len(App().get("one").data)

@@ -1,0 +1,162 @@
+"""Every failure has a class and an exit code; no text takes long to read or to refuse."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import inspect
+import pkgutil
+import re
+import time
+from collections.abc import Callable, Iterator
+from types import ModuleType
+
+import pytest
+
+import retain
+from retain import errors, filters, frontmatter, model, paths
+from retain.errors import RetainError
+
+
+def classes(top: type[RetainError]) -> Iterator[type[RetainError]]:
+    yield top
+    for one in top.__subclasses__():
+        yield from classes(one)
+
+
+def test_the_picture_shows_every_class_with_its_exit_code() -> None:
+    assert errors.__doc__
+    shown = dict(re.findall(r"^[│├└─ ]*(\w+) +exit (\d)", errors.__doc__, re.MULTILINE))
+    own = {one for one in classes(RetainError) if one.__module__ == errors.__name__}
+    assert shown == {one.__name__: str(one.exit_code) for one in own}
+    assert sorted(shown) == sorted(errors.__all__)
+
+
+def test_every_class_has_a_code_of_its_own() -> None:
+    codes = [one.code for one in classes(RetainError)]
+    assert len(set(codes)) == len(codes)
+
+
+def test_an_error_says_what_happened_what_was_left_and_what_to_run() -> None:
+    error = errors.NotSaved("no room", unchanged="The file is as it was.", hint="Run df.")
+    assert (str(error), error.message) == ("no room", "no room")
+    assert (error.unchanged, error.hint) == ("The file is as it was.", "Run df.")
+
+
+# Patterns
+
+
+def modules() -> Iterator[ModuleType]:
+    for found in pkgutil.walk_packages(retain.__path__, "retain."):
+        if not found.name.endswith("__main__"):
+            yield importlib.import_module(found.name)
+
+
+def patterns() -> Iterator[tuple[str, re.Pattern[str], bool]]:
+    """Every pattern of the package, and whether it is searched for or matched from the start.
+
+    Some are strings in rules, compiled on first use: those are all searched for.
+    """
+    for module in modules():
+        source = inspect.getsource(module)
+        for name, value in vars(module).items():
+            if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+                uses = rf"\b{name}\.(search|finditer|findall|sub|subn|split)\("
+                yield f"{module.__name__}.{name}", value, bool(re.search(uses, source))
+            elif isinstance(value, tuple):
+                rules = {text for rule in value if (text := getattr(rule, "pattern", None))}
+                for number, text in enumerate(sorted(rules)):
+                    yield f"{module.__name__}.{name}-{number}", re.compile(text, re.ASCII), True
+
+
+PATTERNS = {name: (pattern, searched) for name, pattern, searched in patterns()}
+
+# What makes a pattern that goes back on itself try again and again.
+SEEDS = [
+    *"a 0 - _ . [ [[ ] ( { ' / : = A ! aA0 a. a- a_ a: a= .a -a _0 0- a/ =a eyJ key=".split(),
+    *' |\n|a |\t | \n|- |token: |http://a|-----BEGIN |20261115_|"|="|\\'.split("|"),
+]
+
+
+def texts(seed: str, size: int) -> list[str]:
+    run = seed * (size // len(seed))
+    return [f"{run}\0", f"key: {run}!"]
+
+
+def cpu(work: Callable[[], object], runs: int = 1) -> float:
+    best = float("inf")
+    for _ in range(runs):
+        start = time.process_time()
+        work()
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def grows_gently(work: Callable[[str], object], step: float) -> None:
+    """Twice the text costs about twice the time, whatever the text.
+
+    What goes back on itself needs hundreds of times `step` for 20 kB; only what needs more
+    than that is measured at 50 kB and 100 kB, where four times would be too much.
+    """
+    for seed in SEEDS:
+        for number, short in enumerate(texts(seed, 20_000)):
+            if cpu(functools.partial(work, short)) < step:
+                continue
+            small, large = texts(seed, 50_000)[number], texts(seed, 100_000)[number]
+            first = cpu(functools.partial(work, small), 5)
+            assert cpu(functools.partial(work, large), 5) <= 3 * first + step, (seed, first)
+
+
+def search(pattern: re.Pattern[str], text: str) -> None:
+    for _ in pattern.finditer(text):
+        pass
+
+
+def match(pattern: re.Pattern[str], text: str) -> None:
+    pattern.match(text)
+    pattern.fullmatch(text)
+
+
+def test_the_walk_finds_the_patterns() -> None:
+    assert len(PATTERNS) > 40
+    assert {f"retain.{name}" for name in ("frontmatter._KEY", "filters._DAY", "trash._NAME")} <= {
+        *PATTERNS
+    }
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_pattern_takes_time_in_proportion_to_the_text(name: str) -> None:
+    pattern, searched = PATTERNS[name]
+    grows_gently(functools.partial(search if searched else match, pattern), step=0.02)
+
+
+def test_a_pattern_that_goes_back_on_itself_is_found_out() -> None:
+    bad = re.compile(r"\[\[(.+?)\]\]")
+    with pytest.raises(AssertionError):
+        grows_gently(lambda text: search(bad, text[: len(text) // 40]), step=0.0005)
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "heading": model.heading,
+    "heading after one": lambda text: model.heading(f"# \n{text}\n# x"),
+    "split": frontmatter.split,
+    "split of many marks": lambda text: frontmatter.split("---\n" + text.replace("a", "---x\n")),
+    "slug": paths.slug,
+    "slug of letters": lambda text: paths.slug(text.replace("a", "é\u0301")),
+    "key": paths.key,
+    "check_id": paths.check_id,
+    "split_ref": paths.split_ref,
+    "filter": filters.parse,
+    "filter value": lambda text: filters.parse(f"a={text}"),
+    "filter key": lambda text: filters.parse(f"{text}=a"),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_takes_time_in_proportion_to_the_text(name: str) -> None:
+    def work(text: str) -> None:
+        with contextlib.suppress(RetainError):
+            READERS[name](text)
+
+    grows_gently(work, step=0.1)
