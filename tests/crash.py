@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from retain import fsio, git
+from retain import fsio
 from retain.app import App
 from retain.errors import RetainError
+from retain.git import process
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CALLS = ("fsync", "rename", "link", "unlink", "mkdir", "rmdir", "open", "write")
@@ -99,7 +100,7 @@ def watched(before: Callable[[str], None], after: Callable[[str, Any], None]) ->
     """Report every system call that changes something, before and after it is made."""
     with contextlib.ExitStack() as patches:
         places: list[tuple[Any, str]] = [(os, name) for name in CALLS]
-        for where, name in [*places, (fsio, "_renameat2"), (git, "_run")]:
+        for where, name in [*places, (fsio, "_renameat2"), (process, "run")]:
             call = _watched(getattr(where, name), name, before, after)
             patches.enter_context(mock.patch.object(where, name, call))
         yield

@@ -25,7 +25,8 @@ TRICKY = (
     "yes no on off y n Yes NO true True false null Null NULL ~ nan inf .inf .nan -.inf "
     "1e3 1.5e3 1.5e+3 1e400 0x1f 0o17 012 -012 +1 -1 - -- --- ... 12:30 1:2:3 2026-01-01 "
     "2026-11-15T18:00:00Z 2026-13-45 [a] {a} *x &x !x !!int @x `x %x |x >x |- >+ ?x #x "
-    "a:b a: :a a#b a? a?b a! a& a* a| a> a% a@ a` << = - ' \" '' \"\" \\ \\n 1_000 0b1 .5 5. 1. 1.5 _1 /x ? ; , a,b [] {}"
+    "a:b a: :a a#b a? a?b a! a& a* a| a> a% a@ a` << "
+    "= - ' \" '' \"\" \\ \\n 1_000 0b1 .5 5. 1. 1.5 _1 /x ? ; , a,b [] {}"
 ).split() + [
     "", " ", "a ", " a", "- x", "a: b", "a #b", "# a", "? x", "a, b", "x\ty", "\t", "x\ny", "\n",
     "x\n", "x\n\n", "\nx", "x\n y\nz", " x\ny", "x \ny", "x\n---\ny", "a\r\nb", "\r", "x\u0085y",

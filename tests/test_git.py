@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from retain import git
 from retain.errors import HistoryError
-from retain.git import Outcome, Repository
+from retain.git import Outcome, Repository, committing, process
+from retain.git import repository as reading
 
 
 def run_git(where: Path, *arguments: str, check: bool = True) -> str:
@@ -62,7 +62,9 @@ def first_commit(project: Path) -> None:
 
 
 def leftovers(project: Path) -> list[str]:
-    return [p.name for p in (project / ".git").rglob("*") if p.name.startswith(git.ROOM_PREFIX)]
+    return [
+        p.name for p in (project / ".git").rglob("*") if p.name.startswith(committing.ROOM_PREFIX)
+    ]
 
 
 @pytest.fixture
@@ -96,7 +98,7 @@ def trap(home: Path, canary: Path) -> str:
 def test_no_process_is_started_when_nothing_above_holds_a_git_directory(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(git, "_run", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(process, "run", lambda *_: pytest.fail("a process was started"))
     assert Repository.containing(str(home / "work")) is None
 
 
@@ -157,7 +159,7 @@ def test_a_broken_old_or_hanging_git_means_no_repository(
     fake.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(git, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(process, "TIMEOUT_SECONDS", 0.2)
     assert Repository.containing(str(project)) is None
 
 
@@ -321,7 +323,7 @@ def test_ignored_and_tracked_files_are_told_apart(project: Path, memory: Path) -
 def test_a_blob_that_would_fill_the_memory_is_not_read(
     project: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(git, "LARGEST_BLOB", 3)
+    monkeypatch.setattr(reading, "LARGEST_BLOB", 3)
     with pytest.raises(HistoryError, match="too large"):
         opened(project).tracked_as(str(memory))
 
@@ -358,7 +360,7 @@ def test_several_files_and_a_deletion_are_one_commit(project: Path, memory: Path
 def test_more_paths_than_a_command_line_holds_are_one_commit(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(git, "ARGUMENT_BYTES", 200)
+    monkeypatch.setattr(reading, "ARGUMENT_BYTES", 200)
     changes: dict[str, bytes | None] = {}
     for number in range(50):
         changes |= save(project / ".retain" / f"m{number}.md", b"%d" % number)
@@ -430,13 +432,13 @@ def test_a_symlink_submodule_or_directory_in_git_is_refused(project: Path, home:
 def test_a_killed_git_is_no_answer_about_what_is_ignored(
     project: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = git._run
+    real = process.run
 
     def killed(arguments: tuple[str, ...], *rest: object) -> object:
         killed = arguments[0] == "check-ignore"
-        return git._Answer(-9, b"", "") if killed else real(arguments, *rest)  # type: ignore[arg-type]
+        return process.Answer(-9, b"", "") if killed else real(arguments, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(git, "_run", killed)
+    monkeypatch.setattr(process, "run", killed)
     assert opened(project).commit(save(memory, b"two"), "m").commit is None
     with pytest.raises(HistoryError, match="ignore rules"):
         opened(project).is_ignored(str(memory))
@@ -567,7 +569,7 @@ def test_a_briefly_held_index_lock_is_waited_for(
 ) -> None:
     lock = project / ".git" / "index.lock"
     lock.write_bytes(b"")
-    monkeypatch.setattr("retain.git.time.sleep", lambda _: lock.unlink(missing_ok=True))
+    monkeypatch.setattr("retain.git.committing.time.sleep", lambda _: lock.unlink(missing_ok=True))
     committed(opened(project).commit(save(memory, b"two"), "m"))
     assert run_git(project, "status", "--porcelain") == ""
 
@@ -602,7 +604,7 @@ def test_nothing_is_committed_while_git_is_in_the_middle_of_something(
     state = run_git(project, "status", "--porcelain"), run_git(project, "rev-parse", "HEAD")
     index = (project / ".git" / "index").read_bytes()
     outcome = opened(project).commit({str(project / "new.md"): b"x"}, "m")
-    assert outcome == Outcome(None, f"not committed: {reason}; {git.SAVED}")
+    assert outcome == Outcome(None, f"not committed: {reason}; {committing.SAVED}")
     assert state == (
         run_git(project, "status", "--porcelain"),
         run_git(project, "rev-parse", "HEAD"),
@@ -793,17 +795,17 @@ def test_the_index_keeps_its_permissions(project: Path, memory: Path) -> None:
 def test_an_index_changed_meanwhile_is_read_again(
     project: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = git._swap
+    real = committing._swap
     calls: list[int] = []
 
-    def meddling(prepared: str, index: str, seen: git._Seen | None) -> bool:
+    def meddling(prepared: str, index: str, seen: committing._Seen | None) -> bool:
         if not calls:
             calls.append(1)
             (project / "late.py").write_bytes(b"late")
             run_git(project, "add", "late.py")
         return real(prepared, index, seen)
 
-    monkeypatch.setattr(git, "_swap", meddling)
+    monkeypatch.setattr(committing, "_swap", meddling)
     committed(opened(project).commit(save(memory, b"two"), "m"))
     assert run_git(project, "status", "--porcelain") == "A  late.py"
     assert not (project / ".git" / "index.lock").exists()
@@ -915,7 +917,8 @@ def test_a_hanging_git_is_stopped_with_its_children(
     fake.write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {home}/pid\nwait\n", encoding="utf-8")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(git, "TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(process, "TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(committing, "TIMEOUT_SECONDS", 0.3)
     outcome = repository.commit(save(memory, b"two"), "m")
     assert outcome.commit is None
     assert "did not answer" in outcome.warning
@@ -936,18 +939,18 @@ def is_running(pid: int) -> bool:
 def test_the_private_room_is_closed_to_others_and_old_ones_are_swept(
     project: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = project / ".git" / f"{git.ROOM_PREFIX}old"
+    old = project / ".git" / f"{committing.ROOM_PREFIX}old"
     old.mkdir()
     (old / "blob-0").write_bytes(b"secret")
     os.utime(old, (1, 1))
     modes: list[int] = []
-    real = git._written
+    real = committing._written
 
     def watched(room: str, name: str, content: bytes) -> str:
         modes.append(stat.S_IMODE(os.stat(room).st_mode))
         return real(room, name, content)
 
-    monkeypatch.setattr(git, "_written", watched)
+    monkeypatch.setattr(committing, "_written", watched)
     committed(opened(project).commit(save(memory, b"two"), "m"))
     assert set(modes) == {0o700}
     assert leftovers(project) == []
@@ -961,7 +964,7 @@ def test_an_unwritable_git_directory_is_a_warning(
     def full(*_: object) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(git, "_written", full)
+    monkeypatch.setattr(committing, "_written", full)
     outcome = repository.commit(save(memory, b"two"), "m")
     assert outcome.commit is None
     assert "No space left on device" in outcome.warning
@@ -971,7 +974,7 @@ def test_an_unwritable_git_directory_is_a_warning(
 def test_a_commit_made_meanwhile_is_built_upon(
     project: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = git._run
+    real = process.run
     calls: list[int] = []
 
     def meddling(arguments: tuple[str, ...], *rest: object) -> object:
@@ -981,7 +984,7 @@ def test_a_commit_made_meanwhile_is_built_upon(
             run_git(project, "commit", "-qm", f"meanwhile {len(calls)}", "--", "code.py")
         return real(arguments, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(git, "_run", meddling)
+    monkeypatch.setattr(process, "run", meddling)
     committed(opened(project).commit(save(memory, b"two"), "ours"))
     subjects = run_git(project, "log", "--format=%s").split("\n")
     assert subjects == ["ours", "meanwhile 2", "meanwhile 1", "first"]
@@ -992,17 +995,17 @@ def test_a_commit_made_meanwhile_is_built_upon(
 def test_a_branch_that_never_stands_still_is_given_up_on(
     project: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = git._run
+    real = process.run
 
     def refusing(arguments: tuple[str, ...], *rest: object) -> object:
         if arguments[0] == "update-ref":
-            return git._Answer(128, b"", "cannot lock ref")
+            return process.Answer(128, b"", "cannot lock ref")
         return real(arguments, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(git, "_run", refusing)
-    monkeypatch.setattr(git, "HEAD_MOVED_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(process, "run", refusing)
+    monkeypatch.setattr(committing, "HEAD_MOVED_PAUSES", (0.0, 0.0))
     outcome = opened(project).commit(save(memory, b"two"), "ours")
-    assert outcome == Outcome(None, f"not committed: the branch kept moving; {git.SAVED}")
+    assert outcome == Outcome(None, f"not committed: the branch kept moving; {committing.SAVED}")
 
 
 WRITER = """
@@ -1039,16 +1042,17 @@ def test_six_processes_lose_no_commit(project: Path) -> None:
 DYING = """
 import os, sys
 from retain import git
+from retain.git import process
 root, last = sys.argv[1], int(sys.argv[2])
 repository = git.Repository.containing(root)
-real, steps = git._run, 0
+real, steps = process.run, 0
 def counted(*given):
     global steps
     steps += 1
     if steps == last:
         os._exit(9)
     return real(*given)
-git._run = counted
+process.run = counted
 outcome = repository.commit({f"{root}/.retain/a.md": b"two"}, "ours")
 assert outcome.commit and not outcome.warning, outcome
 print(steps)
