@@ -299,23 +299,28 @@ class Bank:
         repeatable: bool = False,
     ) -> Written:
         """Give a memory a new text; the old one is kept, and nobody else's is overwritten."""
-        for _ in range(_REPEATS - 1 if repeatable else 0):
-            with contextlib.suppress(Conflict):
-                return self._change(ref, edit, collection, expect, status)
-        return self._change(ref, edit, collection, expect, status)
-
-    def _change(
-        self, ref: str, edit: Edit, collection: str | None, expect: str, status: str
-    ) -> Written:
         with self._changing(ref, collection) as (shop, folder, memory):
             data = _edited(memory, edit)
             if not _is_expected(memory, expect):
                 raise self._lost(shop, memory, data)
-            if data == memory.data:
-                return Written(memory, "unchanged")
-            self._within_limit(data)
-            kept = self._replace(shop, folder, memory, data)
-            return Written(self._reread(folder, memory), status, kept)
+            for _ in range(_REPEATS if repeatable else 0):
+                with contextlib.suppress(Conflict):
+                    return self._changed(shop, folder, memory, data, status)
+                memory = self._reread(folder, memory)
+                data = _edited(memory, edit)
+            try:
+                return self._changed(shop, folder, memory, data, status)
+            except Conflict:
+                raise self._lost(shop, memory, data) from None
+
+    def _changed(
+        self, shop: Workshop, folder: Directory, memory: Memory, data: bytes, status: str
+    ) -> Written:
+        if data == memory.data:
+            return Written(memory, "unchanged")
+        self._within_limit(data)
+        kept = self._replace(shop, folder, memory, data)
+        return Written(self._reread(folder, memory), status, kept)
 
     def _reread(self, folder: Directory, memory: Memory) -> Memory:
         name = os.path.basename(memory.path)
@@ -325,17 +330,14 @@ class Bank:
         """Swap in a new text and shelve the old one; the number it got, or nothing."""
         name = os.path.basename(memory.path)
         stem, suffix = os.path.splitext(name)
-        try:
-            if not self.max_versions:
-                shop.replace(folder, name, data, memory.data)
-                return ""
-            with versions.shelf(shop.root, memory.collection, stem, create=True) as shelf:
-                label = versions.label(versions.kept(shelf), suffix)
-                shop.replace(folder, name, data, memory.data, shelf, label)
-                versions.prune(shelf, self.max_versions)
-                return label.partition("_")[0]
-        except Conflict:
-            raise self._lost(shop, memory, data) from None
+        if not self.max_versions:
+            shop.replace(folder, name, data, memory.data)
+            return ""
+        with versions.shelf(shop.root, memory.collection, stem, create=True) as shelf:
+            label = versions.label(versions.kept(shelf), suffix)
+            shop.replace(folder, name, data, memory.data, shelf, label)
+            versions.prune(shelf, self.max_versions)
+            return label.partition("_")[0]
 
     def _lost(self, shop: Workshop, memory: Memory, data: bytes) -> Conflict:
         """The news for whoever came second; their text is put aside, not thrown away."""

@@ -131,10 +131,11 @@ def setting(key: str) -> Setting:
     import difflib
 
     near = difflib.get_close_matches(key, SETTINGS, 1, 0.4)
+    guess = f"Did you mean {near[0]}? " if near else ""
     raise UsageError(
         f"there is no setting {key!r}",
         unchanged="Nothing was changed.",
-        hint=f"Did you mean {near[0]}? " * bool(near) + "`retain config list` shows them all.",
+        hint=f"{guess}`retain config list` shows them all.",
     )
 
 
