@@ -107,10 +107,8 @@ def run(scratch: str, rounds: int, memories: int) -> None:
     sync = max(0.0, times["two fsyncs alone"].median - bare.median)
     print("\n| command | median ms | x bare python | best ms |\n|---|---|---|---|")
     for name, values in times.items():
-        best = values.best * 1000
-        print(
-            f"| {name} | {values.median * 1000:.1f} | {values.median / bare.median:.2f} | {best:.1f} |"
-        )
+        median, best, ratio = values.median * 1000, values.best * 1000, values.median / bare.median
+        print(f"| {name} | {median:.1f} | {ratio:.2f} | {best:.1f} |")
     put = (times["retain put"].median - sync) / bare.median
     print(f"\n`put` less its two fsyncs: {put:.2f}x (limit 6); get and list: limit 6.")
 

@@ -1,7 +1,7 @@
 """Write docs/reference.md from the commands and settings themselves.
 
-    python scripts/reference.py            # rewrite the file
-    python scripts/reference.py --check    # fail if it is not up to date
+python scripts/reference.py            # rewrite the file
+python scripts/reference.py --check    # fail if it is not up to date
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ ENVIRONMENT = """\
 | `RETAIN_HOME` | where your global bank is, instead of `~/.retain` |
 | `RETAIN_<SECTION>_<KEY>` | any setting, for example `RETAIN_VERSIONING_AUTO_COMMIT=true` |
 | `VISUAL`, `EDITOR` | what `retain edit` opens |
-| `CLAUDECODE`, `CODEX_THREAD_ID`, `CODEX_SANDBOX`, `GEMINI_CLI`, `CURSOR_AGENT`, `OPENCODE` | set by agents; they name the author of what the agent stores |
+| `CLAUDECODE`, `CODEX_THREAD_ID`, `GEMINI_CLI`, `CURSOR_AGENT`, `OPENCODE` | set by an agent's \
+host; they name the author of what the agent stores |
 """
 
 
@@ -96,9 +97,9 @@ def _settings() -> str:
             "## Settings",
             "",
             "In `config.toml` the part before the dot is the table: `[versioning]`, then",
-            "`auto_commit = true`. Later layers win: defaults, your own `~/.retain/config.toml`, the",
-            "bank's `config.toml`, the environment. A project's config comes from whoever wrote the",
-            "repository, so it may set only the keys marked so; others in it are ignored, and",
+            "`auto_commit = true`. Later layers win: defaults, your own `~/.retain/config.toml`,",
+            "the bank's `config.toml`, the environment. A project's config is by whoever wrote",
+            "the repository, so it may set only the keys marked so; others in it are ignored, and",
             "`retain status` and `retain config check` say which.",
             "",
             "| key | default | meaning | a project may set it | environment |",

@@ -334,6 +334,10 @@ def test_a_new_key_goes_below_all_others(head: str, value: object) -> None:
         assert new.startswith(head) or head.lstrip().startswith("{")
 
 
+def test_spaces_after_an_old_value_never_become_part_of_a_new_one() -> None:
+    assert load(change("title: old   \nb: 1\n", {"title": "x\ny"})) == {"title": "x\ny", "b": 1}
+
+
 def test_a_key_without_a_value_can_be_removed() -> None:
     assert change("a: 1\ncontext:\nb: 2\n", {"context": None}) == "a: 1\nb: 2\n"
 

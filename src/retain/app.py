@@ -112,7 +112,7 @@ class App:
         self._make()
         text = ""
         if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
+            with open(path, encoding="utf-8", newline="") as file:
                 text = file.read()
         write_whole(path, settings.changed(text, setting, value).encode())
         return path
@@ -219,20 +219,10 @@ class App:
         draft, warnings = self._guarded(_signed(draft, created_by))
         self._refuse_secret_names(draft.allow_secret, name, collection)
         given = drafts.given(draft)
-        meta, body = given.meta, given.body
-        wanted = (
-            name
-            or str(meta.get("id") or "")
-            or paths.memory_id(draft.title or str(meta.get("title") or ""), body)
-        )
-        wanted = paths.check_id(wanted)
-        if collection is None:
-            collection = (
-                self.config.text("memory.default_collection") or bank.kind.default_collection
-            )
+        collection, wanted = self._address(name, collection, draft.title, given)
         fields: dict[str, object] = {
             "id": wanted,
-            "created_at": meta.get("created_at") or now(),
+            "created_at": given.meta.get("created_at") or now(),
             "created_by": self._author(),
             **drafts.changes(draft, ()),
         }
@@ -242,6 +232,21 @@ class App:
         except Conflict as taken:
             written = self._put_again(bank, collection, wanted, data, replace or bool(name), taken)
         return self._done(written, "put", warnings + given.warnings)
+
+    def _address(
+        self, name: str, collection: str | None, title: str, given: drafts.Given
+    ) -> tuple[str, str]:
+        """The collection and id to store under: those given, else made from the text."""
+        if name:
+            collection, wanted = paths.split_ref(name, collection)
+        else:
+            title = title or str(given.meta.get("title") or "")
+            stated = str(given.meta.get("id") or "")
+            wanted = paths.check_id(stated or paths.memory_id(title, given.body))
+        if collection is None:
+            collection = self.config.text("memory.default_collection")
+            collection = collection or self.bank.kind.default_collection
+        return collection, wanted
 
     def _put_again(
         self, bank: Bank, collection: str, name: str, data: bytes, replace: bool, taken: Conflict
@@ -521,7 +526,6 @@ class App:
         """The draft as it may be stored, and what has to be said about secrets in it."""
         if draft.type:  # a field like the others, and looked at like the others
             draft = draft._replace(type="", fields={**draft.fields, "type": draft.type})
-        _check_unicode([draft.title, draft.tags, draft.fields])
         clean, kinds = drafts.cleaned(draft)
         if not kinds:
             return draft, ()
@@ -559,22 +563,6 @@ class App:
 def _signed(draft: Draft, author: str) -> Draft:
     """The draft with its author among its fields, so that the guard sees it too."""
     return draft._replace(fields={**draft.fields, "created_by": author}) if author else draft
-
-
-def _check_unicode(value: object) -> None:
-    """Refuse halves of characters, which JSON and a shell can hand in but no file can hold."""
-    if isinstance(value, Mapping):
-        _check_unicode(list(value.items()))
-    elif isinstance(value, list | tuple):
-        for one in value:
-            _check_unicode(one)
-    elif isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise UsageError(
-                f"{value!a} is not valid UTF-8 text", unchanged="Nothing was stored."
-            ) from None
 
 
 def _login() -> str:

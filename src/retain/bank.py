@@ -299,8 +299,8 @@ class Bank:
         repeatable: bool = False,
     ) -> Written:
         """Give a memory a new text; the old one is kept, and nobody else's is overwritten."""
-        with self._changing(ref, collection) as (shop, folder, memory):
-            data = _edited(memory, edit)
+        with self._changing(ref, collection) as (shop, folder, found):
+            memory, data = found, _edited(found, edit)
             if not _is_expected(memory, expect):
                 raise self._lost(shop, memory, data)
             for _ in range(_REPEATS if repeatable else 0):

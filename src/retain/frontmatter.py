@@ -365,7 +365,7 @@ def _change_one(head: str, key: str, value: object, newline: str) -> str:
     if value is None:
         return _remove(head, parsed, entry.key_start, stop)
     comment = head[colon + 1 : entry.value_start].rstrip(_SPACE)
-    beside = comment + head[stop : _line_end(head, stop)].strip(_SPACE)
+    beside = comment + head[stop : _line_end(head, stop)].removesuffix("\r")
     flow = parsed.flow_end >= 0 or bool(beside)
     text = _entry_value(key, value, parsed.indent, newline, flow)
     return head[: colon + 1] + text + comment + head[stop:]
