@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import importlib
 import os
 import pkgutil
@@ -12,8 +13,9 @@ import pytest
 
 import retain
 from retain.app import App
+from retain.config import setting
 from retain.drafts import Draft
-from retain.errors import ConfigError, Conflict, NotFound, UsageError
+from retain.errors import BadName, ConfigError, Conflict, NotFound, UsageError
 
 MODULES = sorted(
     module.name
@@ -113,13 +115,12 @@ def test_write_makes_the_global_bank_private(home: Path) -> None:
 
 
 def test_memory_that_is_switched_off_can_be_switched_on(home: Path) -> None:
-    from retain.config import setting
 
     App().init()
-    App().set_config(setting("memory.enabled"), False)
+    App().workspace.set_config(setting("memory.enabled"), False)
     with pytest.raises(ConfigError):
         App().list()
-    App().set_config(setting("memory.enabled"), True)
+    App().workspace.set_config(setting("memory.enabled"), True)
     assert App().list() == []
 
 
@@ -230,3 +231,74 @@ def test_lists_are_sorted_and_turned_round(sort: str, home: Path) -> None:
     ids = [memory.id for memory in App().list(sort=sort)]
     assert ids == (["b", "a", "c"] if sort in ("created", "updated") else ["a", "b", "c"])
     assert sorted(m.id for m in App().list(sort=sort, reverse=True)) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("name", ["USER", "user", "MEMORY", "PREFERENCES"])
+def test_a_profile_file_is_never_stored_or_moved_over_as_a_memory(home: Path, name: str) -> None:
+    App().init()
+    put("text", name="note")
+    with pytest.raises(BadName):
+        put("text", name=name, collection="")
+    with pytest.raises(BadName):
+        App().move("note", to_collection="", to_id=name)
+    assert App().get("note").body == "text"
+    assert put("text", name=name, collection="people") == f"people/{name}"
+
+
+def test_a_new_text_for_an_id_keeps_the_metadata_nobody_named(home: Path) -> None:
+    draft = Draft(text="one", title="T", tags=["a", "b"], fields={"status": "archived"})
+    App().put(draft, name="note")
+    App().put(Draft(text="two", tags=["c"]), name="note")
+    memory = App().get("note")
+    assert (memory.body, memory.title, memory.tags, memory.status) == (
+        "two",
+        "T",
+        ("c",),
+        "archived",
+    )
+
+
+def test_the_same_text_with_other_metadata_is_refused_for_what_it_is(home: Path) -> None:
+    App().put(Draft(text="# Same\n", tags=["a"]))
+    assert App().put(Draft(text="# Same\n")).status == "unchanged"
+    assert App().put(Draft(text="# Same\n", tags=["a"])).status == "unchanged"
+    with pytest.raises(Conflict, match="the same text and other metadata"):
+        App().put(Draft(text="# Same\n", tags=["b"]))
+
+
+def test_status_answers_even_where_memory_is_switched_off(home: Path) -> None:
+    App().init()
+    put("text", name="note")
+    App().workspace.set_config(setting("memory.enabled"), False)
+    assert App().status().memories == 1
+    with pytest.raises(ConfigError):
+        App().get("note")
+
+
+def test_a_projects_settings_say_nothing_about_the_persons_own_bank(home: Path) -> None:
+    App(everywhere=True).put(Draft(text="one"), name="mine")
+    App(everywhere=True).put(Draft(text="two"), name="mine")
+    App().init()
+    config = home / "work" / ".retain" / "config.toml"
+    config.write_text('[versioning]\nmode = "numbered"\nmax_versions = 1\n', encoding="utf-8")
+    own = App().workspace.readable()[1]
+    assert own.config.text("versioning.mode") == "auto"
+    assert own.bank.max_versions == 10
+
+
+def test_settings_set_at_the_same_time_are_all_kept(home: Path) -> None:
+    App().init()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for key, value in (("memory.recency_boost_days", 3), ("versioning.max_versions", 4)) * 4:
+            pool.submit(App().workspace.set_config, setting(key), value)
+    config = App().config
+    assert config.number("memory.recency_boost_days") == 3
+    assert config.number("versioning.max_versions") == 4
+
+
+def test_a_bank_is_not_made_inside_a_bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    App().init()
+    put("text", name="note")
+    monkeypatch.chdir(home / "work" / ".retain" / "memories")
+    with pytest.raises(UsageError, match="inside the bank"):
+        App().init()

@@ -15,8 +15,8 @@ import pytest
 from retain.app import App
 from retain.bank import Bank, make
 from retain.drafts import Draft
-from retain.errors import BadName, Conflict, LimitExceeded, NotFound, RetainError
-from retain.fsio import Directory, Unsafe
+from retain.errors import BadName, Conflict, LimitExceeded, NotFound, RetainError, Unsafe
+from retain.fsio import Directory
 from tests import crash
 from tests.conftest import Run
 from tests.test_fsio import EDITS, OUTSIDE, SYSTEMS, at_the_exchange, system
@@ -318,10 +318,10 @@ def test_update_keeps_a_files_mode(root: Path, app: App, mode: int) -> None:
 
 
 def test_batch_goes_to_the_collection_as_it_is_spelt(root: Path, bank: Bank) -> None:
-    (stored,) = bank.create_all([("Notes", "y.md", b"new")])
+    (stored,) = bank.place_all([("Notes", "y.md", b"new")])
     assert (stored.ref, stored.body) == ("notes/y", "new")
     with pytest.raises(Conflict):
-        bank.create_all([("notes", "z.md", b"new"), ("NOTES", "X.md", b"new")])
+        bank.place_all([("notes", "z.md", b"new"), ("NOTES", "X.md", b"new")])
     assert set(crash.memories(root)) == {"notes/x.md", "notes/y.md"}
 
 
@@ -361,7 +361,7 @@ def test_refused_names_and_sizes_store_nothing(root: Path, app: App) -> None:
     with pytest.raises(LimitExceeded):
         small.create("notes", "big", b"x" * 11)
     with pytest.raises(LimitExceeded):
-        small.create_all([("notes", "a.md", b"x"), ("notes", "big.md", b"x" * 11)])
+        small.place_all([("notes", "a.md", b"x"), ("notes", "big.md", b"x" * 11)])
     with pytest.raises(BadName):
         app.bank.create("skills", "a", b"x")
     assert crash.files(root) == before

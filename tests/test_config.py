@@ -217,7 +217,7 @@ def test_a_newer_format_is_refused_in_one_line_and_left_untouched(
         lambda: App().get("m"),
         lambda: App().put(Draft(text="x")),
         lambda: App().update("m", Draft(tags=["a"])),
-        lambda: App().set_config(setting("memory.enabled"), False),
+        lambda: App().workspace.set_config(setting("memory.enabled"), False),
     ]
     for call in calls:
         with pytest.raises(NewerFormat) as caught:
@@ -248,8 +248,8 @@ def test_the_persons_own_config_may_be_a_link(user: Path, home: Path, project: P
         ("versioning: git", "auto", 10),
         ("history: false", "auto", 10),
         ("versioning: custom\n  max_versions: 3", "numbered", 3),
-        ("versioning: custom\n  auto_version: false", "off", 10),
-        ("auto_version: no", "off", 10),
+        ("versioning: custom\n  auto_version: false", "auto", 10),
+        ("auto_version: no", "auto", 10),
         ("max_versions: many", "auto", 10),
     ],
 )
@@ -260,6 +260,17 @@ def test_an_arcaneum_files_settings_are_understood(
     found = App().config
     assert found.text("versioning.mode") == mode
     assert found.number("versioning.max_versions") == kept
+
+
+def test_a_project_cannot_switch_versions_off_and_a_person_can(home: Path) -> None:
+    bank, own = home / "work" / ".retain", home / ".retain"
+    bank.mkdir()
+    own.mkdir(exist_ok=True)
+    write(bank / "config.toml", '[versioning]\nmode = "off"\n')
+    assert App().config.text("versioning.mode") == "auto"
+    assert "only you can switch versions off" in " ".join(App().config.warnings)
+    write(own / "config.toml", '[versioning]\nmode = "off"\n')
+    assert App().config.text("versioning.mode") == "off"
 
 
 @pytest.mark.parametrize(

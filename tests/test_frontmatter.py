@@ -325,6 +325,7 @@ def test_a_change_of_any_head_is_right_or_refused(head: str, key: str, value: ob
         assert new == head
 
 
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(heads(odd=8), VALUES)
 def test_a_new_key_goes_below_all_others(head: str, value: object) -> None:
     old = readable(head)

@@ -17,8 +17,8 @@ from unittest import mock
 import pytest
 
 from retain import fsio
-from retain.errors import Conflict, LimitExceeded, NotFound, NotSaved, RetainError
-from retain.fsio import Directory, Unsafe, Workshop
+from retain.errors import Conflict, LimitExceeded, NotFound, NotSaved, RetainError, Unsafe
+from retain.fsio import Directory, Placing, Workshop
 from tests import crash
 
 OLD, NEW, THEIRS = b"the old text", b"ours", b"what the person saved"
@@ -264,7 +264,7 @@ def test_batch_is_taken_back_and_synced_before_its_journal_goes(root: Path) -> N
     (root / "batch/z.md").write_bytes(THEIRS)
     (root / ".index").mkdir()
     digest = hashlib.sha256(NEW).hexdigest()
-    listed = [["batch", name, digest] for name in ("y.md", "z.md", "never-placed.md")]
+    listed = [["batch", name, digest, ""] for name in ("y.md", "z.md", "never-placed.md")]
     (root / ".index/journal").write_text(json.dumps(listed), encoding="utf-8")
     events = crash.traced(lambda: _replace(root))
     assert set(crash.memories(root)) == {"batch/z.md", "notes/x.md", "shelf/v1.md"}
@@ -292,7 +292,7 @@ def test_journal_of_a_cloned_project_removes_nothing_outside(
         (folder / "x.md").write_bytes(OUTSIDE)
     (root / ".index").mkdir()
     digest = hashlib.sha256(OUTSIDE).hexdigest()
-    (root / ".index/journal").write_text(json.dumps([[*place, digest]]), encoding="utf-8")
+    (root / ".index/journal").write_text(json.dumps([[*place, digest, ""]]), encoding="utf-8")
     _replace(root)
     for folder in (root.parent, root / ".git", outside):
         assert (folder / "x.md").read_bytes() == OUTSIDE
@@ -300,7 +300,13 @@ def test_journal_of_a_cloned_project_removes_nothing_outside(
 
 def test_batch_that_meets_a_taken_name_places_nothing(root: Path) -> None:
     with _shop(root) as (shop, *_), pytest.raises(Conflict):
-        shop.create_all([("fresh", "a.md", NEW), ("notes", "x.md", OLD), ("notes", "z.md", NEW)])
+        shop.place_all(
+            [
+                Placing("fresh", "a.md", NEW),
+                Placing("notes", "x.md", OLD),
+                Placing("notes", "z.md", NEW),
+            ]
+        )
     assert crash.memories(root) == {"notes/x.md": OLD}
     assert crash.leftovers(root) == []
 
@@ -445,7 +451,7 @@ def test_files_and_directories_are_private_under_any_umask(tmp_path: Path, umask
             directory.child("notes", create=True) as notes,
         ):
             shop.create(notes, "x.md", OLD)
-            shop.create_all([("more", "y.md", NEW)])
+            shop.place_all([Placing("more", "y.md", NEW)])
         fsio.write_whole(str(root / "config.toml"), b"format = 1\n")
     finally:
         os.umask(before)

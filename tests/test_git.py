@@ -235,12 +235,12 @@ def test_read_finds_the_older_name_and_only_the_name_of_that_time(
 def test_untracked_files_and_unborn_branches_have_no_history(home: Path, project: Path) -> None:
     repository = opened(project)
     assert repository.log(str(project / "new.md")) == []
-    assert repository.tracked_as(str(project / "new.md")) is None
+    assert repository.read("HEAD", str(project / "new.md")) is None
     assert repository.read("HEAD", str(project / "new.md")) is None
     unborn = opened(new_project(home / "work" / "unborn"))
     path = str(home / "work" / "unborn" / "x.md")
     assert unborn.log(path) == []
-    assert unborn.tracked_as(path) is None
+    assert not unborn.is_tracked(path)
     with pytest.raises(HistoryError, match="no such version"):
         unborn.read("HEAD", path)
 
@@ -254,7 +254,7 @@ def test_a_damaged_repository_is_an_error_and_not_an_empty_history(
     with pytest.raises(HistoryError):
         repository.log(str(memory))
     with pytest.raises(HistoryError):
-        repository.tracked_as(str(memory))
+        repository.read("HEAD", str(memory))
     assert "not committed" in repository.commit(save(memory, b"x"), "m").warning
 
 
@@ -325,7 +325,7 @@ def test_a_blob_that_would_fill_the_memory_is_not_read(
 ) -> None:
     monkeypatch.setattr(reading, "LARGEST_BLOB", 3)
     with pytest.raises(HistoryError, match="too large"):
-        opened(project).tracked_as(str(memory))
+        opened(project).read("HEAD", str(memory))
 
 
 def test_a_commit_holds_just_the_given_bytes_and_leaves_a_clean_status(
@@ -335,7 +335,7 @@ def test_a_commit_holds_just_the_given_bytes_and_leaves_a_clean_status(
     content = b"\xef\xbb\xbfa\r\nb\x00\xff\n"
     before = run_git(project, "rev-parse", "HEAD")
     new = committed(repository.commit(save(memory, content), "Update a\n\nwhy"))
-    assert repository.tracked_as(str(memory)) == content
+    assert repository.read("HEAD", str(memory)) == content
     assert run_git(project, "rev-parse", "HEAD", "HEAD^").split() == [new, before]
     assert run_git(project, "log", "-1", "--format=%an <%ae>|%cn|%B") == (
         "Ada <ada@example.org>|Ada|Update a\n\nwhy\n"
@@ -500,14 +500,14 @@ def test_strange_names_are_committed_read_logged_and_deleted(project: Path, name
     repository = opened(project)
     path = project / name
     committed(repository.commit(save(path, b"strange"), "add"))
-    assert repository.tracked_as(str(path)) == b"strange"
+    assert repository.read("HEAD", str(path)) == b"strange"
     assert repository.read("HEAD", str(path)) == b"strange"
     assert [c.path for c in repository.log(str(path))] == [name]
     assert not repository.is_ignored(str(path))
     assert run_git(project, "status", "--porcelain") == ""
     path.unlink()
     committed(repository.commit({str(path): None}, "delete"))
-    assert repository.tracked_as(str(path)) is None
+    assert repository.read("HEAD", str(path)) is None
     assert [c.subject for c in repository.log(str(path))] == ["delete", "add"]
     assert run_git(project, "ls-tree", "-r", "--name-only", "HEAD") == ".retain/a.md\ncode.py"
 
@@ -694,7 +694,7 @@ def use_everything(project: Path) -> None:
     repository.commit(save(project / "b.md", b"b\n"), "m")
     repository.log(str(memory))
     repository.read("HEAD~1", str(memory))
-    repository.tracked_as(str(memory))
+    repository.read("HEAD", str(memory))
     repository.is_ignored(str(project / "c.md"))
     repository.resolve("HEAD")
     assert repository.commit({str(project / "b.md"): None}, "m").commit
@@ -886,12 +886,12 @@ def test_a_partial_clone_never_fetches(
     run_git(clone, "read-tree", "HEAD")
     repository = opened(clone)
     committed(repository.commit(save(clone / ".retain" / "x.md", b"x"), "m"))
-    assert repository.tracked_as(str(clone / ".retain" / "x.md")) == b"x"
+    assert repository.read("HEAD", str(clone / ".retain" / "x.md")) == b"x"
     assert [c.subject for c in repository.log(str(clone / ".retain" / "m.md"))] == [
         "inexact rename"
     ]
     with pytest.raises(HistoryError):
-        repository.tracked_as(str(clone / ".retain" / "a.md"))
+        repository.read("HEAD", str(clone / ".retain" / "a.md"))
     assert not canary.exists(), canary.read_text(encoding="utf-8")
 
 

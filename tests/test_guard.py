@@ -508,6 +508,6 @@ def test_importing_the_guard_loads_nothing_heavy() -> None:
     command = [sys.executable, "-S", "-c", code]
     path = str(guard.__file__).rsplit("/retain/", 1)[0]
     done = subprocess.run(
-        command, env={"PYTHONPATH": path}, capture_output=True, text=True, check=True
+        command, env={"PYTHONPATH": path}, capture_output=True, encoding="utf-8", check=True
     )
     assert {"dataclasses", "pathlib", "inspect", "json"}.isdisjoint(done.stdout.split())

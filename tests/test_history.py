@@ -131,8 +131,15 @@ def test_every_change_is_committed_when_asked(
     App().restore("other", "v1")
     App().delete("other")
     App().untrash("other")
-    subjects = git("log", "--format=%s", "-7").splitlines()
+    App().edit("other", lambda memory: memory.data.decode() + "by hand")
+    (project / "theirs.md").write_text("from elsewhere", encoding="utf-8")
+    done = App().take_over(str(project / "theirs.md"), replace=False, allow_secret=False)
+    (project / "theirs.md").unlink()
+    assert done.commit
+    subjects = git("log", "--format=%s", "-9").splitlines()
     assert subjects == [
+        "retain: import 1 memories",
+        "retain: edit elsewhere/other",
         "retain: restore elsewhere/other",
         "retain: delete elsewhere/other",
         "retain: restore elsewhere/other to v1",
@@ -151,7 +158,7 @@ def test_commit_that_cannot_be_made_is_a_warning_and_the_memory_is_written(
     written = App().put(Draft(text="one"), name="note")
     assert (written.commit, App().get("note").body) == ("", "one")
     assert "not committed" in written.warnings[0]
-    _, warnings = App().delete("note")
+    warnings = App().delete("note").warnings
     assert "not committed" in warnings[0]
 
 

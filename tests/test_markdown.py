@@ -153,3 +153,17 @@ def test_a_file_without_frontmatter_gets_one_only_for_a_value() -> None:
 def test_a_file_that_starts_with_two_marks_keeps_both() -> None:
     data = "\ufeff\ufefftext".encode()
     assert markdown.edit(data, {}) == data
+
+
+CONFLICT = "<<<<<<< HEAD\nours\n=======\ntheirs\n>>>>>>> branch\n"
+
+
+@pytest.mark.parametrize(
+    "text", [CONFLICT, f"---\ntitle: x\n---\n\n{CONFLICT}", f"---\n{CONFLICT}---\n\nbody\n"]
+)
+def test_an_unsettled_merge_is_called_by_its_name(text: str) -> None:
+    assert "unsettled merge" in markdown.parse(text.encode()).problem
+
+
+def test_a_text_about_merges_is_none() -> None:
+    assert markdown.parse(b"git writes `<<<<<<< HEAD` and `>>>>>>> branch`\n").problem == ""

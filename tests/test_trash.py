@@ -37,7 +37,7 @@ def test_deletes_within_one_second_are_all_kept_and_the_last_comes_back(app: App
 
 def test_entry_comes_back_by_its_own_name_in_its_collection(app: App) -> None:
     app.put(Draft(text="one"), name="x", collection="notes")
-    thrown, _ = app.delete("x")
+    thrown = app.delete("x").trashed
     assert (thrown.id, thrown.collection) == ("x", "notes")
     assert app.untrash(thrown.name).memory.ref == "notes/x"
     assert app.trashed() == []

@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 
+from retain import markdown
 from retain.app import App
 from retain.bank import Bank
 from retain.drafts import Draft
@@ -40,6 +41,17 @@ def test_only_the_newest_versions_are_kept(app: App) -> None:
     for number in range(1, 8):
         bank.change("x", lambda _, text=str(number): text.encode())  # type: ignore[misc]
     assert _kept(app, "x") == {5: "4", 6: "5", 7: "6"}
+
+
+def test_changes_of_metadata_do_not_push_a_text_out(app: App) -> None:
+    bank = Bank(app.place, max_versions=3)
+    _write(app, "x", "the first text", "the second text")
+    for number in range(8):
+        bank.change("x", lambda it, n=number: markdown.edit(it.data, {"priority": n}))  # type: ignore[misc]
+    assert sorted(_kept(app, "x").values()) == ["the first text", *["the second text"] * 2]
+    for number in range(3):
+        bank.change("x", lambda _, text=str(number): text.encode())  # type: ignore[misc]
+    assert list(_kept(app, "x").values()) == ["the second text", "0", "1"]
 
 
 def test_no_versions_are_kept_when_none_are_wanted(app: App, tmp_path: Path) -> None:

@@ -8,20 +8,19 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from retain import config as settings
-from retain import drafts, filters, markdown, paths
-from retain.bank import Bank, codec, make, now
+from retain import drafts, filters, paths
+from retain.bank import Bank, now, restated
+from retain.codec import codec
+from retain.config import Config
 from retain.drafts import Draft
-from retain.errors import ConfigError, Conflict, NotFound, RetainError, Unreadable, UsageError
-from retain.fsio import make_folder, write_whole
-from retain.model import Memory, Place, Problem, Trashed, Version, Written
+from retain.errors import Conflict, NotFound, Unreadable, UsageError
+from retain.model import Deleted, Memory, Place, Problem, Trashed, Version, Written
+from retain.workspace import Opened, Workspace
 
 if TYPE_CHECKING:
     from retain.doctor import Findings
-    from retain.history import History
     from retain.porter import Exported, Imported
 
 __all__ = ["App"]
@@ -55,153 +54,26 @@ class App:
     ) -> None:
         self._env = os.environ if env is None else env
         self._cwd = os.getcwd() if cwd is None else cwd
-        self._named, self._local, self._everywhere = bank, local, everywhere
+        self.workspace = Workspace(bank, local, everywhere, self._cwd, self._env)
 
-    # The place and its settings
-
-    @cached_property
+    @property
     def place(self) -> Place:
         """The bank in force."""
-        found = paths.find_bank(
-            self._cwd,
-            self._env,
-            bank=self._named,
-            local=self._local,
-            everywhere=self._everywhere,
-        )
-        if found.scope != "project" or self._local:
-            return found
-        strategy = self._load(found).values["memory.storage_strategy"]
-        if strategy.value != "user":
-            return found
-        reason = f"memory.storage_strategy is user ({strategy.origin})"
-        return paths.find_bank(self._cwd, self._env, everywhere=True)._replace(reason=reason)
+        return self.workspace.place
 
-    @cached_property
-    def config(self) -> settings.Config:
+    @property
+    def config(self) -> Config:
         """The settings in force for that bank."""
-        return self._load(self.place)
+        return self.workspace.config
 
-    def _load(self, place: Place) -> settings.Config:
-        user = settings.config_file(paths.global_root(self._env))
-        foreign = ""
-        if place.kind == "arcaneum":
-            foreign = os.path.join(_project_of(place), ".arcaneum")
-        return settings.load(user, settings.config_file(place.root), self._env, foreign)
-
-    def config_files(self) -> tuple[str, str]:
-        """The person's own config file and the bank's."""
-        user = settings.config_file(paths.global_root(self._env))
-        return user, settings.config_file(self.place.root)
-
-    def set_config(self, setting: settings.Setting, value: settings.Scalar) -> str:
-        """Write a setting to the bank's config, or the person's own with --global."""
-        user, path = self.config_files()
-        if path != user and not setting.project:
-            raise UsageError(
-                f"{setting.key} is yours to set, not a project's",
-                unchanged="Nothing was changed.",
-                hint=f"Set it in your own config: `retain config set {setting.key} ... --global`.",
-            )
-        if self.place.kind != "retain":
-            raise UsageError(
-                f"{self.place.root} is a store of another kind, with a config of its own",
-                unchanged="Nothing was changed.",
-                hint="Set it in your own config with --global.",
-            )
-        self._make()
-        text = ""
-        if os.path.exists(path):
-            with open(path, encoding="utf-8", newline="") as file:
-                text = file.read()
-        write_whole(path, settings.changed(text, setting, value).encode())
-        return path
-
-    @cached_property
+    @property
     def bank(self) -> Bank:
         """The bank that writes go to."""
-        return self._open(self.place, self.config)
-
-    @cached_property
-    def history(self) -> History:
-        """The earlier texts of the bank's memories."""
-        return self._history_of(self.bank)
-
-    def _history_of(self, bank: Bank) -> History:
-        from retain.history import History
-
-        return History(
-            bank,
-            use_git=self.config.text("versioning.mode") == "auto",
-            auto_commit=self.config.flag("versioning.auto_commit"),
-        )
-
-    def _open(self, place: Place, config: settings.Config) -> Bank:
-        if place.scope == "bank" and not place.exists:
-            raise NotFound(
-                f"there is no bank at {place.root} ({place.reason})",
-                hint=f"`retain init --bank {place.root}` makes one.",
-            )
-        if not config.flag("memory.enabled"):
-            origin = config.values["memory.enabled"].origin
-            raise ConfigError(
-                f"memory is switched off for {place.root} (memory.enabled = false in {origin})",
-                unchanged="Nothing was read or changed.",
-                hint="Switch it on with `retain config set memory.enabled true`.",
-            )
-        versions = config.number("versioning.max_versions")
-        return Bank(
-            place,
-            max_bytes=config.number("memory.max_bytes"),
-            max_versions=0 if config.text("versioning.mode") == "off" else versions,
-        )
-
-    def _readable(self) -> list[Bank]:
-        """The banks a read looks in: the project's, then the person's own."""
-        banks = [self.bank]
-        if self.place.scope == "project" and not self._local:
-            own = paths.find_bank(self._cwd, self._env, everywhere=True)
-            config = self._load(own)
-            if own.exists and config.flag("memory.enabled"):
-                banks.append(self._open(own, config))
-        return banks
+        return self.workspace.writable.bank
 
     def init(self) -> tuple[Place, bool]:
         """Make a bank where one was asked for, and say whether it is new."""
-        if self._everywhere:
-            root, scope = paths.global_root(self._env), "global"
-        elif self._named or self._env.get("RETAIN_BANK"):
-            named = self._named or self._env["RETAIN_BANK"]
-            root, scope = os.path.join(self._cwd, os.path.expanduser(named)), "bank"
-        else:
-            root, scope = os.path.join(self._cwd, ".retain"), "project"
-        root = os.path.abspath(root)
-        if os.path.realpath(root) == paths.global_root(self._env):
-            scope = "global"  # `retain init` in the home directory
-        place = Place(root, "retain", scope, "made by init", True)
-        return place, make(root)
-
-    def other_store(self) -> Place | None:
-        """The store of another tool that a new bank here would hide."""
-        with contextlib.suppress(RetainError):
-            found = paths.find_bank(self._cwd, self._env, local=True)
-            return found if found.kind != "retain" else None
-        return None
-
-    def _ready(self) -> Bank:
-        """The bank to write to."""
-        self._make()
-        return self.bank
-
-    def _make(self) -> None:
-        """Make the person's own bank, or a project's configured one, if it is not there yet."""
-        if not self.place.exists and self.place.scope in ("global", "project"):
-            if self.place.kind == "retain":
-                make(self.place.root)
-            else:
-                make_folder(self.place.root)
-            self.__dict__["place"] = self.place._replace(exists=True)
-            self.__dict__.pop("bank", None)
+        return self.workspace.init()
 
     # Memories
 
@@ -215,7 +87,8 @@ class App:
         replace: bool = False,
     ) -> Written:
         """Store a memory: a new one, or a new text for the id given."""
-        bank = self._ready()
+        self.workspace.make()
+        bank = self.bank
         draft, warnings = self._guarded(_signed(draft, created_by))
         self._refuse_secret_names(draft.allow_secret, name, collection)
         given = drafts.given(draft)
@@ -230,8 +103,11 @@ class App:
         try:
             written = bank.create(collection, wanted, data)
         except Conflict as taken:
-            written = self._put_again(bank, collection, wanted, data, replace or bool(name), taken)
-        return self._done(written, "put", warnings + given.warnings)
+            old, draft = bank.find(f"{collection}/{wanted}"), drafts.unsigned(draft)
+            if (not name and not replace) or paths.nfc(old.id) != wanted:
+                self._refuse_another(old, wanted, draft, given, taken)
+            written = self._put_again(bank, old, draft, given)
+        return self._done(written, f"put {written.memory.ref}", warnings + given.warnings)
 
     def _address(
         self, name: str, collection: str | None, title: str, given: drafts.Given
@@ -248,46 +124,54 @@ class App:
             collection = collection or self.bank.kind.default_collection
         return collection, wanted
 
-    def _put_again(
-        self, bank: Bank, collection: str, name: str, data: bytes, replace: bool, taken: Conflict
-    ) -> Written:
-        """What a put does when its id is in use: nothing new, a new version, or a refusal."""
-        old = bank.find(f"{collection}/{name}")
-        if drafts.same_content(old, data):
-            return Written(old, "unchanged")
-        if not replace or not old.path.endswith(".md"):
+    def _refuse_another(
+        self, old: Memory, name: str, draft: Draft, given: drafts.Given, taken: Conflict
+    ) -> None:
+        """Refuse to put a text under an id in use, unless it is there already."""
+        if drafts.replaced(old, draft, given) == old.data:
+            return
+        same = "the same text and other metadata" if old.body == given.body else "another text"
+        hint = f"Store this as another memory with --id NEW, or change that one: --id {old.id}."
+        if paths.nfc(old.id) != name:
+            same = f"{same}; ids that differ only in case are one"
+        elif old.body == given.body:
+            hint = f"Change its metadata with `retain update {old.address}`."
+        raise Conflict(
+            f"{old.ref} exists already, with {same}",
+            unchanged="It was left as it is, and nothing was stored.",
+            hint=hint,
+        ) from taken
+
+    def _put_again(self, bank: Bank, old: Memory, draft: Draft, given: drafts.Given) -> Written:
+        """Make a text the new one of a memory; metadata that nobody names stays."""
+        if not old.path.endswith(".md"):
             raise Conflict(
-                f"{old.ref} exists already, with another text",
+                f"{old.ref} is a JSON record",
                 unchanged="It was left as it is, and nothing was stored.",
-                hint=f"Store this as another memory with --id NEW, or make it the new text of that "
-                f"one with --id {old.id} or --replace.",
-            ) from taken
-        born = {
-            key: old.meta[key]
-            for key in ("created_at", "created_by")
-            if old.meta.get(key) is not None
-        }
-        changes = {**born, "updated_at": now()}
-        return bank.change(old.address, lambda _: markdown.edit(data, changes), status="replaced")
+                hint=f"Change it with `retain update {old.address}`.",
+            )
+        return bank.change(
+            old.address, lambda memory: drafts.replaced(memory, draft, given), status="replaced"
+        )
 
     def get(self, ref: str, *, collection: str | None = None, version: str = "") -> Memory:
         """A memory as it is, or as it was; the project's before the person's own."""
-        missing: NotFound | None = None
-        for bank in self._readable():
-            try:
-                memory = bank.find(ref, collection)
-            except NotFound as error:
-                missing = missing or error
-                continue
-            return self._at(bank, memory, version) if version else memory
-        raise missing or NotFound(f"there is no memory {ref!r}")
-
-    def _at(self, bank: Bank, memory: Memory, version: str) -> Memory:
-        data = self._history_of(bank).read(memory, version)
+        memory, opened = self._found(ref, collection)
+        if not version:
+            return memory
+        data = opened.history().read(memory, version)
         document = codec(memory.path).parse(data)
         return memory._replace(
             meta=document.meta, body=document.body, data=data, problem=document.problem
         )
+
+    def _found(self, ref: str, collection: str | None) -> tuple[Memory, Opened]:
+        """A memory and the bank it is in, or NotFound with the names that are like it."""
+        readable = self.workspace.readable()
+        for opened in readable:
+            with contextlib.suppress(NotFound):
+                return opened.bank.find(ref, collection), opened
+        return readable[0].bank.find_or_suggest(ref, collection), readable[0]
 
     def list(
         self,
@@ -305,8 +189,8 @@ class App:
         collection = None if collection is None else paths.check_collection(collection)
         found = [
             memory
-            for bank in self._readable()
-            for memory in bank.memories(collection, problems)
+            for opened in self.workspace.readable()
+            for memory in opened.bank.memories(collection, problems)
             if (not kind or memory.type == kind)
             and _has_status(memory, status)
             and filters.matches(memory, wanted)
@@ -327,16 +211,16 @@ class App:
         given = drafts.given(draft) if draft.text is not None else None
 
         def edit(memory: Memory) -> bytes:
-            changes = dict(given.meta) if given else {}
-            for key in ("id", "created_by"):  # a name and an author are not for a text to say
-                changes.pop(key, None)
-            changes.update(drafts.changes(draft, memory.tags))
-            return drafts.revised(memory, changes, given.body if given else None)
+            if given:
+                return drafts.replaced(memory, draft, given)
+            return drafts.revised(memory, drafts.changes(draft, memory.tags), None)
 
         written = self._writable(ref, collection).change(
             ref, edit, collection=collection, expect=expect
         )
-        return self._done(written, "update", warnings + (given.warnings if given else ()))
+        return self._done(
+            written, f"update {written.memory.ref}", warnings + (given.warnings if given else ())
+        )
 
     def append(
         self, ref: str, draft: Draft, *, collection: str | None = None, expect: str = ""
@@ -363,7 +247,7 @@ class App:
             status="appended",
             repeatable=not expect,
         )
-        return self._done(written, "append", warnings)
+        return self._done(written, f"append {written.memory.ref}", warnings)
 
     def edit(
         self,
@@ -384,20 +268,23 @@ class App:
                 f"not saved: {document.problem}",
                 unchanged=f"{memory.path} is as it was.",
             )
-        written = bank.change(memory.address, lambda _: data, expect=memory.hash)
-        return self._done(written, "edit", warnings)
+        if document.meta.get("id", memory.id) != memory.id:
+            warnings += (
+                f"the file's name is the id; `retain move {memory.address} --id NEW` changes it",
+            )
+        edited = memory._replace(meta=document.meta, data=data)
+        written = bank.change(
+            memory.address, lambda it: drafts.touched(it, restated(edited)), expect=memory.hash
+        )
+        return self._done(written, f"edit {written.memory.ref}", warnings)
 
-    def delete(
-        self, ref: str, *, collection: str | None = None, expect: str = ""
-    ) -> tuple[Trashed, tuple[str, ...]]:
+    def delete(self, ref: str, *, collection: str | None = None, expect: str = "") -> Deleted:
         """Move a memory to the trash."""
         bank = self._writable(ref, collection)
         memory = bank.find(ref, collection)
         trashed = bank.delete(memory.address, expect=expect)
-        if not self.config.flag("versioning.auto_commit"):
-            return trashed, ()
-        outcome = self.history.commit({memory.path: None}, f"retain: delete {memory.ref}")
-        return trashed, ((outcome.warning,) if outcome.warning else ())
+        settled = self._settled({memory.path: None}, f"delete {memory.ref}")
+        return Deleted(trashed, *settled)
 
     def move(
         self, ref: str, *, collection: str | None = None, to_collection: str | None, to_id: str
@@ -409,38 +296,35 @@ class App:
         bank = self._writable(ref, collection)
         before = bank.find(ref, collection)
         written = bank.move(ref, collection=collection, to_collection=to_collection, to_id=to_id)
-        if written.status == "unchanged" or not self.config.flag("versioning.auto_commit"):
+        if written.status == "unchanged":
             return written
         after = written.memory
-        outcome = self.history.commit(
-            {before.path: None, after.path: after.data}, f"retain: move {before.ref} to {after.ref}"
-        )
-        warnings = (outcome.warning,) if outcome.warning else ()
-        return written._replace(commit=outcome.commit or "", warnings=warnings)
+        changes = {before.path: None, after.path: after.data}
+        commit, warnings = self._settled(changes, f"move {before.ref} to {after.ref}")
+        return written._replace(commit=commit, warnings=warnings)
 
     # History and trash
 
     def versions(self, ref: str, *, collection: str | None = None) -> Sequence[Version]:
         """The earlier texts of a memory, newest first."""
-        memory, history = self._with_history(ref, collection)
-        return history.versions(memory)
+        memory, opened = self._found(ref, collection)
+        return opened.history().versions(memory)
 
     def diff(
         self, ref: str, *, collection: str | None = None, older: str = "", newer: str = ""
     ) -> str:
         """What changed between two versions, as a unified diff."""
-        memory, history = self._with_history(ref, collection)
-        return history.diff(memory, older, newer)
-
-    def _with_history(self, ref: str, collection: str | None) -> tuple[Memory, History]:
-        memory = self.get(ref, collection=collection)
-        bank = next(bank for bank in self._readable() if bank.place.scope == memory.scope)
-        return memory, self._history_of(bank)
+        memory, opened = self._found(ref, collection)
+        return opened.history().diff(memory, older, newer)
 
     def restore(self, ref: str, version: str, *, collection: str | None = None) -> Written:
         """Bring an earlier text back; the present one stays in the history."""
         self._writable(ref, collection)
-        return self.history.restore(ref, version, collection=collection)
+        history = self.workspace.writable.history()
+        written = history.restore(ref, version, collection=collection)
+        message = f"restore {written.memory.ref} to {version}"
+        is_tracked = written.status != "unchanged" and history.is_tracked(written.memory)
+        return self._done(written, message, (), commit=is_tracked)
 
     def trashed(self) -> Sequence[Trashed]:
         """What can be brought back, newest first."""
@@ -449,7 +333,7 @@ class App:
     def untrash(self, name: str, *, collection: str | None = None, to_id: str = "") -> Written:
         """Bring a deleted memory back."""
         written = self.bank.untrash(name, collection=collection, to_id=to_id)
-        return self._done(written, "restore", ())
+        return self._done(written, f"restore {written.memory.ref}", ())
 
     def empty_trash(self, before: str = "") -> Sequence[Trashed]:
         """Destroy what is in the trash for good."""
@@ -459,22 +343,24 @@ class App:
 
     def collections(self) -> Sequence[tuple[str, str, int]]:
         """Name, scope and number of memories of each collection."""
-        rows: Sequence[tuple[str, str, int]] = ()
-        for bank in self._readable():
-            counts = dict.fromkeys(bank.collections(), 0)
-            for memory in bank.memories():
-                counts[memory.collection] += 1
-            rows = [
-                *rows,
-                *((name, bank.place.scope, n) for name, n in counts.items() if name or n),
-            ]
-        return rows
+        return [
+            (name, opened.bank.place.scope, count)
+            for opened in self.workspace.readable()
+            for name, count in opened.bank.counts().items()
+            if name or count
+        ]
+
+    def names(self, collection: str | None = None) -> Sequence[tuple[str, str]]:
+        """Collection and id of every memory that can be read; no file is opened."""
+        return [
+            name for opened in self.workspace.readable() for name in opened.bank.names(collection)
+        ]
 
     def status(self) -> Findings:
         """What is in the bank in force, and what is wrong with it."""
         from retain.doctor import examine
 
-        return examine(self.bank)
+        return examine(self.workspace.opened.bank)
 
     def kept_history(self) -> str:
         """In words, which earlier texts the bank keeps."""
@@ -482,7 +368,7 @@ class App:
         if mode == "off":
             return "off (versioning.mode)"
         numbered = f"the last {self.config.number('versioning.max_versions')} texts of each memory"
-        repository = self.history.repository if self.place.exists else None
+        repository = self.workspace.opened.history().repository if self.place.exists else None
         return f"git in {repository.root}, and {numbered}" if repository else numbered
 
     def export(self, target: str) -> Exported:
@@ -500,7 +386,12 @@ class App:
             self.config.number("memory.max_bytes"),
         )
         allow_secret = allow_secret or not self.config.flag("guard.redact_secrets")
-        return porter.take_over(self._ready(), wanted, replace=replace, allow_secret=allow_secret)
+        self.workspace.make()
+        done = porter.take_over(self.bank, wanted, replace=replace, allow_secret=allow_secret)
+        if not done.changes:
+            return done
+        commit, warnings = self._settled(done.changes, f"import {len(done.changes)} memories")
+        return done._replace(commit=commit, warnings=[*done.warnings, *warnings])
 
     # Between the door and the bank
 
@@ -509,18 +400,36 @@ class App:
         bank = self.bank
         try:
             bank.find(ref, collection)
-        except NotFound as error:
-            for other in self._readable()[1:]:
-                if _holds(other, ref, collection):
-                    error.hint = f"It is in your global bank ({other.root}): add --global."
-            raise
+        except NotFound:
+            for other in self.workspace.readable()[1:]:
+                if other.bank.holds(ref, collection):
+                    raise NotFound(
+                        f"{ref!r} is not in {bank.root}",
+                        unchanged="Nothing was changed.",
+                        hint=f"It is in your global bank ({other.bank.root}): add --global.",
+                    ) from None
+            bank.find_or_suggest(ref, collection)
         return bank
 
-    def _done(self, written: Written, verb: str, warnings: tuple[str, ...]) -> Written:
+    def _done(
+        self, written: Written, what: str, warnings: tuple[str, ...], *, commit: bool = False
+    ) -> Written:
+        """The end of every change of one memory's text."""
         written = written._replace(warnings=warnings + written.warnings)
-        if written.status == "unchanged" or not self.config.flag("versioning.auto_commit"):
+        if written.status == "unchanged":
             return written
-        return self.history.committed(written, f"retain: {verb} {written.memory.ref}")
+        memory = written.memory
+        done, notes = self._settled({memory.path: memory.data}, what, commit=commit)
+        return written._replace(commit=done, warnings=written.warnings + notes)
+
+    def _settled(
+        self, changes: Mapping[str, bytes | None], what: str, *, commit: bool = False
+    ) -> tuple[str, tuple[str, ...]]:
+        """What follows a write, whatever made it: today a commit, if the bank commits."""
+        if not commit and not self.config.flag("versioning.auto_commit"):
+            return "", ()
+        outcome = self.workspace.writable.history().commit(changes, f"retain: {what}")
+        return outcome.commit or "", (outcome.warning,) if outcome.warning else ()
 
     def _guarded(self, draft: Draft) -> tuple[Draft, tuple[str, ...]]:
         """The draft as it may be stored, and what has to be said about secrets in it."""
@@ -572,25 +481,6 @@ def _login() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
-
-
-def _project_of(place: Place) -> str:
-    """The directory of the `.arcaneum` file that names a bank."""
-    directory = os.path.dirname(place.root)
-    while not os.path.isfile(os.path.join(directory, ".arcaneum")):
-        parent = os.path.dirname(directory)
-        if parent == directory:
-            return os.path.dirname(place.root)
-        directory = parent
-    return directory
-
-
-def _holds(bank: Bank, ref: str, collection: str | None) -> bool:
-    try:
-        bank.find(ref, collection)
-    except NotFound:
-        return False
-    return True
 
 
 def _has_status(memory: Memory, wanted: str) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
-from retain import markdown, trash, versions
+from retain import trash, versions
+from retain.codec import codec
 from retain.config import FILE, FORMAT
 from retain.errors import (
     Ambiguous,
@@ -19,41 +20,34 @@ from retain.errors import (
     RetainError,
     Unreadable,
 )
-from retain.fsio import STATE, Directory, Workshop, make_folder, saving, write_whole
+from retain.fsio import (
+    STATE,
+    VERSIONS,
+    Directory,
+    Placing,
+    Workshop,
+    make_folder,
+    saving,
+    shelf,
+    write_whole,
+)
 from retain.model import Memory, Place, Problem, Trashed, Written
 from retain.paths import KINDS, SUFFIXES, check_collection, check_id, key, split_ref
 
-__all__ = ["Bank", "Codec", "codec", "make", "now", "restated"]
+__all__ = ["Bank", "make", "now", "restated"]
 
 Edit = Callable[[Memory], bytes]
 
 _REPEATS = 5  # how often an append may find a newer text under its feet
 _LINK = "a symbolic link; not followed"
-_OWN = (STATE, trash.TRASH, versions.VERSIONS)
+_OTHER = "not a memory: its name does not end in .md or .json"
+_OUR_OWN = (FILE, "sessions.db", "sessions.db-wal", "sessions.db-shm")
+_OWN = (STATE, trash.TRASH, VERSIONS)
 
 
 def now() -> str:
     """The present time as Retain writes it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-class Codec(Protocol):
-    """How one kind of file becomes a memory and back."""
-
-    def parse(self, data: bytes) -> markdown.Document: ...
-
-    def edit(
-        self, data: bytes, changes: Mapping[str, object], body: str | None = None
-    ) -> bytes: ...
-
-
-def codec(name: str) -> Codec:
-    """The codec for a file, by its ending."""
-    if name.endswith(".json"):
-        from retain import records
-
-        return records
-    return markdown
 
 
 class _Entry(NamedTuple):
@@ -105,6 +99,57 @@ class Bank:
         with Directory.open(self.root) as root, self._located(root, ref, collection) as found:
             return found[1]
 
+    def find_or_suggest(self, ref: str, collection: str | None = None) -> Memory:
+        """The same, with the names that are like it in the error; that costs a look at them all."""
+        try:
+            return self.find(ref, collection)
+        except NotFound as error:
+            named, wanted = split_ref(ref, collection)
+            error.hint = self._near(named, wanted) or error.hint
+            raise
+
+    def holds(self, ref: str, collection: str | None = None) -> bool:
+        """Whether a reference names a memory here, or several."""
+        try:
+            self.find(ref, collection)
+        except NotFound:
+            return False
+        except Ambiguous:
+            return True
+        return True
+
+    def counts(self) -> dict[str, int]:
+        """How many memories each collection has, the root's under the empty string."""
+        with self._reading() as root:
+            if root is None:
+                return {}
+            return {name: len(self._listed(root, name)) for name in self._collections(root, [])}
+
+    def names(self, collection: str | None = None) -> list[tuple[str, str]]:
+        """Collection and id of every memory; no file is read."""
+        with self._reading() as root:
+            return [
+                (entry.collection, entry.id)
+                for name in (self._collections(root, []) if root else ())
+                if collection is None or key(name) == key(collection)
+                for entry in self._listed(root, name)
+            ]
+
+    def _listed(self, root: Directory | None, collection: str) -> list[_Entry]:
+        with contextlib.suppress(RetainError):
+            if root:
+                with root.child(collection) as folder:
+                    return list(self._entries(folder, collection, []))
+        return []
+
+    def _near(self, collection: str | None, wanted: str) -> str:
+        import difflib
+
+        ids = list(dict.fromkeys(name for _, name in self.names(collection)))
+        near = [one for one in ids if wanted in one][:3]
+        near = near or difflib.get_close_matches(wanted, ids, 3, 0.5)
+        return f"Did you mean {' or '.join(near)}?" if near else ""
+
     def trashed(self) -> list[Trashed]:
         """What can be brought back, newest first."""
         with self._reading() as root:
@@ -128,7 +173,7 @@ class Bank:
         """The directory of a memory's versions, or None before its first change."""
         with Directory.open(self.root) as root:
             try:
-                folder = versions.shelf(root, memory.collection, memory.id)
+                folder = shelf(root, memory.collection, memory.id)
             except NotFound:
                 yield None
                 return
@@ -171,7 +216,8 @@ class Bank:
                     continue
                 fault = f"the same name as {twin}, as other systems see it"
             if fault:
-                problems.append(Problem(os.path.join(folder.path, item.name), fault))
+                path = os.path.join(folder.path, item.name)
+                problems.append(Problem(path, fault, is_minor=fault == _OTHER))
 
     def _fault(self, item: os.DirEntry[str], collection: str) -> str | None:
         """Why an entry is no memory: empty if it is one, None if it need not be mentioned."""
@@ -179,10 +225,12 @@ class Bank:
         if name.startswith("."):
             return None
         if not name.endswith(SUFFIXES):
-            if collection and item.is_symlink():
-                return _LINK
-            nested = collection and item.is_dir(follow_symlinks=False)
-            return "a directory inside a collection; not read" if nested else None
+            if item.is_symlink():
+                return _LINK if collection else None
+            if item.is_dir(follow_symlinks=False):
+                return "a directory inside a collection; not read" if collection else None
+            is_known = not collection and name in _OUR_OWN
+            return None if is_known or _is_editors(name) else _OTHER
         if not collection and name in self.kind.not_memories:
             return None
         if item.is_symlink():
@@ -245,15 +293,10 @@ class Bank:
         return None
 
     def _not_found(self, root: Directory, collection: str | None, wanted: str) -> NotFound:
-        import difflib
-
-        ids = [memory.id for memory in self.memories(collection)]
-        near = [one for one in ids if wanted in one][:3]
-        near = near or difflib.get_close_matches(wanted, ids, 3, 0.5)
         where = f" in collection {collection!r}" if collection else ""
         return NotFound(
             f"there is no memory {wanted!r}{where} in {root.path}",
-            hint=f"Did you mean {' or '.join(near)}?" if near else "`retain list` shows them all.",
+            hint="`retain list` shows them all.",
         )
 
     # Writing
@@ -270,19 +313,32 @@ class Bank:
                 memory = self._read(folder, _Entry(name, self._name_of(folder), file))
             return Written(memory, "created", warnings=self._namesakes(shop.root, memory))
 
-    def create_all(self, files: Sequence[tuple[str, str, bytes]]) -> list[Memory]:
-        """Store many new memories (collection, file name, bytes), all of them or none."""
-        for collection, _, data in files:
+    def place_all(
+        self, new: Sequence[tuple[str, str, bytes]], changed: Sequence[tuple[Memory, bytes]] = ()
+    ) -> list[Memory]:
+        """Store many memories (collection, file name, bytes) and new texts: all or none."""
+        for collection, _, data in new:
             self._checked(collection)
             self._within_limit(data)
         with self._writing("") as shop:
             spelt = {key(name): name for name in self._collections(shop.root, [])}
-            batch = [(spelt.get(key(c), c), name, data) for c, name, data in files]
-            for collection, name, _ in batch:
-                with contextlib.suppress(NotFound), shop.root.child(collection) as folder:
-                    self._refuse_taken(folder, os.path.splitext(name)[0])
-            shop.create_all(batch)
-            return [self._placed(shop.root, collection, name) for collection, name, _ in batch]
+            files = [Placing(spelt.get(key(c), c), name, data) for c, name, data in new]
+            for one in files:
+                with contextlib.suppress(NotFound), shop.root.child(one.collection) as folder:
+                    self._refuse_taken(folder, os.path.splitext(one.name)[0])
+            files += [self._revision(shop, memory, data) for memory, data in changed]
+            shop.place_all(files)
+            for memory, _ in changed:
+                with shelf(shop.root, memory.collection, memory.id) as old:
+                    versions.prune(shop, old, self.max_versions)
+            return [self._placed(shop.root, one.collection, one.name) for one in files]
+
+    def _revision(self, shop: Workshop, memory: Memory, data: bytes) -> Placing:
+        self._within_limit(data)
+        name = os.path.basename(memory.path)
+        with shelf(shop.root, memory.collection, name, create=True) as old:
+            label = versions.label(versions.kept(old), os.path.splitext(name)[1])
+        return Placing(memory.collection, name, data, memory.data, label)
 
     def _placed(self, root: Directory, collection: str, name: str) -> Memory:
         with root.child(collection) as folder:
@@ -333,10 +389,10 @@ class Bank:
         if not self.max_versions:
             shop.replace(folder, name, data, memory.data)
             return ""
-        with versions.shelf(shop.root, memory.collection, stem, create=True) as shelf:
-            label = versions.label(versions.kept(shelf), suffix)
-            shop.replace(folder, name, data, memory.data, shelf, label)
-            versions.prune(shelf, self.max_versions)
+        with shelf(shop.root, memory.collection, stem, create=True) as old:
+            label = versions.label(versions.kept(old), suffix)
+            shop.replace(folder, name, data, memory.data, old, label)
+            versions.prune(shop, old, self.max_versions)
             return label.partition("_")[0]
 
     def _lost(self, shop: Workshop, memory: Memory, data: bytes) -> Conflict:
@@ -387,6 +443,7 @@ class Bank:
         taken = self._match(there, target, new)
         if taken and (taken.collection, taken.name) != (memory.collection, name):
             raise _taken(os.path.join(there.path, taken.name))
+        self._refuse_reserved(target, f"{new}.md")
         old = (memory.collection, memory.id)
         with contextlib.ExitStack() as undo:
             shop.move(folder, name, there, entry.name)
@@ -471,6 +528,7 @@ class Bank:
         return "" if folder.path == self.root else os.path.basename(folder.path)
 
     def _refuse_taken(self, folder: Directory, name: str, hint: str = "") -> None:
+        self._refuse_reserved(self._name_of(folder), f"{name}.md")
         taken = self._match(folder, self._name_of(folder), name)
         if taken:
             raise _taken(os.path.join(folder.path, taken.name), hint)
@@ -485,13 +543,21 @@ class Bank:
         if not others:
             return ()
         places = ", ".join(others)
-        return (f"the id {memory.id!r} is also in {places}; call this one {memory.ref}",)
+        return (f"the id {memory.id!r} is also in {places}; call this one {memory.address}",)
 
     def _checked(self, collection: str) -> str:
         name = check_collection(collection)
         if name in self.kind.not_collections:
             raise BadName(f"{name!r} is not a collection: the bank keeps other things there")
         return name
+
+    def _refuse_reserved(self, collection: str, name: str) -> None:
+        if not collection and any(key(name) == key(one) for one in self.kind.not_memories):
+            raise BadName(
+                f"{name} at the bank's root is not a memory: the bank keeps something else there",
+                unchanged="Nothing was stored.",
+                hint="Choose another id or a collection.",
+            )
 
     def _within_limit(self, data: bytes) -> None:
         if len(data) > self.max_bytes:
@@ -546,6 +612,11 @@ def _reporting(path: str, problems: list[Problem]) -> Iterator[None]:
         problems.append(Problem(path, error.message))
 
 
+def _is_editors(name: str) -> bool:
+    """Whether an editor left a file behind that it will take away again."""
+    return name.endswith(("~", ".tmp", ".bak")) or name[0] == "#" or name.isdecimal()
+
+
 def restated(memory: Memory) -> bytes:
     """A memory's bytes with its own `id:` set to its name, if it states one."""
     if memory.problem or "id" not in memory.meta:
@@ -576,7 +647,7 @@ def _ambiguous(wanted: str, matches: list[_Entry]) -> Ambiguous:
     return Ambiguous(
         f"{wanted!r} is the id of several memories: {', '.join(names)}",
         unchanged="Nothing was changed.",
-        hint=f"Name the collection: `{names[-1]}` or `--collection {matches[-1].collection}`.",
+        hint=f"Say which: {' or '.join(repr(name) for name in names)}.",
     )
 
 

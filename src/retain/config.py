@@ -215,6 +215,8 @@ def _set(
         warnings.append(
             f"{origin}: {key} may only be set in your own config, not by a project; ignored"
         )
+    elif is_project and (key, value) == ("versioning.mode", "off"):
+        warnings.append(f"{origin}: only you can switch versions off, in your own config; ignored")
     else:
         try:
             values[key] = Value(_checked(known, value), origin)

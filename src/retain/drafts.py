@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from retain import frontmatter, markdown
-from retain.bank import codec, now
+from retain.bank import now
+from retain.codec import codec
 from retain.errors import Unreadable, UsageError
 from retain.guard.secrets import redact, redact_value
 from retain.model import Memory
@@ -19,8 +20,10 @@ __all__ = [
     "cleaned",
     "given",
     "ordered",
+    "replaced",
     "revised",
-    "same_content",
+    "touched",
+    "unsigned",
 ]
 
 
@@ -128,6 +131,30 @@ def ordered(fields: Mapping[str, object]) -> dict[str, object]:
     return first | {key: value for key, value in fields.items() if key not in first}
 
 
+def replaced(memory: Memory, draft: Draft, given: Given) -> bytes:
+    """A memory's bytes with a new text; metadata that neither draft nor text names stays."""
+    return revised(memory, {**_unborn(given.meta), **changes(draft, memory.tags)}, given.body)
+
+
+def unsigned(draft: Draft) -> Draft:
+    """The draft for a memory that exists: what it was born with, it keeps."""
+    return draft._replace(fields=_unborn(draft.fields))
+
+
+def _unborn(fields: Mapping[str, object]) -> dict[str, object]:
+    born = ("id", "created_at", "created_by")
+    return {key: value for key, value in fields.items() if key not in born}
+
+
+def touched(memory: Memory, data: bytes) -> bytes:
+    """Hand-edited bytes, with `updated_at` moved if the person did not move it."""
+    edit, new = codec(memory.path).edit, codec(memory.path).parse(data)
+    moved = new.meta.get("updated_at") != memory.meta.get("updated_at")
+    if data == memory.data or moved or not new.meta:
+        return data
+    return edit(data, {"updated_at": now()})
+
+
 def revised(memory: Memory, changes: Mapping[str, object], body: str | None) -> bytes:
     """A memory's new bytes; `updated_at` moves only when something else did."""
     edit = codec(memory.path).edit
@@ -143,14 +170,3 @@ def appended(body: str, addition: str) -> str:
     end = newline if body.endswith("\n") and not addition.endswith("\n") else ""
     before = body.rstrip()
     return f"{before}{newline * 2 if before else ''}{addition}{end}"
-
-
-def same_content(old: Memory, data: bytes) -> bool:
-    """Whether a memory already says what a new file would, whoever stored it when."""
-    new = markdown.parse(data)
-    return _content(old.meta, old.body) == _content(new.meta, new.body)
-
-
-def _content(meta: Mapping[str, object], body: str) -> tuple[object, str]:
-    passing = ("created_at", "created_by", "updated_at", "id")
-    return {key: value for key, value in meta.items() if key not in passing}, body

@@ -10,6 +10,7 @@ RetainError                 exit 1
 ├── NotSaved                exit 1   the disk refused; the old file is intact
 ├── Busy                    exit 1   another process held the bank's lock for too long
 ├── Unreadable              exit 1   a file that cannot be parsed, and so is never modified
+├── Unsafe                  exit 1   a link or a special file where a plain one belongs
 ├── LimitExceeded           exit 1   larger than Retain stores
 ├── ConfigError             exit 1   a setting that cannot be used
 ├── NewerFormat             exit 1   made by a later Retain, left untouched
@@ -34,6 +35,7 @@ __all__ = [
     "NotSaved",
     "RetainError",
     "Unreadable",
+    "Unsafe",
     "UsageError",
 ]
 
@@ -106,6 +108,12 @@ class Unreadable(RetainError):
     """A file that cannot be parsed, and so is never modified."""
 
     code = "unreadable"
+
+
+class Unsafe(RetainError):
+    """A link or a special file where a plain file or directory belongs."""
+
+    code = "unsafe"
 
 
 class LimitExceeded(RetainError):

@@ -15,34 +15,38 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from retain.errors import Busy, Conflict, LimitExceeded, NotFound, NotSaved, RetainError
+from retain.errors import (
+    Busy,
+    Conflict,
+    LimitExceeded,
+    NotFound,
+    NotSaved,
+    RetainError,
+    Unsafe,
+)
 
 __all__ = [
     "Directory",
-    "Unsafe",
+    "Placing",
     "Workshop",
     "changed_meanwhile",
     "make_folder",
     "saving",
+    "shelf",
     "write_whole",
 ]
 
 LOCK_SECONDS: Final = 10.0
 JOURNAL: Final = "journal"  # the files of a batch that is not finished
+VERSIONS: Final = ".versions"
 STATE: Final = ".index"  # derived things: the lock, unfinished files, later the index
 
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 _ODD: Final = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO)  # a link, or a thing of another kind
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
-
-
-class Unsafe(RetainError):
-    """A link or a special file where a plain file or directory belongs."""
-
-    code = "unsafe"
 
 
 class Directory:
@@ -223,7 +227,8 @@ def write_whole(path: str, data: bytes) -> None:
     """Write a file that is not a memory: a config, an export. Wholly old or wholly new."""
     folder, name = os.path.split(path)
     with saving(path), _opened(folder or ".") as fd:
-        _write_at(fd, name, data, f".{name}.{_draft_name()}")
+        mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.isfile(path) else 0o600
+        _write_at(fd, name, data, f".{name}.{_draft_name()}", mode)
 
 
 @contextlib.contextmanager
@@ -235,15 +240,34 @@ def _opened(folder: str) -> Iterator[int]:
         os.close(fd)
 
 
-def _write_at(folder: int, name: str, data: bytes, draft: str) -> None:
+def _write_at(folder: int, name: str, data: bytes, draft: str, mode: int = 0o600) -> None:
     try:
-        _write_new(folder, draft, data, 0o600)
+        _write_new(folder, draft, data, mode)
         os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(draft, dir_fd=folder)
         raise
+
+
+class Placing(NamedTuple):
+    """One file of a batch: a new one, or the new text of one that has the expected text."""
+
+    collection: str
+    name: str
+    data: bytes
+    expected: bytes | None = None
+    label: str = ""  # the version that the old text becomes
+
+
+_Listed = tuple[str, str, str, str]
+
+
+def shelf(root: Directory, collection: str, name: str, *, create: bool = False) -> Directory:
+    """The directory of a memory's earlier texts; `name` may be its id or its file."""
+    stem = os.path.splitext(name)[0] if name.endswith((".md", ".json")) else name
+    return root.descend(VERSIONS, collection, stem, create=create)
 
 
 class Workshop:
@@ -273,26 +297,33 @@ class Workshop:
                 _rename_new(self._work, draft, folder, name)
             _settle(self._work, draft, folder, name, folder)
 
-    def create_all(self, files: Sequence[tuple[str, str, bytes]]) -> None:
-        """Place many new files (collection, name, bytes), all of them or none.
+    def place_all(self, files: Sequence[Placing]) -> None:
+        """Place many files, new ones and new texts of old ones: all of them or none.
 
         A journal names them before the first is placed; whoever finds one, this process after a
         failure or the next after a kill, takes back what it names.
         """
-        listed = [(collection, name, _digest(data)) for collection, name, data in files]
+        listed = [(one.collection, one.name, _digest(one.data), one.label) for one in files]
         self._write_journal(listed)
         placed = 0
         try:
-            for collection, name, data in files:
-                with self.root.child(collection, create=True) as folder:
-                    self.create(folder, name, data)
+            for one in files:
+                with self.root.child(one.collection, create=True) as folder:
+                    self._place_one(folder, one)
                 placed += 1
             self._end_journal()
         except BaseException:
             self._take_back(listed[:placed])
             raise
 
-    def _write_journal(self, listed: Sequence[tuple[str, str, str]]) -> None:
+    def _place_one(self, folder: Directory, one: Placing) -> None:
+        if one.expected is None:
+            self.create(folder, one.name, one.data)
+            return
+        with shelf(self.root, one.collection, one.name, create=True) as old:
+            self.replace(folder, one.name, one.data, one.expected, old, one.label)
+
+    def _write_journal(self, listed: Sequence[_Listed]) -> None:
         import json
 
         with saving(os.path.join(self._state.path, JOURNAL)):
@@ -303,16 +334,33 @@ class Workshop:
             os.unlink(JOURNAL, dir_fd=self._state.fd)
         self._state.sync()
 
-    def _take_back(self, listed: Sequence[tuple[str, str, str]]) -> None:
-        """Remove what an unfinished batch placed, unless someone has changed it since."""
-        for collection, name, digest in listed:
+    def _take_back(self, listed: Sequence[_Listed]) -> None:
+        """Undo what an unfinished batch did, except where someone has changed it since."""
+        for collection, name, digest, label in listed:
             with contextlib.suppress(RetainError), self.root.child(collection) as folder:
-                if _digest(folder.read(name, 1 << 40)) == digest:
+                if _digest(folder.read(name, 1 << 40)) != digest:
+                    continue
+                if label:
+                    self._put_back(folder, collection, name, label)
+                else:
                     os.unlink(name, dir_fd=folder.fd)
-                    folder.sync()
+                folder.sync()
         for entry in self._work.entries():
             os.unlink(entry.name, dir_fd=self._work.fd)
         self._end_journal()
+
+    def _put_back(self, folder: Directory, collection: str, name: str, label: str) -> None:
+        """Make the text that was shelved as `label` the present one again."""
+        with shelf(self.root, collection, name) as old:
+            draft = _draft_name()
+            _link(old, label, self._work, draft)
+            _exchange(self._work, draft, folder, name)
+            os.unlink(label, dir_fd=old.fd)
+
+    def remove(self, folder: Directory, name: str) -> None:
+        """Remove a file for good."""
+        os.unlink(name, dir_fd=folder.fd)
+        folder.sync()
 
     def replace(
         self,
@@ -393,19 +441,19 @@ class Workshop:
                 _settle(self._work, entry.name, trash, new, trash)
 
 
-def _journal(state: Directory) -> Sequence[tuple[str, str, str]]:
+def _journal(state: Directory) -> Sequence[_Listed]:
     """The files a journal names; one that came with a cloned project may name anything."""
     import json
 
     try:
         listed = [
-            (str(collection), str(name), str(digest))
-            for collection, name, digest in json.loads(state.read(JOURNAL, 1 << 30))
+            (str(collection), str(name), str(digest), str(label))
+            for collection, name, digest, label in json.loads(state.read(JOURNAL, 1 << 30))
         ]
     except (ValueError, TypeError, RecursionError):
         # Ours are whole, so this is none of ours and stands for nothing.
         return ()
-    return [one for one in listed if _is_inside(one[0]) and _is_inside(one[1])]
+    return [one for one in listed if all(map(_is_inside, (one[0], one[1], one[3])))]
 
 
 def _is_inside(name: str) -> bool:

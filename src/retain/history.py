@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from functools import cached_property
 
-from retain.bank import Bank, codec, restated
+from retain.bank import Bank, restated
+from retain.codec import codec
 from retain.errors import HistoryError, NotFound
 from retain.git import Outcome, Repository
 from retain.model import Memory, Version, Written
@@ -21,10 +22,9 @@ CURRENT = "current"
 class History:
     """What a bank remembers of its memories' earlier texts."""
 
-    def __init__(self, bank: Bank, *, use_git: bool = True, auto_commit: bool = False) -> None:
+    def __init__(self, bank: Bank, *, use_git: bool = True) -> None:
         self.bank = bank
         self._use_git = use_git
-        self._auto_commit = auto_commit
 
     @cached_property
     def repository(self) -> Repository | None:
@@ -102,21 +102,13 @@ class History:
         text = codec(memory.path).parse(data := self.read(memory, version))
         # An older text may state the id the memory had then.
         data = restated(memory._replace(meta=text.meta, data=data, problem=text.problem))
-        written = self.bank.change(
+        return self.bank.change(
             memory.address, lambda _: data, expect=memory.hash, status="restored"
         )
-        if self._auto_commit or self._is_tracked(memory):
-            return self.committed(written, f"retain: restore {memory.ref} to {version}")
-        return written
 
-    def _is_tracked(self, memory: Memory) -> bool:
-        return self.repository is not None and self.repository.tracked_as(memory.path) is not None
-
-    def committed(self, written: Written, message: str) -> Written:
-        """The same result after its file was committed, with the commit or a warning."""
-        outcome = self.commit({written.memory.path: written.memory.data}, message)
-        warnings = written.warnings + ((outcome.warning,) if outcome.warning else ())
-        return written._replace(commit=outcome.commit or "", warnings=warnings)
+    def is_tracked(self, memory: Memory) -> bool:
+        """Whether git has this memory."""
+        return self.repository is not None and self.repository.is_tracked(memory.path)
 
     def commit(self, changes: Mapping[str, bytes | None], message: str) -> Outcome:
         """Commit just these files to git; without git that is no failure of the write."""

@@ -10,6 +10,7 @@ from retain.errors import Unreadable
 
 __all__ = ["Document", "compose", "edit", "parse"]
 
+_CONFLICT: Final = "git's marks of an unsettled merge are in it (<<<<<<<); settle it in an editor"
 _BOM: Final = "\ufeff"
 
 
@@ -29,9 +30,10 @@ def parse(data: bytes) -> Document:
         return Document({}, data.decode("utf-8", "replace"), f"not UTF-8 at byte {error.start}")
     text = text.removeprefix(_BOM)
     try:
-        return _parse_text(text)
+        document = _parse_text(text)
     except Unreadable as error:
-        return Document({}, text, error.message)
+        document = Document({}, text, error.message)
+    return document._replace(problem=_CONFLICT) if _is_conflicted(text) else document
 
 
 def _parse_text(text: str) -> Document:
@@ -44,6 +46,16 @@ def _parse_text(text: str) -> Document:
     if rest.startswith("---") and _has_head(rest):
         return Document(meta, rest, "a second frontmatter block stands after the first")
     return Document(meta, rest, _oddity(text))
+
+
+def _is_conflicted(text: str) -> bool:
+    """Whether git left its marks of a merge that nobody has settled yet."""
+    if "<<<<<<< " not in text:
+        return False
+    lines = text.splitlines()
+    return all(
+        any(line.startswith(mark) for line in lines) for mark in ("<<<<<<< ", "=======", ">>>>>>> ")
+    )
 
 
 def _has_head(text: str) -> bool:

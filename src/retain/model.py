@@ -14,12 +14,14 @@ __all__ = [
     "FREE_TYPES",
     "STATUSES",
     "TYPED",
+    "Deleted",
     "Memory",
     "Place",
     "Problem",
     "Trashed",
     "Version",
     "Written",
+    "heading",
 ]
 
 DEFAULT_TYPE: Final = "journal"
@@ -149,6 +151,7 @@ class Problem(NamedTuple):
 
     path: str
     reason: str
+    is_minor: bool = False  # nobody would take it for a memory
 
 
 class Written(NamedTuple):
@@ -170,6 +173,14 @@ class Trashed(NamedTuple):
     deleted_at: str
     path: str
     size: int
+
+
+class Deleted(NamedTuple):
+    """What a deletion did."""
+
+    trashed: Trashed
+    commit: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 class Version(NamedTuple):

@@ -18,8 +18,10 @@ __all__ = [
     "check_id",
     "find_bank",
     "global_root",
+    "is_inside",
     "key",
     "memory_id",
+    "nfc",
     "slug",
     "split_ref",
 ]
@@ -70,7 +72,8 @@ ARCANEUM_VERSION: Final = 1
 # Names
 
 
-def _nfc(text: str) -> str:
+def nfc(text: str) -> str:
+    """A text in the one form in which equal letters are equal."""
     if text.isascii():
         return text
     import unicodedata
@@ -80,7 +83,7 @@ def _nfc(text: str) -> str:
 
 def key(name: str) -> str:
     """The form in which two names are one: what a Mac or a Windows disk would confuse."""
-    return _nfc(_nfc(name).casefold())
+    return nfc(nfc(name).casefold())
 
 
 def check_id(name: str) -> str:
@@ -94,7 +97,7 @@ def check_collection(name: str) -> str:
 
 
 def _check(name: str, what: str, limit: int) -> str:
-    name = _nfc(name)
+    name = nfc(name)
     reason = _fault(name, limit)
     if reason:
         shown = name if len(name) <= 60 else name[:57] + "..."
@@ -148,7 +151,7 @@ def slug(text: str) -> str:
             parts.append(char)
         elif is_attached:
             parts.append("-")
-    name = _nfc("".join(parts)).strip("-")[:MAX_SLUG]
+    name = nfc("".join(parts)).strip("-")[:MAX_SLUG]
     while len(name.encode()) > MAX_ID_BYTES:
         name = name[:-1]
     name = name.strip("-")
@@ -278,6 +281,11 @@ def _marks(project: str) -> Iterator[tuple[str, str]]:
         path = os.path.join(project, name)
         if os.path.isfile(path) if kind == "arcaneum" else os.path.isdir(path):
             yield path, kind
+
+
+def is_inside(path: str, root: str) -> bool:
+    """Whether a path is below a directory, links resolved."""
+    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(root), ""))
 
 
 def _is_foreign(path: str) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import hashlib
 import json
 import os
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Final, NamedTuple
 
 from retain import __version__, records
@@ -72,6 +70,8 @@ class Imported(NamedTuple):
     kept: Sequence[str]
     replaced: Sequence[str]
     warnings: Sequence[str]
+    changes: Mapping[str, bytes]
+    commit: str = ""
 
 
 # What zipfile raises for damaged, encrypted and unknown entries; zlib.error is an Exception only.
@@ -109,7 +109,11 @@ def export(bank: Bank, target: str) -> Exported:
     files[MANIFEST] = _manifest(bank, files)
     write = _export_zip if target.endswith(".zip") else _export_directory
     write(target, files)
-    left_out = [f"left out: {problem.path}: {problem.reason}" for problem in problems]
+    left_out = [
+        f"left out: {problem.path}: {problem.reason}"
+        for problem in problems
+        if not problem.is_minor
+    ]
     return Exported(target, count, left_out)
 
 
@@ -194,36 +198,17 @@ def take_over(bank: Bank, wanted: Plan, *, replace: bool, allow_secret: bool) ->
             same.append(old.ref)
         else:
             differing.append((old, one))
-    with _all_or_nothing(bank, differing if replace else ()):
-        created = bank.create_all(new)
+    placed = bank.place_all(new, [(old, one.data) for old, one in differing if replace])
     kept = [old.ref for old, _ in differing]
     return Imported(
         wanted.source,
-        [memory.ref for memory in created],
+        [memory.ref for memory in placed[: len(new)]],
         same,
         [] if replace else kept,
         kept if replace else [],
         [*wanted.warnings, *news],
+        {memory.path: memory.data for memory in placed},
     )
-
-
-@contextlib.contextmanager
-def _all_or_nothing(bank: Bank, pairs: Sequence[tuple[Memory, Incoming]]) -> Iterator[None]:
-    """Give memories their new texts, and their old ones back if anything fails then."""
-    done: list[Memory] = []
-    try:
-        for old, one in pairs:
-            bank.change(old.address, functools.partial(_bytes, one.data), status="replaced")
-            done.append(old)
-        yield
-    except BaseException:
-        for old in done:
-            bank.change(old.address, functools.partial(_bytes, old.data))
-        raise
-
-
-def _bytes(data: bytes, _: Memory) -> bytes:
-    return data
 
 
 def _guarded(
@@ -343,7 +328,7 @@ def _from_directory(source: str, max_bytes: int, warnings: list[str]) -> Iterato
             continue
         collection = memory.collection or ("" if is_bank else default)
         yield Incoming(collection, os.path.basename(memory.path), memory.data)
-    for problem in problems:
+    for problem in (one for one in problems if not one.is_minor):
         if os.path.islink(problem.path) or not os.path.isdir(problem.path):
             raise ImportRefused(
                 f"{problem.path} cannot be taken over: {problem.reason}",

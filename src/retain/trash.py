@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from retain.errors import NotFound
-from retain.fsio import Directory, Unsafe, Workshop, changed_meanwhile
+from retain.errors import NotFound, Unsafe
+from retain.fsio import Directory, Workshop, changed_meanwhile
 from retain.model import Trashed
 from retain.paths import key
 
@@ -57,7 +57,7 @@ def put_back(shop: Workshop, entry: Trashed, folder: Directory, name: str) -> No
 def discard(shop: Workshop, entry: Trashed) -> None:
     """Destroy a trashed file for good."""
     with shop.root.descend(TRASH, entry.collection) as trash:
-        os.unlink(entry.name, dir_fd=trash.fd)
+        shop.remove(trash, entry.name)
 
 
 def entries(root: Directory) -> list[Trashed]:

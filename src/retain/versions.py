@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from retain.errors import NotFound
-from retain.fsio import Directory, Workshop
+from retain.codec import codec
+from retain.errors import NotFound, RetainError
+from retain.fsio import VERSIONS, Directory, Workshop, shelf
 
-__all__ = ["Numbered", "follow", "kept", "label", "prune", "shelf"]
+__all__ = ["Numbered", "follow", "kept", "label", "prune"]
 
-VERSIONS: Final = ".versions"
+_READABLE: Final = 1 << 26
 _NAME = re.compile(r"v([0-9]{1,9})_([0-9]{4}-[0-9]{2}-[0-9]{2}T)([0-9-]{8}Z)\.(?:md|json)")
 
 
@@ -24,11 +24,6 @@ class Numbered(NamedTuple):
     number: int
     time: str
     name: str
-
-
-def shelf(root: Directory, collection: str, name: str, *, create: bool = False) -> Directory:
-    """The directory that holds one memory's versions."""
-    return root.descend(VERSIONS, collection, name, create=create)
 
 
 def kept(folder: Directory) -> list[Numbered]:
@@ -51,12 +46,30 @@ def _next(earlier: Sequence[Numbered]) -> int:
     return earlier[-1].number + 1 if earlier else 1
 
 
-def prune(folder: Directory, limit: int) -> None:
-    """Let the oldest versions beyond the limit go."""
+def prune(shop: Workshop, folder: Directory, limit: int) -> None:
+    """Let versions beyond the limit go: first those whose text a later one has, then the oldest."""
     # A disk that refuses this has not refused the write; the next one tries again.
-    with contextlib.suppress(OSError):
-        for version in kept(folder)[:-limit]:
-            os.unlink(version.name, dir_fd=folder.fd)
+    with contextlib.suppress(OSError, RetainError):
+        earlier = kept(folder)
+        if len(earlier) > limit:
+            for version in _least(folder, earlier, len(earlier) - limit):
+                shop.remove(folder, version.name)
+
+
+def _least(folder: Directory, earlier: Sequence[Numbered], count: int) -> Sequence[Numbered]:
+    """The versions nobody misses: ten changes of tags must not push the only text out."""
+    bodies = [_body(folder, version) for version in earlier]
+    repeated = [
+        version
+        for version, body, later in zip(earlier, bodies, bodies[1:], strict=False)
+        if body == later
+    ]
+    rest = [version for version in earlier if version not in repeated]
+    return (repeated + rest)[:count]
+
+
+def _body(folder: Directory, version: Numbered) -> str:
+    return codec(version.name).parse(folder.read(version.name, _READABLE)).body
 
 
 def follow(shop: Workshop, old: tuple[str, str], new: tuple[str, str]) -> None:

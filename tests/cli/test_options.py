@@ -9,6 +9,7 @@ import pytest
 
 from retain.cli.parser import COMMANDS
 from tests.cli.door import call, done
+from tests.conftest import ROOT
 
 WRITTEN = {
     "id",
@@ -54,7 +55,7 @@ STATUS = {
     "problems",
     "warnings",
 }
-IMPORTED = {"source", "created", "unchanged", "kept", "replaced", "warnings"}
+IMPORTED = {"source", "created", "unchanged", "kept", "replaced", "commit", "warnings"}
 
 # Command -> the keys of its JSON; a list holds rows of those keys. Programs rely on this table.
 SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
@@ -67,7 +68,7 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
     ("append", "note", "--content", "-"): WRITTEN,
     ("edit", "note"): WRITTEN,
     ("move", "note", "--id", "moved"): WRITTEN,
-    ("delete", "note"): {"status", "id", "collection", "moved_to", "warnings"},
+    ("delete", "note"): {"status", "id", "collection", "moved_to", "commit", "warnings"},
     ("versions", "note"): [VERSION],
     ("diff", "note"): {"id", "diff"},
     ("restore", "note", "--version", "v1"): WRITTEN,
@@ -248,3 +249,9 @@ def test_calls_that_make_no_sense_are_refused_and_change_nothing(
     assert text in ran.err
     assert (bank / "memories" / "note.md").read_bytes() == before
     assert not (bank / "memories" / "x.md").exists()
+
+
+def test_every_key_is_on_the_page_about_json() -> None:
+    page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    shapes = [shape if isinstance(shape, set) else set().union(*shape) for shape in SHAPES.values()]
+    assert {key for shape in shapes for key in shape if f"`{key}`" not in page} == set()

@@ -188,9 +188,36 @@ def test_killed_import_is_wholly_taken_back_by_the_next_write(scratch: Path, aft
     assert seen == {0, len(IMPORTED)}
 
 
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_import_that_replaces_is_wholly_taken_back_too(scratch: Path, after: bool) -> None:
+    model, source = _bank(scratch / "bank"), _incoming(scratch / "source")
+    crash.open_bank(model).take_over(str(source), replace=False, allow_secret=False)
+    old = {name: crash.files(model)[name] for name in crash.memories(model) if "taken/" in name}
+    for path in source.rglob("*.md"):
+        path.write_text(f"# {path.stem}, their newer text\n", encoding="utf-8")
+    everything = crash.files(model)
+    act = _in_bank(lambda app: app.take_over(str(source), replace=True, allow_secret=False))
+    finished = _finished(model, act)
+    new = {name: finished[name] for name in old}
+    assert all(new[name] != old[name] for name in old)
+    seen = set()
+
+    def check(root: Path) -> None:
+        _next_commands_work(root)
+        present = {name: crash.files(root)[name] for name in old}
+        assert present in (old, new)
+        seen.add(present == new)
+        _nothing_lost(everything, root)
+
+    assert _every_kill(model, act, check, after=after) > 3 * len(IMPORTED)
+    assert seen == {False, True}
+
+
 def _git(root: Path, *words: str) -> str:
     command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *words]
-    return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        command, cwd=root, check=True, capture_output=True, encoding="utf-8"
+    ).stdout
 
 
 @pytest.mark.slow

@@ -252,7 +252,7 @@ def test_no_door_lets_a_secret_into_the_bank_or_git(
     done("put", "-", "--title", tokens[4], "--created-by", tokens[5], input="x")
     done("put", "-", "--id", "tags", "--tags", ",".join(tokens), input="x")
     done("put", "-", "--id", "context", "--context", " ".join(tokens), input="x")
-    for option in ("--category", "--project", "--priority", "--type", "--status", "--related-to"):
+    for option in ("--category", "--project", "--priority", "--type", "--related-to"):
         done("put", "-", "--id", "options", option, tokens[7], input="x")
     nested = {f"key{n}": [token, {"deep": token}] for n, token in enumerate(tokens)}
     done("put", "-", "--id", "metadata", "--metadata", json.dumps(nested), input="x")

@@ -18,7 +18,7 @@ def _no_arguments(parser: Parser) -> None:
 
 def _init(args: argparse.Namespace) -> Output:
     app = open_app(args)
-    hidden = app.other_store()
+    hidden = app.workspace.above()
     place, is_new = app.init()
     text = (
         f"{'Made a bank' if is_new else 'There is a bank already'}: {place.root}\n"
@@ -30,7 +30,7 @@ def _init(args: argparse.Namespace) -> Output:
         messages.append("Store something: echo '# Title' | retain put -")
     if is_new and hidden and place.scope == "project":
         warnings.append(
-            f"{hidden.root} was the bank here and is not read any more; "
+            f"{hidden.root} was the bank here and is not read from here any more; "
             f"`retain import {shlex.quote(hidden.root)}` takes it over"
         )
     return Output(data, text, quiet=f"{place.root}\n", messages=messages, warnings=warnings)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 
 from retain.cli.parser import COMMANDS, Command, Parser, build, command_in, open_app
 from retain.cli.render import Output
 from retain.errors import RetainError
 
-__all__ = ["collections", "complete", "completion_command", "memories"]
+__all__ = ["collections", "complete", "completion_command", "memories", "trashed"]
 
 
 def complete() -> None:
@@ -19,16 +20,28 @@ def complete() -> None:
 
     name = command_in(os.environ.get("COMP_LINE", "").split()[1:])
     parser = build([name]) if name in COMMANDS else build()
-    argcomplete.autocomplete(parser)
+    argcomplete.autocomplete(parser, always_complete_options=False)
 
 
-def memories(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+def memories(parsed_args: argparse.Namespace, prefix: str = "", **_: object) -> list[str]:
     """The ids there are; those that need it with their collection."""
     try:
-        found = open_app(parsed_args).list(collection=getattr(parsed_args, "collection", None))
+        found = open_app(parsed_args).names(getattr(parsed_args, "collection", None))
     except RetainError:
         return []
-    return [name for memory in found for name in (memory.id, memory.ref)]
+    counts = Counter(name for _, name in found)
+    return [
+        f"{collection}/{name}" if "/" in prefix or counts[name] > 1 else name
+        for collection, name in found
+    ]
+
+
+def trashed(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """What is in the trash."""
+    try:
+        return [entry.id for entry in open_app(parsed_args).trashed()]
+    except RetainError:
+        return []
 
 
 def collections(parsed_args: argparse.Namespace, **_: object) -> list[str]:

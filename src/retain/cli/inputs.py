@@ -9,12 +9,14 @@ from typing import Any
 from retain.cli.parser import Parser
 from retain.drafts import Draft
 from retain.errors import LimitExceeded, NotFound, RetainError, UsageError
+from retain.model import STATUSES
 
 __all__ = [
     "add_collection",
     "add_fields",
     "add_id",
     "add_secrets",
+    "complete",
     "draft_from",
     "read_text",
 ]
@@ -24,15 +26,15 @@ _PLAIN_FIELDS = ("status", "category", "context", "project", "priority")
 
 def add_id(parser: Parser, **settings: Any) -> None:
     about = "the memory: id or collection/id"
-    _complete(parser.add_argument("id", metavar="ID", help=about, **settings), "memories")
+    complete(parser.add_argument("id", metavar="ID", help=about, **settings), "memories")
 
 
 def add_collection(parser: Parser, about: str, name: str = "--collection", **settings: Any) -> None:
     action = parser.add_argument(name, metavar="NAME", help=about, **settings)
-    _complete(action, "collections")
+    complete(action, "collections")
 
 
-def _complete(action: argparse.Action, what: str) -> None:
+def complete(action: argparse.Action, what: str) -> None:
     """Let the shell offer real names; looked up only while it completes."""
     import os
 
@@ -45,7 +47,7 @@ def _complete(action: argparse.Action, what: str) -> None:
 def add_fields(parser: Parser) -> None:
     """The metadata that `put` and `update` set."""
     group = parser.add_argument_group("metadata")
-    group.add_argument("--title", default="", help="its title")
+    group.add_argument("--title", help="its title; an empty one removes it")
     group.add_argument(
         "--type", default="", help="journal, plan, fact, observation, reflection ..."
     )
@@ -55,7 +57,7 @@ def add_fields(parser: Parser) -> None:
     group.add_argument("--related-to", metavar="A,B", help="ids or issues it belongs to")
     group.add_argument("--project", help="the project it is about")
     group.add_argument("--priority", help="how important it is")
-    group.add_argument("--status", help="active, archived or retired")
+    group.add_argument("--status", choices=STATUSES, help="whether it is in force")
     group.add_argument("--metadata", metavar="JSON", help="any other keys, as a JSON object")
 
 
@@ -71,9 +73,11 @@ def draft_from(args: argparse.Namespace, text: str | None) -> Draft:
     fields |= {name: value for name in _PLAIN_FIELDS if (value := getattr(args, name)) is not None}
     if args.related_to is not None:
         fields["related_to"] = _words(args.related_to)
+    if args.title == "":
+        fields["title"] = None
     return Draft(
         text=text,
-        title=args.title,
+        title=args.title or "",
         type=args.type,
         tags=None if args.tags is None else _words(args.tags),
         fields=fields,
@@ -94,7 +98,9 @@ def _metadata(text: str | None) -> dict[str, object]:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(
-            f"--metadata is not JSON: {error}", unchanged="Nothing was changed."
+            f"--metadata is not JSON: {error}",
+            unchanged="Nothing was changed.",
+            hint='Write an object, such as \'{"priority": "high"}\'.',
         ) from error
     if not isinstance(fields, dict):
         raise UsageError('--metadata is a JSON object, such as \'{"priority": "high"}\'')
@@ -118,6 +124,7 @@ def read_text(source: str, limit: int) -> str:
         raise UsageError(
             f"{_called(source)} is not UTF-8 text (byte {error.start})",
             unchanged="Nothing was stored.",
+            hint="A memory is text; convert the file to UTF-8 first.",
         ) from error
 
 
@@ -132,7 +139,17 @@ def _read(source: str, limit: int) -> bytes:
         with open(source, "rb") as file:
             return file.read(limit + 1)
     except FileNotFoundError as error:
-        raise NotFound(f"there is no file {source}", unchanged="Nothing was stored.") from error
+        raise NotFound(
+            f"there is no file {source}",
+            unchanged="Nothing was stored.",
+            hint="Name a file, or - to read standard input.",
+        ) from error
+    except IsADirectoryError as error:
+        raise UsageError(
+            f"{source} is a directory",
+            unchanged="Nothing was stored.",
+            hint=f"`retain import {source}` takes over a whole directory.",
+        ) from error
     except OSError as error:
         raise RetainError(f"{source} cannot be read: {error.strerror}") from error
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import functools
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from retain.app import SORTS
+from retain.app import SORTS, App
 from retain.cli.inputs import (
     add_collection,
     add_fields,
@@ -19,7 +20,8 @@ from retain.cli.inputs import (
 from retain.cli.parser import Command, Parser, open_app
 from retain.cli.render import Output, Table, as_context, as_data, as_versions
 from retain.drafts import Draft
-from retain.model import Memory, Problem, Version, Written
+from retain.errors import UsageError
+from retain.model import STATUSES, Memory, Problem, Version, Written
 
 __all__ = [
     "append_command",
@@ -80,8 +82,10 @@ def _written_data(written: Written) -> dict[str, object]:
 
 
 def _put_arguments(parser: Parser) -> None:
-    parser.add_argument("file", help="the text to store: a file, or - for standard input")
-    parser.add_argument("--id", default="", help="the memory's id; else made from title or text")
+    parser.add_argument(
+        "file", nargs="?", default="-", help="the text to store: a file; - or nothing for stdin"
+    )
+    parser.add_argument("--id", help="the memory's id or collection/id; else made from the text")
     add_collection(parser, "where to store it (default: memories)")
     add_fields(parser)
     parser.add_argument("--created-by", default="", metavar="WHO", help="who wrote it")
@@ -92,12 +96,14 @@ def _put_arguments(parser: Parser) -> None:
 
 
 def _put(args: argparse.Namespace) -> Output:
+    if args.id == "":
+        raise UsageError("--id is empty", unchanged="Nothing was stored.")
     app = open_app(args)
     text = read_text(args.file, app.config.number("memory.max_bytes"))
     written = app.put(
         draft_from(args, text),
         collection=args.collection,
-        name=args.id,
+        name=args.id or "",
         created_by=args.created_by,
         replace=args.replace,
     )
@@ -108,8 +114,9 @@ put_command = Command(
     _put_arguments,
     _put,
     """The id is the one given, else made from the title, the first heading, or the content.
-With --id, a memory of that id gets the new text and keeps its old one as a version; an id
-that was made up never replaces anything unless you say --replace.
+With --id, a memory of that id gets the new text and whatever metadata you name, keeps its
+other metadata, and its old text becomes a version; an id that was made up never replaces
+anything unless you say --replace.
 
   echo "# GPU Research" | retain put - --collection knowledge --id gpu-patterns --tags gpu,metal
   retain put notes.md
@@ -142,12 +149,15 @@ def _get(args: argparse.Namespace) -> Output:
     table = None if versions is None else as_versions(versions)
     data = functools.partial(_get_data, memory, versions)
     warnings = [f"{memory.path}: {memory.problem}"] if memory.problem else []
+    messages = []
+    if memory.scope != app.place.scope:
+        messages = [f"(from your global bank: {memory.path})"]
     if args.format == "raw":
-        return Output(data, raw=_raw(memory), table=table, warnings=warnings)
+        raw = _raw(memory)
+        return Output(data, raw=raw, table=table, messages=messages, warnings=warnings)
     text = as_context(memory)
-    return Output(
-        data, text if text.endswith("\n") else f"{text}\n", table=table, warnings=warnings
-    )
+    text = text if text.endswith("\n") else f"{text}\n"
+    return Output(data, text, table=table, messages=messages, warnings=warnings)
 
 
 def _get_data(memory: Memory, versions: Sequence[Version] | None) -> dict[str, object]:
@@ -189,7 +199,10 @@ def _list_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--type", default="", help="only this type")
     parser.add_argument(
-        "--status", default="", help="active, archived, retired or all (default: not retired)"
+        "--status",
+        choices=(*STATUSES, "all"),
+        default="",
+        help="only this status, or all (default: all but retired)",
     )
     parser.add_argument("--sort", choices=SORTS, default="collection", help="what to sort by")
     parser.add_argument("--reverse", action="store_true", help="turn the order round")
@@ -205,7 +218,8 @@ def _count(text: str) -> int:
 
 def _list(args: argparse.Namespace) -> Output:
     problems: list[Problem] = []
-    memories = open_app(args).list(
+    app = open_app(args)
+    memories = app.list(
         collection=args.collection,
         conditions=args.filter,
         kind=args.type,
@@ -215,16 +229,31 @@ def _list(args: argparse.Namespace) -> Output:
         problems=problems,
     )
     memories = memories[: args.limit] if args.limit else memories
-    warnings = [f"{len(problems)} file(s) left out; `retain status` says why"] if problems else []
+    left_out = sum(not problem.is_minor for problem in problems)
+    warnings = [f"{left_out} file(s) left out; `retain status` says why"] if left_out else []
     return Output(
         lambda: [as_data(memory) for memory in memories],
-        table=_listing(memories),
-        quiet="".join(f"{memory.ref}\n" for memory in memories),
+        table=_listing(memories, "" if memories else _none_found(app, args.collection)),
+        quiet="".join(f"{name}\n" for name in _names(memories)),
         warnings=warnings,
     )
 
 
-def _listing(memories: list[Memory]) -> Table:
+def _names(memories: list[Memory]) -> list[str]:
+    """What each memory is called in another command."""
+    counts = Counter(memory.id for memory in memories)
+    return [memory.address if counts[memory.id] > 1 else memory.ref for memory in memories]
+
+
+def _none_found(app: App, collection: str | None) -> str:
+    """What to say to an empty list: that there is no such collection, if that is the reason."""
+    names = [name for name, _, _ in app.collections()] if collection else []
+    if not collection or collection in names:
+        return "No memories found."
+    return f"No memories found: there is no collection {collection!r}, only {', '.join(names)}."
+
+
+def _listing(memories: list[Memory], empty: str) -> Table:
     columns = ["ID", "Title", "Collection", "Tags", "Created"]
     rows: list[list[Any]] = [
         [
@@ -240,7 +269,8 @@ def _listing(memories: list[Memory]) -> Table:
         columns.append("Scope")
         for row, memory in zip(rows, memories, strict=True):
             row.append(memory.scope)
-    return Table(columns, rows, title=f"Memories ({len(rows)})", empty="No memories found.")
+    title = f"Memories ({len(rows)})"
+    return Table(columns, rows, title, empty, flexible=("Title", "Collection", "Tags"))
 
 
 list_command = Command(
@@ -372,19 +402,21 @@ def _delete_arguments(parser: Parser) -> None:
 
 
 def _delete(args: argparse.Namespace) -> Output:
-    trashed, warnings = open_app(args).delete(
-        args.id, collection=args.collection, expect=args.expect or ""
-    )
+    done = open_app(args).delete(args.id, collection=args.collection, expect=args.expect or "")
+    trashed = done.trashed
     text = f"Deleted memory: {trashed.id}\nIn the trash as: {trashed.path}\n"
+    if done.commit:
+        text += f"Committed: {done.commit[:10]}\n"
     data = {
         "status": "deleted",
         "id": trashed.id,
         "collection": trashed.collection,
         "moved_to": trashed.path,
-        "warnings": list(warnings),
+        "commit": done.commit or None,
+        "warnings": list(done.warnings),
     }
     message = f"Bring it back with: retain restore --trash {trashed.id}{_same_bank(args)}"
-    return Output(data, text, quiet="", messages=[message], warnings=warnings)
+    return Output(data, text, quiet="", messages=[message], warnings=done.warnings)
 
 
 def _same_bank(args: argparse.Namespace) -> str:

@@ -57,6 +57,24 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
 }
 COMMANDS: Final = {name: row for rows in GROUPS.values() for name, row in rows.items()}
 _TAKES_VALUE: Final = ("--bank",)
+# What the same thing is called in other tools.
+_ELSEWHERE: Final = {
+    "add": "put",
+    "cat": "get",
+    "create": "put",
+    "help": "--help",
+    "history": "versions",
+    "log": "versions",
+    "ls": "list",
+    "mv": "move",
+    "remove": "delete",
+    "rename": "move",
+    "rm": "delete",
+    "save": "put",
+    "show": "get",
+    "store": "put",
+    "undo": "restore",
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -165,7 +183,8 @@ def add_common(parser: Parser) -> None:
 def _unknown(name: str) -> UsageError:
     import difflib
 
-    near = difflib.get_close_matches(name, COMMANDS, 1, 0.5)
+    near = [_ELSEWHERE[name]] if name in _ELSEWHERE else []
+    near = near or difflib.get_close_matches(name, COMMANDS, 1, 0.5)
     guess = f"Did you mean `retain {near[0]}`? " if near else ""
     return UsageError(f"there is no command {name!r}", hint=f"{guess}`retain --help` lists them.")
 

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 
-from retain.cli.inputs import add_collection, add_id
+from retain.cli.inputs import add_collection, add_id, complete
 from retain.cli.memories import written_output
 from retain.cli.parser import Command, Parser, open_app
 from retain.cli.render import Output, Table, as_versions, size
@@ -74,7 +74,10 @@ def _restore_arguments(parser: Parser) -> None:
     which.add_argument(
         "--version", metavar="V", help="the text to bring back: v2, HEAD~1, a commit"
     )
-    which.add_argument("--trash", metavar="ID", help="the deleted memory to bring back")
+    trash = which.add_argument(
+        "--trash", metavar="ID", nargs="?", const="", help="the deleted memory to bring back"
+    )
+    complete(trash, "trashed")
     parser.add_argument(
         "--id", dest="new", default="", metavar="NEW", help="with --trash: under another id"
     )
@@ -83,9 +86,10 @@ def _restore_arguments(parser: Parser) -> None:
 def _restore(args: argparse.Namespace) -> Output:
     app = open_app(args)
     if args.trash is not None:
-        if args.id is not None:
+        if bool(args.trash) == bool(args.id):
             raise UsageError("with --trash, name the memory once: retain restore --trash ID")
-        return written_output(app.untrash(args.trash, collection=args.collection, to_id=args.new))
+        name = args.trash or args.id
+        return written_output(app.untrash(name, collection=args.collection, to_id=args.new))
     if args.id is None or args.new:
         raise UsageError("name one memory: retain restore ID --version V")
     return written_output(app.restore(args.id, args.version, collection=args.collection))
@@ -94,7 +98,8 @@ def _restore(args: argparse.Namespace) -> Output:
 restore_command = Command(
     _restore_arguments,
     _restore,
-    """The present text is not lost: it becomes the newest version.
+    """The present text is not lost: it becomes the newest version. In a git work tree the
+restored file is committed, that one file alone, if git has it already.
 
   retain restore gpu-patterns --version v2
   retain restore gpu-patterns --version HEAD~1
@@ -122,7 +127,10 @@ def _trash(args: argparse.Namespace) -> Output:
             (one.id, one.collection, one.deleted_at, size(one.size), one.name) for one in entries
         ]
         table = Table(
-            ("ID", "Collection", "Deleted", "Size", "Entry"), rows, empty="The trash is empty."
+            ("ID", "Collection", "Deleted", "Size", "Entry"),
+            rows,
+            empty="The trash is empty.",
+            flexible=("Collection",),
         )
         names = "".join(f"{one.name}\n" for one in entries)
         return Output([one._asdict() for one in entries], table=table, quiet=names)

@@ -25,6 +25,9 @@ __all__ = [
 ]
 
 
+_CELL = 60  # as much of a title as a line of a listing has room for
+
+
 class Table(NamedTuple):
     """Rows under headings."""
 
@@ -32,6 +35,7 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
     title: str = ""
     empty: str = ""
+    flexible: Sequence[str] = ()  # columns that may be cut short; the others never are
 
 
 class Output(NamedTuple):
@@ -76,7 +80,7 @@ def _show_text(output: Output) -> None:
         _show_raw(output.raw)
     if output.text:
         text = visible(output.text)
-        sys.stdout.write(_coloured(text) if output.is_diff and sys.stdout.isatty() else text)
+        sys.stdout.write(_coloured(text) if output.is_diff and _wants_colour() else text)
     if output.table is not None:
         sys.stdout.write("\n" if output.text and output.table.rows else "")
         _show_table(output.table)
@@ -106,10 +110,29 @@ def _show_table(table: Table) -> None:
             print(table.empty, file=sys.stderr)
         return
     rows = [[visible(cell, keep_newlines=False) for cell in row] for row in table.rows]
+    rows = _short_cells(table, rows)
     if sys.stdout.isatty():
         _show_rich(table, rows)
     else:
         sys.stdout.write(_aligned(table.columns, rows))
+
+
+def _wants_colour() -> bool:
+    import os
+
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not is_plain
+
+
+def _short_cells(table: Table, rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Rows whose flexible cells are cut to what a reader takes in at a glance."""
+    return [
+        [
+            f"{cell[: _CELL - 1]}…" if column in table.flexible and len(cell) > _CELL else cell
+            for column, cell in zip(table.columns, row, strict=True)
+        ]
+        for row in rows
+    ]
 
 
 def _aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -123,13 +146,23 @@ def _aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _show_rich(table: Table, rows: Sequence[Sequence[str]]) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown = RichTable(title=table.title or None, title_justify="left", header_style="bold")
+    shown = RichTable(
+        title=table.title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False
+    )
     for number, column in enumerate(table.columns):
-        shown.add_column(column, style="cyan" if number == 0 else None, overflow="fold")
+        may_shrink = column in table.flexible
+        shown.add_column(
+            column,
+            style="cyan" if number == 0 else None,
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=None if may_shrink else max(len(row[number]) for row in rows),
+        )
     for row in rows:
         shown.add_row(*map(Text, row))
     Console().print(shown)
@@ -137,11 +170,12 @@ def _show_rich(table: Table, rows: Sequence[Sequence[str]]) -> None:
 
 def _coloured(diff: str) -> str:
     """A diff as people know it: what went is red, what came is green."""
-    colours = {"+": "32", "-": "31", "@": "36"}
-    return "".join(
-        f"\x1b[{colours[line[0]]}m{line.rstrip()}\x1b[0m\n" if line[:1] in colours else line
-        for line in diff.splitlines(keepends=True)
-    )
+    colours = {"+++ ": "1", "--- ": "1", "+": "32", "-": "31", "@": "36"}
+    lines = []
+    for line in diff.splitlines(keepends=True):
+        colour = colours.get(line[:4]) or colours.get(line[:1])
+        lines.append(f"\x1b[{colour}m{line.rstrip()}\x1b[0m\n" if colour else line)
+    return "".join(lines)
 
 
 def report(error: RetainError, *, as_json: bool) -> None:
@@ -220,6 +254,7 @@ def as_versions(versions: Sequence[Version]) -> Table:
         ("Version", "Time", "Author", "What"),
         [(one.version, one.time, one.author, one.message) for one in versions],
         empty="No earlier versions.",
+        flexible=("Author", "What"),
     )
 
 

@@ -44,7 +44,7 @@ def _get(app: App, args: argparse.Namespace) -> Output:
 def _set(app: App, args: argparse.Namespace) -> Output:
     setting = config.setting(args.key)
     value = config.parse_value(setting, args.value)
-    path = app.set_config(setting, value)
+    path = app.workspace.set_config(setting, value)
     data = {"key": args.key, "value": value, "file": path}
     return Output(data, f"{args.key} = {_shown(value)}\nFile: {path}\n", quiet="")
 
@@ -69,7 +69,7 @@ def _list(app: App, args: argparse.Namespace) -> Output:  # noqa: ARG001 - one s
 
 
 def _path(app: App, args: argparse.Namespace) -> Output:  # noqa: ARG001 - one shape for all
-    files = dict.fromkeys(app.config_files())
+    files = dict.fromkeys(app.workspace.config_files())
     data = [{"file": path, "exists": os.path.exists(path)} for path in files]
     return Output(data, "".join(f"{path}\n" for path in files))
 

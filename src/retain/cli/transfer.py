@@ -54,7 +54,8 @@ def _import(args: argparse.Namespace) -> Output:
     )
     lines = [f"Imported from {done.source}:"]
     lines += [f"  {count} {what}" for count, what in counts if count]
-    return Output(done._asdict(), "\n".join(lines) + "\n", quiet="", warnings=done.warnings)
+    data = {key: value for key, value in done._asdict().items() if key != "changes"}
+    return Output(data, "\n".join(lines) + "\n", quiet="", warnings=done.warnings)
 
 
 import_command = Command(

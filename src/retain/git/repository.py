@@ -140,11 +140,10 @@ class Repository:
         excluded = self.check_ignore("--quiet", "--", f"./{inner}").status == 0
         return excluded and inner not in self.staged([inner])
 
-    def tracked_as(self, path: str) -> bytes | None:
-        """Return a file's bytes in HEAD, or None."""
+    def is_tracked(self, path: str) -> bool:
+        """Tell whether HEAD has a file."""
         inner, head = self.relative(path), self.head()
-        entry = self._file_at(head.commit, inner) if head.commit else None
-        return None if entry is None else self._blob(entry, inner)
+        return bool(head.commit) and self._file_at(head.commit, inner) is not None
 
     def commit(self, changes: Mapping[str, bytes | None], message: str) -> Outcome:
         """Commit just these files, with nothing of the user's staged work, or say why not."""
