@@ -346,7 +346,7 @@ def test_disk_that_fails_half_way_leaves_the_bank_as_it_was(
     files = {f"memories/{n}.md": b"new" for n in range(4)} | {"memories/mine.md": b"theirs"}
     source = write(tmp_path / "source", files)
     before = memories(bank)
-    real, calls = Workshop.create, []
+    real, calls = Workshop._place_one, []
 
     def fails(self: Workshop, *args: object) -> None:
         calls.append(args)
@@ -354,9 +354,10 @@ def test_disk_that_fails_half_way_leaves_the_bank_as_it_was(
             raise NotSaved("not saved: no space")
         real(self, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Workshop, "create", fails)
-    if point > 4:
+    monkeypatch.setattr(Workshop, "_place_one", fails)
+    if point > (5 if replace else 4):
         take(app, source, replace=replace)
+        assert len(memories(bank)) == len(before) + 4
         return
     with pytest.raises(NotSaved):
         take(app, source, replace=replace)
@@ -383,3 +384,20 @@ def test_secrets_in_a_record_are_redacted_without_touching_the_rest(
     stored = (bank / "memories" / "r.json").read_text(encoding="utf-8")
     assert stored == text.replace(token, "[REDACTED:github-token]")
     assert got.warnings == ["memories/r.json: replaced github-token"]
+
+
+def test_an_export_that_lost_a_file_is_refused_and_a_changed_one_is_said(
+    app: App, bank: Path, tmp_path: Path
+) -> None:
+    app.put(Draft(text="one"), name="one")
+    app.put(Draft(text="two"), name="two")
+    app.export(str(tmp_path / "out"))
+    changed = tmp_path / "out" / "memories" / "one.md"
+    changed.write_bytes(changed.read_bytes() + b"more")
+    other = App(bank=str(tmp_path / "other"))
+    other.init()
+    warnings = take(other, tmp_path / "out").warnings
+    assert [one for one in warnings if "changed since it was exported: memories/one.md" in one]
+    changed.unlink()
+    with pytest.raises(ImportRefused, match=r"memories/one\.md is missing"):
+        take(other, tmp_path / "out")

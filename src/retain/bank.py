@@ -267,13 +267,15 @@ class Bank:
 
     def _matches(self, root: Directory, collection: str | None, wanted: str) -> list[_Entry]:
         matches: list[_Entry] = []
+        refused: RetainError | None = None
         for name in self._collections(root, []):
-            if collection is None:
-                # One collection that cannot be read must not hide the others.
-                with contextlib.suppress(RetainError):
+            if collection is None or key(name) == key(collection):
+                try:
                     matches += self._match_in(root, name, wanted)
-            elif key(name) == key(collection):
-                matches += self._match_in(root, name, wanted)
+                except RetainError as error:
+                    refused = error  # it must not hide the others
+        if refused and not matches:
+            raise refused
         return matches
 
     def _match_in(self, root: Directory, collection: str, wanted: str) -> list[_Entry]:

@@ -133,7 +133,9 @@ def ordered(fields: Mapping[str, object]) -> dict[str, object]:
 
 def replaced(memory: Memory, draft: Draft, given: Given) -> bytes:
     """A memory's bytes with a new text; metadata that neither draft nor text names stays."""
-    return revised(memory, {**_unborn(given.meta), **changes(draft, memory.tags)}, given.body)
+    # A text that is all frontmatter speaks of metadata alone.
+    body = given.body if given.body.strip() or not given.meta else None
+    return revised(memory, {**_unborn(given.meta), **changes(draft, memory.tags)}, body)
 
 
 def unsigned(draft: Draft) -> Draft:

@@ -222,7 +222,10 @@ def find_bank(
             f"no project bank in {cwd} or above it",
             hint="Run `retain init` in the project's root to make one.",
         )
-    return _global(env, f"no project bank in {cwd} or above it, so the global one")
+    reason = f"no project bank in {cwd} or above it, so the global one"
+    for mark in _passed_over(cwd):
+        reason += f"; {mark} belongs to another user (--bank uses it all the same)"
+    return _global(env, reason)
 
 
 def _global(env: Mapping[str, str], reason: str) -> Place:
@@ -281,6 +284,16 @@ def _marks(project: str) -> Iterator[tuple[str, str]]:
         path = os.path.join(project, name)
         if os.path.isfile(path) if kind == "arcaneum" else os.path.isdir(path):
             yield path, kind
+
+
+def _passed_over(cwd: str) -> list[str]:
+    """Banks on the way up that are not used because someone else owns them."""
+    return [
+        mark
+        for directory in _upwards(os.path.realpath(cwd))
+        for mark, _ in _marks(directory)
+        if _is_foreign(mark)
+    ]
 
 
 def is_inside(path: str, root: str) -> bool:

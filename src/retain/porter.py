@@ -31,6 +31,7 @@ from retain.paths import KINDS, PROFILES, SUFFIXES, check_collection, check_id, 
 __all__ = ["Exported", "Imported", "Incoming", "Plan", "export", "plan", "take_over"]
 
 MANIFEST: Final = "retain-export.json"
+MAX_MANIFEST: Final = 100_000_000
 MAX_FILES: Final = 200_000
 MAX_TOTAL: Final = 2_000_000_000
 BOMB_TOTAL: Final = 100_000_000  # text that unpacks to more than this ...
@@ -130,7 +131,7 @@ def _manifest(bank: Bank, files: dict[str, bytes]) -> bytes:
         "retain": __version__,
         "exported_at": now(),
         "kind": bank.place.kind,
-        "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
+        "files": {name: _digest(data) for name, data in sorted(files.items())},
     }
     return json.dumps(manifest, ensure_ascii=False, indent=2).encode() + b"\n"
 
@@ -274,7 +275,45 @@ def plan(source: str, max_bytes: int) -> Plan:
         found = _from_directory(source, max_bytes, warnings)
     else:
         raise NotFound(f"there is nothing at {source}", unchanged="Nothing was imported.")
-    return Plan(source, _checked(found, source), warnings)
+    incoming = _checked(found, source)
+    _check_manifest(source, incoming, warnings)
+    return Plan(source, incoming, warnings)
+
+
+def _check_manifest(source: str, incoming: Sequence[Incoming], warnings: list[str]) -> None:
+    """Refuse an export that lost files on its way; say which were changed."""
+    listed = _listed_in(source)
+    here = {f"{one.collection}/{one.name}".lstrip("/"): one.data for one in incoming}
+    missing = [name for name in listed if name not in here and name not in PROFILES]
+    if missing:
+        raise ImportRefused(
+            f"{source} is not whole: {missing[0]} and {len(missing) - 1} more are missing"
+            if missing[1:]
+            else f"{source} is not whole: {missing[0]} is missing",
+            unchanged="Nothing was imported.",
+            hint=f"Export it again, or delete {MANIFEST} to take what is there.",
+        )
+    changed = [n for n, data in here.items() if n in listed and _digest(data) != listed[n]]
+    warnings += [f"changed since it was exported: {name}" for name in changed]
+
+
+def _listed_in(source: str) -> dict[str, str]:
+    """The files an export's manifest names and their hashes; empty when it has none."""
+    try:
+        if os.path.isdir(source):
+            with Directory.open(os.path.realpath(source)) as folder:
+                text = folder.read(MANIFEST, MAX_MANIFEST)
+        else:
+            with zipfile.ZipFile(source) as archive, archive.open(MANIFEST) as file:
+                text = file.read(MAX_MANIFEST)
+        files = json.loads(text)["files"]
+        return {str(name): str(digest) for name, digest in files.items()}
+    except (RetainError, *_UNPACKING, KeyError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _checked(found: Iterator[Incoming], source: str) -> list[Incoming]:

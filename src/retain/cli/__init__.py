@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 
@@ -36,7 +37,7 @@ def _mend_streams() -> None:
 
 def run(argv: list[str]) -> int:
     """Run one command and return its exit code."""
-    as_json = "--json" in argv
+    as_json = _asks_for_json(argv)
     try:
         return _run(argv)
     except RetainError as error:
@@ -56,6 +57,12 @@ def run(argv: list[str]) -> int:
 
         report(surprise(error), as_json=as_json)
         return 1
+
+
+def _asks_for_json(argv: list[str]) -> bool:
+    """Whether a call wants JSON, even one that does not parse."""
+    pairs = itertools.pairwise(argv)
+    return "--json" in argv or "--format=json" in argv or ("--format", "json") in pairs
 
 
 def _run(argv: list[str]) -> int:

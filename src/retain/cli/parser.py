@@ -7,12 +7,14 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from retain import __version__
-from retain.app import App
 from retain.cli.render import Output
 from retain.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from retain.app import App
 
 __all__ = [
     "COMMANDS",
@@ -227,6 +229,8 @@ def overview() -> str:
 
 def open_app(args: argparse.Namespace) -> App:
     """The app for the place a call asks for."""
+    from retain.app import App
+
     bank = getattr(args, "bank", None)
     if bank == "":
         raise UsageError("--bank needs a path")

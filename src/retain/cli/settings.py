@@ -9,6 +9,7 @@ from retain import config
 from retain.app import App
 from retain.cli.parser import Command, Parser, add_common, open_app
 from retain.cli.render import Output, Table
+from retain.errors import ConfigError, NewerFormat
 
 __all__ = ["config_command"]
 
@@ -75,7 +76,10 @@ def _path(app: App, args: argparse.Namespace) -> Output:  # noqa: ARG001 - one s
 
 
 def _check(app: App, args: argparse.Namespace) -> Output:  # noqa: ARG001 - one shape for all
-    warnings = list(app.config.warnings)
+    try:
+        warnings = list(app.config.warnings)
+    except (ConfigError, NewerFormat) as error:
+        warnings = [error.message]
     text = "".join(f"{warning}\n" for warning in warnings) or "The configuration is fine.\n"
     return Output({"warnings": warnings}, text, code=1 if warnings else 0)
 
