@@ -200,9 +200,20 @@ def test_a_config_in_another_encoding_is_named(project: Path) -> None:
         App().list()
 
 
-def test_tables_in_tables_without_end_are_only_unknown_keys(user: Path, project: Path) -> None:
-    write(project, "memory." + "a." * 3000 + "b = 1\n")
+def test_tables_in_tables_are_only_unknown_keys(user: Path, project: Path) -> None:
+    write(project, "memory." + "a." * 50 + "b = 1\n")
     assert len(load(user, project).warnings) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["memory." + "a." * 50_000 + "b = 1\n", "# x\n" * 50_000 + "a = 1"]
+)
+def test_a_config_that_would_take_minutes_to_read_is_refused(
+    user: Path, project: Path, text: str
+) -> None:
+    write(project, text)
+    with pytest.raises(ConfigError):
+        load(user, project)
 
 
 @pytest.mark.parametrize("version", ["2", "99", '"1"', "1.5", "[1]", "0x" + "f" * 5000])

@@ -122,7 +122,6 @@ def test_key_is_the_same_for_every_spelling(name: str) -> None:
         ("c/a.md", ("c", "a")),
         ("/a", ("", "a")),
         ("a.b", (None, "a.b")),
-        ("a.json.md", (None, "a.json")),
         (NFD, (None, NFC)),
     ],
 )

@@ -100,13 +100,16 @@ class App:
             **drafts.changes(draft, ()),
         }
         data = given.composed(drafts.ordered(fields))
-        try:
-            written = bank.create(collection, wanted, data)
-        except Conflict as taken:
-            old, draft = bank.find(f"{collection}/{wanted}"), drafts.unsigned(draft)
-            if (not name and not replace) or paths.nfc(old.id) != wanted:
-                self._refuse_another(old, wanted, draft, given, taken)
-            written = self._put_again(bank, old, draft, given)
+        written: Written | None = None
+        while written is None:
+            try:
+                written = bank.create(collection, wanted, data)
+            except Conflict as taken:
+                with contextlib.suppress(NotFound):  # it was deleted in between: store it then
+                    old, draft = bank.find(f"{collection}/{wanted}"), drafts.unsigned(draft)
+                    if (not name and not replace) or paths.nfc(old.id) != wanted:
+                        self._refuse_another(old, wanted, draft, given, taken)
+                    written = self._put_again(bank, old, draft, given)
         return self._done(written, f"put {written.memory.ref}", warnings + given.warnings)
 
     def _address(
@@ -332,6 +335,7 @@ class App:
 
     def untrash(self, name: str, *, collection: str | None = None, to_id: str = "") -> Written:
         """Bring a deleted memory back."""
+        self._refuse_secret_names(False, to_id)
         written = self.bank.untrash(name, collection=collection, to_id=to_id)
         return self._done(written, f"restore {written.memory.ref}", ())
 
@@ -428,7 +432,10 @@ class App:
         """What follows a write, whatever made it: today a commit, if the bank commits."""
         if not commit and not self.config.flag("versioning.auto_commit"):
             return "", ()
-        outcome = self.workspace.writable.history().commit(changes, f"retain: {what}")
+        history = self.workspace.writable.history()
+        # As the files are now, while nobody writes: another may have written since.
+        with self.bank.at_rest(changes) as present:
+            outcome = history.commit(present, f"retain: {what}")
         return outcome.commit or "", (outcome.warning,) if outcome.warning else ()
 
     def _guarded(self, draft: Draft) -> tuple[Draft, tuple[str, ...]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from retain import trash, versions
 from retain.codec import codec
-from retain.config import FILE, FORMAT
+from retain.config import FILE, FORMAT, read_file
 from retain.errors import (
     Ambiguous,
     BadName,
@@ -21,6 +21,7 @@ from retain.errors import (
     Unreadable,
 )
 from retain.fsio import (
+    JOURNAL,
     STATE,
     VERSIONS,
     Directory,
@@ -96,8 +97,10 @@ class Bank:
 
     def find(self, ref: str, collection: str | None = None) -> Memory:
         """The one memory a reference names, or NotFound or Ambiguous."""
-        with Directory.open(self.root) as root, self._located(root, ref, collection) as found:
-            return found[1]
+        with Directory.open(self.root) as root:
+            self._finish(root)
+            with self._located(root, ref, collection) as found:
+                return found[1]
 
     def find_or_suggest(self, ref: str, collection: str | None = None) -> Memory:
         """The same, with the names that are like it in the error; that costs a look at them all."""
@@ -187,7 +190,15 @@ class Bank:
             yield None
             return
         with Directory.open(self.root) as root:
+            self._finish(root)
             yield root
+
+    def _finish(self, root: Directory) -> None:
+        """Take back what a killed import left, before anyone reads half of it."""
+        if os.path.lexists(os.path.join(root.path, STATE, JOURNAL)):
+            # One that is still under way holds the lock, and is left to finish.
+            with contextlib.suppress(RetainError), Workshop.open(root, root.path, patience=0.0):
+                pass
 
     def _collections(self, root: Directory, problems: list[Problem]) -> list[str]:
         names = [""]
@@ -235,6 +246,8 @@ class Bank:
             return None
         if item.is_symlink():
             return _LINK
+        if name.rpartition(".")[0].lower().endswith(SUFFIXES):
+            return "its name has two endings, so that no id can name it"
         return "" if item.is_file(follow_symlinks=False) else "not a plain file"
 
     def _read(self, folder: Directory, entry: _Entry) -> Memory:
@@ -325,15 +338,26 @@ class Bank:
         with self._writing("") as shop:
             spelt = {key(name): name for name in self._collections(shop.root, [])}
             files = [Placing(spelt.get(key(c), c), name, data) for c, name, data in new]
-            for one in files:
-                with contextlib.suppress(NotFound), shop.root.child(one.collection) as folder:
-                    self._refuse_taken(folder, os.path.splitext(one.name)[0])
+            self._refuse_any_taken(shop.root, files)
             files += [self._revision(shop, memory, data) for memory, data in changed]
             shop.place_all(files)
             for memory, _ in changed:
                 with shelf(shop.root, memory.collection, memory.id) as old:
                     versions.prune(shop, old, self.max_versions)
             return [self._placed(shop.root, one.collection, one.name) for one in files]
+
+    def _refuse_any_taken(self, root: Directory, files: Sequence[Placing]) -> None:
+        """Refuse a batch that would meet a memory; each collection is listed once."""
+        taken = {
+            (name, key(entry.id)): entry.name
+            for name in {one.collection for one in files}
+            for entry in self._listed(root, name)
+        }
+        for one in files:
+            self._refuse_reserved(one.collection, one.name)
+            there = taken.get((one.collection, key(os.path.splitext(one.name)[0])))
+            if there:
+                raise _taken(os.path.join(self.root, one.collection, there))
 
     def _revision(self, shop: Workshop, memory: Memory, data: bytes) -> Placing:
         self._within_limit(data)
@@ -476,7 +500,9 @@ class Bank:
         with self._writing(wanted) as shop:
             thrown = trash.pick(shop.root, wanted, collection)
             name = check_id(to_id or thrown.id)
-            file = name + os.path.splitext(thrown.name)[1]
+            self._checked(thrown.collection)
+            suffix = os.path.splitext(thrown.name)[1]
+            file = name + (suffix if suffix in SUFFIXES else ".md")
             with self._folder(shop, thrown.collection) as folder, contextlib.ExitStack() as undo:
                 command = f"`retain restore --trash {thrown.name} --id NEW`"
                 self._refuse_taken(folder, name, hint=f"Bring it back under another id: {command}.")
@@ -512,6 +538,18 @@ class Bank:
             self._located(shop.root, ref, collection) as (folder, memory),
         ):
             yield shop, folder, memory
+
+    @contextlib.contextmanager
+    def at_rest(self, paths: Iterable[str]) -> Iterator[dict[str, bytes | None]]:
+        """The bytes these files have, None for one that is gone, while no one may write."""
+        with self._writing("") as shop:
+            found: dict[str, bytes | None] = {}
+            for path in paths:
+                folder, name = os.path.split(os.path.relpath(path, self.root))
+                found[path] = None
+                with contextlib.suppress(NotFound), shop.root.child(folder) as place:
+                    found[path] = place.read(name, self.max_bytes)
+            yield found
 
     @contextlib.contextmanager
     def _writing(self, purpose: str) -> Iterator[Workshop]:
@@ -594,6 +632,7 @@ sessions.db*
 def make(root: str) -> bool:
     """Make a bank's directory, its config and its .gitignore; what is there already stays."""
     fresh = not os.path.isdir(root)
+    read_file(os.path.join(root, FILE), follow=False)  # a newer format is left untouched
     with saving(root):
         make_folder(os.path.abspath(root))
     for name, text in ((FILE, _CONFIG), (".gitignore", _GITIGNORE)):

@@ -26,6 +26,8 @@ __all__ = [
 ]
 
 FORMAT: Final = 1
+MAX_CHARS: Final = 100_000
+MAX_DOTS: Final = 100
 FILE: Final = "config.toml"
 
 _MOST: Final = 10**12  # no number in a config is larger
@@ -256,6 +258,9 @@ def _parse(text: str, path: str) -> dict[str, object]:
         return {}
     import tomllib
 
+    # tomllib takes quadratic time for a key of thousands of parts.
+    if len(text) > MAX_CHARS or max(line.count(".") for line in text.splitlines()) > MAX_DOTS:
+        raise ConfigError(f"{path} is no config of ours: too large, or with a key of many parts")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from retain import paths
 from retain.bank import Bank
-from retain.errors import BadName
+from retain.errors import BadName, RetainError
 from retain.model import Memory, Problem
 
 __all__ = ["Findings", "examine"]
@@ -44,9 +44,17 @@ def examine(bank: Bank) -> Findings:
         by_collection,
         by_type,
         by_status,
-        len(bank.trashed()),
+        _trashed(bank, problems),
         tuple(problems),
     )
+
+
+def _trashed(bank: Bank, problems: list[Problem]) -> int:
+    try:
+        return len(bank.trashed())
+    except RetainError as error:
+        problems.append(Problem(bank.root, error.message))
+        return 0
 
 
 def _count(counts: dict[str, int], name: str) -> None:

@@ -45,11 +45,12 @@ class Given(NamedTuple):
     meta: Mapping[str, object]
     body: str
     source: bytes
+    has_head: bool = False
     warnings: tuple[str, ...] = ()
 
     def composed(self, fields: Mapping[str, object]) -> bytes:
         """The file to store: the text's own frontmatter with these fields set, or a new one."""
-        if self.meta:
+        if self.has_head:
             return markdown.edit(self.source, fields)
         return markdown.compose(fields, self.body)
 
@@ -61,11 +62,11 @@ def given(draft: Draft) -> Given:
         meta = frontmatter.load(text[parts[0] : parts[1]]) if parts else {}
     except Unreadable as error:
         # Whatever it is, it is the person's text: keep it whole as the body.
-        return Given({}, text, b"", (f"{error.message}; all of it was kept as text",))
+        return Given({}, text, b"", False, (f"{error.message}; all of it was kept as text",))
     body = text[parts[2] :] if parts else text
     if not body.strip() and not meta:
         raise UsageError("there is no text to store", unchanged="Nothing was changed.")
-    return Given(meta, body, text.encode())
+    return Given(meta, body, text.encode(), parts is not None)
 
 
 def cleaned(draft: Draft) -> tuple[Draft, tuple[str, ...]]:

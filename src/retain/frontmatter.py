@@ -305,11 +305,30 @@ def change(head: str, changes: Mapping[str, object]) -> str:
     wanted = {key: value for key, value in before.items() if key not in changes}
     wanted |= {key: value for key, value in changes.items() if value is not None}
     _refuse_deep(wanted)
-    after = head
+    differing = {
+        key: value
+        for key, value in changes.items()
+        if (key in before) != (key in wanted) or not same(before.get(key), value)
+    }
+    return _checked(_changed(head, differing, newline) if differing else head, wanted)
+
+
+def _changed(head: str, changes: Mapping[str, object], newline: str) -> str:
+    parsed = _load_yaml(head)
+    known = [
+        _edit(head, parsed, key, value, newline)
+        for key, value in changes.items()
+        if key in parsed.entries
+    ]
+    # From the end to the start, so that no edit moves the place of another.
+    for start, stop, text in sorted(known, reverse=True):
+        head = head[:start] + text + head[stop:]
     for key, value in changes.items():
-        if (key in before) != (key in wanted) or not same(before.get(key), value):
-            after = _change_one(after, key, value, newline)
-    return _checked(after, wanted)
+        if key not in parsed.entries:
+            # Only in a mapping written as {...} does a new key depend on where it ends.
+            at = _load_yaml(head) if parsed.flow_end >= 0 else parsed
+            head = _insert(head, at, key, value, newline)
+    return head
 
 
 def _refuse_deep(values: dict[str, object]) -> None:
@@ -354,21 +373,21 @@ def is_deep(value: object, levels: int = MAX_DEPTH) -> bool:
     return levels <= 0 or any(is_deep(item, levels - 1) for item in value)
 
 
-def _change_one(head: str, key: str, value: object, newline: str) -> str:
-    parsed = _load_yaml(head)
-    entry = parsed.entries.get(key)
-    if entry is None:
-        return _insert(head, parsed, key, value, newline)
+def _edit(
+    head: str, parsed: _Parsed, key: str, value: object, newline: str
+) -> tuple[int, int, str]:
+    """The span of the head that a new value of one key replaces, and its text."""
+    entry = parsed.entries[key]
     colon = head.find(":", entry.key_end)
     # A block scalar counts the blank lines after it as its own; they are not.
     stop = max(colon + 1, len(head[: entry.value_end].rstrip(_SPACE)))
     if value is None:
-        return _remove(head, parsed, entry.key_start, stop)
+        return _removal(head, parsed, entry.key_start, stop)
     comment = head[colon + 1 : entry.value_start].rstrip(_SPACE)
     beside = comment + head[stop : _line_end(head, stop)].removesuffix("\r")
     flow = parsed.flow_end >= 0 or bool(beside)
     text = _entry_value(key, value, parsed.indent, newline, flow)
-    return head[: colon + 1] + text + comment + head[stop:]
+    return colon + 1, stop, text + comment
 
 
 def _line_end(head: str, at: int) -> int:
@@ -389,11 +408,11 @@ def _insert(head: str, parsed: _Parsed, key: str, value: object, newline: str) -
     return f"{head}{' ' * parsed.indent}{name}:{text}{newline}"
 
 
-def _remove(head: str, parsed: _Parsed, start: int, stop: int) -> str:
+def _removal(head: str, parsed: _Parsed, start: int, stop: int) -> tuple[int, int, str]:
     if parsed.flow_end >= 0:
         raise Unreadable("a key cannot be removed from frontmatter written as {...}")
     line_start = head.rfind("\n", 0, start) + 1
-    return head[:line_start] + head[min(len(head), _line_end(head, stop) + 1) :]
+    return line_start, min(len(head), _line_end(head, stop) + 1), ""
 
 
 def dump(values: Mapping[str, object], newline: str = "\n") -> str:

@@ -60,7 +60,7 @@ class Directory:
     def open(cls, path: str) -> Directory:
         """Open a bank's root, whose own path the caller has settled."""
         try:
-            return cls(path, os.open(path, _FOLDER))
+            return cls(path, _open_settled(path))
         except FileNotFoundError as error:
             raise NotFound(
                 f"there is no bank at {path}",
@@ -176,6 +176,16 @@ class Directory:
         os.fsync(self.fd)
 
 
+def _open_settled(path: str) -> int:
+    """Open a directory, and make sure that no link has crept in above it meanwhile."""
+    fd = os.open(path, _FOLDER)
+    with contextlib.suppress(FileNotFoundError):  # a system without /proc
+        if os.readlink(f"/proc/self/fd/{fd}") != os.path.abspath(path):
+            os.close(fd)
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return fd
+
+
 def _read_all(fd: int, size: int, limit: int, path: str) -> bytes:
     data = os.read(fd, size + 1)
     while len(data) > size:
@@ -280,10 +290,13 @@ class Workshop:
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls, root: Directory, purpose: str) -> Iterator[Workshop]:
+    def open(
+        cls, root: Directory, purpose: str, *, patience: float | None = None
+    ) -> Iterator[Workshop]:
         """Wait for the bank's lock, and hold it until the work on `purpose` is done."""
         with saving(purpose), contextlib.ExitStack() as held:
-            state = held.enter_context(_locked(root))
+            wait = LOCK_SECONDS if patience is None else patience
+            state = held.enter_context(_locked(root, wait))
             work = held.enter_context(state.child("unfinished", create=True))
             shop = cls(root, state, work)
             shop._recover()
@@ -346,7 +359,8 @@ class Workshop:
                     os.unlink(name, dir_fd=folder.fd)
                 folder.sync()
         for entry in self._work.entries():
-            os.unlink(entry.name, dir_fd=self._work.fd)
+            if entry.is_file(follow_symlinks=False):
+                os.unlink(entry.name, dir_fd=self._work.fd)
         self._end_journal()
 
     def _put_back(self, folder: Directory, collection: str, name: str, label: str) -> None:
@@ -432,11 +446,13 @@ class Workshop:
         stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime())
         for entry in self._work.entries():
             facts = entry.stat(follow_symlinks=False)
-            if stat.S_ISREG(facts.st_mode) and (not facts.st_size or facts.st_nlink > 1):
+            if not stat.S_ISREG(facts.st_mode):
+                continue  # none of ours
+            if not facts.st_size or facts.st_nlink > 1:
                 os.unlink(entry.name, dir_fd=self._work.fd)
                 continue
             with self.root.child(".trash", create=True) as trash:
-                new = f"recovered-{entry.name}_{stamp}.md"
+                new = f"recovered-{_draft_name()}_{stamp}.md"
                 _rename_new(self._work, entry.name, trash, new)
                 _settle(self._work, entry.name, trash, new, trash)
 
@@ -448,12 +464,16 @@ def _journal(state: Directory) -> Sequence[_Listed]:
     try:
         listed = [
             (str(collection), str(name), str(digest), str(label))
-            for collection, name, digest, label in json.loads(state.read(JOURNAL, 1 << 30))
+            for collection, name, digest, label in json.loads(state.read(JOURNAL, 1 << 26))
         ]
     except (ValueError, TypeError, RecursionError):
         # Ours are whole, so this is none of ours and stands for nothing.
         return ()
-    return [one for one in listed if all(map(_is_inside, (one[0], one[1], one[3])))]
+    return [
+        one
+        for one in listed
+        if one[1].endswith((".md", ".json")) and all(map(_is_inside, (one[0], one[1], one[3])))
+    ]
 
 
 def _is_inside(name: str) -> bool:
@@ -538,7 +558,7 @@ def _second_name(folder: Directory, name: str, shelf: Directory, label: str) -> 
 
 
 @contextlib.contextmanager
-def _locked(root: Directory) -> Iterator[Directory]:
+def _locked(root: Directory, patience: float) -> Iterator[Directory]:
     """Hold the bank's lock; yields the directory of derived things.
 
     Two locks: that directory may be deleted at any time, and a lock file with it, while the
@@ -546,7 +566,7 @@ def _locked(root: Directory) -> Iterator[Directory]:
     """
     import fcntl
 
-    give_up = time.monotonic() + LOCK_SECONDS
+    give_up = time.monotonic() + patience
     _wait_for(root.fd, root.path, give_up)
     try:
         with root.child(STATE, create=True) as state:

@@ -22,6 +22,7 @@ __all__ = [
     "key",
     "memory_id",
     "nfc",
+    "refuse_link",
     "slug",
     "split_ref",
 ]
@@ -110,22 +111,28 @@ def _check(name: str, what: str, limit: int) -> str:
 
 
 def _fault(name: str, limit: int) -> str:
-    if not name.strip():
-        return "it is empty"
-    if not name.isprintable() or not _BLANK.isdisjoint(name):
-        return "it holds control, invisible or line-breaking characters"
-    for char in name:
-        if char in _FORBIDDEN:
-            return f"it holds {char!r}"
-    if name[0] in ".-~ " or name[-1] in ". ":
-        return "it starts with '.', '-', '~' or a space, or ends with '.' or a space"
-    if "%2" in name or "%5c" in name.lower():
-        return "it holds an encoded path separator"
-    if name.split(".", 1)[0].casefold() in _RESERVED:
-        return "some systems reserve that name for a device"
-    if len(name.encode("utf-8", "replace")) > limit:
-        return f"it is longer than {limit} bytes"
-    return ""
+    """Why a name cannot be used, empty if it can."""
+    forbidden = next((char for char in name if char in _FORBIDDEN), "")
+    faults = (
+        (not name.strip(), "it is empty"),
+        (
+            not name.isprintable() or not _BLANK.isdisjoint(name),
+            "it holds control, invisible or line-breaking characters",
+        ),
+        (bool(forbidden), f"it holds {forbidden!r}"),
+        (
+            name[:1] in (".", "-", "~", " ") or name[-1:] in (".", " "),
+            "it starts with '.', '-', '~' or a space, or ends with '.' or a space",
+        ),
+        (name.lower().endswith(SUFFIXES), "it ends like a file's name"),
+        ("%2" in name or "%5c" in name.lower(), "it holds an encoded path separator"),
+        (
+            name.split(".", 1)[0].casefold() in _RESERVED,
+            "some systems reserve that name for a device",
+        ),
+        (len(name.encode("utf-8", "replace")) > limit, f"it is longer than {limit} bytes"),
+    )
+    return next((reason for is_so, reason in faults if is_so), "")
 
 
 def split_ref(ref: str, collection: str | None = None) -> tuple[str | None, str]:
@@ -314,10 +321,10 @@ def _place(project: str, mark: str, kind: str) -> Place | None:
     if kind == "arcaneum":
         return _arcaneum(project, mark)
     found = f"found {os.path.relpath(mark, project)} in {project}"
-    return Place(_not_a_link(mark), kind, "project", found, True)
+    return Place(refuse_link(mark), kind, "project", found, True)
 
 
-def _not_a_link(root: str) -> str:
+def refuse_link(root: str) -> str:
     """The root itself, refused when a cloned project points it somewhere else."""
     parent = os.path.dirname(root)
     if os.path.islink(root) or (os.path.basename(parent) == ".claude" and os.path.islink(parent)):

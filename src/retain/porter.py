@@ -14,9 +14,11 @@ from typing import IO, Final, NamedTuple
 from retain import __version__, records
 from retain.bank import Bank, now
 from retain.config import FILE as CONFIG
+from retain.config import config_file, read_file
 from retain.errors import (
     Conflict,
     ImportRefused,
+    NewerFormat,
     NotFound,
     NotSaved,
     RetainError,
@@ -306,9 +308,20 @@ def _listed_in(source: str) -> dict[str, str]:
         else:
             with zipfile.ZipFile(source) as archive, archive.open(MANIFEST) as file:
                 text = file.read(MAX_MANIFEST)
-        files = json.loads(text)["files"]
-        return {str(name): str(digest) for name, digest in files.items()}
+        manifest = json.loads(text)
+        files = manifest["files"]
+        version = manifest.get("format", 1)
     except (RetainError, *_UNPACKING, KeyError, ValueError, TypeError, AttributeError):
+        return {}
+    if version != 1:
+        raise NewerFormat(
+            f"{source} was exported by a newer Retain (format {version})",
+            unchanged="Nothing was imported.",
+            hint="Upgrade Retain: pip install --upgrade retain-bank",
+        )
+    try:
+        return {str(name): str(digest) for name, digest in files.items()}
+    except AttributeError:
         return {}
 
 
@@ -358,6 +371,7 @@ def _one_file(path: str, max_bytes: int) -> Iterator[Incoming]:
 def _from_directory(source: str, max_bytes: int, warnings: list[str]) -> Iterator[Incoming]:
     """A bank of any kind, or a directory that holds one."""
     place = find_bank(source, {}, bank=source)
+    read_file(config_file(place.root), follow=False)  # a newer format is refused
     bank = Bank(place, max_bytes=max_bytes)
     default = KINDS[place.kind].default_collection or "memories"
     is_bank = place.kind == "retain" and _has_any(place.root, MANIFEST, CONFIG)
@@ -435,6 +449,9 @@ def _broken(source: str, reason: str) -> ImportRefused:
 
 def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int, source: str) -> bytes:
     file: IO[bytes]
+    # The others unpack whole what they are asked for a part of, however much that is.
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise _broken(source, f"{entry.filename!r} is packed in an uncommon way")
     try:
         with archive.open(entry) as file:
             # What the archive says of its sizes is not to be believed.

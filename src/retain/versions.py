@@ -15,7 +15,7 @@ from retain.fsio import VERSIONS, Directory, Workshop, shelf
 __all__ = ["Numbered", "follow", "kept", "label", "prune"]
 
 _READABLE: Final = 1 << 26
-_NAME = re.compile(r"v([0-9]{1,9})_([0-9]{4}-[0-9]{2}-[0-9]{2}T)([0-9-]{8}Z)\.(?:md|json)")
+_NAME = re.compile(r"v([0-9]{1,18})_([0-9]{4}-[0-9]{2}-[0-9]{2}T)([0-9-]{8}Z)\.(?:md|json)")
 
 
 class Numbered(NamedTuple):
@@ -76,6 +76,11 @@ def follow(shop: Workshop, old: tuple[str, str], new: tuple[str, str]) -> None:
     """Let the versions of `(collection, id)` go with a memory that moved."""
     with contextlib.suppress(NotFound), shop.root.descend(VERSIONS, old[0]) as source:
         if not source.has(old[1]):
+            return
+        if "" in (old[0], new[0]):
+            # A root memory's shelf may hold a collection's shelves as well: only its own files go.
+            shelf(shop.root, *new, create=True).close()
+            _join(shop, old, new)
             return
         with shop.root.descend(VERSIONS, new[0], create=True) as target:
             if not target.has(new[1]):

@@ -114,6 +114,7 @@ class Workspace:
             root, scope = os.path.join(self.cwd, os.path.expanduser(named)), "bank"
         else:
             root, scope = os.path.join(self.cwd, ".retain"), "project"
+            paths.refuse_link(root)
             self._refuse_inside()
         root = os.path.abspath(root)
         if os.path.realpath(root) == paths.global_root(self.env):

@@ -15,6 +15,7 @@ from retain.cli.memories import written_output
 from retain.cli.parser import Command, Parser, open_app
 from retain.cli.render import Output
 from retain.errors import RetainError, Unreadable
+from retain.guard.characters import visible
 from retain.model import Memory
 
 __all__ = ["edit_command"]
@@ -51,7 +52,8 @@ def _edit(args: argparse.Namespace) -> Output:
 def _again(error: RetainError) -> bool:
     if not sys.stdin.isatty():
         return False
-    print(f"retain: {error.message}\nEdit it again? [Y/n] ", end="", file=sys.stderr, flush=True)
+    question = f"retain: {visible(error.message)}\nEdit it again? [Y/n] "
+    print(question, end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() not in ("n", "no")
 
 
@@ -67,9 +69,19 @@ class _Sheet:
     def __enter__(self) -> _Sheet:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None and not self._keep and self._is_changed():
+            self._keep = True  # interrupted: what was typed is not ours to throw away
+            print(f"\nretain: your text is in {visible(self._path)}", file=sys.stderr)
         if not self._keep:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _is_changed(self) -> bool:
+        try:
+            with open(self._path, "rb") as file:
+                return file.read() != self._given
+        except OSError:
+            return False
 
     def edited(self, memory: Memory) -> str:
         """The text after the editor is closed."""

@@ -21,6 +21,7 @@ from retain.cli.parser import Command, Parser, open_app
 from retain.cli.render import Output, Table, as_context, as_data, as_versions
 from retain.drafts import Draft
 from retain.errors import UsageError
+from retain.guard.characters import visible
 from retain.model import STATUSES, Memory, Problem, Version, Written
 
 __all__ = [
@@ -242,7 +243,8 @@ def _list(args: argparse.Namespace) -> Output:
 def _names(memories: list[Memory]) -> list[str]:
     """What each memory is called in another command."""
     counts = Counter(memory.id for memory in memories)
-    return [memory.address if counts[memory.id] > 1 else memory.ref for memory in memories]
+    names = (memory.address if counts[memory.id] > 1 else memory.ref for memory in memories)
+    return [visible(name, keep_newlines=False) for name in names]
 
 
 def _none_found(app: App, collection: str | None) -> str:

@@ -381,17 +381,19 @@ def _redact_nested(value: object, label: str, kinds: list[str], depth: int) -> o
     if isinstance(value, tuple):
         return tuple(_redact_nested(item, label, kinds, depth + 1) for item in value)
     if isinstance(value, dict):
-        return _redact_mapping(value, kinds, depth)
+        return _redact_mapping(value, label, kinds, depth)
+    if label == "password" and isinstance(value, int) and not isinstance(value, bool):
+        return _redact_number(value, kinds)
     return value
 
 
 def _redact_mapping(
-    mapping: dict[object, object], kinds: list[str], depth: int
+    mapping: dict[object, object], outer: str, kinds: list[str], depth: int
 ) -> dict[object, object]:
     clean: dict[object, object] = {}
     for key, item in mapping.items():
         name = _redact_labelled(key, "", kinds) if isinstance(key, str) else key
-        label = _label_kind(key) if isinstance(key, str) else ""
+        label = (_label_kind(key) if isinstance(key, str) else "") or outer
         count = 2
         unique: object = name
         while unique in clean:
@@ -399,6 +401,14 @@ def _redact_mapping(
             count += 1
         clean[unique] = _redact_nested(item, label, kinds, depth + 1)
     return clean
+
+
+def _redact_number(value: int, kinds: list[str]) -> object:
+    """A number that is someone's password: a long one, not a length or a count."""
+    if abs(value) < 100_000:
+        return value
+    kinds.append("password")
+    return "[REDACTED:password]"
 
 
 def _redact_labelled(value: str, label: str, kinds: list[str]) -> str:
