@@ -9,7 +9,6 @@ from retain import frontmatter, markdown
 from retain.bank import now
 from retain.codec import codec
 from retain.errors import Unreadable, UsageError
-from retain.guard.secrets import redact, redact_value
 from retain.model import Memory
 
 __all__ = [
@@ -71,6 +70,8 @@ def given(draft: Draft) -> Given:
 
 def cleaned(draft: Draft) -> tuple[Draft, tuple[str, ...]]:
     """The draft without its secrets, and which kinds they were."""
+    from retain.guard.secrets import redact, redact_value  # large, and reads never need it
+
     given = dict(draft.fields)
     if frontmatter.is_deep(given):
         raise UsageError("the metadata is nested too deeply", unchanged="Nothing was stored.")
