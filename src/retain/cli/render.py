@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 
+_LEAST = 8  # below which a cut cell says nothing
 _CELL = 60  # as much of a title as a line of a listing has room for
 
 
@@ -147,25 +148,47 @@ def _aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _show_rich(table: Table, rows: Sequence[Sequence[str]]) -> None:
     from rich.box import SIMPLE_HEAD
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
+    console = Console()
+    natural = [max(map(cell_len, cells)) for cells in zip(table.columns, *rows, strict=True)]
+    widths = _fitted(natural, table, console.width - 3 * (len(natural) - 1))
     shown = RichTable(
-        title=table.title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False
+        title=table.title or None,
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
     )
     for number, column in enumerate(table.columns):
-        may_shrink = column in table.flexible
+        is_flexible = column in table.flexible
         shown.add_column(
             column,
             style="cyan" if number == 0 else None,
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=None if may_shrink else max(len(row[number]) for row in rows),
+            width=widths[number],
+            no_wrap=is_flexible,
+            overflow="ellipsis" if is_flexible else "fold",
         )
     for row in rows:
         shown.add_row(*map(Text, row))
-    Console().print(shown)
+    console.print(shown)
+
+
+def _fitted(natural: Sequence[int], table: Table, room: int) -> list[int]:
+    """Column widths for the room there is: what may be cut gives way first, the widest of it."""
+    widths = list(natural)
+    while sum(widths) > max(room, len(widths)):
+        flexible = [
+            number
+            for number, column in enumerate(table.columns)
+            if column in table.flexible and widths[number] > _LEAST
+        ]
+        widest = max(flexible or range(len(widths)), key=widths.__getitem__)
+        widths[widest] -= 1
+    return widths
 
 
 def _coloured(diff: str) -> str:
