@@ -1,7 +1,8 @@
 r"""Keep secrets out of the bank: each is replaced by `[REDACTED:kind]` on the way in.
 
 Every pattern is linear: what repeats without a bound is one character class with nothing required
-after it, or is possessive. Patterns are compiled on first use and only when one of their keywords
+after it, or is possessive. Groups are never repeated possessively, because early releases of
+Python 3.11 lose their place when the last repetition fails half way. Patterns are compiled on first use and only when one of their keywords
 occurs in the text, because compiling them all would cost more than the rest of a small write.
 """
 
@@ -75,8 +76,8 @@ _TEMPLATE = (
     r"[$%#@&!]?[{(\[]"  # ${VAR} {{var}} %(var)s $(command) [placeholder]
     r"|[$%][A-Za-z_]\w{0,64}%?$"  # $VAR %VAR% %s
     r"|:[A-Za-z_]\w{0,64}$"  # :bind
-    r"|[A-Za-z_]\w{0,64}+(?:(?:\.|::|\?\.)\w{1,64}+){0,8}+[(\[]"  # os.environ[...] get_token(...)
-    r"|[A-Z][A-Z0-9]{0,32}+(?:_[A-Z0-9]{1,32}+){1,12}+$"  # NAME_OF_A_VARIABLE
+    r"|[A-Za-z_]\w{0,64}+(?:(?:\.|::|\?\.)\w{1,64}+){0,8}[(\[]"  # os.environ[...] get_token(...)
+    r"|[A-Z][A-Z0-9]{0,32}+(?:_[A-Z0-9]{1,32}+){1,12}$"  # NAME_OF_A_VARIABLE
     r"|(?:process\.env|env|secrets|vars|config|settings|self|this)[.:]"
     r"|(?:op|vault|https?|file|arn|ref\+\w{1,20}):"
     r"|(?:\.{0,2}|~)/[\w.@-]{1,64}+/[\w./@-]{0,256}+$"  # a file that holds it
@@ -94,7 +95,7 @@ _TOKENS = (
         "jwt",
         ("eyJ",),
         # Always matches at the first eyJ and swallows the run, so no start is tried twice.
-        _START + r"eyJ[A-Za-z0-9_-]*+(?:\.{1,2}[A-Za-z0-9_-]++){0,4}+",
+        _START + r"eyJ[A-Za-z0-9_-]*+(?:\.{1,2}[A-Za-z0-9_-]++){0,4}",
         accept=_is_jwt,
     ),
     _Rule("anthropic-key", ("sk-ant-",), r"sk-ant-[A-Za-z0-9_-]{16,}"),
@@ -201,7 +202,7 @@ _CONTEXTUAL = (
 )  # fmt: skip
 
 # Wrapped base64 goes on while whole lines are base64; a line of prose or a token ends it.
-_WRAPPED = r"(?:(?:\\r)?(?:\\n|\r?\n)[ \t>]*+[A-Za-z0-9+/]{20,}+={0,2}(?=[\s\\\"'`)]|\Z))*+"
+_WRAPPED = r"(?:(?:\\r)?(?:\\n|\r?\n)[ \t>]*+[A-Za-z0-9+/]{20,}+={0,2}(?=[\s\\\"'`)]|\Z))*"
 _PUBLIC = (
     _Public(("base64,",), r";base64,[A-Za-z0-9+/]++={0,2}" + _WRAPPED),
     _Public(("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR"),
@@ -216,8 +217,8 @@ _PUBLIC = (
     _Public(("-----BEGIN ",),
             r"-----BEGIN (?:[A-Z0-9 ]{0,20} )?(?:CERTIFICATE(?: REQUEST)?|PUBLIC KEY(?: BLOCK)?"
             r"|PGP SIGNATURE|PGP MESSAGE|X509 CRL)-----"
-            r"(?:(?:\\{1,2}[rn]|[\s>])*+(?:[A-Z][A-Za-z]{2,12}: [^\n\\\"]{0,200}"
-            r"|[A-Za-z0-9+/]{24,}+={0,2}))*+"),
+            r"(?:(?:\\{1,2}[rn]|[\s>])*(?:[A-Z][A-Za-z]{2,12}: [^\n\\\"]{0,200}"
+            r"|[A-Za-z0-9+/]{24,}+={0,2}))*"),
 )  # fmt: skip
 _URL = r"://[^\s\"'`<>]*+"
 
@@ -226,10 +227,10 @@ _KEY_BEGIN = (
     r"|---- BEGIN SSH2 (?:ENCRYPTED )?PRIVATE KEY ----"
 )
 _KEY_END = r"----[- ]END [A-Z0-9 ]{0,40}KEY(?: BLOCK)?[- ]----"
-_KEY_GAP = r"(?:\\{1,4}[rn]|[\s>|#]){0,40}+"
+_KEY_GAP = r"(?:\\{1,4}[rn]|[\s>|#]){0,40}"
 _KEY_BODY = (
     rf"(?:{_KEY_GAP}(?:(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): [^\n\\\"]{{0,200}}"
-    r"|=?[A-Za-z0-9+/]{24,}+={0,2}))*+"
+    r"|=?[A-Za-z0-9+/]{24,}+={0,2}))*"
     # The last line is short; without an END line only the end of the text proves it belongs.
     rf"(?:{_KEY_GAP}=?[A-Za-z0-9+/]{{1,23}}+={{0,2}}(?={_KEY_GAP}(?:----|[\"'`]|\Z)))?"
 )
