@@ -2,8 +2,10 @@ r"""Keep secrets out of the bank: each is replaced by `[REDACTED:kind]` on the w
 
 Every pattern is linear: what repeats without a bound is one character class with nothing required
 after it, or is possessive. Groups are never repeated possessively, because early releases of
-Python 3.11 lose their place when the last repetition fails half way. Patterns are compiled on first use and only when one of their keywords
-occurs in the text, because compiling them all would cost more than the rest of a small write.
+Python 3.11 lose their place when the last repetition fails half way.
+
+Patterns are compiled on first use and only when one of their keywords occurs in the text, because
+compiling them all would cost more than the rest of a small write.
 """
 
 from __future__ import annotations
