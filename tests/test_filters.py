@@ -121,3 +121,9 @@ def test_a_filter_reads_back_as_it_was_written(key: str, operator: str, value: s
         assert found.values == tuple(part.strip() for part in value.split(","))
     else:
         assert found.values == (value.strip(),)
+
+
+@pytest.mark.parametrize("text", ["created_at>=yesterday", "updated_at<garbage", "created_at>"])
+def test_a_time_is_not_compared_with_what_is_no_date(text: str) -> None:
+    with pytest.raises(BadFilter, match="compared with a date"):
+        filters.parse(text)

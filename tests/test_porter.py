@@ -401,3 +401,10 @@ def test_an_export_that_lost_a_file_is_refused_and_a_changed_one_is_said(
     changed.unlink()
     with pytest.raises(ImportRefused, match=r"memories/one\.md is missing"):
         take(other, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["note.md", ""])
+def test_a_source_behind_a_link_is_taken_over(app: App, tmp_path: Path, name: str) -> None:
+    write(tmp_path / "real", {"note.md": b"text"})
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert take(app, tmp_path / "link" / name).created == ["memories/note"]

@@ -45,6 +45,11 @@ def parse(expression: str) -> Filter:
     key, operator, text = match.groups()
     several = operator in ("=", "!=")
     values = tuple(part.strip() for part in text.split(",")) if several else (text.strip(),)
+    if key.endswith("_at") and operator in _ORDER and not text.strip()[:4].isdecimal():
+        raise BadFilter(
+            f"{key} is compared with a date, and {values[0][:80]!r} is none",
+            hint=f"Write a date, for example --filter '{key}{operator}2026-01-31'.",
+        )
     return Filter(key, operator, values)
 
 

@@ -260,7 +260,8 @@ def _clean_record(data: bytes) -> tuple[bytes, tuple[str, ...]]:
 
 def plan(source: str, max_bytes: int) -> Plan:
     """Read everything a source holds, checked, before anything is written."""
-    source = os.path.abspath(source)
+    folder, name = os.path.split(os.path.abspath(source))
+    source = os.path.join(os.path.realpath(folder), name)  # a person may be behind a link
     warnings: list[str] = []
     if os.path.isfile(source):
         if zipfile.is_zipfile(source):
