@@ -160,3 +160,15 @@ def test_a_reader_takes_time_in_proportion_to_the_text(name: str) -> None:
             READERS[name](text)
 
     grows_gently(work, step=0.1)
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_every_error_says_what_to_run_next(name: str) -> None:
+    kind = getattr(errors, name)
+    assert kind("what happened").hint
+    assert kind("what happened", hint="mine").hint == "mine"
+
+
+def test_an_error_that_may_come_after_a_write_does_not_claim_that_nothing_changed() -> None:
+    assert errors.RetainError("x").unchanged == ""
+    assert errors.NotSaved("x").unchanged == ""

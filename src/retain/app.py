@@ -27,6 +27,7 @@ __all__ = ["App"]
 
 SORTS: Final = ("collection", "id", "title", "type", "status", "created", "updated")
 
+_TRIES: Final = 50  # how often a put may find its memory gone and there again
 _SCOPES: Final = {"project": "0", "bank": "0", "global": "1"}  # the project's own come first
 
 # Which variable a host sets in the commands its agent runs, and what the agent is called.
@@ -100,16 +101,19 @@ class App:
             **drafts.changes(draft, ()),
         }
         data = given.composed(drafts.ordered(fields))
-        written: Written | None = None
-        while written is None:
+        for _ in range(_TRIES):
             try:
                 written = bank.create(collection, wanted, data)
+                break
             except Conflict as taken:
                 with contextlib.suppress(NotFound):  # it was deleted in between: store it then
-                    old, draft = bank.find(f"{collection}/{wanted}"), drafts.unsigned(draft)
+                    old, again = bank.find(f"{collection}/{wanted}"), drafts.unsigned(draft)
                     if (not name and not replace) or paths.nfc(old.id) != wanted:
-                        self._refuse_another(old, wanted, draft, given, taken)
-                    written = self._put_again(bank, old, draft, given)
+                        self._refuse_another(old, wanted, again, given, taken)
+                    written = self._put_again(bank, old, again, given)
+                    break
+        else:
+            raise Conflict(f"{collection}/{wanted} comes and goes; nothing was stored")
         return self._done(written, f"put {written.memory.ref}", warnings + given.warnings)
 
     def _address(
@@ -218,9 +222,8 @@ class App:
                 return drafts.replaced(memory, draft, given)
             return drafts.revised(memory, drafts.changes(draft, memory.tags), None)
 
-        written = self._writable(ref, collection).change(
-            ref, edit, collection=collection, expect=expect
-        )
+        bank, _ = self._writable(ref, collection)
+        written = bank.change(ref, edit, collection=collection, expect=expect)
         return self._done(
             written, f"update {written.memory.ref}", warnings + (given.warnings if given else ())
         )
@@ -242,7 +245,8 @@ class App:
                 )
             return drafts.revised(memory, {}, drafts.appended(memory.body, addition))
 
-        written = self._writable(ref, collection).change(
+        bank, _ = self._writable(ref, collection)
+        written = bank.change(
             ref,
             edit,
             collection=collection,
@@ -261,8 +265,7 @@ class App:
         allow_secret: bool = False,
     ) -> Written:
         """Let a person rewrite the whole file; it is checked before it is saved."""
-        bank = self._writable(ref, collection)
-        memory = bank.find(ref, collection)
+        bank, memory = self._writable(ref, collection)
         draft, warnings = self._guarded(Draft(text=editor(memory), allow_secret=allow_secret))
         data = (draft.text or "").encode()
         document = codec(memory.path).parse(data)
@@ -283,8 +286,7 @@ class App:
 
     def delete(self, ref: str, *, collection: str | None = None, expect: str = "") -> Deleted:
         """Move a memory to the trash."""
-        bank = self._writable(ref, collection)
-        memory = bank.find(ref, collection)
+        bank, memory = self._writable(ref, collection)
         trashed = bank.delete(memory.address, expect=expect)
         settled = self._settled({memory.path: None}, f"delete {memory.ref}")
         return Deleted(trashed, *settled)
@@ -296,8 +298,7 @@ class App:
         if to_collection is None and not to_id:
             raise UsageError("say where to: --collection NAME, --id NEW, or both")
         self._refuse_secret_names(False, to_id, to_collection)
-        bank = self._writable(ref, collection)
-        before = bank.find(ref, collection)
+        bank, before = self._writable(ref, collection)
         written = bank.move(ref, collection=collection, to_collection=to_collection, to_id=to_id)
         if written.status == "unchanged":
             return written
@@ -399,11 +400,11 @@ class App:
 
     # Between the door and the bank
 
-    def _writable(self, ref: str, collection: str | None) -> Bank:
-        """The bank in force, with a better answer for a memory that is only in the other one."""
+    def _writable(self, ref: str, collection: str | None) -> tuple[Bank, Memory]:
+        """The bank in force and the memory in it; a better answer for one that is in the other."""
         bank = self.bank
         try:
-            bank.find(ref, collection)
+            return bank, bank.find(ref, collection)
         except NotFound:
             for other in self.workspace.readable()[1:]:
                 if other.bank.holds(ref, collection):
@@ -412,8 +413,7 @@ class App:
                         unchanged="Nothing was changed.",
                         hint=f"It is in your global bank ({other.bank.root}): add --global.",
                     ) from None
-            bank.find_or_suggest(ref, collection)
-        return bank
+            return bank, bank.find_or_suggest(ref, collection)
 
     def _done(
         self, written: Written, what: str, warnings: tuple[str, ...], *, commit: bool = False

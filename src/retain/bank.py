@@ -118,7 +118,7 @@ class Bank:
         except NotFound:
             return False
         except Ambiguous:
-            return True
+            pass
         return True
 
     def counts(self) -> dict[str, int]:
@@ -669,11 +669,8 @@ def _edited(memory: Memory, edit: Edit) -> bytes:
     try:
         return edit(memory)
     except Unreadable as error:
-        raise Unreadable(
-            f"{memory.path}: {error.message}",
-            unchanged=error.unchanged or "The file was left as it is, byte for byte.",
-            hint=error.hint or "Mend it in an editor; `retain status` lists such files.",
-        ) from error
+        message = f"{memory.path}: {error.message}"
+        raise Unreadable(message, unchanged=error.unchanged, hint=error.hint) from error
 
 
 def _is_expected(memory: Memory, expect: str) -> bool:

@@ -45,12 +45,16 @@ class RetainError(Exception):
 
     exit_code = 1
     code = "error"
+    # What is said where the one who raises it knows nothing better; that nothing was changed is
+    # claimed only for errors that come before any write.
+    usually_unchanged = ""
+    usual_hint = "`retain status` shows how the bank is."
 
     def __init__(self, message: str, *, unchanged: str = "", hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.unchanged = unchanged
-        self.hint = hint
+        self.unchanged = unchanged or self.usually_unchanged
+        self.hint = hint or self.usual_hint
 
 
 class UsageError(RetainError):
@@ -58,6 +62,8 @@ class UsageError(RetainError):
 
     exit_code = 2
     code = "usage"
+    usually_unchanged = "Nothing was changed."
+    usual_hint = "`retain --help`, or --help after a command, shows how it is called."
 
 
 class BadName(UsageError):
@@ -77,6 +83,8 @@ class NotFound(RetainError):
 
     exit_code = 3
     code = "not-found"
+    usually_unchanged = "Nothing was changed."
+    usual_hint = "`retain list` shows what there is."
 
 
 class Conflict(RetainError):
@@ -84,6 +92,7 @@ class Conflict(RetainError):
 
     exit_code = 4
     code = "conflict"
+    usual_hint = "Look at what is there with `retain get`, then try again."
 
 
 class Ambiguous(Conflict):
@@ -108,24 +117,31 @@ class Unreadable(RetainError):
     """A file that cannot be parsed, and so is never modified."""
 
     code = "unreadable"
+    usually_unchanged = "The file was left as it is, byte for byte."
+    usual_hint = "Mend it in an editor; `retain status` lists such files."
 
 
 class Unsafe(RetainError):
     """A link or a special file where a plain file or directory belongs."""
 
     code = "unsafe"
+    usual_hint = "Put a plain file or directory in its place; `retain status` lists such files."
 
 
 class LimitExceeded(RetainError):
     """Larger than Retain stores."""
 
     code = "limit"
+    usually_unchanged = "Nothing was changed."
+    usual_hint = "Split it, or raise memory.max_bytes in your own config."
 
 
 class ConfigError(RetainError):
     """A setting that cannot be used."""
 
     code = "config"
+    usually_unchanged = "Nothing was changed."
+    usual_hint = "`retain config check` says what is wrong, `retain config path` where."
 
 
 class NewerFormat(RetainError):
@@ -138,9 +154,12 @@ class HistoryError(RetainError):
     """Git or the numbered versions cannot answer."""
 
     code = "history"
+    usual_hint = "`retain versions ID` lists the versions there are."
 
 
 class ImportRefused(RetainError):
     """An archive or a store that cannot be taken over whole."""
 
     code = "import"
+    usually_unchanged = "Nothing was imported."
+    usual_hint = "Mend the source, then import it again: nothing will be doubled."
