@@ -1,0 +1,311 @@
+"""The terms a text is indexed under and searched by.
+
+A term holds no space, no control character and no ASCII punctuation, and at most 64 characters,
+so terms joined by spaces come out of FTS5's `ascii` tokenizer as they went in. A compound counts
+as its parts and as one word: `getUserName` is get, user, name and getusername, `node.js` is node,
+js and nodejs, `utf-8` is utf, 8 and utf8. Between two digits the one word keeps a middle dot,
+3·11·2, or a search for port 112 would find version 1.12. Hyphens between plain words only part
+them: a question about `long-term` plans should not lack a word beside a text on `long term` ones.
+"""
+
+from __future__ import annotations
+
+import re
+from _thread import allocate_lock  # `threading` would cost every start more than all of this
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import pairwise
+from typing import Final
+
+__all__ = ["MAX_TERM", "is_question", "query", "words"]
+
+MAX_TERM: Final = 64
+
+_STOP = frozenset(
+    "a an the is was are were be been being do does did have has had will would could can should "
+    "may might shall must i you we they he she it me my your our their his her its this that "
+    "these those what which who whom how when where why if then else so and or but not no to of "
+    "in on at for with from by about as into than there them us him all any some just also very "
+    "too up out".split()
+)
+# Forms that a stemmer does not bring together, and a few everyday names of one thing; the first
+# word of each group stands for all. From the stop words' own groups nothing is left to search.
+_GROUPS = """
+become became/begin began begun/bend bent/bite bit bitten/bleed bled/blow blew blown/break broke
+broken/bring brought/build built/burn burnt/buy bought/catch caught/choose chose chosen/come came/
+deal dealt/dig dug/draw drew drawn/dream dreamt/drink drank drunk/drive drove driven/eat ate
+eaten/fall fell fallen/feed fed/feel felt/fight fought/find found/fly flew flown/forget forgot
+forgotten/forgive forgave forgiven/freeze froze frozen/get got gotten/give gave given/go went gone
+goes/grow grew grown/hang hung/hear heard/hide hid hidden/hold held/keep kept/know knew known/lay
+laid/lead led/learn learnt/leave left/lend lent/lose lost/make made/mean meant/meet met/pay paid/
+ride rode ridden/ring rang rung/rise rose risen/run ran/say said/see saw seen/seek sought/sell sold/
+send sent/shake shook shaken/shine shone/shoot shot/show shown/sing sang sung/sink sank sunk/sit
+sat/sleep slept/speak spoke spoken/spend spent/spin spun/stand stood/steal stole stolen/stick stuck/
+strike struck/swear swore sworn/sweep swept/swim swam swum/swing swung/take took taken/teach taught/
+tear tore torn/tell told/think thought/throw threw thrown/understand understood/wake woke woken/wear
+wore worn/weave wove woven/win won/wind wound/write wrote written/child children kid kids/man men/
+woman women/person people/foot feet/tooth teeth/mouse mice/goose geese/life lives/wife wives/knife
+knives/leaf leaves/shelf shelves/half halves/wolf wolves/analysis analyses/thesis theses/hypothesis
+hypotheses/criterion criteria/phenomenon phenomena/datum data/index indices/matrix matrices/good
+better best/bad worse worst/mom mother mum/dad father/bike bicycle/photo photograph picture pic/
+movie film
+"""
+_BASE = {
+    form: forms.split()[0]
+    for forms in _GROUPS.replace("\n", " ").split("/")
+    for form in forms.split()[1:]
+}
+_ENDINGS = frozenset("s d m ll re ve".split())  # what an apostrophe parts from a word
+_SPOKEN = {
+    "c++": "cplusplus", "g++": "gplusplus", "c#": "csharp", "f#": "fsharp", ".net": "dotnet",
+}  # fmt: skip
+# Letters that Unicode does not take apart into a plain letter and a mark.
+_PLAIN = str.maketrans({
+    "ø": "o", "ł": "l", "đ": "d", "ð": "d", "ħ": "h", "\u0131": "i",
+    "æ": "ae", "œ": "oe", "þ": "th",
+})  # fmt: skip
+
+_INNER = ".'+#-"  # punctuation that can be part of a name
+_OUTER = "".join(c for c in map(chr, range(128)) if not c.isalnum() and c not in _INNER)
+_SPACED = dict.fromkeys(map(ord, _OUTER), " ")
+_APOSTROPHES = "'\u2019\u02bc\uff07"
+
+# Han, kana, bopomofo and Hangul, also taken apart and half-width; Thai, Lao, Myanmar, Khmer.
+_UNSPACED = (
+    "\u3005-\u3007\u3041-\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf"
+    "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af"
+    "\u1100-\u11ff\u3131-\u318e\ua960-\ua97c\uac00-\ud7fb\uffa1-\uffdc"
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ebd\u0ec0-\u0ece\u0edc-\u0edf"
+    "\u1000-\u103f\u1050-\u109f\ua9e0-\ua9ef\uaa60-\uaa7f\u1780-\u17d3\u17d7\u17dc\u17dd"
+)
+_FLAG = "\U0001f1e6-\U0001f1ff"
+_EMOJI = (
+    "\u231a\u231b\u23e9-\u23fa\u2600-\u27bf\u2b1b\u2b1c\u2b50\u2b55"
+    "\U0001f000-\U0001f3fa\U0001f400-\U0001faff"  # without the skin tones
+)
+# Putting marks in order takes quadratic time; no script piles up as many on one letter.
+_PILE = re.compile(r"([^\w\s\x00-\x7f]{16})[^\w\s\x00-\x7f]+")
+
+_COMPOUND = re.compile(
+    r"^['-]*\.net(?![^.'+#-])|[^.'+#-]+(?:[.'-][^.'+#-]+)*(?:\+\+|#)?", re.IGNORECASE
+)
+_JOINT = re.compile(r"[.-]")
+_DIGITS_MEET = re.compile(r"(?<=[0-9])[.-](?=[0-9])")
+_VERSION = re.compile(r"v(?=[0-9]+\.)", re.IGNORECASE)
+_STAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt](?=[0-9])")
+_HUMP = re.compile(r"[A-Z][A-Z0-9]*(?=[A-Z][a-z]{2})|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
+_CLOSING = " \t\r\n\"'*_)\u00bb\u2019\u201d\u300d"
+_QUESTION_MARKS = ("?", "\uff1f", "\u061f")
+_BRACKETED = re.compile(r"\[[^\[\]]*\]|【[^【】]*】")
+
+# What a chunk of text comes to, its terms joined by spaces: "" for a stop word.
+_memo: dict[str, str] = {}
+_MEMO_ENTRIES = 100_000
+
+_stemming = allocate_lock()
+
+
+def words(text: str) -> list[str]:
+    """The terms of a text, in its order, repeated as often as they occur."""
+    chunks = _chunks(text)
+    try:
+        found = map(_memo.__getitem__, chunks)
+        return " ".join(found).split()
+    except KeyError:
+        return " ".join(_learn(chunks)).split()
+
+
+def query(text: str) -> list[str]:
+    """The terms to look for: those of `words`, less what would only weaken an exact match.
+
+    Han and Hangul are indexed as characters and as pairs, but only a lone character is sought as
+    one; and a name such as GitHub is one word, whether or not a text writes it with humps.
+    """
+    found = [term for chunk in _chunks(text) for term in _terms(chunk, is_sought=True)]
+    stems = _stems(found)
+    return [stems.get(word, word) for word in found]
+
+
+def is_question(text: str) -> bool:
+    """Whether a text ends in a question mark, once bracketed parts are taken out."""
+    return _BRACKETED.sub("", text).rstrip(_CLOSING).endswith(_QUESTION_MARKS)
+
+
+def _chunks(text: str) -> list[str]:
+    return text.translate(_SPACED).split() if text.isascii() else text.split()
+
+
+def _learn(chunks: list[str]) -> list[str]:
+    if len(_memo) > _MEMO_ENTRIES:
+        _memo.clear()
+    known = {chunk: _memo.get(chunk) for chunk in chunks}
+    fresh = {chunk: _terms(chunk) for chunk, terms in known.items() if terms is None}
+    stems = _stems(word for found in fresh.values() for word in found)
+    for chunk, found in fresh.items():
+        known[chunk] = terms = " ".join([stems.get(word, word) for word in found])
+        if len(chunk) <= MAX_TERM:
+            _memo[chunk] = terms
+    return [known[chunk] or "" for chunk in chunks]
+
+
+def _terms(chunk: str, *, is_sought: bool = False) -> list[str]:
+    """A chunk's terms, not yet stemmed."""
+    word = chunk.rstrip(".'-")
+    if word.isalpha() and word.isascii() and (word.islower() or word.istitle() or word.isupper()):
+        word = word[:MAX_TERM].lower()
+        return [] if word in _STOP else [word]
+    if chunk.isascii():
+        return _names(chunk.translate(_SPACED), is_sought=is_sought)
+    from unicodedata import normalize
+
+    found: list[str] = []
+    for run in _runs()(normalize("NFC", _unpiled(chunk))):
+        if run.lastgroup == "unspaced":
+            found += _pairs(run[0], is_sought=is_sought)
+        elif run.lastgroup == "emoji":
+            found.append(run[0])
+        else:
+            found += _names(_folded(run[0]), is_sought=is_sought)
+    return found
+
+
+@cache
+def _runs() -> Callable[[str], Iterator[re.Match[str]]]:
+    """Parts what is not all ASCII by script; cached because it takes milliseconds to compile."""
+    return re.compile(
+        f"(?P<unspaced>[{_UNSPACED}]+)|(?P<emoji>[{_FLAG}]{{2}}|[{_EMOJI}])"
+        f"|(?P<spaced>[^{_UNSPACED}{_EMOJI}]+)"
+    ).finditer
+
+
+def _names(text: str, *, is_sought: bool) -> list[str]:
+    return [
+        word
+        for piece in _STAMP.sub(r"\1 ", text).split()
+        for compound in _COMPOUND.findall(piece)
+        for word in _parts(compound, is_sought=is_sought)
+    ]
+
+
+def _pairs(run: str, *, is_sought: bool) -> list[str]:
+    """Overlapping pairs of characters, for scripts that do not part their words."""
+    from unicodedata import normalize
+
+    run = normalize("NFKC", run)
+    units = list(run) if run.isalnum() else _clusters(run)
+    if len(units) == 1:
+        return units
+    pairs = [one + other for one, other in pairwise(units)]
+    # From here on lie Han and Hangul, where one character can be a word and so a question.
+    return pairs if is_sought else [unit for unit in units if unit >= "\u3400"] + pairs
+
+
+def _clusters(run: str) -> list[str]:
+    from unicodedata import category
+
+    units: list[str] = []
+    for char in run:
+        if units and category(char)[0] == "M":
+            units[-1] = (units[-1] + char)[: MAX_TERM // 2]
+        else:
+            units.append(char)
+    return units
+
+
+def _folded(chunk: str) -> str:
+    """A chunk in plain letters, with spaces for what is neither letter, digit nor part of a name.
+
+    Latin, Greek, Cyrillic, Hebrew and Arabic lose their marks, without which they are often
+    written; in the scripts of India and beyond marks are vowels and stay.
+    """
+    from unicodedata import category, normalize
+
+    kept: list[str] = []
+    loses_marks = True
+    # A single character may stand for eighteen: not in what is too long for words.
+    for char in normalize("NFKD" if len(chunk) < 1000 else "NFD", chunk):
+        kind = category(char)
+        if kind == "Cf" or (loses_marks and kind[0] == "M"):  # the former are invisible
+            continue
+        if char in _APOSTROPHES:
+            kept.append("'")
+        else:
+            kept.append(char if kind[0] in "LMN" or char in _INNER else " ")
+        loses_marks = kept[-1] < "\u0700"
+    return normalize("NFC", "".join(kept))
+
+
+def _unpiled(text: str) -> str:
+    return text if len(text) <= MAX_TERM else _PILE.sub(r"\1", text)
+
+
+def _parts(compound: str, *, is_sought: bool) -> list[str]:
+    if _VERSION.match(compound):
+        compound = compound[1:]
+    parts = [compound] if compound.startswith((".", "'", "-")) else _JOINT.split(compound)
+    whole = _whole(compound, parts)
+    if whole and len(whole) == len(parts):  # initials, such as U.S. or e.g.
+        return [whole]
+    found = [
+        word
+        for part in parts
+        for name in _uncontracted(part).split("'")
+        for one in _humps(name, is_sought=is_sought)
+        if (word := _plain(one)) and word not in _STOP
+    ]
+    return [*found, whole] if whole else found
+
+
+def _whole(compound: str, parts: list[str]) -> str:
+    """A compound as one word; empty if it is none, or only hyphens hold plain words together."""
+    if len(parts) < 2 or len(compound) > MAX_TERM or "'" in compound:
+        return ""
+    if "." not in compound and not any(map(str.isdigit, compound)):
+        return ""
+    return _plain(_JOINT.sub("", _DIGITS_MEET.sub("·", compound)))
+
+
+def _uncontracted(word: str) -> str:
+    head, _, tail = word.rpartition("'")
+    ending = tail.casefold()
+    if ending == "t" and head[-1:] in ("n", "N"):  # don't, can't: no more than a "not"
+        return ""
+    return head if head and ending in _ENDINGS else word
+
+
+def _humps(name: str, *, is_sought: bool) -> list[str]:
+    spoken = _SPOKEN.get(name.casefold().lstrip("'-"))
+    if spoken:
+        return [spoken]
+    name = name.rstrip("+#")
+    if len(name) > MAX_TERM or name.islower() or name.isupper() or not name.isascii():
+        return [name]
+    humps = _HUMP.findall(name)
+    # One letter makes no word: iPhone, OAuth, URLs, and what chance makes of base64.
+    if len(humps) < 2 or min(map(len, humps)) < 2:
+        return [name]
+    is_proper = len(humps) == 2 and name[0].isupper()
+    return [name] if is_sought and is_proper else [*humps, name]
+
+
+def _plain(word: str) -> str:
+    return word[:MAX_TERM].casefold().translate(_PLAIN)[:MAX_TERM]
+
+
+def _stems(found: Iterable[str]) -> dict[str, str]:
+    """The stems of English words; what holds a digit or was cut short has none."""
+    english = [word for word in found if word.isalpha() and word.isascii() and len(word) < MAX_TERM]
+    if not english:
+        return {}
+    based = [_BASE.get(word, word) for word in english]
+    with _stemming:  # a stemmer serves one thread at a time
+        return dict(zip(english, _stemmer()(based), strict=True))
+
+
+@cache
+def _stemmer() -> Callable[[list[str]], list[str]]:
+    import Stemmer  # type: ignore[import-not-found]
+
+    # Without its own cache: a word is remembered here.
+    stems: Callable[[list[str]], list[str]] = Stemmer.Stemmer("english", 0).stemWords
+    return stems

@@ -1,0 +1,435 @@
+"""A body is cut where its author parted it, nothing is lost, and turns know who speaks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import chain
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from retain import chunks as module
+from retain.chunks import Chunk, chunks, fences
+from tests.test_frontmatter import times
+
+MOST = 1200
+LINES = [
+    *["", "", " ", "\t", "text", "two words", "  indented", "trailing  ", "#", "# One", "## Two"],
+    *["### Three ##", "#### Four", "#no heading", "===", "---", "--", "-", "```", "```python"],
+    *["~~~", "````", "- item", "1. item", "| a | b |", "|---|---|", "> quoted", "**Ann:** hello"],
+    *["**Bob**: yes", "Ann: hi there", "Bob: hello.", "- Ann: why?", "[10:32] Ann: me", "Note: no"],
+    *[
+        "2023-05-08 10:32 Bob: ok",
+        "**User:**",
+        "小明\uff1a你好",
+        "form\x0cfeed",
+        "\x0c",
+        "a\u2028b",
+    ],
+    *["a\x85b", "a\x0bb", "a\rb", "\ufeff", "long " * 30, "word " * 300, "字" * 1300, "。" * 10],
+    *["Sentence one. Two! Three? " * 60, "x" * 2500, " " * 1300 + "x", "x" + " " * 1300],
+]
+BODIES = st.one_of(
+    st.text(max_size=60),
+    st.lists(st.sampled_from(LINES), max_size=30).flatmap(
+        lambda lines: st.sampled_from(["\n", "\r\n"]).map(lambda end: end.join(lines))
+    ),
+)
+
+
+def lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.split("\n") if line.strip()]
+
+
+def texts(body: str) -> list[str]:
+    return [chunk.text for chunk in chunks(body)]
+
+
+def spoken(body: str) -> list[tuple[str, str]]:
+    return [(chunk.who, chunk.spoken) for chunk in chunks(body) if chunk.who]
+
+
+def paths(body: str) -> list[str]:
+    return [chunk.header_path for chunk in chunks(body)]
+
+
+def words(size: int) -> str:
+    """Text of about a size, in sentences and without line breaks."""
+    return ("These are some words of a sentence. " * (size // 36 + 1))[:size].strip()
+
+
+# Nothing is lost
+
+
+@times(5)
+@given(BODIES)
+@example("\n\n# A\n\x0c\ntext\n")
+@example("**User:**\n\n" + "x" * 1300)
+def test_every_character_but_white_space_is_kept_once_and_in_order(body: str) -> None:
+    kept = "".join(chain.from_iterable(text.split() for text in texts(body)))
+    assert kept == "".join(body.split())
+
+
+@times(5)
+@given(BODIES)
+def test_every_line_that_is_not_blank_is_kept_whole_and_once(body: str) -> None:
+    if all(len(line) <= MOST - 200 for line in body.split("\n")):
+        assert [line for text in texts(body) for line in lines(text)] == lines(body)
+
+
+@times(5)
+@given(BODIES)
+def test_a_chunk_is_an_excerpt_that_starts_on_its_line(body: str) -> None:
+    own = body.split("\n")
+    for chunk in chunks(body):
+        assert chunk.text.strip()
+        assert len(chunk.text) <= MOST
+        assert chunk.text in body
+        line = own[chunk.line - 1]
+        assert chunk.text.split("\n")[0] in line
+        if all(len(one) <= MOST - 200 for one in own):
+            assert "\n".join(own[chunk.line - 1 :]).startswith(chunk.text)
+
+
+@times(2)
+@given(BODIES)
+def test_only_a_turn_has_words_that_are_spoken(body: str) -> None:
+    for chunk in chunks(body):
+        assert chunk.spoken in chunk.text
+        assert chunk.who in chunk.text or not chunk.text.startswith(chunk.who)
+        assert chunk.who or not chunk.spoken
+
+
+@given(BODIES)
+def test_the_quick_way_answers_as_the_thorough_one(body: str) -> None:
+    if not any(mark in body for mark in module._MARKS) and len(body) <= MOST:
+        text = module._read(body)
+        parts = [p for s in module._sections(text) for p in module._parts(text, s, True)]
+        assert [chunk for part in parts for chunk in module._cut(text, part)] == chunks(body)
+
+
+@pytest.mark.parametrize("body", ["", "\n", " \n\t\r\n\x0c\n", "\u2028", "\r"])
+def test_a_blank_body_has_no_chunks(body: str) -> None:
+    assert chunks(body) == []
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    body = "one\x0ctwo\u2028three\x85four\rfive\nsix\x0b# no heading\n\nseven # eight"
+    assert chunks(body) == [Chunk(body, "", 1)]
+    after = "\x0c\n\u2028\n# A\nx"
+    assert chunks(after) == [Chunk("# A\nx", "A", 3)]
+
+
+def test_windows_line_ends_change_nothing_but_the_text() -> None:
+    body = f"intro\n\n# A\n\n{words(400)}\n\n## B ##\n\n```\n# c\n```\n{words(300)}\n\nD\n===\n"
+    body += f"{words(300)}\n\n# E\n\nAnn: hi, you\nBob: hello\n\n{words(400)}"
+    found = chunks(body)
+    assert len(found) > 5
+    windows = chunks(body.replace("\n", "\r\n"))
+    assert [chunk._replace(text=chunk.text.replace("\r", "")) for chunk in windows] == found
+
+
+# Headings
+
+
+def test_a_chunk_knows_the_headings_above_it() -> None:
+    body = "".join(
+        f"{mark} {title}\n\n{words(300)}\n\n"
+        for mark, title in [
+            *[("#", "Setup"), ("##", "Linux"), ("###", "Arch #"), ("##", "Mac ##")],
+            *[("####", "Brew"), ("#", "Use"), ("###### ", "Deep")],
+        ]
+    )
+    assert paths(f"{words(300)}\n{body}") == [
+        "",
+        "Setup",
+        "Setup > Linux",
+        "Setup > Linux > Arch",
+        "Setup > Mac",
+        "Setup > Mac > Brew",
+        "Use",
+        "Use > Deep",
+    ]
+
+
+def test_an_underlined_line_is_a_heading() -> None:
+    body = f"Setup\n=====\n\n{words(300)}\n\nLinux\n-----\n{words(300)}"
+    assert paths(body) == ["Setup", "Setup > Linux"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- item",
+        "1. item",
+        "> quote",
+        "| a |",
+        "two\nlines",
+        "x" * 130,
+        "    code",
+        "<br>",
+        "```\n```",
+    ],
+)
+def test_a_rule_below_other_text_makes_no_heading(text: str) -> None:
+    assert set(paths(f"{text}\n---\n{words(300)}\n# End\n{words(300)}")) == {"", "End"}
+
+
+def test_a_rule_of_its_own_and_a_lone_dash_make_no_heading() -> None:
+    assert paths(f"---\n\n{words(300)}\n\n---\n\nitem\n-\n\n***\n") == [""]
+
+
+@pytest.mark.parametrize("open,close", [("```", "```"), ("~~~ sh", "~~~~"), ("- ```", "  ```")])
+def test_a_heading_in_a_code_fence_is_none(open: str, close: str) -> None:
+    body = f"{words(300)}\n\n{open}\n# no\nno\n==\n{close}\n\n# Yes\n\n{words(300)}"
+    assert paths(body) == ["", "Yes"]
+
+
+def test_a_fence_within_a_longer_fence_does_not_close_it() -> None:
+    body = f"{words(300)}\n````md\n```\n# no\n```\n~~~\n````\n# Yes\n{words(300)}"
+    assert paths(body) == ["", "Yes"]
+
+
+def test_fences_are_ranges_of_lines() -> None:
+    body = "a\n```py\nb\n```\n```code``` in a line\n> ~~~\n> c\n> ~~~\n~~~\n```\nd"
+    assert list(fences(body.split("\n"))) == [(1, 4), (5, 8), (8, 11)]
+    assert list(fences([])) == []
+
+
+def test_a_heading_of_a_hundred_kilobytes_gives_a_short_path() -> None:
+    found = chunks(f"# {'x' * 100_000}\n## a\n")
+    assert max(len(chunk.header_path) for chunk in found) < 200
+    assert len(found) > 80
+
+
+def test_headings_without_words_leave_no_trace_in_the_path() -> None:
+    assert paths(f"#\n{words(300)}\n## ##\n{words(300)}\n### A\n{words(300)}") == ["", "", "A"]
+
+
+# Short sections
+
+
+def test_a_short_memory_is_one_chunk() -> None:
+    body = "# Use Postgres\n\n## Context\n\nWe need SQL.\n\n## Decision\n\nPostgres.\n"
+    assert chunks(body) == [Chunk(body.strip(), "Use Postgres", 1)]
+
+
+def test_text_before_the_first_heading_is_kept() -> None:
+    assert chunks("Intro.\n\n# A\n\nx") == [Chunk("Intro.\n\n# A\n\nx", "A", 1)]
+    assert paths(f"{words(300)}\n\n# A\n\n{words(300)}") == ["", "A"]
+
+
+def test_a_short_section_joins_one_below_the_same_heading() -> None:
+    body = f"# T\n{words(300)}\n## A\n{words(300)}\n## B\nshort\n# U\n{words(300)}"
+    assert paths(body) == ["T", "T", "U"]
+    assert texts(body)[1].endswith("## B\nshort")
+
+
+def test_a_short_section_stays_apart_from_other_headings() -> None:
+    body = f"# T\n{words(300)}\n## A\n{words(1150)}\n# U\nshort\n## C\n{words(1190)}"
+    assert paths(body)[:3] == ["T", "T > A", "U"]
+
+
+def test_a_heading_stays_with_what_it_is_about() -> None:
+    body = f"# A\nshort\n# B\n## b\n{words(1185)}\n"
+    assert texts(body)[-1].startswith("# B\n## b")
+
+
+def test_long_sections_are_not_joined() -> None:
+    body = f"# A\n{words(250)}\n# B\n{words(250)}"
+    assert paths(body) == ["A", "B"]
+
+
+# Long sections
+
+
+def test_a_long_section_is_cut_between_paragraphs() -> None:
+    paragraphs = [words(500) for _ in range(5)]
+    found = texts("\n\n".join(paragraphs))
+    assert all(part in paragraphs for text in found for part in text.split("\n\n"))
+    assert len(found) == 3
+
+
+def test_pieces_have_about_the_same_length() -> None:
+    assert all(len(text) > 500 for text in texts("\n\n".join(words(100) for _ in range(13))))
+
+
+def test_a_long_list_is_cut_between_its_items() -> None:
+    body = "\n".join(f"- item {n}\n  {words(100)}" for n in range(30))
+    assert all(text.startswith("- item") for text in texts(body))
+
+
+def test_a_long_table_is_cut_between_its_rows() -> None:
+    body = "| a | b |\n|---|---|\n" + "\n".join(f"| {n} | {words(60)} |" for n in range(60))
+    found = texts(body)
+    assert len(found) > 3
+    assert all(line[0] == line[-1] == "|" for text in found for line in text.split("\n"))
+
+
+def test_a_long_line_is_cut_between_sentences() -> None:
+    found = texts(words(5000))
+    assert all(text.endswith("sentence.") for text in found[:-1])
+    assert all(text.startswith("These") for text in found)
+
+
+def test_a_long_sentence_is_cut_between_words() -> None:
+    found = texts("word " * 1000)
+    assert {word for text in found for word in text.split()} == {"word"}
+
+
+def test_text_without_spaces_is_cut_at_its_sentences_or_anywhere() -> None:
+    assert all(text.endswith("。") for text in texts(("字" * 99 + "。") * 30))
+    assert [len(text) for text in texts("字" * 3000)] == [1200, 1200, 600]
+
+
+def test_a_code_fence_is_kept_together_if_it_fits() -> None:
+    fence = "```\n" + "\n\n".join(["code"] * 150) + "\n```"
+    found = texts(f"# T\n\n{words(900)}\n{fence}\n{words(900)}")
+    assert any(fence in text for text in found)
+    longer = texts("```\n" + "\n\n".join(["code"] * 500) + "\n```")
+    assert len(longer) == 3
+
+
+def test_a_heading_is_not_left_alone_by_a_long_paragraph() -> None:
+    found = texts(f"# T\n\n{words(1199)}")
+    assert [len(text) > 400 for text in found] == [True, True]
+
+
+# Turns
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        *["**{}:** ", "**{}**: ", "{}: ", "- {}: ", "* **{}:** ", "[10:32] {}: ", "  {}: "],
+        *["2023-05-08 10:32 {}: ", "[2023-05-08T10:32:01Z] **{}:** ", "10:32 PM {}: "],
+        *["12/05/2023, 10:32 - {}: ", "(10:32:07) {}: ", "{}\uff1a", "- [10:32] {}: ", "**{}:**"],
+    ],
+)
+@pytest.mark.parametrize(
+    "names", [("Ann", "Bob"), ("Dr. Ann O'Neil-Smith", "user"), ("Émile", "AI")]
+)
+def test_each_turn_is_a_chunk_with_its_speaker(mark: str, names: tuple[str, str]) -> None:
+    said = ["Can you: help me?", "Yes, I can.", "http://a.test: thank you!"]
+    who = [names[0], names[1], names[0]]
+    own = [mark.format(name) + text for name, text in zip(who, said, strict=True)]
+    for body in ("\n".join(own), "\n\n".join(own), "\r\n".join(own), "# T\n\n" + "\n".join(own)):
+        found = [chunk for chunk in chunks(body) if chunk.who]
+        assert [(c.who, c.spoken, c.text) for c in found] == list(zip(who, said, own, strict=True))
+        assert [body.split("\n")[c.line - 1].rstrip() for c in found] == own
+
+
+def test_the_heading_of_a_transcript_is_a_chunk_before_its_turns() -> None:
+    found = chunks("# Call\n\n**Ann:** hi\n\n## Later\n\n**Bob:** yes")
+    assert [(c.text, c.header_path, c.line, c.who) for c in found] == [
+        ("# Call", "Call", 1, ""),
+        ("**Ann:** hi", "Call", 3, "Ann"),
+        ("## Later", "Call > Later", 5, ""),
+        ("**Bob:** yes", "Call > Later", 7, "Bob"),
+    ]
+
+
+def test_one_bold_name_is_enough() -> None:
+    found = chunks("We met.\n\n**Ann Lee:** Use Redis.\nAnd soon.\n\nSo we did.")
+    assert [c.text for c in found] == [
+        "We met.",
+        "**Ann Lee:** Use Redis.\nAnd soon.",
+        "So we did.",
+    ]
+    assert (found[1].who, found[1].spoken) == ("Ann Lee", "Use Redis.\nAnd soon.")
+
+
+def test_following_lines_belong_to_the_turn() -> None:
+    body = "Ann: see:\n- one\n- two\n```\na\n\nb: c\n```\nNote: mind it\nBob: ok\n\nThe end."
+    assert spoken(body) == [
+        ("Ann", "see:\n- one\n- two\n```\na\n\nb: c\n```\nNote: mind it"),
+        ("Bob", "ok"),
+    ]
+    assert texts(body)[-1] == "The end."
+
+
+def test_a_name_on_a_line_of_its_own_speaks_up_to_the_next() -> None:
+    body = "**User:**\n\nHow?\n\nTell me.\n\n**Assistant:**\n\nSo:\n\n- a\n\n# End\n\nx"
+    assert spoken(body) == [("User", "How?\n\nTell me."), ("Assistant", "So:\n\n- a")]
+
+
+def test_a_short_exchange_without_a_returning_name_is_talk() -> None:
+    assert spoken("Ann: Is it done?\nBob: Yes") == [("Ann", "Is it done?"), ("Bob", "Yes")]
+    assert spoken("Ann: The build is red.\nBob: Fixed.") != []
+
+
+def test_a_long_turn_is_cut_and_every_piece_keeps_its_speaker() -> None:
+    body = f"**Ann:** {words(2500)}\nmore\n**Bob:** ok"
+    found = [chunk for chunk in chunks(body) if chunk.who == "Ann"]
+    assert len(found) == 3
+    assert " ".join(chunk.spoken for chunk in found).split() == f"{words(2500)} more".split()
+    assert all(chunk.spoken for chunk in chunks("**Ann:** " + "x" * 3000))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "Backend: FastAPI\nFrontend: React",
+        "Vendor: Acme\nShade: red",
+        "Note: you should see this.\nTodo: call me!",
+        "**Note:** you should see this.",
+        "**Key points:** we agreed.",
+        "**Next Steps:** we ship.",
+        "**Overview:**\n\nAll is well.",
+        "- **Redis:** holds the cache.\n- **Kafka:** the queue.",
+        "- Integration test: one\n- Integration test: two\n- Edge case: three",
+        "Ann: can you?",
+        "Ann: can you?\n\n" + "A line of prose.\n\n" * 3 + "Bob: yes",
+        "Ann: a\nBob: b\nCarl: c\nDora: d.",
+        "```\nAnn: hi\nBob: hello\nAnn: you\n```",
+        "https://a.test: x\nC:\\x: y\n10:32: z\n10:32: z",
+        "ann: hi\nbob: hello\nann: bye",
+        "One two three four five: a\nOne two three four five: b",
+        f"{'A' * 41}: a\n{'A' * 41}: b",
+        "Q: why?\nA: because\nQ: how?",
+        "ERROR: disk full\nINFO: done\nERROR: again",
+        "Monday: run\nTuesday: rest\nMonday: run",
+    ],
+)
+def test_a_label_before_a_colon_speaks_not(body: str) -> None:
+    assert spoken(body) == []
+    assert len(chunks(body)) == 1
+
+
+def test_each_section_decides_for_itself() -> None:
+    body = "# A\n\nAnn: hi\nBob: hello\nAnn: bye\n\n# B\n\nAnn: alone\n"
+    assert spoken(body) == [("Ann", "hi"), ("Bob", "hello"), ("Ann", "bye")]
+
+
+# Time
+
+SEEDS = [
+    *["#", "# ", "# a\n", "## a\n# b\n", "[[", "`", "```\n", "~~~ `\n", "a: ", "A: ", "Bob: \n"],
+    *["Bob: b\n", "**Bob:** b\n", "- **Bob:** b\n", "**Bob:**\n", "\n", "\r\n", " ", "\t", "a "],
+    *["a\n", "a\n\n", "a\n==\n", "-", "--\n", "- ", "> ", "1. ", ". ", ".'", "**", "字", "。", "x"],
+    *["> ```\n", "[1", "10:32 ", "- - ", "\x0c", "Sentence. "],
+]
+
+
+def seconds(work: Callable[[str], object], text: str) -> float:
+    start = time.process_time()
+    work(text)
+    return time.process_time() - start
+
+
+def grows_linearly(work: Callable[[str], object], seed: str) -> bool:
+    """Whether 100 kB cost about twice as much as 50 kB, both measured in this process."""
+    short, half, whole = (seed * (size // len(seed)) for size in (20_000, 50_000, 100_000))
+    # Work that grows with the square of the length needs seconds for this.
+    if seconds(work, short) < 0.3:
+        return True
+    first = min(seconds(work, half) for _ in range(3))
+    return min(seconds(work, whole) for _ in range(3)) < 4 * first
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_hostile_text_takes_time_in_proportion_to_its_length(seed: str) -> None:
+    assert grows_linearly(chunks, seed)
+    assert grows_linearly(lambda text: chunks(f"# T\n\nAnn: {text}\nBob: {text}"), seed)
