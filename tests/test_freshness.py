@@ -1,0 +1,907 @@
+"""Linked files: fresh, changed, moved or gone, and never a look outside the project."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from retain import freshness
+from retain.errors import HistoryError
+from retain.freshness import Freshness, Project
+from retain.git import process
+from tests.test_git import make_hostile, new_project, run_git
+
+# The order of things: the project begins, a memory is written, and later something happens.
+BEGIN = 1_700_000_000
+WRITTEN = BEGIN + 1000
+LATER = WRITTEN + 1000
+DATE_OF_LATER = "2023-11-14T22:46:40Z"
+
+CODE = b"".join(b"def function_%d() -> None: ...\n" % number for number in range(30))
+
+
+@pytest.fixture
+def plain(home: Path) -> Path:
+    """A project without git that holds src/auth.py."""
+    plain = home / "work" / "plain"
+    write(plain / "src" / "auth.py", CODE)
+    return plain
+
+
+@pytest.fixture
+def project(home: Path) -> Path:
+    """A repository that holds src/auth.py, with dates as a clone leaves them: all of them late."""
+    project = new_project(home / "work" / "project")
+    write(project / "src" / "auth.py", CODE)
+    commit(project, BEGIN)
+    age(project, LATER + 500)
+    return project
+
+
+@pytest.fixture
+def canary(home: Path) -> Path:
+    return home / "canary"
+
+
+@pytest.fixture
+def trap(home: Path, canary: Path) -> str:
+    script = home / "trap.sh"
+    script.write_text(f'#!/bin/sh\necho "$0 $@" >> {canary}\nexit 0\n', encoding="utf-8")
+    script.chmod(0o755)
+    return str(script)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The git commands that were started."""
+    asked: list[str] = []
+    real = process.run
+
+    def run(arguments: tuple[str, ...], *rest: object) -> process.Answer:
+        asked.append(arguments[0])
+        return real(arguments, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(process, "run", run)
+    return asked
+
+
+def write(path: Path, content: bytes, when: float = BEGIN) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, (when, when))
+    return path
+
+
+def age(root: Path, when: float) -> None:
+    for path in (path for path in root.rglob("*") if ".git" not in path.parts and path.is_file()):
+        os.utime(path, (when, when))
+
+
+def commit(project: Path, when: int) -> None:
+    """Commit all there is, at a moment of one's choice."""
+    run_git(project, "add", "-A")
+    date = {"GIT_AUTHOR_DATE": f"@{when} +0000", "GIT_COMMITTER_DATE": f"@{when} +0000"}
+    subprocess.run(
+        ["git", "commit", "-q", "--allow-empty", "-m", "m"],
+        cwd=project,
+        env={**os.environ, **date},
+        check=True,
+    )
+
+
+def state(root: Path, target: str = "src/auth.py", *, seen: str = "") -> str:
+    return Project(str(root)).check(target, WRITTEN, seen).state
+
+
+# Without git
+
+
+def test_a_file_older_than_the_memory_is_fresh(plain: Path) -> None:
+    assert Project(str(plain)).check("src/auth.py", WRITTEN) == Freshness("fresh", "src/auth.py")
+
+
+def test_a_file_younger_than_the_memory_is_changed(plain: Path) -> None:
+    write(plain / "src" / "auth.py", CODE, LATER)
+    found = Project(str(plain)).check("src/auth.py", WRITTEN)
+    assert found == Freshness("changed", "src/auth.py", since=DATE_OF_LATER)
+
+
+def test_a_whole_second_stands_for_any_moment_in_it(plain: Path) -> None:
+    write(plain / "src" / "auth.py", CODE, WRITTEN + 0.9)
+    assert state(plain) == "fresh"
+    assert Project(str(plain)).check("src/auth.py", WRITTEN + 0.5).state == "changed"
+    write(plain / "src" / "auth.py", CODE, WRITTEN + 1.0)
+    assert state(plain) == "changed"
+
+
+def test_with_a_fingerprint_content_alone_decides(plain: Path) -> None:
+    seen = Project(str(plain)).fingerprint("src/auth.py")
+    os.utime(plain / "src" / "auth.py", (LATER, LATER))
+    assert state(plain, seen=seen) == "fresh"
+    write(plain / "src" / "auth.py", CODE + b"more", BEGIN)
+    assert state(plain) == "fresh"
+    assert state(plain, "src", seen=seen) == "changed"
+    found = Project(str(plain)).check("src/auth.py", WRITTEN, seen)
+    assert found == Freshness("changed", "src/auth.py", since="2023-11-14T22:13:20Z")
+
+
+def test_a_file_that_went_is_gone(plain: Path) -> None:
+    (plain / "src" / "auth.py").unlink()
+    assert Project(str(plain)).check("src/auth.py", WRITTEN) == Freshness("gone", "src/auth.py")
+    (plain / "src").rmdir()
+    assert state(plain) == "gone"
+
+
+def test_a_file_moved_under_its_name_is_found_by_its_fingerprint(plain: Path) -> None:
+    seen = Project(str(plain)).fingerprint("src/auth.py")
+    write(plain / "tests" / "auth.py", b"of the same name")
+    (plain / "lib").mkdir()
+    (plain / "src" / "auth.py").rename(plain / "lib" / "auth.py")
+    assert state(plain) == "gone"
+    found = Project(str(plain)).check("src/auth.py", WRITTEN, seen)
+    assert found == Freshness("moved", "src/auth.py", "lib/auth.py")
+    write(plain / "copy" / "auth.py", CODE)
+    assert state(plain, seen=seen) == "gone"
+
+
+def test_the_search_for_a_moved_file_ends(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Project(str(plain)).fingerprint("src/auth.py")
+    (plain / "src" / "auth.py").rename(plain / "auth.py")
+    assert state(plain, seen=seen) == "moved"
+    monkeypatch.setattr(freshness, "MOST_ENTRIES", 1)
+    assert state(plain, seen=seen) == "gone"
+
+
+def test_a_folder_is_fresh_or_gone(plain: Path) -> None:
+    os.utime(plain / "src", (LATER, LATER))
+    for target in ("src", "src/", "./src"):
+        assert state(plain, target) == "fresh", target
+    for target in ("lib/", "src/lib", "src/lib/"):
+        assert state(plain, target) == "gone", target
+
+
+@pytest.mark.parametrize(
+    "suffix", ["#L10", "#L10-L20", "#login", "#", ":42", ":42:7", ":10-20", ":1,5"]
+)
+def test_a_place_in_a_file_is_not_part_of_its_path(plain: Path, suffix: str) -> None:
+    target = f"src/auth.py{suffix}"
+    assert Project(str(plain)).check(target, WRITTEN) == Freshness("fresh", target)
+    assert Project(str(plain)).fingerprint(target)
+    (plain / "src" / "auth.py").unlink()
+    assert state(plain, target) == "gone"
+    write(plain / target, CODE, LATER)
+    assert state(plain, target) == "changed"
+
+
+@pytest.mark.parametrize(
+    "name", ["-rf.py", "--output=x.py", "a b.py", "ä.py", "new\nline.py", "tab\t.py"]
+)
+def test_strange_names_are_files_like_others(plain: Path, project: Path, name: str) -> None:
+    write(plain / name, CODE)
+    assert state(plain, name) == "fresh"
+    write(project / name, CODE, LATER)
+    assert state(project, name) == "changed"
+    commit(project, BEGIN)
+    assert state(project, name) == "fresh"
+    write(project / name, CODE + b"more", LATER)
+    commit(project, LATER)
+    assert state(project, name) == "changed"
+    (project / name).unlink()
+    commit(project, LATER)
+    assert state(project, name) == "gone"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "Some Idea", "auth-flow", "Node.js", "TCP/IP", "and/or", "https://example.org/a.py", "",
+        ".", "./", "mailto:someone/x.py", "C:/src/auth.py", "knowledge", "a" * 300, "a/" * 3000,
+    ],
+)  # fmt: skip
+def test_what_was_never_meant_as_a_file_is_unknown(plain: Path, project: Path, target: str) -> None:
+    for root in (plain, project):
+        assert Project(str(root)).check(target, WRITTEN) == Freshness("", target)
+        assert Project(str(root)).fingerprint(target) == ""
+
+
+# Never outside, and nothing but plain files
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/etc/passwd", "../secret.py", "src/../../secret.py", "src/../src/auth.py", "~/secret.py",
+        "~root/x.py", "src//auth.py", "//etc/passwd", ".git/config", "src/.GIT/config",
+        "src/auth.py\0", "\0", "\ud800.py", "out/secret.py", "out.py", "src/out.py", "loop/x.py",
+        "loop", "file:///etc/passwd",
+    ],
+)  # fmt: skip
+def test_nothing_outside_the_project_is_looked_at(plain: Path, target: str) -> None:
+    secret = write(plain.parent / "secret.py", b"secret", LATER)
+    (plain / "out").symlink_to("..")
+    (plain / "out.py").symlink_to(secret)
+    (plain / "src" / "out.py").symlink_to("../../secret.py")
+    (plain / "loop").symlink_to("loop")
+    write(plain / ".git" / "config", b"")
+    assert Project(str(plain)).check(target, WRITTEN) == Freshness("", target)
+    assert Project(str(plain)).check(target, WRITTEN, "0" * 20) == Freshness("", target)
+    assert Project(str(plain)).fingerprint(target) == ""
+
+
+def test_a_link_within_the_project_leads_to_its_file(plain: Path, project: Path) -> None:
+    for root in (plain, project):
+        (root / "CLAUDE.md").symlink_to("AGENTS.md")
+        (root / "code").symlink_to(root / "src")
+        assert state(root, "CLAUDE.md") == ""
+        write(root / "AGENTS.md", b"agents")
+        assert state(root, "CLAUDE.md") == "fresh"
+        whole = Project(str(root))
+        assert whole.fingerprint("code/auth.py") == whole.fingerprint("src/auth.py")
+        assert whole.check("code/auth.py", WRITTEN).state == "fresh"
+        write(root / "AGENTS.md", b"changed", LATER)
+        assert state(root, "CLAUDE.md") == "changed"
+
+
+def test_a_project_reached_through_a_link_is_the_same(plain: Path, project: Path) -> None:
+    for root in (plain, project):
+        link = root.with_name(f"{root.name}-link")
+        link.symlink_to(root)
+        assert state(link) == "fresh"
+        assert Project(str(link)).fingerprint("src/auth.py")
+
+
+def test_devices_pipes_and_sockets_are_not_opened(
+    plain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(plain / "pipe.py")
+    monkeypatch.chdir(plain)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket.py")
+        for name in ("pipe.py", "socket.py"):
+            assert state(plain, name, seen="0" * 20) == ""
+            assert Project(str(plain)).fingerprint(name) == ""
+
+
+def test_a_file_too_large_to_read_has_no_fingerprint_and_goes_by_its_date(
+    plain: Path, project: Path
+) -> None:
+    for root in (plain, project):
+        with write(root / "big.bin", b"", LATER).open("wb") as file:
+            file.truncate(freshness.LARGEST_FILE + 1)
+        os.utime(root / "big.bin", (BEGIN, BEGIN))
+        assert Project(str(root)).fingerprint("big.bin") == ""
+        assert state(root, "big.bin", seen="0" * 20) == "fresh"
+        os.utime(root / "big.bin", (LATER, LATER))
+    assert state(plain, "big.bin") == "changed"
+    assert state(project, "big.bin") == ""
+    commit(project, LATER)
+    assert state(project, "big.bin") == "changed"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_has_no_fingerprint(plain: Path) -> None:
+    (plain / "src" / "auth.py").chmod(0)
+    assert Project(str(plain)).fingerprint("src/auth.py") == ""
+
+
+def test_a_fingerprint_is_short_and_tells_contents_apart(plain: Path) -> None:
+    write(plain / "same.py", CODE)
+    write(plain / "other.py", CODE[1:])
+    write(plain / "empty.py", b"")
+    project = Project(str(plain))
+    assert project.fingerprint("same.py") == project.fingerprint("src/auth.py")
+    names = {project.fingerprint(name) for name in ("same.py", "other.py", "empty.py")}
+    assert {len(name) for name in names} == {20}
+    assert len(names) == 3
+    for nothing in ("none.py", "src", ""):
+        assert project.fingerprint(nothing) == ""
+
+
+def test_a_project_that_is_not_there_has_no_files(home: Path) -> None:
+    assert state(home / "none", "src/auth.py") == "gone"
+    assert state(home / "none", "auth.py") == ""
+
+
+# With git
+
+
+def test_in_a_clone_a_file_without_later_commits_is_fresh(project: Path) -> None:
+    assert state(project) == "fresh"
+
+
+def test_a_later_commit_changes_a_file_and_gives_the_date(project: Path) -> None:
+    write(project / "src" / "auth.py", CODE + b"more", LATER)
+    commit(project, LATER)
+    age(project, LATER + 500)
+    found = Project(str(project)).check("src/auth.py", WRITTEN)
+    assert found == Freshness("changed", "src/auth.py", since=DATE_OF_LATER)
+    assert Project(str(project)).check("src/auth.py", LATER).state == "fresh"
+
+
+def test_a_change_taken_back_is_no_change(project: Path) -> None:
+    write(project / "src" / "auth.py", CODE + b"more", LATER)
+    commit(project, LATER)
+    write(project / "src" / "auth.py", CODE, LATER + 10)
+    assert state(project) == "fresh"
+    commit(project, LATER + 10)
+    assert state(project) == "fresh"
+
+
+def test_an_uncommitted_change_is_dated_by_the_file(project: Path) -> None:
+    write(project / "src" / "auth.py", CODE + b"more", LATER)
+    expected = Freshness("changed", "src/auth.py", since=DATE_OF_LATER)
+    assert Project(str(project)).check("src/auth.py", WRITTEN) == expected
+    run_git(project, "add", "-A")
+    assert Project(str(project)).check("src/auth.py", WRITTEN) == expected
+
+
+def test_a_change_upon_a_later_commit_is_dated_by_the_file(project: Path) -> None:
+    write(project / "src" / "auth.py", CODE + b"more", LATER - 10)
+    commit(project, LATER - 10)
+    write(project / "src" / "auth.py", CODE + b"still more", LATER)
+    assert Project(str(project)).check("src/auth.py", WRITTEN).since == DATE_OF_LATER
+
+
+def test_a_file_first_committed_after_the_memory_was_seen_as_it_was_committed(
+    project: Path,
+) -> None:
+    write(project / "new.py", CODE, LATER)
+    assert state(project, "new.py") == "changed"
+    commit(project, LATER)
+    assert state(project, "new.py") == "fresh"
+    write(project / "new.py", CODE + b"more", LATER + 10)
+    assert state(project, "new.py") == "changed"
+    commit(project, LATER + 10)
+    assert state(project, "new.py") == "changed"
+
+
+def test_ignored_files_go_by_their_date(project: Path) -> None:
+    write(project / ".gitignore", b"build/\n")
+    write(project / "build" / "out.js", b"x", LATER)
+    assert state(project, "build/out.js") == "changed"
+    os.utime(project / "build" / "out.js", (BEGIN, BEGIN))
+    assert state(project, "build/out.js") == "fresh"
+
+
+def test_a_branch_switched_to_and_back_changes_nothing(project: Path) -> None:
+    run_git(project, "switch", "-q", "-c", "other")
+    write(project / "src" / "auth.py", CODE + b"other", LATER)
+    commit(project, LATER)
+    assert state(project) == "changed"
+    run_git(project, "switch", "-q", "main")
+    assert state(project) == "fresh"
+
+
+def test_commits_of_a_merged_branch_count_by_their_own_dates(project: Path) -> None:
+    run_git(project, "switch", "-q", "-c", "other")
+    write(project / "src" / "auth.py", CODE + b"other", LATER)
+    commit(project, LATER)
+    run_git(project, "switch", "-q", "main")
+    write(project / "else.py", b"x")
+    commit(project, LATER)
+    run_git(project, "merge", "-q", "--no-edit", "other")
+    found = Project(str(project)).check("src/auth.py", WRITTEN)
+    assert (found.state, found.since) == ("changed", DATE_OF_LATER)
+
+
+def test_a_staged_change_taken_back_in_the_file_is_no_change(project: Path) -> None:
+    write(project / "src" / "auth.py", CODE + b"more", LATER)
+    run_git(project, "add", "-A")
+    write(project / "src" / "auth.py", CODE, LATER)
+    assert state(project) == "fresh"
+
+
+def test_a_file_in_the_middle_of_a_merge_is_changed(project: Path) -> None:
+    run_git(project, "switch", "-q", "-c", "other")
+    write(project / "src" / "auth.py", CODE + b"other", LATER)
+    commit(project, BEGIN + 1)
+    run_git(project, "switch", "-q", "main")
+    write(project / "src" / "auth.py", CODE + b"main", LATER)
+    commit(project, BEGIN + 1)
+    run_git(project, "merge", "-q", "other", check=False)
+    assert b"<<<<<<<" in (project / "src" / "auth.py").read_bytes()
+    assert state(project) == "changed"
+
+
+def test_a_name_that_ends_like_another_is_not_taken_for_it(project: Path) -> None:
+    write(project / "a\tlogin.py", CODE)
+    write(project / "z" / "a\tsrc" / "login.py", CODE)
+    commit(project, BEGIN)
+    write(project / "login.py", CODE, LATER)
+    assert state(project, "login.py") == "changed"
+
+
+def test_line_ends_that_git_converts_are_no_change(project: Path) -> None:
+    run_git(project, "config", "core.autocrlf", "true")
+    (project / "src" / "auth.py").unlink()
+    run_git(project, "checkout", "-q", "--", "src/auth.py")
+    assert b"\r\n" in (project / "src" / "auth.py").read_bytes()
+    seen = Project(str(project)).fingerprint_at("src/auth.py", WRITTEN)
+    assert state(project, seen=seen) == "fresh"
+    assert state(project) == "fresh"
+
+
+def test_a_repository_without_commits_goes_by_dates(home: Path) -> None:
+    project = new_project(home / "work" / "unborn")
+    write(project / "src" / "auth.py", CODE, LATER)
+    assert state(project) == "changed"
+    assert state(project, "src/none.py") == "gone"
+    assert state(project, "none.py") == ""
+
+
+def test_a_file_named_like_a_revision_confuses_nobody(project: Path) -> None:
+    write(project / "HEAD", b"x")
+    assert state(project) == "fresh"
+    (project / "src" / "auth.py").unlink()
+    assert state(project) == "gone"
+
+
+def test_a_project_within_a_repository_sees_its_own_part(home: Path) -> None:
+    whole = new_project(home / "work" / "whole")
+    write(whole / "-part" / "src" / "auth.py", CODE)
+    write(whole / "src" / "auth.py", b"another")
+    commit(whole, BEGIN)
+    age(whole, LATER + 500)
+    part = whole / "-part"
+    assert state(part) == "fresh"
+    write(whole / "src" / "auth.py", b"changed", LATER)
+    commit(whole, LATER)
+    assert state(part) == "fresh"
+    run_git(part, "mv", "src/auth.py", "login.py")
+    assert Project(str(part)).check("src/auth.py", WRITTEN).now_at == "login.py"
+    commit(whole, LATER)
+    found = Project(str(part)).check("src/auth.py", WRITTEN)
+    assert found == Freshness("moved", "src/auth.py", "login.py", DATE_OF_LATER)
+    run_git(whole, "mv", "./-part/login.py", "login.py")
+    commit(whole, LATER)
+    assert state(part) == "gone"
+
+
+def test_a_submodule_is_a_history_of_its_own(project: Path, home: Path) -> None:
+    other = new_project(home / "work" / "other")
+    write(other / "x.py", CODE)
+    commit(other, BEGIN)
+    allowed = ("-c", "protocol.file.allow=always")
+    run_git(project, *allowed, "submodule", "--quiet", "add", str(other), "sub")
+    commit(project, BEGIN)
+    assert state(project, "sub/x.py") == ""
+    os.utime(project / "sub" / "x.py", (BEGIN, BEGIN))
+    assert state(project, "sub/x.py") == "fresh"
+    assert state(project / "sub", "x.py") == "fresh"
+
+
+def test_a_linked_worktree_has_the_same_history(project: Path, home: Path) -> None:
+    run_git(project, "worktree", "add", "-q", str(home / "work" / "tree"))
+    assert state(home / "work" / "tree") == "fresh"
+
+
+def test_a_sha256_repository_works(home: Path) -> None:
+    project = home / "work" / "p"
+    run_git(home, "init", "-q", "--object-format=sha256", str(project))
+    run_git(project, "config", "user.name", "Ada")
+    run_git(project, "config", "user.email", "ada@example.org")
+    write(project / "src" / "auth.py", CODE)
+    commit(project, BEGIN)
+    age(project, LATER)
+    assert state(project) == "fresh"
+    assert Project(str(project)).fingerprint_at("src/auth.py", WRITTEN) == ""
+    (project / "src" / "auth.py").rename(project / "login.py")
+    assert Project(str(project)).check("src/auth.py", WRITTEN).now_at == "login.py"
+    write(project / "src" / "auth.py", b"changed", LATER)
+    assert state(project) == "changed"
+
+
+def test_a_sparse_checkout_takes_no_file_away(project: Path) -> None:
+    write(project / "docs" / "a.md", b"a")
+    commit(project, BEGIN)
+    run_git(project, "sparse-checkout", "set", "--cone", "docs")
+    assert not (project / "src").exists()
+    assert state(project) == "fresh"
+    run_git(project, "sparse-checkout", "disable")
+    write(project / "src" / "auth.py", CODE + b"more")
+    commit(project, LATER)
+    run_git(project, "sparse-checkout", "set", "--cone", "docs")
+    found = Project(str(project)).check("src/auth.py", WRITTEN)
+    assert found == Freshness("changed", "src/auth.py", since=DATE_OF_LATER)
+
+
+def test_where_history_was_cut_off_nobody_can_tell(project: Path, home: Path) -> None:
+    write(project / "new.py", b"x")
+    commit(project, LATER)
+    clone = home / "work" / "clone"
+    run_git(home, "clone", "-q", "--depth=1", f"file://{project}", str(clone))
+    assert state(clone) == ""
+    assert Project(str(clone)).check("src/auth.py", LATER).state == "fresh"
+
+
+def test_where_too_much_happened_since_nobody_can_tell(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freshness, "MOST_COMMITS", 3)
+    for number in range(4):
+        commit(project, LATER + number)
+    assert state(project) == ""
+    assert Project(str(project)).check("src/auth.py", LATER + 1).state == "fresh"
+
+
+def test_a_memory_of_any_date_has_an_answer(project: Path) -> None:
+    for moment in (-1e300, -1.0, 0.0, 1e300):
+        assert Project(str(project)).check("src/auth.py", moment).state == "fresh"
+
+
+def test_the_fingerprint_of_that_time_comes_from_git_and_spares_it_later(
+    project: Path, asked: list[str]
+) -> None:
+    then = Project(str(project)).fingerprint("src/auth.py")
+    write(project / "src" / "auth.py", CODE + b"more", LATER)
+    write(project / "new.py", CODE, LATER)
+    assert Project(str(project)).fingerprint_at("src/auth.py#L1", WRITTEN) == then
+    assert Project(str(project)).fingerprint_at("new.py", WRITTEN) == ""
+    commit(project, LATER)
+    now = Project(str(project)).fingerprint("src/auth.py")
+    whole = Project(str(project))
+    assert whole.fingerprint_at("src/auth.py", WRITTEN) == then
+    assert whole.fingerprint_at("src/auth.py", LATER) == now
+    assert whole.fingerprint_at("new.py", WRITTEN) == then
+    assert whole.fingerprint_at("src", WRITTEN) == ""
+    assert whole.fingerprint_at("../x.py", WRITTEN) == ""
+    asked.clear()
+    assert state(project, seen=then) == "changed"
+    assert state(project, seen=now) == "fresh"
+    assert asked == []
+
+
+def test_the_fingerprint_of_that_time_is_known_without_git_if_nothing_happened(
+    plain: Path,
+) -> None:
+    one = Project(str(plain))
+    assert one.fingerprint_at("src/auth.py", WRITTEN) == one.fingerprint("src/auth.py")
+    write(plain / "src" / "auth.py", CODE, LATER)
+    assert Project(str(plain)).fingerprint_at("src/auth.py", WRITTEN) == ""
+
+
+def test_the_fingerprint_of_a_file_that_is_gone_finds_it_again(project: Path) -> None:
+    (project / "src" / "auth.py").rename(project / "login.py")
+    commit(project, LATER)
+    seen = Project(str(project)).fingerprint_at("src/auth.py", WRITTEN)
+    assert seen == Project(str(project)).fingerprint("login.py")
+
+
+# Moved
+
+
+def test_a_committed_rename_is_followed_with_its_date(project: Path) -> None:
+    (project / "lib").mkdir()
+    run_git(project, "mv", "src/auth.py", "lib/login.py")
+    write(project / "lib" / "login.py", CODE + b"import lib\n", LATER)
+    commit(project, LATER)
+    found = Project(str(project)).check("src/auth.py#L3", WRITTEN)
+    assert found == Freshness("moved", "src/auth.py#L3", "lib/login.py", DATE_OF_LATER)
+
+
+def test_a_chain_of_renames_is_followed_to_its_end(project: Path) -> None:
+    for number, (old, new) in enumerate(
+        [("src/auth.py", "b.py"), ("b.py", "c.py"), ("c.py", "d.py")]
+    ):
+        run_git(project, "mv", old, new)
+        write(project / new, (project / new).read_bytes() + b"more\n")
+        commit(project, LATER - 2 + number)
+    found = Project(str(project)).check("src/auth.py", WRITTEN)
+    assert found == Freshness("moved", "src/auth.py", "d.py", DATE_OF_LATER)
+    run_git(project, "mv", "d.py", "e.py")
+    assert Project(str(project)).check("src/auth.py", WRITTEN).now_at == "e.py"
+    run_git(project, "mv", "e.py", "d.py")
+    (project / "d.py").rename(project / "f.py")
+    assert Project(str(project)).check("src/auth.py", WRITTEN).now_at == "f.py"
+
+
+def test_a_rename_before_the_memory_was_last_edited_is_found_too(project: Path) -> None:
+    run_git(project, "mv", "src/auth.py", "b.py")
+    commit(project, BEGIN + 10)
+    assert Project(str(project)).check("src/auth.py", WRITTEN).now_at == "b.py"
+
+
+def test_a_file_moved_and_then_deleted_is_gone_with_the_date(project: Path) -> None:
+    run_git(project, "mv", "src/auth.py", "b.py")
+    commit(project, BEGIN + 10)
+    run_git(project, "rm", "-q", "b.py")
+    commit(project, LATER)
+    found = Project(str(project)).check("src/auth.py", WRITTEN)
+    assert found == Freshness("gone", "src/auth.py", since=DATE_OF_LATER)
+
+
+def test_a_name_used_again_belongs_to_its_last_file(project: Path) -> None:
+    run_git(project, "mv", "src/auth.py", "b.py")
+    commit(project, BEGIN + 10)
+    write(project / "src" / "auth.py", b"quite another\nthing\n")
+    commit(project, BEGIN + 20)
+    run_git(project, "rm", "-q", "src/auth.py")
+    commit(project, LATER)
+    found = Project(str(project)).check("src/auth.py", WRITTEN)
+    assert found == Freshness("gone", "src/auth.py", since=DATE_OF_LATER)
+
+
+def test_two_files_that_exchange_their_names_end_the_search(project: Path) -> None:
+    write(project / "b.py", b"b\n" * 50)
+    commit(project, BEGIN)
+    for _ in range(2):
+        for old, new in (("src/auth.py", "t"), ("b.py", "src/auth.py"), ("t", "b.py")):
+            run_git(project, "mv", old, new)
+        commit(project, LATER)
+    (project / "src" / "auth.py").unlink()
+    (project / "b.py").unlink()
+    assert state(project) == "gone"
+
+
+def test_a_staged_rename_with_changes_is_found(project: Path) -> None:
+    run_git(project, "mv", "src/auth.py", "b.py")
+    write(project / "b.py", CODE + b"more\n", LATER)
+    run_git(project, "add", "-A")
+    found = Project(str(project)).check("src/auth.py", WRITTEN)
+    assert found == Freshness("moved", "src/auth.py", "b.py")
+
+
+def test_a_file_moved_behind_gits_back_is_found_by_its_content(project: Path) -> None:
+    for number in range(80):
+        write(project / f"untracked-{number}.txt", b"%d" % number)
+    write(project / "lib" / "other.py", CODE[1:])
+    (project / "src" / "auth.py").rename(project / "lib" / "auth.py")
+    found = Project(str(project)).check("src/auth.py", WRITTEN)
+    assert found == Freshness("moved", "src/auth.py", "lib/auth.py")
+
+
+def test_an_untracked_file_is_found_by_its_fingerprint(project: Path) -> None:
+    write(project / "draft.py", b"never committed\n")
+    seen = Project(str(project)).fingerprint("draft.py")
+    (project / "draft.py").rename(project / "final.py")
+    assert state(project, "draft.py") == ""
+    found = Project(str(project)).check("draft.py", WRITTEN, seen)
+    assert found == Freshness("moved", "draft.py", "final.py")
+    (project / "final.py").unlink()
+    assert state(project, "draft.py", seen=seen) == "gone"
+
+
+def test_a_move_that_history_no_longer_shows_is_found_by_the_fingerprint(
+    project: Path, home: Path
+) -> None:
+    seen = Project(str(project)).fingerprint("src/auth.py")
+    run_git(project, "mv", "src/auth.py", "b.py")
+    commit(project, LATER)
+    clone = home / "work" / "clone"
+    run_git(home, "clone", "-q", "--depth=1", f"file://{project}", str(clone))
+    assert state(clone) == "gone"
+    assert Project(str(clone)).check("src/auth.py", WRITTEN, seen).now_at == "b.py"
+
+
+def test_of_several_files_with_the_content_the_one_of_the_same_name_is_it(project: Path) -> None:
+    write(project / "a" / "copy.py", CODE)
+    write(project / "b" / "copy.py", CODE)
+    commit(project, BEGIN)
+    run_git(project, "rm", "-q", "--cached", "src/auth.py")
+    (project / "src" / "auth.py").unlink()
+    assert state(project) == "gone"
+    write(project / "c" / "auth.py", CODE)
+    run_git(project, "add", "-A")
+    run_git(project, "rm", "-q", "--cached", "a/copy.py")
+    assert Project(str(project)).check("src/auth.py", WRITTEN).now_at == "c/auth.py"
+
+
+def test_an_empty_file_is_like_any_other_and_not_looked_for(project: Path) -> None:
+    write(project / "pkg" / "__init__.py", b"")
+    commit(project, BEGIN)
+    (project / "pkg" / "__init__.py").rename(project / "__init__.py")
+    assert state(project, "pkg/__init__.py") == "gone"
+
+
+def test_a_deleted_file_of_the_top_folder_is_gone_because_git_knew_it(project: Path) -> None:
+    write(project / "setup.py", b"setup()\n")
+    commit(project, BEGIN)
+    (project / "setup.py").unlink()
+    assert state(project, "setup.py") == "gone"
+    commit(project, LATER)
+    found = Project(str(project)).check("setup.py", WRITTEN)
+    assert found == Freshness("gone", "setup.py", since=DATE_OF_LATER)
+
+
+def test_a_deleted_file_whose_name_says_nothing_needs_a_fingerprint(project: Path) -> None:
+    write(project / "Makefile", b"all:\n")
+    seen = Project(str(project)).fingerprint("Makefile")
+    (project / "Makefile").unlink()
+    assert state(project, "Makefile") == ""
+    assert state(project, "Makefile", seen=seen) == "gone"
+
+
+@pytest.mark.parametrize(
+    "name", ["bad\nname.py", "bad\x1b[31m.py", "bad\u202ename.py", "b\udcff.py"]
+)
+def test_a_new_name_that_is_no_text_is_not_passed_on(project: Path, name: str) -> None:
+    (project / "src" / "auth.py").rename(project / name)
+    assert state(project) == "gone"
+    commit(project, LATER)
+    assert state(project) == "gone"
+
+
+def test_a_rename_to_a_link_or_out_of_sight_is_no_move(project: Path, home: Path) -> None:
+    run_git(project, "mv", "src/auth.py", "b.py")
+    commit(project, LATER)
+    (project / "b.py").rename(home / "b.py")
+    (project / "b.py").symlink_to(home / "b.py")
+    assert state(project) == "gone"
+
+
+# What git costs, and what it must not do
+
+
+def test_files_not_touched_since_cost_no_process(project: Path, asked: list[str]) -> None:
+    age(project, BEGIN)
+    one = Project(str(project))
+    seen = one.fingerprint("src/auth.py")
+    assert one.check("src/auth.py", WRITTEN).state == "fresh"
+    assert one.check("src/auth.py", WRITTEN, seen).state == "fresh"
+    assert one.check("src", WRITTEN).state == "fresh"
+    assert one.check("../x.py", WRITTEN).state == ""
+    assert one.check("some-idea", WRITTEN).state == ""
+    assert one.check("knowledge/another-memory", WRITTEN).state == ""
+    write(project / "src" / "auth.py", b"changed", LATER)
+    assert Project(str(project)).check("src/auth.py", WRITTEN, seen).state == "changed"
+    assert asked == []
+
+
+def test_a_whole_search_costs_a_few_processes(project: Path, asked: list[str]) -> None:
+    for number in range(40):
+        write(project / "src" / f"{number}.py", b"file %d\n" % number)
+    commit(project, BEGIN)
+    age(project, LATER + 500)
+    for number in range(10, 20):
+        write(project / "src" / f"{number}.py", b"changed %d\n" % number, LATER)
+    for number in range(20, 30):
+        (project / "src" / f"{number}.py").rename(project / f"moved-{number}.py")
+    commit(project, LATER)
+    for number in range(30, 40):
+        (project / "src" / f"{number}.py").unlink()
+    asked.clear()
+    one = Project(str(project))
+    states = [one.check(f"src/{number}.py", WRITTEN - number).state for number in range(40)]
+    assert states == ["fresh"] * 10 + ["changed"] * 10 + ["moved"] * 10 + ["gone"] * 10
+    assert sorted(asked) == [
+        "diff-index",
+        "log",
+        "log",
+        "ls-files",
+        "ls-files",
+        "rev-parse",
+    ]
+
+
+def test_older_and_older_memories_cost_few_looks_back(project: Path, asked: list[str]) -> None:
+    one = Project(str(project))
+    now = LATER + 10_000_000
+    for age_of_memory in range(1000, 10_000_000, 100_000):
+        one.check("src/auth.py", now - age_of_memory)
+    assert asked.count("log") < 5
+
+
+@pytest.fixture
+def slow_git(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A git that answers the first question and hangs from then on."""
+    log = home / "slow.log"
+    script = home / "bin" / "git"
+    script.parent.mkdir()
+    script.write_text(
+        "#!/bin/sh\n"
+        f"echo x >> {log}\n"
+        'case "$*" in *show-toplevel*)\n'
+        f"printf '%s\\n' {project} {project}/.git sha1;;\n"
+        "*) exec sleep 60;; esac\n",
+        encoding="utf-8",
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(process, "TIMEOUT_SECONDS", 0.3)
+    return log
+
+
+def test_a_git_that_hangs_is_asked_once_and_nobody_can_tell(project: Path, slow_git: Path) -> None:
+    one = Project(str(project))
+    assert one.check("src/auth.py", WRITTEN).state == ""
+    assert one.check("src/auth.py", WRITTEN - 500).state == ""
+    assert one.check("src/none.py", WRITTEN).state == "gone"
+    assert one.check("none.py", WRITTEN).state == ""
+    assert slow_git.read_text(encoding="utf-8").count("x") == 2
+
+
+def test_without_git_installed_files_go_by_their_dates(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(home / "empty"))
+    assert state(project) == "changed"
+
+
+def test_a_damaged_repository_is_no_proof_of_anything(project: Path) -> None:
+    for path in (project / ".git" / "objects").rglob("*"):
+        if path.is_file():
+            path.chmod(0o600)
+            path.write_bytes(b"garbage")
+    assert state(project) == ""
+    assert state(project, "src/none.py") == "gone"
+
+
+def test_a_partial_clone_is_judged_by_what_it_has(
+    project: Path, home: Path, trap: str, canary: Path
+) -> None:
+    write(project / "b.py", b"b\n")
+    commit(project, BEGIN)
+    run_git(project, "mv", "src/auth.py", "c.py")
+    write(project / "c.py", CODE + b"more")
+    run_git(project, "mv", "b.py", "d.py")
+    commit(project, LATER)
+    run_git(project, "config", "uploadpack.allowFilter", "true")
+    clone = home / "work" / "clone"
+    run_git(home, "clone", "-q", "--filter=blob:none", f"file://{project}", str(clone))
+    run_git(clone, "config", "remote.origin.uploadpack", trap)
+    run_git(clone, "config", "remote.origin.url", f"ext::{trap} %S")
+    run_git(clone, "config", "protocol.allow", "always")
+    assert Project(str(clone)).check("b.py", WRITTEN).now_at == "d.py"
+    assert state(clone) == "gone"
+    assert state(clone, "d.py") == "fresh"
+    assert not canary.exists(), canary.read_text(encoding="utf-8")
+
+
+def test_hostile_repository_settings_start_nothing_and_change_no_answer(
+    project: Path, trap: str, canary: Path, home: Path
+) -> None:
+    write(project / "b.py", b"b\n")
+    write(project / "c.py", b"c\n")
+    commit(project, BEGIN)
+    run_git(project, "mv", "b.py", "d.py")
+    commit(project, LATER)
+    run_git(project, "mv", "c.py", "e.py")
+    for name, value in {
+        "log.follow": "true", "log.diffMerges": "on", "diff.renames": "false",
+        "diff.relative": "true", "format.pretty": "full", "core.abbrev": "5", "log.date": "human",
+        "color.ui": "always", "diff.noprefix": "true", "core.quotePath": "true",
+        "diff.renameLimit": "1", "log.showRoot": "false", "status.renames": "false",
+    }.items():  # fmt: skip
+        run_git(project, "config", name, value)
+    make_hostile(project, trap, home)
+    # In the same instant as the index, so that git would have to look at the content again.
+    os.utime(project / ".git" / "index", (LATER, LATER))
+    age(project, LATER)
+    assert state(project) == "fresh"
+    assert Project(str(project)).check("b.py", WRITTEN).now_at == "d.py"
+    assert Project(str(project)).check("c.py", WRITTEN).now_at == "e.py"
+    write(project / "src" / "auth.py", CODE + b"more", LATER)
+    assert state(project) == "changed"
+    assert state(project, "src/none.py") == "gone"
+    assert not canary.exists(), canary.read_text(encoding="utf-8")
+
+
+def test_git_failing_after_it_was_found_is_no_error(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = process.run
+
+    def run(arguments: tuple[str, ...], *rest: object) -> process.Answer:
+        if arguments[0] == "rev-parse":
+            return real(arguments, *rest)  # type: ignore[arg-type]
+        raise HistoryError("git is not installed")
+
+    monkeypatch.setattr(process, "run", run)
+    assert state(project) == ""
+
+
+def test_the_quick_way_loads_neither_subprocess_nor_hashlib(plain: Path) -> None:
+    script = (
+        "import sys; from retain.freshness import Project\n"
+        "assert Project(sys.argv[1]).check('src/auth.py', 2e9).state == 'fresh'\n"
+        "print([name for name in ('subprocess', 'hashlib') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(plain)], capture_output=True, check=True
+    )
+    assert done.stdout == b"[]\n"
