@@ -6,11 +6,13 @@ import contextlib
 import os
 import pickle
 import signal
+import sqlite3
 import stat
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -21,7 +23,7 @@ from retain.errors import RetainError
 from retain.git import process
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-CALLS = ("fsync", "rename", "link", "unlink", "mkdir", "rmdir", "open", "write")
+CALLS = ("fsync", "rename", "replace", "link", "unlink", "mkdir", "rmdir", "open", "write")
 NOON = time.struct_time((2020, 2, 29, 12, 0, 0, 5, 60, 0))
 
 Snapshot = dict[str, bytes]
@@ -103,7 +105,36 @@ def watched(before: Callable[[str], None], after: Callable[[str, Any], None]) ->
         for where, name in [*places, (fsio, "_renameat2"), (process, "run")]:
             call = _watched(getattr(where, name), name, before, after)
             patches.enter_context(mock.patch.object(where, name, call))
+        connect = _watched_connect(before, after)
+        patches.enter_context(mock.patch.object(sqlite3, "connect", connect))
         yield
+
+
+def _watched_connect(
+    before: Callable[[str], None], after: Callable[[str, Any], None]
+) -> Callable[..., sqlite3.Connection]:
+    """SQLite connections that report every commit of a change."""
+
+    class Watched(sqlite3.Connection):
+        _begun = ""
+
+        def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+            self._begun = sql if sql.startswith("BEGIN") else self._begun
+            return self._reported(sql, lambda: super(Watched, self).execute(sql, *args))
+
+        def executescript(self, script: str) -> sqlite3.Cursor:
+            self._begun = "BEGIN IMMEDIATE"
+            return self._reported("COMMIT", lambda: super(Watched, self).executescript(script))
+
+        def _reported(self, sql: str, call: Callable[[], sqlite3.Cursor]) -> sqlite3.Cursor:
+            if sql != "COMMIT" or self._begun != "BEGIN IMMEDIATE":
+                return call()
+            before("commit")
+            result = call()
+            after("commit", (sql,))
+            return result
+
+    return partial(sqlite3.connect, factory=Watched)
 
 
 def _watched(
@@ -227,9 +258,13 @@ def memories(root: Path) -> Snapshot:
     }
 
 
+# The index, and what SQLite keeps beside it while it is open.
+INDEX = ("index.db", "index.db-wal", "index.db-shm", "index.lock", "index.seal")
+
+
 def leftovers(root: Path) -> list[str]:
     """What a write must never leave behind."""
-    kept = (".gitignore", ".index/lock")
+    kept = (".gitignore", ".index/lock", *(f".index/{name}" for name in INDEX))
     return [
         name
         for name in files(root)

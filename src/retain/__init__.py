@@ -1,5 +1,30 @@
-"""Persistent memory for AI agents and the people who work with them."""
+"""Persistent memory for AI agents and the people who work with them.
 
-__all__ = ["__version__"]
+>>> import retain
+>>> with retain.open("notes") as memory:
+...     memory.put("The build needs Node 20.", tags=["build"])
+...     for hit in memory.search("which node version?").hits:
+...         print(hit.score, hit.id, hit.text)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from retain.api import Retain
+
+__all__ = ["__version__", "open"]
 
 __version__ = "0.1.0"
+
+
+def open(path: str = "", *, create: bool = True, background: bool = True) -> Retain:  # noqa: A001 - retain.open reads as it is meant
+    """Open the bank at a path, or the one in force here; makes it unless told not to.
+
+    With `background`, missing vectors are made in a thread while the program goes on; without,
+    `index()` makes them, and a search makes up to a hundred.
+    """
+    from retain.api import Retain  # the command line must not pay for it
+
+    return Retain(path, create=create, background=background)

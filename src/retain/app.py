@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from retain import drafts, filters, paths
@@ -15,12 +17,13 @@ from retain.bank import Bank, now, restated
 from retain.codec import codec
 from retain.config import Config
 from retain.drafts import Draft
-from retain.errors import Conflict, NotFound, Unreadable, UsageError
-from retain.model import Deleted, Memory, Place, Problem, Trashed, Version, Written
+from retain.errors import Ambiguous, Conflict, NotFound, Unreadable, UsageError
+from retain.model import Deleted, Memory, Merged, Place, Problem, Trashed, Version, Written
 from retain.workspace import Opened, Workspace
 
 if TYPE_CHECKING:
     from retain.doctor import Findings
+    from retain.library import Library
     from retain.porter import Exported, Imported
 
 __all__ = ["App"]
@@ -28,6 +31,7 @@ __all__ = ["App"]
 SORTS: Final = ("collection", "id", "title", "type", "status", "created", "updated")
 
 _TRIES: Final = 50  # how often a put may find its memory gone and there again
+_HANDLE: Final = re.compile(r"m:[0-9a-f]{4,64}")  # as a brief calls a memory
 _SCOPES: Final = {"project": "0", "bank": "0", "global": "1"}  # the project's own come first
 
 # Which variable a host sets in the commands its agent runs, and what the agent is called.
@@ -52,10 +56,24 @@ class App:
         everywhere: bool = False,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
+        stays: bool = False,
     ) -> None:
         self._env = os.environ if env is None else env
         self._cwd = os.getcwd() if cwd is None else cwd
         self.workspace = Workspace(bank, local, everywhere, self._cwd, self._env)
+        self._stays = stays
+
+    @cached_property
+    def library(self) -> Library:
+        """Everything that is answered from the index."""
+        from retain.library import Library
+
+        return Library(self.workspace, stays=self._stays)
+
+    def close(self) -> None:
+        """Let go of what was opened; every file is safe already."""
+        if "library" in self.__dict__:
+            self.library.close()
 
     @property
     def place(self) -> Place:
@@ -175,10 +193,42 @@ class App:
     def _found(self, ref: str, collection: str | None) -> tuple[Memory, Opened]:
         """A memory and the bank it is in, or NotFound with the names that are like it."""
         readable = self.workspace.readable()
+        if _HANDLE.fullmatch(ref):
+            ref = self._named(ref, readable)
         for opened in readable:
             with contextlib.suppress(NotFound):
                 return opened.bank.find(ref, collection), opened
         return readable[0].bank.find_or_suggest(ref, collection), readable[0]
+
+    def ours(self, ref: str, *, collection: str | None = None) -> Memory:
+        """A memory of the bank in force, which alone is changed and drawn."""
+        if _HANDLE.fullmatch(ref):
+            ref = self._named(ref, [self.workspace.writable])
+        return self._writable(ref, collection)[1]
+
+    def _named(self, handle: str, banks: Sequence[Opened]) -> str:
+        """The memory that a brief called by a handle."""
+        from retain import brief
+
+        length = len(handle) - len("m:")
+        found = dict.fromkeys(
+            f"{collection}/{name}"
+            for opened in banks
+            for collection, name in opened.bank.names()
+            if brief.handle(f"{collection}/{name}".removeprefix("/"), length) == handle
+        )
+        if not found:
+            raise NotFound(
+                f"no memory has the handle {handle}",
+                hint="It may be moved or deleted by now; `retain search` finds it by its text.",
+            )
+        if len(found) > 1:
+            raise Ambiguous(
+                f"{handle} stands for several memories: {', '.join(found)}",
+                unchanged="Nothing was changed.",
+                hint="Name the one you mean by its id.",
+            )
+        return next(iter(found))
 
     def list(
         self,
@@ -307,6 +357,32 @@ class App:
         commit, warnings = self._settled(changes, f"move {before.ref} to {after.ref}")
         return written._replace(commit=commit, warnings=warnings)
 
+    def merge(
+        self, sources: Sequence[str], into: str, draft: Draft, *, collection: str | None = None
+    ) -> Merged:
+        """Put one memory in the place of several; what they linked to stays linked."""
+        if not sources:
+            raise UsageError("no memories to merge were named")
+        bank = self.bank
+        draft, warnings = self._guarded(draft)
+        self._refuse_secret_names(draft.allow_secret, into, collection)
+        given = drafts.given(draft)
+        found = [self._writable(ref, None)[1] for ref in sources]
+        where, wanted = paths.split_ref(into, collection)
+        where = found[0].collection if where is None else where
+        after, merged, trashed = bank.merge(
+            list(dict.fromkeys(memory.address for memory in found)),
+            where,
+            wanted,
+            lambda memories: drafts.merged(memories, wanted, draft, given, self._author()),
+        )
+        changes: dict[str, bytes | None] = {memory.path: None for memory in merged}
+        changes[after.path] = after.data
+        names = ", ".join(memory.ref for memory in merged)
+        commit, notes = self._settled(changes, f"merge {names} into {after.ref}")
+        written = Written(after, "merged", "", commit, warnings + given.warnings + notes)
+        return Merged(written, tuple(trashed))
+
     # History and trash
 
     def versions(self, ref: str, *, collection: str | None = None) -> Sequence[Version]:
@@ -382,7 +458,14 @@ class App:
 
         return porter.export(self.bank, os.path.join(self._cwd, os.path.expanduser(target)))
 
-    def take_over(self, source: str, *, replace: bool, allow_secret: bool) -> Imported:
+    def take_over(
+        self,
+        source: str,
+        *,
+        replace: bool,
+        allow_secret: bool,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Imported:
         """Import another bank, store or export: all of it or nothing."""
         from retain import porter
 
@@ -395,7 +478,8 @@ class App:
         done = porter.take_over(self.bank, wanted, replace=replace, allow_secret=allow_secret)
         if not done.changes:
             return done
-        commit, warnings = self._settled(done.changes, f"import {len(done.changes)} memories")
+        what = f"import {len(done.changes)} memories"
+        commit, warnings = self._settled(done.changes, what, progress=progress)
         return done._replace(commit=commit, warnings=[*done.warnings, *warnings])
 
     # Between the door and the bank
@@ -427,16 +511,22 @@ class App:
         return written._replace(commit=done, warnings=written.warnings + notes)
 
     def _settled(
-        self, changes: Mapping[str, bytes | None], what: str, *, commit: bool = False
+        self,
+        changes: Mapping[str, bytes | None],
+        what: str,
+        *,
+        commit: bool = False,
+        progress: Callable[[int, int], None] | None = None,
     ) -> tuple[str, tuple[str, ...]]:
-        """What follows a write, whatever made it: today a commit, if the bank commits."""
+        """What follows a write, whatever made it: it is indexed, and committed if the bank does."""
+        notes = self.library.take_in(changes, progress)
         if not commit and not self.config.flag("versioning.auto_commit"):
-            return "", ()
+            return "", notes
         history = self.workspace.writable.history()
         # As the files are now, while nobody writes: another may have written since.
         with self.bank.at_rest(changes) as present:
             outcome = history.commit(present, f"retain: {what}")
-        return outcome.commit or "", (outcome.warning,) if outcome.warning else ()
+        return outcome.commit or "", (*notes, outcome.warning) if outcome.warning else notes
 
     def _guarded(self, draft: Draft) -> tuple[Draft, tuple[str, ...]]:
         """The draft as it may be stored, and what has to be said about secrets in it."""

@@ -6,24 +6,19 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from retain import trash, versions
 from retain.codec import codec
 from retain.config import FILE, FORMAT, read_file
 from retain.errors import (
-    Ambiguous,
     BadName,
     Conflict,
     LimitExceeded,
     NotFound,
-    RetainError,
     Unreadable,
 )
 from retain.fsio import (
-    JOURNAL,
-    STATE,
-    VERSIONS,
     Directory,
     Placing,
     Workshop,
@@ -32,18 +27,15 @@ from retain.fsio import (
     shelf,
     write_whole,
 )
-from retain.model import Memory, Place, Problem, Trashed, Written
-from retain.paths import KINDS, SUFFIXES, check_collection, check_id, key, split_ref
+from retain.model import Memory, Place, Trashed, Written
+from retain.paths import SUFFIXES, check_collection, check_id, key
+from retain.reading import Entry, Reader
 
 __all__ = ["Bank", "make", "now", "restated"]
 
 Edit = Callable[[Memory], bytes]
 
 _REPEATS = 5  # how often an append may find a newer text under its feet
-_LINK = "a symbolic link; not followed"
-_OTHER = "not a memory: its name does not end in .md or .json"
-_OUR_OWN = (FILE, "sessions.db", "sessions.db-wal", "sessions.db-shm")
-_OWN = (STATE, trash.TRASH, VERSIONS)
 
 
 def now() -> str:
@@ -51,270 +43,12 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-class _Entry(NamedTuple):
-    id: str
-    collection: str
-    name: str
-
-
-class Bank:
-    """A directory of memories."""
+class Bank(Reader):
+    """A directory of memories that can be written to."""
 
     def __init__(self, place: Place, *, max_bytes: int = 2_000_000, max_versions: int = 10) -> None:
-        self.place = place
-        self.root = place.root
-        self.kind = KINDS[place.kind]
-        self.max_bytes = max_bytes
+        super().__init__(place, max_bytes=max_bytes)
         self.max_versions = max_versions
-
-    # Reading
-
-    def memories(
-        self, collection: str | None = None, problems: list[Problem] | None = None
-    ) -> Iterator[Memory]:
-        """Every memory, by collection and name; what is passed over goes into `problems`."""
-        passed_over = [] if problems is None else problems
-        with self._reading() as root:
-            if root is None:
-                return
-            for name in self._collections(root, passed_over):
-                if collection is None or key(name) == key(collection):
-                    yield from self._in_collection(root, name, passed_over)
-
-    def _in_collection(
-        self, root: Directory, collection: str, problems: list[Problem]
-    ) -> Iterator[Memory]:
-        path = os.path.join(root.path, collection)
-        with _reporting(path, problems), root.child(collection) as folder:
-            for entry in self._entries(folder, collection, problems):
-                with _reporting(os.path.join(path, entry.name), problems):
-                    yield self._read(folder, entry)
-
-    def collections(self) -> list[str]:
-        """The collections, the root first as the empty string."""
-        with self._reading() as root:
-            return [] if root is None else self._collections(root, [])
-
-    def find(self, ref: str, collection: str | None = None) -> Memory:
-        """The one memory a reference names, or NotFound or Ambiguous."""
-        with Directory.open(self.root) as root:
-            self._finish(root)
-            with self._located(root, ref, collection) as found:
-                return found[1]
-
-    def find_or_suggest(self, ref: str, collection: str | None = None) -> Memory:
-        """The same, with the names that are like it in the error; that costs a look at them all."""
-        try:
-            return self.find(ref, collection)
-        except NotFound as error:
-            named, wanted = split_ref(ref, collection)
-            error.hint = self._near(named, wanted) or error.hint
-            raise
-
-    def holds(self, ref: str, collection: str | None = None) -> bool:
-        """Whether a reference names a memory here, or several."""
-        try:
-            self.find(ref, collection)
-        except NotFound:
-            return False
-        except Ambiguous:
-            pass
-        return True
-
-    def counts(self) -> dict[str, int]:
-        """How many memories each collection has, the root's under the empty string."""
-        with self._reading() as root:
-            if root is None:
-                return {}
-            return {name: len(self._listed(root, name)) for name in self._collections(root, [])}
-
-    def names(self, collection: str | None = None) -> list[tuple[str, str]]:
-        """Collection and id of every memory; no file is read."""
-        with self._reading() as root:
-            return [
-                (entry.collection, entry.id)
-                for name in (self._collections(root, []) if root else ())
-                if collection is None or key(name) == key(collection)
-                for entry in self._listed(root, name)
-            ]
-
-    def _listed(self, root: Directory | None, collection: str) -> list[_Entry]:
-        with contextlib.suppress(RetainError):
-            if root:
-                with root.child(collection) as folder:
-                    return list(self._entries(folder, collection, []))
-        return []
-
-    def _near(self, collection: str | None, wanted: str) -> str:
-        import difflib
-
-        ids = list(dict.fromkeys(name for _, name in self.names(collection)))
-        near = [one for one in ids if wanted in one][:3]
-        near = near or difflib.get_close_matches(wanted, ids, 3, 0.5)
-        return f"Did you mean {' or '.join(near)}?" if near else ""
-
-    def trashed(self) -> list[Trashed]:
-        """What can be brought back, newest first."""
-        with self._reading() as root:
-            return [] if root is None else trash.entries(root)
-
-    def versions(self, memory: Memory) -> list[versions.Numbered]:
-        """The numbered versions of a memory, oldest first."""
-        with self._shelf(memory) as folder:
-            return versions.kept(folder) if folder else []
-
-    def read_version(self, memory: Memory, number: int) -> bytes | None:
-        """A numbered version's bytes, or None."""
-        with self._shelf(memory) as folder:
-            for version in versions.kept(folder) if folder else ():
-                if folder and version.number == number:
-                    return folder.read(version.name, self.max_bytes)
-        return None
-
-    @contextlib.contextmanager
-    def _shelf(self, memory: Memory) -> Iterator[Directory | None]:
-        """The directory of a memory's versions, or None before its first change."""
-        with Directory.open(self.root) as root:
-            try:
-                folder = shelf(root, memory.collection, memory.id)
-            except NotFound:
-                yield None
-                return
-            with folder:
-                yield folder
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[Directory | None]:
-        """The root, or None for a bank that nobody has written to yet."""
-        if not self.place.exists:
-            yield None
-            return
-        with Directory.open(self.root) as root:
-            self._finish(root)
-            yield root
-
-    def _finish(self, root: Directory) -> None:
-        """Take back what a killed import left, before anyone reads half of it."""
-        if os.path.lexists(os.path.join(root.path, STATE, JOURNAL)):
-            # One that is still under way holds the lock, and is left to finish.
-            with contextlib.suppress(RetainError), Workshop.open(root, root.path, patience=0.0):
-                pass
-
-    def _collections(self, root: Directory, problems: list[Problem]) -> list[str]:
-        names = [""]
-        for entry in root.entries():
-            name = entry.name
-            if entry.is_symlink() and (name in _OWN or not name.startswith(".")):
-                if not name.endswith(SUFFIXES):
-                    problems.append(Problem(os.path.join(root.path, name), _LINK))
-            elif name.startswith(".") or name in self.kind.not_collections:
-                continue
-            elif entry.is_dir(follow_symlinks=False):
-                names.append(name)
-        return names
-
-    def _entries(
-        self, folder: Directory, collection: str, problems: list[Problem]
-    ) -> Iterator[_Entry]:
-        seen: dict[str, str] = {}
-        for item in folder.entries():
-            fault = self._fault(item, collection)
-            if fault == "":
-                stem = item.name.rpartition(".")[0]
-                twin = seen.setdefault(key(stem), item.name)
-                if twin == item.name:
-                    yield _Entry(stem, collection, item.name)
-                    continue
-                fault = f"the same name as {twin}, as other systems see it"
-            if fault:
-                path = os.path.join(folder.path, item.name)
-                problems.append(Problem(path, fault, is_minor=fault == _OTHER))
-
-    def _fault(self, item: os.DirEntry[str], collection: str) -> str | None:
-        """Why an entry is no memory: empty if it is one, None if it need not be mentioned."""
-        name = item.name
-        if name.startswith("."):
-            return None
-        if not name.endswith(SUFFIXES):
-            if item.is_symlink():
-                return _LINK if collection else None
-            if item.is_dir(follow_symlinks=False):
-                return "a directory inside a collection; not read" if collection else None
-            is_known = not collection and name in _OUR_OWN
-            return None if is_known or _is_editors(name) else _OTHER
-        if not collection and name in self.kind.not_memories:
-            return None
-        if item.is_symlink():
-            return _LINK
-        if name.rpartition(".")[0].lower().endswith(SUFFIXES):
-            return "its name has two endings, so that no id can name it"
-        return "" if item.is_file(follow_symlinks=False) else "not a plain file"
-
-    def _read(self, folder: Directory, entry: _Entry) -> Memory:
-        data = folder.read(entry.name, self.max_bytes)
-        document = codec(entry.name).parse(data)
-        return Memory(
-            id=entry.id,
-            collection=entry.collection,
-            path=f"{folder.path}/{entry.name}",
-            meta=document.meta,
-            body=document.body,
-            data=data,
-            problem=document.problem,
-            scope=self.place.scope,
-        )
-
-    @contextlib.contextmanager
-    def _located(
-        self, root: Directory, ref: str, collection: str | None
-    ) -> Iterator[tuple[Directory, Memory]]:
-        """The memory a reference names, with its directory held open."""
-        named, wanted = split_ref(ref, collection)
-        matches = self._matches(root, named, wanted)
-        if not matches:
-            raise self._not_found(root, named, wanted)
-        if len(matches) > 1:
-            raise _ambiguous(wanted, matches)
-        with root.child(matches[0].collection) as folder:
-            yield folder, self._read(folder, matches[0])
-
-    def _matches(self, root: Directory, collection: str | None, wanted: str) -> list[_Entry]:
-        matches: list[_Entry] = []
-        refused: RetainError | None = None
-        for name in self._collections(root, []):
-            if collection is None or key(name) == key(collection):
-                try:
-                    matches += self._match_in(root, name, wanted)
-                except RetainError as error:
-                    refused = error  # it must not hide the others
-        if refused and not matches:
-            raise refused
-        return matches
-
-    def _match_in(self, root: Directory, collection: str, wanted: str) -> list[_Entry]:
-        with root.child(collection) as folder:
-            entry = self._match(folder, collection, wanted)
-        return [entry] if entry else []
-
-    def _match(self, folder: Directory, collection: str, wanted: str) -> _Entry | None:
-        """The entry of that name in any spelling; the exact one costs no listing."""
-        for suffix in SUFFIXES:
-            name = wanted + suffix
-            if folder.has(name) and (collection or name not in self.kind.not_memories):
-                return _Entry(wanted, collection, name)
-        for entry in self._entries(folder, collection, []):
-            if key(entry.id) == key(wanted):
-                return entry
-        return None
-
-    def _not_found(self, root: Directory, collection: str | None, wanted: str) -> NotFound:
-        where = f" in collection {collection!r}" if collection else ""
-        return NotFound(
-            f"there is no memory {wanted!r}{where} in {root.path}",
-            hint="`retain list` shows them all.",
-        )
-
-    # Writing
 
     def create(self, collection: str, name: str, data: bytes) -> Written:
         """Store a new memory; a name already taken, in any spelling, is a Conflict."""
@@ -325,7 +59,7 @@ class Bank:
             with self._folder(shop, collection) as folder:
                 self._refuse_taken(folder, name)
                 shop.create(folder, file, data)
-                memory = self._read(folder, _Entry(name, self._name_of(folder), file))
+                memory = self._read(folder, Entry(name, self._name_of(folder), file))
             return Written(memory, "created", warnings=self._namesakes(shop.root, memory))
 
     def place_all(
@@ -368,7 +102,7 @@ class Bank:
 
     def _placed(self, root: Directory, collection: str, name: str) -> Memory:
         with root.child(collection) as folder:
-            return self._read(folder, _Entry(os.path.splitext(name)[0], collection, name))
+            return self._read(folder, Entry(os.path.splitext(name)[0], collection, name))
 
     def change(
         self,
@@ -406,7 +140,7 @@ class Bank:
 
     def _reread(self, folder: Directory, memory: Memory) -> Memory:
         name = os.path.basename(memory.path)
-        return self._read(folder, _Entry(memory.id, memory.collection, name))
+        return self._read(folder, Entry(memory.id, memory.collection, name))
 
     def _replace(self, shop: Workshop, folder: Directory, memory: Memory, data: bytes) -> str:
         """Swap in a new text and shelve the old one; the number it got, or nothing."""
@@ -443,6 +177,41 @@ class Bank:
             name = os.path.basename(memory.path)
             return trash.throw_away(shop, folder, name, memory.collection, memory.data)
 
+    def merge(
+        self,
+        sources: Sequence[str],
+        collection: str,
+        name: str,
+        compose: Callable[[Sequence[Memory]], bytes],
+    ) -> tuple[Memory, list[Memory], list[Trashed]]:
+        """Put one memory in the place of several, which go to the trash: all of it or nothing.
+
+        The new one is placed first, so a kill half way leaves too much, never too little.
+        """
+        collection, name = self._checked(collection), check_id(name)
+        with self._writing(os.path.join(collection, name)) as shop, contextlib.ExitStack() as held:
+            found = [held.enter_context(self._located(shop.root, ref, None)) for ref in sources]
+            memories = [memory for _, memory in found]
+            data = compose(memories)
+            self._within_limit(data)
+            folder = held.enter_context(self._folder(shop, collection))
+            self._refuse_taken(folder, name)
+            with contextlib.ExitStack() as undo:
+                shop.create(folder, f"{name}.md", data)
+                undo.callback(shop.remove, folder, f"{name}.md")
+                trashed = [self._throw_away(shop, undo, *one) for one in found]
+                undo.pop_all()
+            entry = Entry(name, self._name_of(folder), f"{name}.md")
+            return self._read(folder, entry), memories, trashed
+
+    def _throw_away(
+        self, shop: Workshop, undo: contextlib.ExitStack, folder: Directory, memory: Memory
+    ) -> Trashed:
+        name = os.path.basename(memory.path)
+        thrown = trash.throw_away(shop, folder, name, memory.collection, memory.data)
+        undo.callback(trash.take_back, shop, thrown, folder, name)
+        return thrown
+
     def move(
         self,
         ref: str,
@@ -463,7 +232,7 @@ class Bank:
     ) -> Written:
         name = os.path.basename(memory.path)
         target = self._name_of(there)
-        entry = _Entry(new, target, new + os.path.splitext(name)[1])
+        entry = Entry(new, target, new + os.path.splitext(name)[1])
         if (entry.collection, entry.name) == (memory.collection, name):
             return Written(memory, "unchanged")
         taken = self._match(there, target, new)
@@ -480,7 +249,7 @@ class Bank:
             undo.pop_all()
         return written
 
-    def _restated(self, shop: Workshop, folder: Directory, entry: _Entry, status: str) -> Written:
+    def _restated(self, shop: Workshop, folder: Directory, entry: Entry, status: str) -> Written:
         """Make a file's own `id:` agree with its name after it got a new one.
 
         The name is the identity. A kill before this leaves a stale `id:`, which status reports;
@@ -508,7 +277,7 @@ class Bank:
                 self._refuse_taken(folder, name, hint=f"Bring it back under another id: {command}.")
                 trash.take_back(shop, thrown, folder, file)
                 undo.callback(trash.put_back, shop, thrown, folder, file)
-                entry = _Entry(name, self._name_of(folder), file)
+                entry = Entry(name, self._name_of(folder), file)
                 written = self._restated(shop, folder, entry, "restored")
                 undo.pop_all()
                 return written
@@ -642,22 +411,6 @@ def make(root: str) -> bool:
     return fresh
 
 
-@contextlib.contextmanager
-def _reporting(path: str, problems: list[Problem]) -> Iterator[None]:
-    """Go on after a file that cannot be read; one that is gone by now is no problem."""
-    try:
-        yield
-    except NotFound:
-        pass
-    except RetainError as error:
-        problems.append(Problem(path, error.message))
-
-
-def _is_editors(name: str) -> bool:
-    """Whether an editor left a file behind that it will take away again."""
-    return name.endswith(("~", ".tmp", ".bak")) or name[0] == "#" or name.isdecimal()
-
-
 def restated(memory: Memory) -> bytes:
     """A memory's bytes with its own `id:` set to its name, if it states one."""
     if memory.problem or "id" not in memory.meta:
@@ -678,15 +431,6 @@ def _is_expected(memory: Memory, expect: str) -> bool:
         return True
     wanted = expect.removeprefix("sha256:").lower()
     return len(wanted) >= 8 and memory.hash.startswith(wanted)
-
-
-def _ambiguous(wanted: str, matches: list[_Entry]) -> Ambiguous:
-    names = [f"{match.collection}/{match.id}" for match in matches]
-    return Ambiguous(
-        f"{wanted!r} is the id of several memories: {', '.join(names)}",
-        unchanged="Nothing was changed.",
-        hint=f"Say which: {' or '.join(repr(name) for name in names)}.",
-    )
 
 
 def _taken(path: str, hint: str = "") -> Conflict:

@@ -79,6 +79,12 @@ SETTINGS: Final[Mapping[str, Setting]] = {
             True,
         ),
         Setting(
+            "memory.recency_by_type",
+            "",
+            "The same for single types: `plan=14:1.3, fact=0:1` (days, then factor).",
+            True,
+        ),
+        Setting(
             "memory.default_collection",
             "",
             "Where `put` stores without --collection; empty means the store's own default.",
@@ -98,6 +104,13 @@ SETTINGS: Final[Mapping[str, Setting]] = {
             "versioning.max_versions", 10, "How many numbered copies a memory keeps.", True, (), 1
         ),
         Setting("versioning.auto_commit", False, "Commit every change of a memory to git.", True),
+        Setting(
+            "recall.embedder",
+            "bundled",
+            "Where vectors come from: `bundled`, `none`, a directory with a BERT-family model, or "
+            "the address of an OpenAI-compatible `/v1/embeddings`.",
+        ),
+        Setting("recall.model", "", "Which model to ask for at that address."),
         Setting("guard.redact_secrets", True, "Replace secrets by [REDACTED:kind] on the way in."),
     )
 }

@@ -9,6 +9,7 @@ from retain import frontmatter, markdown
 from retain.bank import now
 from retain.codec import codec
 from retain.errors import Unreadable, UsageError
+from retain.links import links
 from retain.model import Memory
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "changes",
     "cleaned",
     "given",
+    "merged",
     "ordered",
     "replaced",
     "revised",
@@ -131,6 +133,45 @@ def ordered(fields: Mapping[str, object]) -> dict[str, object]:
     """New frontmatter in the order a person reads it."""
     first = {key: fields[key] for key in _ORDER if fields.get(key) is not None}
     return first | {key: value for key, value in fields.items() if key not in first}
+
+
+def merged(memories: Sequence[Memory], name: str, draft: Draft, given: Given, author: str) -> bytes:
+    """The file that stands for several: their tags and links live on in it."""
+    tags = dict.fromkeys(tag for memory in memories for tag in memory.tags)
+    kept = _kept_links(memories, given.body)
+    fields: dict[str, object] = {
+        "id": name,
+        "tags": given.meta.get("tags") or list(tags) or None,
+        "created_at": given.meta.get("created_at") or now(),
+        "created_by": given.meta.get("created_by") or author,
+        "merged_from": list(dict.fromkeys(_former_names(memories))),
+        "related_to": [*_listed(given.meta.get("related_to")), *kept] or None,
+        **changes(draft, ()),
+    }
+    return given.composed(ordered({key: value for key, value in fields.items() if value}))
+
+
+def _former_names(memories: Sequence[Memory]) -> Iterator[str]:
+    """What the memories are called by others, and what those were that they stand for."""
+    for memory in memories:
+        yield memory.ref
+        yield from (str(name) for name in _listed(memory.meta.get("merged_from")))
+
+
+def _kept_links(memories: Sequence[Memory], body: str) -> list[str]:
+    """What the memories link to and the text that replaces them does not."""
+    there = {link.target for link in links(body)}
+    old = dict.fromkeys(
+        target
+        for memory in memories
+        for target in (*(link.target for link in links(memory.body)), *memory.related_to)
+    )
+    own = {name for memory in memories for name in (memory.id, memory.ref)}
+    return [target for target in old if target not in there and target not in own]
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value] if value else []
 
 
 def replaced(memory: Memory, draft: Draft, given: Given) -> bytes:

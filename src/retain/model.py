@@ -14,8 +14,13 @@ __all__ = [
     "FREE_TYPES",
     "STATUSES",
     "TYPED",
+    "Answer",
+    "Degraded",
     "Deleted",
+    "Hit",
+    "Linked",
     "Memory",
+    "Merged",
     "Place",
     "Problem",
     "Trashed",
@@ -130,7 +135,7 @@ def heading(body: str) -> str:
 
 def _first_line(body: str) -> str:
     for line in body.splitlines():
-        text = line.strip().lstrip("#>*- ").strip()
+        text = line.strip().lstrip("#>*- ").replace("**", "").strip()
         if text:
             return text[:_TITLE_FROM_TEXT].rstrip()
     return ""
@@ -181,6 +186,69 @@ class Deleted(NamedTuple):
     trashed: Trashed
     commit: str = ""
     warnings: tuple[str, ...] = ()
+
+
+class Merged(NamedTuple):
+    """What a merge did: the new memory, and where the others went."""
+
+    written: Written
+    trashed: tuple[Trashed, ...]
+
+
+class Linked(NamedTuple):
+    """A file or a memory that a memory links to, and how the file is now."""
+
+    target: str
+    edge: str
+    context: str
+    line: int
+    freshness: str = ""  # fresh, changed, moved, gone; empty when it cannot be told
+    now_at: str = ""
+
+
+class Hit(NamedTuple):
+    """One answer of recall: a memory's best chunk, or a chunk."""
+
+    id: str
+    collection: str
+    score: float
+    text: str
+    header_path: str
+    line: int
+    title: str
+    type: str
+    status: str
+    tags: tuple[str, ...]
+    created_at: str
+    who: str
+    scope: str
+    path: str
+    is_superseded: bool = False
+    links: tuple[Linked, ...] = ()
+    explanation: Mapping[str, object] | None = None
+
+    @property
+    def ref(self) -> str:
+        return f"{self.collection}/{self.id}" if self.collection else self.id
+
+
+class Degraded(NamedTuple):
+    """In what an answer falls short of the best one; false when it does not."""
+
+    pending: int = 0  # chunks without a vector
+    reasons: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.pending or self.reasons)
+
+
+class Answer(NamedTuple):
+    """What recall found, how sure it is that anything fits, and what it had to do without."""
+
+    hits: tuple[Hit, ...]
+    confidence: float
+    is_confident: bool
+    degraded: Degraded
 
 
 class Version(NamedTuple):

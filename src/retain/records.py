@@ -14,7 +14,7 @@ from retain.errors import Unreadable
 from retain.frontmatter import MAX_DEPTH, is_deep, same
 from retain.markdown import Document
 
-__all__ = ["edit", "parse"]
+__all__ = ["edit", "parse", "render"]
 
 _TO_RECORD: Final = {"type": "category", "status": "record_status"}
 _FROM_RECORD: Final = {theirs: ours for ours, theirs in _TO_RECORD.items()}
@@ -28,7 +28,7 @@ def parse(data: bytes) -> Document:
     except Unreadable as error:
         return Document({}, data.decode("utf-8", "replace"), error.message)
     meta = {_FROM_RECORD.get(key, key): value for key, value in record.items() if key != "content"}
-    return Document(meta, _render(record.get("content")))
+    return Document(meta, render(record.get("content")))
 
 
 def _load(data: bytes) -> dict[str, object]:
@@ -62,7 +62,7 @@ def _no_number(name: str) -> object:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _render(content: object) -> str:
+def render(content: object) -> str:
     """A record's content as text a person can read."""
     if not isinstance(content, dict):
         return "" if content is None else str(content)

@@ -17,7 +17,7 @@ import pytest
 from retain import fsio
 from retain.app import App
 from retain.drafts import Draft
-from tests import crash
+from tests import crash, indexes
 
 Act = Callable[[App], object]
 Job = Callable[[Path], object]
@@ -116,6 +116,7 @@ def _next_commands_work(root: Path) -> None:
     assert not [memory for memory in app.list() if memory.problem]
     app.status()
     app.put(Draft(text="written after the kill"), name="later")
+    app.close()  # as every command does at its end
     assert "written after the kill" in crash.open_bank(root).get("later").body
     assert crash.leftovers(root) == []
 
@@ -155,6 +156,93 @@ def test_kill_at_every_step_without_renameat2(scratch: Path, name: str) -> None:
     with mock.patch.object(fsio, "_renameat2", return_value=False):
         steps = _survives(_bank(scratch / "bank"), CASES[name], after=False)
     assert steps >= 8
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_merge_leaves_too_much_and_never_too_little(scratch: Path, after: bool) -> None:
+    model = _bank(scratch / "bank")
+    everything = crash.files(model)
+    old = crash.memories(model)
+
+    act = _in_bank(lambda app: app.merge(["one", "bystander"], "notes/both", Draft(text="both")))
+    new = _finished(model, act)
+    both = {"notes/both.md": new["notes/both.md"]}
+    rest = {name: data for name, data in old.items() if name != "memories/one.md"}
+    assert set(new) == {"notes/both.md"}
+    seen = []
+
+    def check(root: Path) -> None:
+        present = crash.memories(root)
+        assert present in (old, old | both, rest | both, new)
+        seen.append(len(present))
+        _next_commands_work(root)
+        _nothing_lost(everything, root)
+
+    assert _every_kill(model, act, check, after=after) > 8
+    assert set(seen) == {1, 2, 3}
+
+
+def _synced(root: Path) -> object:
+    """Take in changes made by hand, and give every chunk its vector."""
+    bank = indexes.indexed(root, indexes.Letters())
+    bank.refresh()
+    indexes.fill(bank)
+    bank.close()
+    return True
+
+
+def _rebuilt(root: Path) -> object:
+    bank = indexes.indexed(root, indexes.Letters())
+    bank.refresh()
+    bank.store.checkpoint()
+    bank.store.set_aside("for the test")
+    bank.refresh(force_look=True)
+    indexes.fill(bank)
+    bank.close()
+    return True
+
+
+def _indexed_bank(root: Path) -> Path:
+    """A bank whose index is at rest, and whose files a person has changed since."""
+    indexes.new(root)
+    indexes.many(root, 5)
+    indexes.build(root, indexes.Letters())
+    indexes.write(root, "notes/m001", "an albatross instead")
+    indexes.write(root, "birds/new", "a cormorant")
+    (root / "notes/m002.md").rename(root / "notes/moved.md")
+    (root / "notes/m003.md").unlink()
+    return root
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("act, steps", [(_synced, 8), (_rebuilt, 15)])
+def test_killed_index_work_is_finished_by_the_next_search(
+    scratch: Path, act: Job, steps: int, after: bool
+) -> None:
+    number, embedded = 0, set()
+    while True:
+        number += 1
+        root = _indexed_bank(scratch / f"kill-{number}")
+        files = crash.memories(root)
+        outcome = crash.killed_at(number, functools.partial(act, root), after=after)
+        letters = indexes.Letters()
+        with indexes.opened(root, letters) as bank:
+            assert indexes.ids(bank, "albatross", "hybrid")[0] == "m001"
+            assert indexes.ids(bank, "cormorant") == ["new"]
+            assert indexes.ids(bank, indexes.word(2)) == ["moved"]
+            assert indexes.ids(bank, indexes.word(3)) == []
+            assert indexes.value(bank, "SELECT count(*) FROM pending") == 0
+            indexes.agrees(bank)
+        assert crash.memories(root) == files
+        assert crash.leftovers(root) == []
+        embedded.add(len(letters.texts))
+        shutil.rmtree(root)
+        if outcome.signal != signal.SIGKILL:
+            assert not outcome.code, outcome.message
+            break
+    assert number > steps
+    print(f"{number - 1} kills; vectors made again: {sorted(embedded)}")
+    assert min(embedded) == 0
 
 
 def _incoming(folder: Path) -> Path:
@@ -255,7 +343,7 @@ def _placed(events: list[crash.Event], name: str) -> int:
     return events.index(crash.Event("place", name))
 
 
-def _synced(events: list[crash.Event], path: Path) -> list[int]:
+def _synced_at(events: list[crash.Event], path: Path) -> list[int]:
     inode = path.stat().st_ino
     return [at for at, event in enumerate(events) if event == crash.Event("sync", inode)]
 
@@ -268,10 +356,10 @@ def test_file_is_synced_before_it_is_placed_and_its_directory_after(
     events = crash.traced(lambda: CASES[name].act(crash.open_bank(root)))
     file = root / "memories" / ("two.md" if name == "create" else "one.md")
     placed = _placed(events, file.name)
-    assert _synced(events, file)[0] < placed < _synced(events, file.parent)[-1]
+    assert _synced_at(events, file)[0] < placed < _synced_at(events, file.parent)[-1]
     if name != "create":
         shelf = root / ".versions/memories/one"
-        assert _synced(events, shelf)[0] < placed
+        assert _synced_at(events, shelf)[0] < placed
 
 
 def test_delete_syncs_the_trash_and_the_directory_the_file_left(scratch: Path) -> None:
@@ -279,8 +367,8 @@ def test_delete_syncs_the_trash_and_the_directory_the_file_left(scratch: Path) -
     events = crash.traced(lambda: crash.open_bank(root).delete("one"))
     trashed = next((root / ".trash").rglob("one_*.md"))
     placed = _placed(events, trashed.name)
-    assert placed < _synced(events, trashed.parent)[-1]
-    assert placed < _synced(events, root / "memories")[-1]
+    assert placed < _synced_at(events, trashed.parent)[-1]
+    assert placed < _synced_at(events, root / "memories")[-1]
 
 
 def test_a_new_bank_and_collection_are_synced_into_their_parents(scratch: Path) -> None:
@@ -289,4 +377,4 @@ def test_a_new_bank_and_collection_are_synced_into_their_parents(scratch: Path) 
         lambda: crash.new_bank(root).put(Draft(text="first"), name="a", collection="c")
     )
     for folder in (root / "c", root, root.parent, root.parent.parent):
-        assert _synced(events, folder), folder
+        assert _synced_at(events, folder), folder

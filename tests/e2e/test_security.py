@@ -36,6 +36,11 @@ def snapshot(directory: Path) -> dict[str, object]:
     return found
 
 
+def without_index(found: dict[str, object]) -> dict[str, object]:
+    """The same without the index, which every look at the bank brings up to date."""
+    return {path: data for path, data in found.items() if "/.index/" not in path}
+
+
 def git(*words: str) -> bytes:
     identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
     return subprocess.run(["git", *identity, *words], capture_output=True, check=True).stdout
@@ -161,14 +166,14 @@ def test_links_in_the_bank_are_not_followed(project: Path, tmp_path: Path) -> No
     bank = project / ".retain"
     (bank / "memories" / "link.md").symlink_to(secret)
     (bank / "linked").symlink_to(tmp_path)
-    before = snapshot(tmp_path)
+    before = without_index(snapshot(tmp_path))
     for words in (("get", "link"), ("get", "linked/secret"), ("update", "link", "--tags", "x")):
         ran = call(*words)
         assert (ran.code in (1, 3), ran.out) == (True, ""), ran
     assert call("put", "-", "--id", "x", "--collection", "linked", input="x").code == 1
     assert "Secret" not in done("list")
     assert "not followed" in done("status")
-    assert snapshot(tmp_path) == before
+    assert without_index(snapshot(tmp_path)) == before
 
 
 # S10

@@ -73,7 +73,29 @@ def test_storing_loads_nothing_it_does_not_need() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("get", "note"), ("list",), ("status",), ("versions", "note")], ids=str
+    "words", [("search", "note", "--text"), ("linked", "a.py"), ("graph",), ("stats",)], ids=str
+)
+def test_recall_by_words_loads_no_model(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    heavy = {"numpy", "rich", "tomlkit", "tomllib", "argcomplete", "pydantic", "yaml"}
+    assert loaded(*words) & heavy == set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("get", "note"),
+        ("list",),
+        ("status",),
+        ("versions", "note"),
+        ("search", "note"),
+        ("brief", "note"),
+        ("sync",),
+        ("doctor",),
+    ],
+    ids=str,
 )
 def test_no_command_opens_a_network_module(words: tuple[str, ...]) -> None:
     assert not loaded(*words) & {"socket", "ssl", "http", "urllib", "asyncio"}

@@ -1,0 +1,242 @@
+"""Retain from Python: `with retain.open("project") as memory: memory.search("...")`."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from retain.app import App
+from retain.drafts import Draft
+from retain.errors import RetainError
+from retain.model import Answer, Deleted, Memory, Merged, Problem, Written
+from retain.recall.asking import Wanted, conditions
+from retain.sync import Changes, Progress
+
+if TYPE_CHECKING:
+    from retain.brief import Brief
+    from retain.recall.linking import Graph, Related
+    from retain.similar import Cluster, Proposal
+
+__all__ = ["Retain"]
+
+
+class Retain:
+    """An open bank; safe to use from several threads, and a context manager."""
+
+    def __init__(self, path: str = "", *, create: bool = True, background: bool = True) -> None:
+        self._app = App(bank=path, stays=True)
+        if create and path and not self._app.place.exists:
+            self._app.init()
+            self._app = App(bank=path, stays=True)
+        self._lock = threading.RLock()
+        self._filling = _Filling(self._app) if background else None
+        # Explicitly, so that the index is sealed also when nobody calls close().
+        self._finalizer = weakref.finalize(self, _close, self._app, self._filling)
+
+    def close(self) -> None:
+        """Let go of the bank; everything written is on disk already."""
+        self._finalizer()
+
+    def __enter__(self) -> Retain:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Memories
+
+    def put(  # noqa: PLR0913 - a door for people: one keyword for each thing they may say
+        self,
+        text: str,
+        *,
+        id: str = "",  # noqa: A002 - the word for it everywhere else
+        collection: str | None = None,
+        title: str = "",
+        type: str = "",  # noqa: A002
+        tags: Sequence[str] | None = None,
+        metadata: Mapping[str, object] | None = None,
+        created_by: str = "",
+        replace: bool = False,
+        allow_secret: bool = False,
+    ) -> Written:
+        """Store a memory; it is on disk and searchable when this returns."""
+        draft = Draft(text, title, type, tags, False, dict(metadata or {}), allow_secret)
+        with self._changing():
+            return self._app.put(
+                draft, collection=collection, name=id, created_by=created_by, replace=replace
+            )
+
+    def get(self, ref: str, *, collection: str | None = None, version: str = "") -> Memory:
+        """A memory by its id, `collection/id` or handle, as it is or as it was."""
+        with self._lock:
+            return self._app.get(ref, collection=collection, version=version)
+
+    def list(
+        self,
+        *,
+        collection: str | None = None,
+        filter: Sequence[str] = (),  # noqa: A002
+        type: str = "",  # noqa: A002
+        status: str = "",
+    ) -> Sequence[Memory]:
+        """Memories that meet every condition."""
+        with self._lock:
+            return self._app.list(
+                collection=collection, conditions=filter, kind=type, status=status
+            )
+
+    def update(
+        self,
+        ref: str,
+        text: str | None = None,
+        *,
+        collection: str | None = None,
+        title: str = "",
+        type: str = "",  # noqa: A002
+        tags: Sequence[str] | None = None,
+        metadata: Mapping[str, object] | None = None,
+        expect: str = "",
+    ) -> Written:
+        """Change a memory's text or metadata; what is not named stays, the old text is kept."""
+        draft = Draft(text, title, type, tags, False, dict(metadata or {}))
+        with self._changing():
+            return self._app.update(ref, draft, collection=collection, expect=expect)
+
+    def append(self, ref: str, text: str, *, collection: str | None = None) -> Written:
+        """Add text to the end of a memory."""
+        with self._changing():
+            return self._app.append(ref, Draft(text), collection=collection)
+
+    def delete(self, ref: str, *, collection: str | None = None, expect: str = "") -> Deleted:
+        """Move a memory to the trash, out of every index."""
+        with self._changing():
+            return self._app.delete(ref, collection=collection, expect=expect)
+
+    def merge(self, sources: Sequence[str], into: str, text: str) -> Merged:
+        """Put one memory in the place of several, which go to the trash."""
+        with self._changing():
+            return self._app.merge(sources, into, Draft(text))
+
+    # Recall
+
+    def search(  # noqa: PLR0913
+        self,
+        query: str,
+        limit: int = 10,
+        *,
+        mode: str = "hybrid",
+        per: str = "memory",
+        collection: str | None = None,
+        type: str = "",  # noqa: A002
+        tags: Sequence[str] = (),
+        since: str = "",
+        until: str = "",
+        filter: Sequence[str] = (),  # noqa: A002
+        min_score: float = 0.0,
+        explain: bool = False,
+    ) -> Answer:
+        """Rank memories, or chunks, for a question; `mode` is hybrid, text or semantic."""
+        found = conditions(
+            collection=collection, kind=type, tags=tags, since=since, until=until, filters=filter
+        )
+        wanted = Wanted(query, limit, mode, per, found, min_score, explain)
+        with self._lock:
+            return self._app.library.search(wanted)
+
+    def linked(self, target: str, query: str = "", limit: int = 5) -> Answer:
+        """The memories that link to a document."""
+        with self._lock:
+            return self._app.library.linked(target, query, limit)
+
+    def graph(self, ref: str = "", depth: int = 2) -> Graph:
+        """The links of the bank, or those around one memory."""
+        with self._lock:
+            return self._app.library.graph(ref, depth)
+
+    def related(self, ref: str, limit: int = 10) -> Sequence[Related]:
+        """Memories connected with one: by links, files, tags or meaning."""
+        with self._lock:
+            return self._app.library.related(ref, limit)
+
+    def brief(self, query: str, budget: int = 2000) -> Brief:
+        """The best hits packed into a token budget, ready for a prompt."""
+        with self._lock:
+            return self._app.library.brief(query, budget)
+
+    def suggest_merges(
+        self,
+        threshold: float = 0.85,
+        type: str = "journal",  # noqa: A002
+        limit: int = 5,
+    ) -> Sequence[Cluster]:
+        """Groups of memories that could be one."""
+        with self._lock:
+            return self._app.library.suggest_merges(threshold, type, limit)
+
+    def dedupe(self) -> Sequence[Proposal]:
+        """Pairs of memories that state one fact twice, as proposals."""
+        with self._lock:
+            return self._app.library.dedupe()
+
+    # The index
+
+    def sync(self, *, force: bool = False, progress: Progress | None = None) -> Changes:
+        """Bring the index in step with the files; searches do it by themselves."""
+        with self._changing():
+            return self._app.library.sync(force=force, progress=progress)
+
+    def index(self, *, progress: Progress | None = None) -> int:
+        """Wait until every vector is made; returns how many were missing."""
+        self.sync()
+        return self._app.library.fill(progress=progress)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Files that are left out, and why."""
+        with self._lock:
+            return self._app.status().problems
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """One writer at a time; what was written gets its vectors afterwards."""
+        with self._lock:
+            yield
+        if self._filling:
+            self._filling.wake()
+
+
+class _Filling:
+    """A thread that makes missing vectors whenever it is woken."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._woken, self._ended = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        self._woken.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="retain-vectors", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            self._woken.wait()
+            self._woken.clear()
+            # A model that does not answer is reported by the next search.
+            with contextlib.suppress(RetainError):
+                self._app.library.fill(is_stopped=self._ended.is_set)
+
+    def end(self) -> None:
+        self._ended.set()
+        self._woken.set()
+        if self._thread is not None:
+            self._thread.join()
+
+
+def _close(app: App, filling: _Filling | None) -> None:
+    if filling:
+        filling.end()
+    app.close()

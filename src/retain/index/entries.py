@@ -1,0 +1,216 @@
+"""What the index holds of one memory: its fields, its chunks with their terms, its links."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from retain.chunks import Chunk, chunks
+from retain.links import links, normal
+from retain.model import Memory, heading
+from retain.paths import key
+from retain.records import render
+from retain.words import is_question, words
+
+__all__ = ["ChunkRow", "Entry", "LinkRow", "digest", "entry", "vector_text"]
+
+# Frontmatter that people search by, beside title and tags.
+_SEARCHED: Final = ("context", "category", "project")
+# Frontmatter that names other memories, and what it says about them.
+_BRACKETED: Final = re.compile(r"\[[^\[\]]*\]")
+_SENTENCE: Final = re.compile(r"[^.!?]+[.!?]*")
+_ENDING: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}$")  # of a file that is no memory
+_RELATIONS: Final = {
+    "related_to": "related_to",
+    "supersedes": "supersedes",
+    "superseded_by": "superseded_by",
+    "merged_from": "merged_from",
+}
+
+
+class ChunkRow(NamedTuple):
+    """One chunk: where it stands, what it says, and the terms it is found by."""
+
+    line: int
+    length: int
+    is_question: bool
+    asks: float
+    who: str
+    skip: int
+    lead: str
+    digest: bytes
+    header_path: str
+    text: str
+    terms: str
+
+
+class LinkRow(NamedTuple):
+    """One link: from where, to what, and in which sense."""
+
+    target: str
+    kind: str
+    edge: str
+    memory_edge: str
+    label: str
+    anchor: str
+    line: int
+    context: str
+
+
+class Entry(NamedTuple):
+    """One memory as the index holds it."""
+
+    type: str
+    status: str
+    created: str
+    written: float
+    is_superseded: bool
+    title: str
+    tags: str
+    meta: str
+    problem: str
+    chunks: tuple[ChunkRow, ...]
+    links: tuple[LinkRow, ...]
+
+
+def entry(memory: Memory, modified: float) -> Entry:
+    """Derive everything from a memory; `modified` stands in for a date it does not give."""
+    body = _searchable(memory)
+    # A body is the tail of its file, so the lines above it are those it does not have.
+    above = memory.data.count(b"\n") - memory.body.count("\n") if memory.body else 0
+    found = chunks(body) or [Chunk("", "", 1)]
+    rows = [_chunk_row(chunk, above) for chunk in found]
+    rows[0] = _headed(memory, rows[0])
+    linked = tuple(_linked(body, above))
+    return Entry(
+        type=memory.type,
+        status=memory.status,
+        created=memory.text("created_at") or memory.text("date"),
+        written=_written(memory, modified),
+        is_superseded=bool(memory.text("superseded_by")) or any(map(_replaces, linked)),
+        title=memory.title,
+        tags=json.dumps(memory.tags, ensure_ascii=False),
+        meta=json.dumps(memory.meta, ensure_ascii=False, default=str),
+        problem=memory.problem,
+        chunks=tuple(rows),
+        links=(*_related(memory.meta), *linked),
+    )
+
+
+def digest(text: str) -> bytes:
+    """By what a chunk's vector is known: the text it was made from."""
+    import hashlib
+
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _searchable(memory: Memory) -> str:
+    """A memory's text; a typed one has it in its frontmatter."""
+    content = memory.meta.get("content")
+    if not isinstance(content, dict):
+        return memory.body
+    return f"{memory.body}\n\n{render(content)}".strip("\n") if memory.body else render(content)
+
+
+def _chunk_row(chunk: Chunk, above: int) -> ChunkRow:
+    said = chunk.spoken if chunk.who else chunk.text
+    terms = words(said)
+    return ChunkRow(
+        line=chunk.line + above,
+        length=len(terms),
+        # Only in a talk is a question answered by what comes next.
+        is_question=bool(chunk.who) and is_question(said),
+        asks=_asking(said) if chunk.who else 0.0,
+        who=chunk.who,
+        skip=len(chunk.text) - len(said) if chunk.text.endswith(said) else 0,
+        lead="",
+        digest=digest(said),
+        header_path=chunk.header_path,
+        text=chunk.text,
+        terms=" ".join(terms),
+    )
+
+
+def _asking(said: str) -> float:
+    """The share of what was said that stands in questions."""
+    if "?" not in said:
+        return 0.0
+    sentences = _SENTENCE.findall(_BRACKETED.sub("", said))
+    lengths = [len(sentence.split()) for sentence in sentences]
+    asked = sum(n for n, sentence in zip(lengths, sentences, strict=True) if "?" in sentence[-2:])
+    return asked / max(sum(lengths), 1)
+
+
+def _headed(memory: Memory, row: ChunkRow) -> ChunkRow:
+    """The first chunk, which is also found by the memory's title, tags, id and context."""
+    title = memory.text("title").strip()
+    if title and title == heading(memory.body):
+        title = ""
+    around = [title, memory.id, *memory.tags, *map(memory.text, _SEARCHED)]
+    there = set(row.terms.split())
+    more = [term for term in dict.fromkeys(words(" ".join(around))) if term not in there]
+    return row._replace(
+        length=row.length + len(more),
+        lead=title,
+        digest=digest(vector_text(title, row.text[row.skip :])),
+        terms=" ".join([*more, row.terms]),
+    )
+
+
+def vector_text(title: str, text: str) -> str:
+    """What a chunk's vector is made from."""
+    return f"{title}. {text}" if title else text
+
+
+def _written(memory: Memory, modified: float) -> float:
+    """When the text was last changed, as the memory says or as its file does."""
+    from datetime import UTC, datetime
+
+    stated = memory.text("updated_at") or memory.text("created_at")
+    try:
+        moment = datetime.fromisoformat(stated)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return modified
+
+
+def _linked(body: str, above: int) -> Iterable[LinkRow]:
+    if "[[" not in body:
+        return
+    for link in links(body):
+        yield LinkRow(
+            _target(link.target, link.kind),
+            link.kind,
+            link.edge,
+            link.memory_edge,
+            link.label,
+            link.anchor,
+            link.line + above,
+            link.context,
+        )
+
+
+def _replaces(link: LinkRow) -> bool:
+    """Whether a memory says of itself that what it links to has taken its place."""
+    return link.memory_edge == "superseded_by" and link.kind != "ghost"
+
+
+def _target(target: str, kind: str) -> str:
+    """A link's target as it is looked up: memories in any spelling, files as they are written."""
+    return normal(target) if kind == "ghost" else key(target)
+
+
+def _related(meta: Mapping[str, object]) -> Iterable[LinkRow]:
+    for name, edge in _RELATIONS.items():
+        value = meta.get(name)
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, str) and item.strip():
+                target = item.strip().removeprefix("memory:")
+                kind = "ghost" if _ENDING.search(target) else "memory"
+                place = _target(target, kind)
+                # What was merged is still called by its id alone as well.
+                places = {place, place.rpartition("/")[2]} if edge == "merged_from" else {place}
+                for one in sorted(places):
+                    yield LinkRow(one, kind, edge, edge, "", "", 0, f"{name}: {target}")

@@ -1,0 +1,99 @@
+"""The graph arm: links between memories and to files outside the bank (ghosts)."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from retain.links import normal
+from retain.paths import key
+
+__all__ = ["Edge", "connected", "edges_from", "edges_to", "named_files", "superseded"]
+
+NAMED: Final = 0.25  # what a memory gains that links to a file the question names
+_AROUND: Final = ".,;:!?\"'`()[]{}<>"  # what a path may stand between in a sentence
+_ENDING: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}$")
+_COLUMNS: Final = (
+    "m.number, m.collection, m.id, l.target, l.kind, l.edge, l.memory_edge, l.label, l.anchor, "
+    "l.line, l.seen, l.context, m.written"
+)
+
+
+class Edge(NamedTuple):
+    """A link from a memory."""
+
+    memory: int
+    collection: str
+    id: str
+    target: str
+    kind: str
+    edge: str
+    memory_edge: str
+    label: str
+    anchor: str
+    line: int
+    seen: str
+    context: str
+    written: float
+
+
+def edges_from(connection: sqlite3.Connection, memories: Iterable[int]) -> list[Edge]:
+    """What these memories link to, in the order of their lines."""
+    query = (
+        f"SELECT {_COLUMNS} FROM links l JOIN memories m ON m.number = l.memory "  # noqa: S608 - our own words
+        "WHERE NOT m.is_gone AND l.memory IN (SELECT value FROM json_each(?)) "
+        "ORDER BY m.number, l.line, l.rowid"
+    )
+    return [Edge(*row) for row in connection.execute(query, (json.dumps(list(memories)),))]
+
+
+def edges_to(connection: sqlite3.Connection, targets: Iterable[str]) -> list[Edge]:
+    """What links to any of these targets."""
+    query = (
+        f"SELECT {_COLUMNS} FROM links l JOIN memories m ON m.number = l.memory "  # noqa: S608 - our own words
+        "WHERE NOT m.is_gone AND l.target IN (SELECT value FROM json_each(?)) "
+        "ORDER BY m.collection, m.id, l.line, l.rowid"
+    )
+    return [Edge(*row) for row in connection.execute(query, (json.dumps(list(targets)),))]
+
+
+def superseded(connection: sqlite3.Connection) -> frozenset[str]:
+    """The names of the memories that another one says it replaces."""
+    query = "SELECT DISTINCT target FROM links WHERE memory_edge = 'supersedes'"
+    return frozenset(key(target) for (target,) in connection.execute(query))
+
+
+def named_files(connection: sqlite3.Connection, query: str) -> dict[int, float]:
+    """Chunks that link to a file which a question names, with what that is worth."""
+    said = (word.strip(_AROUND) for word in query[:2_000].split())
+    named = [normal(word) for word in said if "/" in word or _ENDING.search(word)]
+    if not named:
+        return {}
+    found = connection.execute(
+        "SELECT DISTINCT (SELECT max(number) FROM chunks c WHERE c.memory = l.memory "
+        "AND (c.line <= l.line OR c.number = (SELECT min(number) FROM chunks d "
+        "WHERE d.memory = l.memory))) "
+        "FROM links l WHERE l.kind = 'ghost' AND l.target IN (SELECT value FROM json_each(?))",
+        (json.dumps(named),),
+    )
+    return {chunk: NAMED for (chunk,) in found if chunk is not None}
+
+
+_CONNECTED: Final = (
+    # What they link to, what links to them, and what links to the same file.
+    "SELECT o.number FROM links l JOIN memories o ON l.target = o.key "
+    "OR l.target = o.collection || '/' || o.key WHERE l.memory IN (SELECT value FROM json_each(?1))"
+    " UNION SELECT l.memory FROM memories m JOIN links l ON l.target = m.key "
+    "OR l.target = m.collection || '/' || m.key WHERE m.number IN (SELECT value FROM json_each(?1))"
+    " UNION SELECT b.memory FROM links a JOIN links b ON b.target = a.target "
+    "WHERE a.kind = 'ghost' AND a.memory IN (SELECT value FROM json_each(?1))"
+)
+
+
+def connected(connection: sqlite3.Connection, memories: Iterable[int]) -> frozenset[int]:
+    """The memories that links connect with any of these, in either direction."""
+    found = connection.execute(_CONNECTED, (json.dumps(sorted(memories)),))
+    return frozenset(number for (number,) in found)

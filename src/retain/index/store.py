@@ -1,0 +1,404 @@
+"""The index's SQLite file: opened with the right settings, sealed, and set aside when damaged.
+
+Opening and closing take turns by a lock file, because what stands between the two (a new file,
+a migration, a damaged file put aside) must be seen whole by every process. When the last process
+closes the file it notes the file's stamp, the seal. A file at rest that does not bear its seal
+was touched by someone else, and is built anew from the memories: no check is as sure, and none
+but reading every byte would notice a changed letter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+import threading
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+from retain.errors import Busy, NewerFormat, RetainError
+from retain.fsio import STATE, Directory
+from retain.index import schema
+from retain.notice import is_network
+
+__all__ = ["FILE", "Damaged", "Replaced", "Store"]
+
+FILE: Final = "index.db"
+_LOCK: Final = "index.lock"
+_SEAL: Final = "index.seal"
+_MARK: Final = schema.APPLICATION.to_bytes(4, "big")
+_BESIDE: Final = ("-wal", "-shm", "-journal")
+_ASIDE: Final = ".damaged-"
+_MORE: Final = 100  # schemas that newer Retains may have; a higher number is no version but damage
+
+WAIT_SECONDS: Final = 10.0
+# What every connection has, asserted by reading it back.
+PRAGMAS: Final = (
+    ("busy_timeout", int(WAIT_SECONDS * 1000)),
+    ("synchronous", 1),  # NORMAL: a commit survives a kill; after a power cut the files win
+    ("secure_delete", 1),
+    ("trusted_schema", 0),
+    ("cell_size_check", 1),
+    ("foreign_keys", 0),
+    ("temp_store", 2),
+    ("cache_size", -16_000),
+)
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+class Damaged(RetainError):
+    """The index cannot be trusted; it is set aside and built anew."""
+
+    code = "damaged"
+
+
+class Replaced(Busy):
+    """Another file stands in the index's place, about which nothing is known yet."""
+
+    code = "replaced"
+
+
+class Store:
+    """One process's access to a bank's index."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._folder = os.path.join(root, STATE)
+        self.path = os.path.join(self._folder, FILE)
+        self._connection: sqlite3.Connection | None = None
+        self._inode = 0
+        self.generation = 0  # goes up with every file that is opened: what was read is of another
+        self.lock = threading.RLock()
+        self.notes: list[str] = []  # what a person should know about this index
+        self.lasting: list[str] = []  # the part of it that makes every answer worse
+        self.is_temporary = False
+
+    # Using
+
+    @contextlib.contextmanager
+    def reading(self, generation: int = 0) -> Iterator[sqlite3.Connection]:
+        """The index as it is at one moment; Replaced when it is of another generation."""
+        with self._transaction("BEGIN", generation) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def writing(self, generation: int = 0) -> Iterator[sqlite3.Connection]:
+        """The right to change the index; the change is whole or not at all."""
+        with self._transaction("BEGIN IMMEDIATE", generation) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str, generation: int) -> Iterator[sqlite3.Connection]:
+        with self.lock, _in_words(self.path):
+            connection = self._current()
+            if generation and generation != self.generation:
+                raise Replaced(
+                    f"the index {self.path} is replaced over and over by another process"
+                )
+            connection.execute(begin)
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def is_new(self, generation: int) -> bool:
+        """Whether the file is another one than that of a generation, or not there at all."""
+        return (
+            self._connection is None
+            or self.generation != generation
+            or (not self.is_temporary and _inode(self.path) != self._inode)
+        )
+
+    def checkpoint(self) -> None:
+        """Bring everything into the main file and leave nothing in the log beside it."""
+        with self.lock, _in_words(self.path):
+            self._current().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    # Opening and closing
+
+    def _current(self) -> sqlite3.Connection:
+        """The open connection, to the file that stands there now: anyone may delete it any time."""
+        if self._connection is not None and (self.is_temporary or _inode(self.path) == self._inode):
+            return self._connection
+        self._drop()
+        self._connection = self._opened()
+        return self._connection
+
+    def _opened(self) -> sqlite3.Connection:
+        try:
+            with Directory.open(self._root) as root, root.child(STATE, create=True):
+                pass
+            with _turn(self._folder):
+                if self._is_whole():
+                    connection = self._connect()
+                    if schema.version(connection) == schema.LATEST:
+                        return connection
+                    connection.close()
+            with _turn(self._folder, alone=True):
+                return self._prepared()
+        except (OSError, sqlite3.OperationalError) as error:
+            if _family(error) in _BUSY:
+                raise
+            return self._temporary(error)
+
+    def _temporary(self, error: Exception) -> sqlite3.Connection:
+        """An index in memory, for a bank on a disk that refuses to be written to."""
+        self.is_temporary = True
+        self.generation += 1
+        self.lasting = [f"the index is kept in memory only: {self._folder}: {error}"]
+        self.notes += self.lasting
+        connection = _configured(_connected(":memory:"), "memory")
+        schema.migrate(connection)
+        return connection
+
+    def _is_whole(self) -> bool:
+        """Whether the file is ours and as we left it, told without opening it."""
+        facts = _facts(self.path)
+        head = _head(self.path) if facts else b""
+        if facts is None or not _is_ours(head):
+            return False
+        version = int.from_bytes(head[60:64], "big")
+        if version < schema.LATEST + _MORE:  # whoever made it may seal in another way
+            self._refuse_newer(version)
+        # A log beside it means that someone uses it now, or was killed: SQLite deals with that.
+        # On a network nobody keeps a log, and the stamps are another machine's.
+        return (
+            os.path.lexists(f"{self.path}-wal")
+            or _seal(facts) == self._read_seal()
+            or is_network(self._folder)
+        )
+
+    def _prepared(self) -> sqlite3.Connection:
+        """The file made ready, while no other process opens or closes it."""
+        if not self._is_whole():
+            if not _inode(self.path):
+                self._set_aside()
+                return self._created()
+            return self._rebuilt("it was changed from outside")
+        connection = self._connect()
+        try:
+            self._refuse_newer(schema.version(connection))
+            schema.migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _refuse_newer(self, version: int) -> None:
+        if version > schema.LATEST:
+            raise NewerFormat(
+                f"{self.path} was made by a newer Retain and is left untouched",
+                hint="Upgrade Retain: pip install --upgrade retain-bank",
+            )
+
+    def _rebuilt(self, why: str) -> sqlite3.Connection:
+        """A new file in place of a damaged one, with the vectors that can be saved from it."""
+        from retain.index.salvage import vectors
+
+        damaged = self._set_aside()
+        saved = vectors(damaged) if damaged else None
+        connection = self._created()
+        if saved:
+            saved.into(connection)
+        self._sweep()
+        self.notes.append(f"the index was built anew: {why}")
+        return connection
+
+    def set_aside(self, why: str) -> None:
+        """Put a file away that turned out to be damaged; others wait until a new one is there."""
+        with self.lock:
+            if self.is_temporary:
+                self._drop()
+                return
+            with _turn(self._folder, alone=True):
+                is_there = _inode(self.path) == self._inode != 0  # nobody else has done it yet
+                # Only in turn: SQLite removes the log by its name, which may be a new file's soon.
+                self._drop()
+                if is_there:
+                    self._connection = self._rebuilt(why)
+
+    def _set_aside(self) -> str:
+        """Rename the file, so that whoever has it open goes on with the old one; its new name."""
+        aside = ""
+        if os.path.lexists(self.path):
+            aside = f"{self.path}{_ASIDE}{os.getpid()}"
+            os.replace(self.path, aside)
+        for ending in _BESIDE:
+            # A log that stayed behind would be taken for the new file's own.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self.path}{ending}")
+        return aside
+
+    def _sweep(self) -> None:
+        """Remove what was set aside, by us or by someone who was killed before they could."""
+        for name in os.listdir(self._folder):
+            if name.startswith((f"{FILE}{_ASIDE}", f"{_SEAL}.")):
+                with contextlib.suppress(OSError):  # a directory, say, which is not ours to empty
+                    os.unlink(os.path.join(self._folder, name))
+
+    def _created(self) -> sqlite3.Connection:
+        os.close(_private(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        # Before there is a log, so that the file's own first bytes say what it is.
+        with contextlib.closing(_connected(self.path)) as connection:
+            schema.migrate(connection)
+        return self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        self._inode = _inode(self.path)
+        self.generation += 1
+        journal = "delete" if is_network(self._folder) else "wal"
+        if journal != "wal":
+            self.lasting = ["the bank is on a network file system: the index uses a safe journal"]
+            self.notes = [*self.lasting]
+        connection = _connected(self.path)
+        try:
+            configured = _configured(connection, journal)
+            schema.version(configured)  # the first look makes the log: the sign that it is in use
+            return configured
+        except BaseException:
+            connection.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the file, and seal it when no other process has it open."""
+        with self.lock:
+            if self._connection is None or self.is_temporary:
+                self._drop()
+                return
+            with contextlib.suppress(OSError), _turn(self._folder, alone=True):
+                is_ours = _inode(self.path) == self._inode
+                self._drop()
+                if is_ours and not os.path.lexists(f"{self.path}-wal"):
+                    self._write_seal()
+                self._sweep()
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+        self._connection = None
+        self.is_temporary = False
+
+    # The seal
+
+    def _read_seal(self) -> str:
+        try:
+            with open(os.path.join(self._folder, _SEAL), encoding="ascii") as file:
+                return file.read(200)
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def _write_seal(self) -> None:
+        facts = _facts(self.path)
+        if facts is None:
+            return
+        path = os.path.join(self._folder, _SEAL)
+        draft = f"{path}.{os.getpid()}"
+        with open(draft, "w", encoding="ascii", opener=_private) as file:
+            file.write(_seal(facts))
+        os.replace(draft, path)
+
+
+def _connected(path: str) -> sqlite3.Connection:
+    """A connection that begins no transaction by itself; whoever uses it holds the lock."""
+    return sqlite3.connect(
+        path,
+        timeout=WAIT_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+
+
+def _configured(connection: sqlite3.Connection, journal: str) -> sqlite3.Connection:
+    """A connection with every setting read back: one that did not take is a bug to hear of."""
+    for name, value in PRAGMAS:
+        connection.execute(f"PRAGMA {name} = {value}")
+    for name, value in PRAGMAS:
+        found = connection.execute(f"PRAGMA {name}").fetchone()[0]
+        if found != value:
+            raise RetainError(f"SQLite's {name} is {found}, not {value}, as it should be")
+    mode = connection.execute(f"PRAGMA journal_mode = {journal}").fetchone()[0]
+    if mode != journal:
+        raise RetainError(f"SQLite's journal_mode is {mode}, not {journal}, as it should be")
+    return connection
+
+
+def _family(error: Exception) -> int:
+    """SQLite's code for what went wrong, without the detail."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+@contextlib.contextmanager
+def _in_words(path: str) -> Iterator[None]:
+    """Say what SQLite's refusals mean."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = _family(error)
+        if code in _BUSY:
+            raise Busy(
+                f"another process has held the index {path} for {WAIT_SECONDS:g} seconds",
+                hint="Try again; the memories themselves are as they were.",
+            ) from error
+        if code in _CORRUPT:
+            raise Damaged(f"the index {path} is damaged: {error}") from error
+        raise RetainError(
+            f"the index {path} cannot be used: {error}",
+            hint="`retain doctor --repair` builds it anew; the memories are as they were.",
+        ) from error
+
+
+@contextlib.contextmanager
+def _turn(folder: str, *, alone: bool = False) -> Iterator[None]:
+    """Open and close one after the other: with others who open, or alone."""
+    import fcntl
+
+    fd = _private(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT)
+    try:
+        with contextlib.suppress(OSError):  # a file system without such locks
+            fcntl.flock(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read; no link is followed."""
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    if flags & os.O_CREAT and os.fstat(fd).st_mode & 0o600 != 0o600:
+        os.fchmod(fd, 0o600)  # a umask has taken bits away
+    return fd
+
+
+def _facts(path: str) -> os.stat_result | None:
+    try:
+        facts = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return facts if stat.S_ISREG(facts.st_mode) else None
+
+
+def _inode(path: str) -> int:
+    facts = _facts(path)
+    return facts.st_ino if facts else 0
+
+
+def _seal(facts: os.stat_result) -> str:
+    stamp = f"{facts.st_ino} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns}"
+    return f"{stamp} {zlib.crc32(stamp.encode()):08x}"
+
+
+def _head(path: str) -> bytes:
+    with open(path, "rb", opener=_private) as file:
+        return file.read(100)
+
+
+def _is_ours(head: bytes) -> bool:
+    """Whether a file bears our mark, in the place SQLite's format has for it."""
+    return head.startswith(b"SQLite format 3\0") and head[68:72] == _MARK

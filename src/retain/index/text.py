@@ -1,0 +1,178 @@
+"""The text arm: BM25 over chunks, and over whole memories, on an absolute scale from 0 to 1.
+
+FTS5 finds the candidates and our own formula scores them: the built-in one has fixed constants
+and no fixed end, and a score that is divided by the highest one any text could reach means the
+same for every query.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from math import log
+from operator import mul
+from typing import Final, NamedTuple
+
+__all__ = ["Lexicon", "Shares", "Within", "chunk_shares", "lexicon", "whole_scores"]
+
+CANDIDATES: Final = 200
+WHOLES: Final = 60
+B: Final = 0.4  # how much a text's length counts against it
+# How many rows FTS5 may rank: common words beyond that choose no candidates, but still count.
+_RANKED: Final = 6_000
+
+
+class Lexicon(NamedTuple):
+    """A query's terms with how rare each is."""
+
+    rarity: Mapping[str, float]  # idf
+    counts: Mapping[str, int]  # in how many chunks it stands
+    chunks: int
+    average: float  # length of a chunk
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Each term's share of the highest score a text could reach, seen terms or not."""
+        total = sum(self.rarity.values())
+        return tuple(rarity / total for rarity in self.rarity.values()) if total else ()
+
+
+class Within(NamedTuple):
+    """The memories that may be found; a search without conditions has none of these."""
+
+    numbers: list[int]
+
+    @property
+    def encoded(self) -> str:
+        return json.dumps(self.numbers)
+
+
+class Shares(NamedTuple):
+    """How far a chunk has each of a query's terms, from 0 to 1, in the lexicon's order."""
+
+    of_terms: tuple[float, ...]
+
+    def weighed(self, weights: Sequence[float]) -> float:
+        total: float = sum(map(mul, self.of_terms, weights))
+        return total
+
+
+def lexicon(connection: sqlite3.Connection, terms: Iterable[str]) -> Lexicon:
+    """How rare a query's terms are in this bank."""
+    chunks, length = connection.execute("SELECT chunks, length FROM totals").fetchone()
+    counts = {term: _count(connection, term) for term in dict.fromkeys(terms)}
+    rarity = {term: _rarity(chunks, count) for term, count in counts.items()}
+    return Lexicon(rarity, counts, chunks, length / chunks if chunks else 1.0)
+
+
+def _count(connection: sqlite3.Connection, term: str) -> int:
+    row = connection.execute("SELECT doc FROM vocabulary WHERE term = ?", (term,)).fetchone()
+    return row[0] if row else 0
+
+
+def _rarity(chunks: int, count: int) -> float:
+    return log(1 + max(0.0, chunks - count + 0.5) / (count + 0.5))
+
+
+# The plus keeps SQLite from asking FTS5 once per allowed row.
+_CHUNKS_WITHIN: Final = (
+    "AND +rowid IN (SELECT chunks.number FROM json_each(?) "
+    "JOIN chunks ON chunks.memory = json_each.value)"
+)
+_WHOLES_WITHIN: Final = "AND +rowid IN (SELECT value FROM json_each(?))"
+
+
+def chunk_shares(
+    connection: sqlite3.Connection,
+    terms: Lexicon,
+    k1: float,
+    within: Within | None = None,
+    most: int = CANDIDATES,
+) -> dict[int, Shares]:
+    """The chunks that meet a query best, and how far each has its terms."""
+    found = json.dumps(_candidates(connection, terms, within, most))
+    query = "SELECT rowid, bag FROM terms WHERE rowid IN (SELECT value FROM json_each(?))"
+    return {
+        number: _shares(terms, bag.split(), k1)
+        for number, bag in connection.execute(query, (found,))
+    }
+
+
+def _candidates(
+    connection: sqlite3.Connection, terms: Lexicon, within: Within | None, most: int
+) -> list[int]:
+    there = sorted((count, term) for term, count in terms.counts.items() if count)
+    if not there:
+        return []
+    chosen = _telling(there) if within is None else [term for _, term in there]
+    order = "rank"
+    expression = " OR ".join(map(_quoted, chosen))
+    if there[0][0] > _RANKED and within is None:
+        # Nothing but common words: where they meet, and there the newest.
+        expression = " AND ".join(_quoted(term) for _, term in there[:3])
+        order = "rowid DESC"
+    condition, values = ("", ()) if within is None else (_CHUNKS_WITHIN, (within.encoded,))
+    query = (
+        f"SELECT rowid FROM terms WHERE terms MATCH ? {condition} "  # noqa: S608 - our own words
+        f"ORDER BY {order} LIMIT ?"
+    )
+    return [number for (number,) in connection.execute(query, (expression, *values, most))]
+
+
+def _telling(there: Sequence[tuple[int, str]]) -> list[str]:
+    """The rarest terms, as many as FTS5 may rank."""
+    chosen: list[str] = []
+    ranked = 0
+    for count, term in there:
+        ranked += count
+        if chosen and ranked > _RANKED:
+            break
+        chosen.append(term)
+    return chosen
+
+
+def _quoted(term: str) -> str:
+    """A term as FTS5 takes it for nothing but a term; ours hold no quotes, strangers' might."""
+    return '"' + term.replace('"', '""') + '"'
+
+
+def _shares(terms: Lexicon, bag: Sequence[str], k1: float) -> Shares:
+    """BM25's saturation of each term: how much its repetitions and the text's length let count."""
+    weight = k1 * (1 - B + B * len(bag) / terms.average)
+    counts = (bag.count(term) for term in terms.rarity)
+    return Shares(tuple(count / (count + weight) if count else 0.0 for count in counts))
+
+
+def whole_scores(
+    connection: sqlite3.Connection, terms: Iterable[str], within: Within | None = None
+) -> dict[int, float]:
+    """How well memories of several chunks meet a query as a whole, by their numbers."""
+    (wholes,) = connection.execute("SELECT wholes FROM totals").fetchone()
+    if not wholes:
+        return {}
+    counts = {term: _whole_count(connection, term) for term in terms}
+    there = sorted((count, term) for term, count in counts.items() if count)
+    highest = sum(_fts_rarity(wholes, count) for count in counts.values())
+    if not there or not highest:
+        return {}
+    expression = " OR ".join(_quoted(term) for _, term in there)
+    condition, values = ("", ()) if within is None else (_WHOLES_WITHIN, (within.encoded,))
+    query = (
+        f"SELECT rowid, -bm25(wholes) FROM wholes WHERE wholes MATCH ? {condition} "  # noqa: S608 - our own words
+        f"ORDER BY rank LIMIT {WHOLES}"
+    )
+    most = 2.2 * highest  # k1 + 1, with FTS5's k1
+    found = connection.execute(query, (expression, *values))
+    return {number: score / most for number, score in found}
+
+
+def _whole_count(connection: sqlite3.Connection, term: str) -> int:
+    query = "SELECT doc FROM whole_vocabulary WHERE term = ?"
+    row = connection.execute(query, (term,)).fetchone()
+    return row[0] if row else 0
+
+
+def _fts_rarity(wholes: int, count: int) -> float:
+    """The rarity as FTS5's bm25 counts it."""
+    return max(1e-6, log((wholes - count + 0.5) / (count + 0.5)))

@@ -1,0 +1,220 @@
+"""The vector arm: every chunk's vector in memory, compared with a query in one pass.
+
+Vectors are stored as they come from the model, as bytes with a scale. What a chunk's neighbours
+add is linear in the comparison with a query, so it is added to the results, not to the vectors.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+__all__ = ["Cache", "Floats", "Matrix", "Numbers", "nearest", "packed", "unpacked"]
+
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+Bytes = np.ndarray[Any, np.dtype[np.int8]]
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+NEIGHBOUR: Final = 0.3  # how much of the chunk before and after is part of a chunk's meaning
+HUB: Final = 0.4  # how much of what every chunk has in common is taken off
+_MANY: Final = 200  # chunks from which on one can tell what all have in common
+_BLOCK: Final = 4_096  # rows turned into floats at a time, to stay in the processor's cache
+
+
+def packed(vector: Floats) -> bytes:
+    """A unit vector as one byte per dimension, then the scale."""
+    scale = np.float32(max(float(np.abs(vector).max()), 1e-9) / 127)
+    rounded: Bytes = np.rint(vector / scale).astype(np.int8)
+    return rounded.tobytes() + scale.tobytes()
+
+
+def unpacked(data: bytes) -> Floats:
+    """The vector again."""
+    scale = np.frombuffer(data[-4:], np.float32)[0]
+    vector: Floats = np.frombuffer(data[:-4], np.int8).astype(np.float32) * scale
+    return vector
+
+
+class Matrix:
+    """The vectors of a bank, in the order of their chunks."""
+
+    def __init__(self, chunks: Numbers, memories: Numbers, data: Bytes, scales: Floats) -> None:
+        self.chunks, self.memories = chunks, memories
+        self._data, self._scales = data, scales
+        # Whether the row above belongs to the chunk before.
+        follows = (np.diff(chunks) == 1) & (np.diff(memories) == 0)
+        self._follows = np.concatenate(([False], follows)).astype(np.float32)
+        self._lengths = self._measured()
+        mean = self._mean()
+        # What a few chunks have in common is what the bank is about, and not to be taken off.
+        share = HUB * min(1.0, len(chunks) / _MANY)
+        self._hub = share * self._smoothed(self.products(mean))
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+    @property
+    def dimension(self) -> int:
+        return int(self._data.shape[1])
+
+    def products(self, query: Floats) -> Floats:
+        """The cosine of every chunk's own vector with a query."""
+        out = np.empty(len(self._data), np.float32)
+        for start in range(0, len(self._data), _BLOCK):
+            block = self._data[start : start + _BLOCK]
+            np.dot(block.astype(np.float32), query, out=out[start : start + _BLOCK])
+        out *= self._scales
+        return out
+
+    def compared(self, query: Floats) -> tuple[Floats, Floats]:
+        """How near every chunk is to a query: with its neighbours, and that less the hub."""
+        near = self._smoothed(self.products(query))
+        return near, np.maximum(near - self._hub, 0)
+
+    def _smoothed(self, values: Floats) -> Floats:
+        result: Floats = values.copy()
+        result[1:] += NEIGHBOUR * self._follows[1:] * values[:-1]
+        result[:-1] += NEIGHBOUR * self._follows[1:] * values[1:]
+        result /= self._lengths
+        return result
+
+    def _measured(self) -> Floats:
+        """The length of each vector with its neighbours added."""
+        lengths = np.empty(len(self._data), np.float32)
+        for start in range(0, len(self._data), _BLOCK):
+            low, high = max(start - 1, 0), min(start + _BLOCK + 1, len(self._data))
+            block = self._data[low:high].astype(np.float32) * self._scales[low:high, None]
+            summed = block.copy()
+            follows = self._follows[low + 1 : high, None]
+            summed[1:] += NEIGHBOUR * follows * block[:-1]
+            summed[:-1] += NEIGHBOUR * follows * block[1:]
+            end = min(start + _BLOCK, len(self._data))
+            lengths[start:end] = np.linalg.norm(summed[start - low : end - low], axis=1)
+        np.maximum(lengths, 1e-6, out=lengths)
+        return lengths
+
+    def _mean(self) -> Floats:
+        total = np.zeros(self._data.shape[1], np.float64)
+        for start in range(0, len(self._data), _BLOCK):
+            total += self._scales[start : start + _BLOCK] @ self._data[start : start + _BLOCK]
+        mean: Floats = (total / max(len(self._data), 1)).astype(np.float32)
+        return mean
+
+    def at(self, chunks: Sequence[int] | Numbers) -> Numbers:
+        """The rows of these chunks, -1 for one that has no vector."""
+        wanted = np.asarray(chunks, np.int64)
+        places = np.searchsorted(self.chunks, wanted)
+        places = np.minimum(places, max(len(self.chunks) - 1, 0))
+        found: Numbers = np.where(self.chunks[places] == wanted, places, -1)
+        return found
+
+    def among(self, memories: Sequence[int]) -> Numbers:
+        """The rows of these memories' chunks."""
+        found: Numbers = np.flatnonzero(np.isin(self.memories, np.asarray(memories, np.int64)))
+        return found
+
+    def around(self, places: Numbers) -> Floats:
+        """These rows as unit vectors with their neighbours added, as `compared` sees them."""
+        last = len(self._data) - 1
+        follows = np.append(self._follows, np.float32(0))
+        found = self.vectors(places)
+        for step, share in ((-1, self._follows[places]), (1, follows[places + 1])):
+            beside = self.vectors(np.clip(places + step, 0, last))
+            found += NEIGHBOUR * share[:, None] * beside
+        found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-6)
+        return found
+
+    def hub(self, places: Numbers) -> Floats:
+        """What these rows have in common with every other."""
+        found: Floats = self._hub[places]
+        return found
+
+    def vectors(self, places: Numbers) -> Floats:
+        """These rows as unit vectors."""
+        found: Floats = self._data[places].astype(np.float32) * self._scales[places, None]
+        found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-6)
+        return found
+
+    def rows(self, places: Numbers) -> tuple[Bytes, Floats]:
+        """These rows as they are stored."""
+        return self._data[places], self._scales[places]
+
+
+def nearest(values: Floats, limit: int, among: Numbers | None = None) -> Numbers:
+    """The rows with the highest values, best first, the earlier one first among equals."""
+    places = np.arange(len(values)) if among is None else among
+    if len(places) > limit:
+        held = values[places]
+        # What ties with the last one must not depend on how the partition fell.
+        places = places[held >= np.partition(held, -limit)[-limit]]
+    best: Numbers = places[np.lexsort((places, -values[places]))][:limit]
+    return best
+
+
+_STATE: Final = "SELECT version, (SELECT value FROM facts WHERE name = 'identity') FROM totals"
+
+
+class _State(NamedTuple):
+    source: tuple[str, str]  # which file's numbers, and which model's vectors
+    version: int
+    matrix: Matrix
+
+
+class Cache:
+    """The matrix of one index, brought up to date when the index says that it is old."""
+
+    def __init__(self) -> None:
+        self._state: _State | None = None
+
+    def matrix(self, connection: sqlite3.Connection, model: str, dimension: int) -> Matrix | None:
+        """The vectors of a model as the index has them now, None when there are none."""
+        version, identity = connection.execute(_STATE).fetchone()
+        source = (str(identity), model)
+        state = self._state
+        if state is None or (state.source, state.version) != (source, version):
+            old = state.matrix if state and state.source == source else None
+            made = _load(connection, model, dimension, old)
+            self._state = state = _State(source, version, made)
+        return state.matrix if len(state.matrix) else None
+
+
+def _load(connection: sqlite3.Connection, model: str, dimension: int, old: Matrix | None) -> Matrix:
+    """The matrix as it is now; rows that an older one has are not read again."""
+    query = "SELECT chunk, memory FROM vectors WHERE model = ? ORDER BY chunk"
+    listed = np.array(connection.execute(query, (model,)).fetchall(), np.int64).reshape(-1, 2)
+    chunks, memories = listed[:, 0].copy(), listed[:, 1].copy()
+    data = np.zeros((len(chunks), dimension), np.int8)
+    scales = np.zeros(len(chunks), np.float32)
+    missing = np.ones(len(chunks), bool)
+    if old is not None and len(old) and len(chunks):
+        places = old.at(chunks)
+        missing = places < 0
+        data[~missing], scales[~missing] = old.rows(places[~missing])
+    if missing.any():
+        _read(connection, (model, chunks[missing][0], chunks[missing][-1]), chunks, data, scales)
+    return Matrix(chunks, memories, data, scales)
+
+
+def _read(
+    connection: sqlite3.Connection,
+    wanted: tuple[str, int, int],
+    chunks: Numbers,
+    data: Bytes,
+    scales: Floats,
+) -> None:
+    """Read the vectors of a stretch of chunks into their places."""
+    size = data.shape[1] + 4
+    found = connection.execute(
+        "SELECT chunk, vector FROM vectors WHERE model = ? AND chunk BETWEEN ? AND ? "
+        "AND length(vector) = ? ORDER BY chunk",
+        (wanted[0], int(wanted[1]), int(wanted[2]), size),
+    ).fetchall()
+    if not found:
+        return
+    places = np.searchsorted(chunks, np.array([chunk for chunk, _ in found], np.int64))
+    stored = np.frombuffer(b"".join(vector for _, vector in found), np.int8).reshape(-1, size)
+    data[places] = stored[:, :-4]
+    scales[places] = np.ascontiguousarray(stored[:, -4:]).view(np.float32)[:, 0]

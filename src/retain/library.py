@@ -1,0 +1,347 @@
+"""Everything that is answered from the index: search, links, briefs, and the index's own upkeep."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from retain.errors import ConfigError, Conflict, NotFound, RetainError
+from retain.index import Damaged
+from retain.indexed import Indexed
+from retain.model import Hit, Problem
+from retain.recall.asking import Wanted
+from retain.sync import Changes, Progress
+from retain.workspace import Opened, Workspace
+
+if TYPE_CHECKING:
+    from threading import Event
+
+    from retain.brief import Brief
+    from retain.embed import Embedder
+    from retain.index.checking import Facts
+    from retain.model import Answer
+    from retain.recall.linking import Graph, Related
+    from retain.similar import Alike, Cluster, Proposal
+
+__all__ = ["Health", "Library", "Stats"]
+
+# Where a project's bank stands in the project, by which the project is found.
+_IN_PROJECT: Final = ("/.retain", "/.memories", "/.claude/memory")
+
+
+class Stats(NamedTuple):
+    """A bank and its index in numbers."""
+
+    facts: Facts
+    tags: Mapping[str, int]
+    types: Mapping[str, int]
+    index_size: int
+    problems: tuple[Problem, ...]
+
+
+class Health(NamedTuple):
+    """How an index is: what it holds, what is wrong with it, what was done about that."""
+
+    facts: Facts
+    faults: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    is_rebuilt: bool = False
+
+
+class Library:
+    """The banks of one working directory, searchable."""
+
+    def __init__(self, workspace: Workspace, *, stays: bool = False) -> None:
+        self._workspace = workspace
+        self._stays = stays
+        self._indexed: dict[str, Indexed] = {}
+        # An index is sealed when it is closed, so it is closed also where nobody thinks of it.
+        self._finalizer = weakref.finalize(self, _close_all, self._indexed)
+
+    # Asking
+
+    def search(self, wanted: Wanted, *, now: datetime | None = None) -> Answer:
+        """Rank the memories of every bank in force for a question."""
+        from retain.recall import search
+
+        answer = search(self.banks(), wanted, self._recency, now or datetime.now(UTC))
+        return self._with_links(answer)
+
+    def linked(self, target: str, query: str = "", limit: int = 5) -> Answer:
+        """The memories that link to a document, ranked by a question or the newest first."""
+        from retain.recall.linking import linked
+
+        wanted = Wanted(query, limit=limit)
+        return linked(self.banks(), target, wanted, self._recency, datetime.now(UTC))
+
+    def body(self, hit: Hit) -> str:
+        """The whole text of the memory that a hit is from; empty when it is gone by now."""
+        for bank in self.banks():
+            if hit.path.startswith(f"{bank.bank.root}/"):
+                with bank.bank.opened() as opened:
+                    read = opened.read(hit.collection, os.path.basename(hit.path))
+                return read[0].body if read else ""
+        return ""
+
+    def graph(self, ref: str = "", depth: int = 2) -> Graph:
+        """The links of the bank in force, or those around one memory."""
+        from retain.recall.linking import graph_of
+
+        return graph_of(self._in_force(), ref, depth)
+
+    def related(self, ref: str, limit: int = 10) -> list[Related]:
+        """Memories connected with one: by links, files, tags or meaning."""
+        from retain.recall.linking import related
+
+        self._fill_few()
+        return related(self._in_force(), ref, limit)
+
+    def brief(self, query: str, budget: int = 2000, limit: int = 12) -> Brief:
+        """The best hits packed into a token budget, ready for a prompt."""
+        from retain.brief import pack
+
+        return pack(self.search(Wanted(query, limit=limit)), budget)
+
+    def suggest_merges(self, threshold: float, kind: str, limit: int) -> list[Cluster]:
+        """Groups of memories that could be one."""
+        from retain.similar import clusters
+
+        bank = self._ready()
+        return clusters(bank, threshold=threshold, kind=kind, limit=limit)
+
+    def dedupe(self) -> list[Proposal]:
+        """Pairs of memories that state one fact twice, as proposals."""
+        from retain.similar import proposals
+
+        return proposals(self._ready())
+
+    def alike(self, collection: str, name: str) -> list[Alike]:
+        """Memories that seem to state the same fact as one that was just written."""
+        from retain.similar import alike
+
+        return alike(self._of(self._workspace.writable), collection, name)
+
+    def _ready(self) -> Indexed:
+        """The bank in force with every vector made."""
+        bank = self._in_force()
+        bank.refresh()
+        self.fill()
+        return bank
+
+    def _fill_few(self) -> None:
+        """Make missing vectors, as a search does, when they are few."""
+        from retain.recall.searching import FEW_PENDING
+
+        with contextlib.suppress(RetainError):  # a model that does not answer is not needed
+            if self.pending() < FEW_PENDING:
+                self.fill()
+
+    def _in_force(self) -> Indexed:
+        bank = self._of(self._workspace.writable)
+        if not bank.bank.place.exists:
+            raise NotFound(
+                f"there is no bank at {bank.bank.root} yet",
+                hint="It is made with the first memory: echo '# Title' | retain put -",
+            )
+        return bank
+
+    def _with_links(self, answer: Answer) -> Answer:
+        """Each hit with the files it links to, and how they are now."""
+        from retain.recall.linking import with_links
+
+        return with_links(self.banks(), answer)
+
+    def _recency(self, kind: str) -> tuple[float, float]:
+        """For how many days a memory of a type counts as recent, and what that multiplies."""
+        values = self._workspace.config.values
+        special = _by_type(self._workspace.config.text("memory.recency_by_type"))
+        usual = (
+            values["memory.recency_boost_days"].value,
+            values["memory.recency_boost_factor"].value,
+        )
+        days, factor = special.get(kind, usual)
+        return float(days), float(factor)
+
+    # The index
+
+    def take_in(self, paths: Iterable[str], progress: Progress | None = None) -> tuple[str, ...]:
+        """Index what was just written; a refusal is a note, because the memory itself is safe."""
+        try:
+            self._of(self._workspace.writable).update(paths, progress)
+        except RetainError as error:
+            return (f"saved, and not yet searchable: {error.message}",)
+        return ()
+
+    def sync(self, *, force: bool = False, progress: Progress | None = None) -> Changes:
+        """Bring the index of the bank in force in step with its files."""
+        return self._in_force().refresh(force=force, force_look=True, progress=progress)
+
+    def refresh(self, progress: Progress) -> None:
+        """Bring the index of every bank in force in step with its files, with someone watching."""
+        for bank in self.banks():
+            bank.refresh(progress=progress)
+
+    def watch(self, ended: Event) -> Iterator[Changes]:
+        """Keep the bank in force in step with its files until `ended` is set."""
+        from retain import watch
+
+        bank = self._in_force().bank
+        root = bank.root
+        return watch.changes(
+            self.sync,
+            lambda: [root, *(os.path.join(root, name) for name in bank.collections() if name)],
+            ended,
+        )
+
+    def rebuild(self, progress: Progress | None = None) -> Changes:
+        """Set the index aside and make it anew; vectors that still fit are kept."""
+        bank = self._in_force()
+        held = bank.refresh(force_look=True).held
+        if held:
+            raise Conflict(
+                f"{held} memories are missing from disk at once; a new index would forget them",
+                unchanged="The index was left as it is.",
+                hint="Bring the files back, or say that it is meant: retain sync --force",
+            )
+        with contextlib.suppress(Damaged):  # as much as can be saved, from a damaged one too
+            bank.store.checkpoint()
+        bank.store.set_aside("it was asked for")
+        return bank.refresh(force_look=True, progress=progress)
+
+    def fill(
+        self,
+        *,
+        progress: Progress | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Make the vectors that are missing in the bank in force."""
+        from retain.index import embedding
+
+        bank = self._in_force()
+        if bank.embedder is None:
+            return 0
+        return embedding.fill(bank.store, bank.embedder, progress=progress, is_stopped=is_stopped)
+
+    def pending(self) -> int:
+        """How many chunks of the bank in force have no vector yet."""
+        from retain.index import embedding
+
+        bank = self._in_force()
+        return 0 if bank.embedder is None else bank.read(embedding.pending)
+
+    def has_model(self) -> bool:
+        """Whether there is a model to make vectors with; it is not loaded."""
+        return self._workspace.config.text("recall.embedder") != "none"
+
+    def facts(self) -> Facts:
+        """What the index of the bank in force holds, brought in step with the files."""
+        from retain.index import checking
+
+        found = self._in_force().read(checking.facts)
+        return found if self.has_model() else found._replace(pending=0)
+
+    def stats(self) -> Stats:
+        """The bank in force in numbers."""
+        from retain.index import checking
+
+        if not self._workspace.writable.bank.place.exists:
+            return Stats(checking.Facts(), {}, {}, 0, ())
+        bank = self._in_force()
+        self.sync()
+        problems: list[Problem] = []
+        for _ in bank.bank.memories(problems=problems):
+            pass  # read once more: the index does not remember what it left out
+        size = 0 if bank.store.is_temporary else os.path.getsize(bank.store.path)
+        return Stats(
+            self.facts(),
+            bank.look(checking.tags),
+            bank.look(checking.types),
+            size,
+            tuple(problem for problem in problems if not problem.is_minor),
+        )
+
+    def health(self, *, repair: bool = False, progress: Progress | None = None) -> Health:
+        """Compare the index of the bank in force with the files; a wrong one can be made anew."""
+        from retain.index import checking
+
+        bank = self._in_force()
+        is_rebuilt = False
+        faults: list[str] = []
+        for _ in range(2):  # what someone wrote meanwhile is no fault
+            held = self.sync().held
+            faults = checking.faults(bank.bank, bank.store)
+            if not faults:
+                break
+        if faults and repair and not held:
+            self.rebuild(progress)
+            faults, is_rebuilt = checking.faults(bank.bank, bank.store), True
+        return Health(self.facts(), tuple(faults), tuple(bank.store.notes), is_rebuilt)
+
+    def banks(self) -> list[Indexed]:
+        """The banks a read looks in, the project's own first."""
+        readable = self._workspace.readable()
+        return [self._of(opened) for opened in readable if opened.bank.place.exists]
+
+    def _of(self, opened: Opened) -> Indexed:
+        root = opened.bank.root
+        if root not in self._indexed:
+            project = "" if opened.bank.place.scope == "global" else _project_of(root)
+            self._indexed[root] = Indexed(
+                opened.bank,
+                partial(_embedder, self._workspace),
+                project=project,
+                stays=self._stays,
+            )
+        return self._indexed[root]
+
+    def close(self) -> None:
+        """Let go of every index; the next question opens them again."""
+        _close_all(self._indexed)
+
+
+def _embedder(workspace: Workspace) -> Embedder | None:
+    """The model a person chose; no method, because a bank must not keep its library alive."""
+    wanted = workspace.config.text("recall.embedder")
+    if wanted == "none":
+        return None
+    from retain.embed import embedder
+
+    return embedder(
+        wanted,
+        model=workspace.config.text("recall.model"),
+        api_key=workspace.env.get("RETAIN_RECALL_API_KEY", ""),
+    )
+
+
+def _close_all(banks: dict[str, Indexed]) -> None:
+    while banks:
+        banks.popitem()[1].close()
+
+
+def _project_of(root: str) -> str:
+    """The project that a bank's links are about: the directory the bank stands in."""
+    for ending in _IN_PROJECT:
+        if root.endswith(ending):
+            return root.removesuffix(ending)
+    return os.path.dirname(root)
+
+
+def _by_type(text: str) -> dict[str, tuple[float, float]]:
+    """Recency per type from `plan=14:1.3, fact=0:1`."""
+    found = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        kind, _, numbers = part.partition("=")
+        days, _, factor = numbers.partition(":")
+        try:
+            found[kind.strip()] = (float(days), float(factor or 1))
+        except ValueError:
+            raise ConfigError(
+                f"memory.recency_by_type is not understood at {part!r}",
+                hint="Write type=days:factor, for example plan=14:1.3, fact=0:1",
+            ) from None
+    return found

@@ -1,0 +1,233 @@
+"""The chunks a question may mean: what each arm proposes, and what is known about them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from retain.errors import RetainError
+from retain.index import graph, text
+from retain.index.text import Lexicon, Shares, Within
+from retain.indexed import Indexed
+from retain.recall import asking, scoring
+from retain.recall.asking import Asked, Wanted
+from retain.recall.scoring import Weights
+
+if TYPE_CHECKING:
+    from retain.index.vectors import Matrix
+
+__all__ = ["Candidates", "Near", "Row", "gather"]
+
+_DENSE: Final = 200  # chunks that the vector arm proposes
+_TOLD: Final = 200  # chunks that a speaker or a date alone proposes
+_FURTHER: Final = 10  # how much further down to look for memories when one holds every place
+_WIDENED: Final = 100  # chunks of the text arm whose neighbours are looked at
+AGREEING: Final = 10  # first places of each arm that are compared
+
+
+class Row(NamedTuple):
+    """What is known about a chunk before its text is read."""
+
+    chunk: int
+    memory: int
+    chunks: int  # of its memory
+    who: str
+    is_question: bool
+    asks: float
+    type: str
+    status: str
+    created: str
+    is_superseded: bool
+    key: str
+    collection: str
+
+
+class Near(NamedTuple):
+    """How the vector arm sees the bank."""
+
+    matrix: Matrix
+    scores: Any
+    order: Sequence[int]  # chunks, nearest first
+    first: frozenset[int]  # those of the highest cosine
+    best: float  # the highest cosine
+
+    def scores_of(self, chunks: Sequence[int]) -> dict[int, float]:
+        """The scores of these chunks, of those that have a vector."""
+        if not chunks:
+            return {}
+        places = self.matrix.at(chunks)
+        scores = self.scores[places].tolist()
+        return {
+            chunk: score
+            for chunk, place, score in zip(chunks, places.tolist(), scores, strict=True)
+            if place >= 0
+        }
+
+
+class Candidates(NamedTuple):
+    """Everything there is to weigh for one question in one bank."""
+
+    asked: Asked
+    weights: Weights
+    lexicon: Lexicon
+    rarity: tuple[float, ...]  # of each term, as a share of all
+    shares: Mapping[int, Shares]
+    words: Mapping[int, float]  # how well each chunk fits by its words
+    near: Near | None
+    named: Mapping[int, float]  # chunks that link to a file the question names
+    wholes: Mapping[int, float]  # how memories fit as a whole
+    rows: Mapping[int, Row]
+    reasons: tuple[str, ...]
+
+
+def gather(
+    bank: Indexed, connection: sqlite3.Connection, wanted: Wanted, today: date
+) -> Candidates:
+    """Ask each arm for what it would propose."""
+    asked = asking.asked(connection, wanted.query, today)
+    within = None
+    if wanted.conditions.any:
+        within = Within(asking.allowed(connection, wanted.conditions))
+    reasons: list[str] = []
+    near = _nearest(bank, connection, wanted, asked, within, reasons)
+    weights = scoring.TEXT if near is None else scoring.HYBRID
+    lexicon = text.lexicon(connection, asked.terms)
+    shares: Mapping[int, Shares] = {}
+    wholes: Mapping[int, float] = {}
+    if wanted.mode != "semantic":
+        shares = _by_words(connection, lexicon, weights, within, wanted)
+        wholes = text.whole_scores(connection, asked.terms, within)
+    rarity = lexicon.weights
+    words = {chunk: found.weighed(rarity) for chunk, found in shares.items()}
+    named = graph.named_files(connection, wanted.query)
+    numbers = {*shares, *(near.order if near else ()), *named}
+    if wanted.lists_all:
+        numbers |= set(_first_chunks(connection, within))
+    if not shares:
+        numbers |= set(_told(connection, asked))
+    rows = _rows(connection, numbers, within)
+    rows |= _rows(connection, _beside(rows, words), within)
+    return Candidates(
+        asked, weights, lexicon, rarity, shares, words, near, named, wholes, rows, tuple(reasons)
+    )
+
+
+def _by_words(
+    connection: sqlite3.Connection,
+    lexicon: Lexicon,
+    weights: Weights,
+    within: Within | None,
+    wanted: Wanted,
+) -> Mapping[int, Shares]:
+    """The text arm; where one long talk holds every place, what comes after it as well."""
+    most = max(text.CANDIDATES, wanted.limit)
+    shares = text.chunk_shares(connection, lexicon, weights.k1, within, most)
+    if len(shares) < most or wanted.per == "chunk":
+        return shares
+    query = (
+        "SELECT count(DISTINCT memory) FROM chunks WHERE number IN (SELECT value FROM json_each(?))"
+    )
+    (memories,) = connection.execute(query, (json.dumps(list(shares)),)).fetchone()
+    if memories >= wanted.limit:
+        return shares
+    return text.chunk_shares(connection, lexicon, weights.k1, within, _FURTHER * most)
+
+
+def _nearest(
+    bank: Indexed,
+    connection: sqlite3.Connection,
+    wanted: Wanted,
+    asked: Asked,
+    within: Within | None,
+    reasons: list[str],
+) -> Near | None:
+    """The vector arm, or None when there is no model, no vector, or no answer from the model."""
+    if wanted.mode == "text":
+        return None
+    try:
+        embedder = bank.embedder
+        if embedder is None:
+            if wanted.mode == "semantic":
+                reasons.append("there is no embedding model: recall.embedder is none")
+            return None
+        name, query = embedder.name, embedder.query(asked.meaning)
+        matrix = bank.vectors.matrix(connection, name, len(query))
+        if matrix is None:
+            return None
+        return _compared(matrix, query, within, max(_DENSE, wanted.limit))
+    except RetainError as error:
+        reasons.append(error.message)
+        return None
+
+
+def _compared(matrix: Matrix, query: Any, within: Within | None, most: int) -> Near:
+    from retain.index.vectors import nearest
+
+    cosines, scores = matrix.compared(query)
+    among = None if within is None else matrix.among(within.numbers)
+    order = nearest(scores, most, among)
+    first = nearest(cosines, AGREEING, among)
+    best = float(cosines[first[0]]) if len(first) else 0.0
+    chunks = matrix.chunks
+    return Near(matrix, scores, chunks[order].tolist(), frozenset(chunks[first].tolist()), best)
+
+
+def _beside(rows: Mapping[int, Row], words: Mapping[int, float]) -> set[int]:
+    """The neighbours of what fits best by its words, where there are any."""
+    best = sorted(words, key=lambda chunk: (-words[chunk], chunk))[:_WIDENED]
+    several = [chunk for chunk in best if chunk in rows and rows[chunk].chunks > 1]
+    return {chunk + step for chunk in several for step in (-1, 1)} - rows.keys()
+
+
+def _told(connection: sqlite3.Connection, asked: Asked) -> Iterable[int]:
+    """For a question of nothing but a speaker or a date: what was said by them, or then."""
+    if len(asked.names) == 1:
+        query = (
+            "SELECT c.number, m.created FROM chunks c JOIN memories m ON m.number = c.memory "
+            "WHERE c.who = ?"
+        )
+    elif asked.whens:
+        query = (
+            "SELECT min(c.number), m.created FROM chunks c JOIN memories m ON m.number = c.memory "
+            "GROUP BY m.number"
+        )
+    else:
+        return ()
+    rows = connection.execute(query, asked.names if len(asked.names) == 1 else ()).fetchall()
+    fits = {created: asked.closeness(created) for created in {created for _, created in rows}}
+    told = [row for row in rows if fits[row[1]] or asked.names]
+    told.sort(key=lambda row: (-fits[row[1]], -row[0]))
+    return [number for number, _ in told[:_TOLD]]
+
+
+def _first_chunks(connection: sqlite3.Connection, within: Within | None) -> Iterable[int]:
+    if within is None:
+        return ()
+    query = (
+        "SELECT min(number) FROM chunks WHERE memory IN (SELECT value FROM json_each(?)) "
+        "GROUP BY memory"
+    )
+    return [number for (number,) in connection.execute(query, (within.encoded,))]
+
+
+_ROWS: Final = (
+    "SELECT c.number, c.memory, m.chunks, c.who, c.is_question, c.asks, m.type, m.status, "
+    "m.created, m.is_superseded, m.key, m.collection FROM json_each(?) "
+    "JOIN chunks c ON c.number = json_each.value JOIN memories m ON m.number = c.memory "
+    "WHERE NOT m.is_gone"
+)
+
+
+def _rows(
+    connection: sqlite3.Connection, numbers: Collection[int], within: Within | None
+) -> dict[int, Row]:
+    if not numbers:
+        return {}
+    found = (Row(*row) for row in connection.execute(_ROWS, (json.dumps(sorted(numbers)),)))
+    if within is None:
+        return {row.chunk: row for row in found if row.status != "retired"}
+    allowed = frozenset(within.numbers)
+    return {row.chunk: row for row in found if row.memory in allowed}

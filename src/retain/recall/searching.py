@@ -1,0 +1,221 @@
+"""The search itself: every bank asked, the best chunks read, one order over all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Final, NamedTuple
+
+from retain.embed import EmbedderError
+from retain.index import embedding, graph
+from retain.indexed import Indexed
+from retain.model import Answer, Degraded, Hit
+from retain.paths import key
+from retain.recall import asking, candidates, scoring, weighing
+from retain.recall.asking import Wanted
+from retain.recall.candidates import Candidates, Row
+from retain.recall.weighing import Boosts, Weighed
+
+__all__ = ["Recency", "search"]
+
+FEW_PENDING: Final = 100  # vectors that a search makes before it answers
+
+Recency = Callable[[str], tuple[float, float]]  # a type's days and factor
+
+
+def _never(_kind: str) -> tuple[float, float]:
+    return 0.0, 1.0
+
+
+class _Outcome(NamedTuple):
+    """What one bank has to say."""
+
+    hits: list[Hit]
+    confidence: float
+    degraded: Degraded
+
+
+def search(banks: Sequence[Indexed], wanted: Wanted, recency: Recency, now: datetime) -> Answer:
+    """Answer one question from every bank; scores are absolute, so they can be merged."""
+    wanted = wanted.checked()
+    asked = banks if wanted.query.strip() or wanted.lists_all else ()
+    outcomes = [_in_bank(bank, wanted, recency, now) for bank in asked]
+    hits = sorted((hit for one in outcomes for hit in one.hits), key=_order)
+    sure = max((one.confidence for one in outcomes if one.hits), default=0.0)
+    pending = sum(one.degraded.pending for one in outcomes)
+    reasons = dict.fromkeys(reason for one in outcomes for reason in one.degraded.reasons)
+    kept = tuple(hit for hit in hits if hit.score >= wanted.min_score)[: wanted.limit]
+    is_confident = bool(kept) and sure >= scoring.ENOUGH
+    return Answer(kept, round(sure, 4), is_confident, Degraded(pending, tuple(reasons)))
+
+
+def _order(hit: Hit) -> float:
+    """By score alone: within a bank the hits are in order already, and sorting keeps it."""
+    return -hit.score
+
+
+def _in_bank(bank: Indexed, wanted: Wanted, recency: Recency, now: datetime) -> _Outcome:
+    degraded = bank.mended(lambda: _prepared(bank, wanted.mode))
+    outcome = bank.read(lambda connection: _asked(bank, connection, wanted, recency, now))
+    reasons = (*degraded.reasons, *outcome.degraded.reasons, *bank.store.lasting, *_held(bank))
+    return outcome._replace(degraded=Degraded(degraded.pending, reasons))
+
+
+def _held(bank: Indexed) -> Iterable[str]:
+    if bank.held:
+        yield (
+            f"{bank.held} memories are missing from disk at once and are left out; "
+            "`retain sync --force` forgets them"
+        )
+
+
+def _prepared(bank: Indexed, mode: str) -> Degraded:
+    """Fill a few missing vectors; say how many are missing when they are too many."""
+    if mode == "text":
+        return Degraded()
+    bank.refresh()
+    pending = 0
+    try:
+        embedder = bank.embedder
+        if embedder is None:
+            return Degraded()
+        embedding.adopt(bank.store, embedder.name)
+        pending = bank.look(embedding.pending)
+        if 0 < pending < FEW_PENDING:
+            pending = max(0, pending - embedding.fill(bank.store, embedder))
+    except EmbedderError as error:  # a model that is missing or silent: words must do
+        return Degraded(pending, (error.message,))
+    return Degraded(pending)
+
+
+def _asked(
+    bank: Indexed,
+    connection: sqlite3.Connection,
+    wanted: Wanted,
+    recency: Recency,
+    now: datetime,
+) -> _Outcome:
+    found = candidates.gather(bank, connection, wanted, now.date())
+    # Who asks for a certain time does not mean the last few days.
+    recency = _never if found.asked.whens else recency
+    linked = partial(graph.connected, connection)
+    weighed = weighing.weigh(found, _boosts(connection, recency, now), linked)
+    reading = _Reading(bank, connection, found, weighed, explains=wanted.explain)
+    hits = [reading.hit(one) for one in _best(weighed, wanted)]
+    sure = scoring.confidence(weighing.signs(found, weighed), found.weights)
+    return _Outcome(hits, sure, Degraded(reasons=found.reasons))
+
+
+def _best(weighed: Sequence[Weighed], wanted: Wanted) -> list[Weighed]:
+    """The best chunks in order; one per memory unless chunks are asked for."""
+    best: dict[int, Weighed] = {}
+    for one in weighed:
+        if len(best) >= wanted.limit:
+            break
+        if one.score > 0 or wanted.lists_all:
+            best.setdefault(one.row.memory if wanted.per == "memory" else one.row.chunk, one)
+    return list(best.values())
+
+
+def _boosts(connection: sqlite3.Connection, recency: Recency, now: datetime) -> Boosts:
+    """What a memory's age and state do to its score."""
+    replaced = graph.superseded(connection)
+    known: dict[tuple[str, str], float] = {}
+
+    def recent(kind: str, created: str) -> float:
+        if (kind, created) not in known:
+            days, factor = recency(kind)
+            moment = asking.parsed(created)
+            age = (now - moment).days if moment else -1
+            known[kind, created] = factor if 0 <= age <= days else 1.0
+        return known[kind, created]
+
+    def boosts(row: Row) -> dict[str, float]:
+        found = {}
+        names = {row.key, f"{key(row.collection)}/{row.key}"}
+        if row.is_superseded or not names.isdisjoint(replaced):
+            found["superseded"] = scoring.SUPERSEDED
+        if row.status == "archived":
+            found["archived"] = scoring.ARCHIVED
+        if (factor := recent(row.type, row.created)) != 1:
+            found["recent"] = factor
+        return found
+
+    return boosts
+
+
+_HIT: Final = (
+    "SELECT m.id, m.collection, c.text, c.header_path, c.line, m.title, m.type, m.status, "
+    "m.tags, m.created, c.who, m.file FROM chunks c JOIN memories m ON m.number = c.memory "
+    "WHERE c.number = ?"
+)
+
+
+class _Reading:
+    """Turns what was weighed into hits."""
+
+    def __init__(
+        self,
+        bank: Indexed,
+        connection: sqlite3.Connection,
+        found: Candidates,
+        weighed: Sequence[Weighed],
+        *,
+        explains: bool,
+    ) -> None:
+        self._bank, self._connection, self._found = bank, connection, found
+        self._explains = explains
+        self._granted = weighing.granted(found, weighed)
+
+    def hit(self, one: Weighed) -> Hit:
+        """A candidate with everything a person or an agent wants to know about it."""
+        name, collection, text, path, line, title, kind, status, tags, created, who, file = (
+            self._connection.execute(_HIT, (one.row.chunk,)).fetchone()
+        )
+        return Hit(
+            id=name,
+            collection=collection,
+            score=round(scoring.shown(one.score, self._found.weights, self._granted), 4),
+            text=text,
+            header_path=path,
+            line=line,
+            title=title,
+            type=kind,
+            status=status,
+            tags=tuple(json.loads(tags)),
+            created_at=created,
+            who=who,
+            scope=self._bank.bank.place.scope,
+            path=os.path.join(self._bank.bank.root, collection, file),
+            is_superseded="superseded" in one.boosts,
+            explanation=self._explained(one) if self._explains else None,
+        )
+
+    def _explained(self, one: Weighed) -> dict[str, object]:
+        """Each arm's rank and score, what every part added, and every boost."""
+        added = dict(scoring.parts(one.evidence, self._found.weights))
+        added["first hits"] = one.gained
+        near = self._found.near
+        return {
+            "text": _place(self._by_words, one.row.chunk, one.evidence.text),
+            "vector": _place(near.order if near else (), one.row.chunk, one.evidence.vector),
+            "parts": {name: round(value, 4) for name, value in added.items() if value},
+            "boosts": dict(one.boosts),
+            "sum": round(one.score, 4),
+            "names": list(self._found.asked.names),
+            "dates": [when.text for when in self._found.asked.whens],
+        }
+
+    @property
+    def _by_words(self) -> Sequence[int]:
+        words = self._found.words
+        return sorted(words, key=lambda chunk: (-words[chunk], chunk))
+
+
+def _place(order: Sequence[int], chunk: int, score: float) -> dict[str, object]:
+    rank = order.index(chunk) + 1 if chunk in order else None
+    return {"rank": rank, "score": round(score, 4)}

@@ -1,0 +1,273 @@
+"""What is one project's stays there (S21), and nothing leaves the machine (S23)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from retain.app import App
+from retain.brief import handle
+from retain.drafts import Draft
+from retain.errors import RetainError
+from retain.recall import Wanted
+from tests.conftest import Run
+
+# S21: two projects and the person's own bank
+
+WORDS = ["walrus", "penguin", "heron", "stork", "narwhal", "seal"]
+SCOPES = ["one", "two", "global"]
+
+
+class World:
+    """Three banks, each with memories of its own that carry its mark everywhere."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        for name in ("one", "two"):
+            (home / "work" / name / "src").mkdir(parents=True)
+            (home / "work" / name / "src" / f"{name}.py").write_text("x\n", encoding="utf-8")
+            self.app(name).init()
+
+    def app(self, scope: str) -> App:
+        if scope == "global":
+            return App(everywhere=True, cwd=str(self.home / "work"))
+        return App(cwd=str(self.home / "work" / scope))
+
+    def put(self, scope: str, word: str, number: int) -> None:
+        text = (
+            f"# The {word} {scope}mark\n\nA {word} of {scope}mark, "
+            f"see [[src/{scope}.py]] and [[{word}-0]]."
+        )
+        app = self.app(scope)
+        app.put(
+            Draft(text=text, tags=[word, f"{scope}mark"], fields={"superseded_by": ""}),
+            name=f"{word}-{number}",
+            collection=f"{scope}mark" if number % 2 else "shared",
+        )
+        app.close()
+
+
+def asked(app: App, word: str) -> list[Callable[[], object]]:
+    """Every way to ask a bank for something."""
+    library = app.library
+    ways: list[Callable[[], object]] = [
+        lambda: library.search(Wanted(word, limit=50, explain=True)),
+        lambda: library.search(Wanted(f"{word} onemark twomark globalmark", limit=50)),
+        lambda: library.search(Wanted(word, limit=50, per="chunk")),
+        lambda: library.linked("src/one.py", word, 50),
+        lambda: library.linked("src/two.py", word, 50),
+        lambda: library.linked(f"{word}-0", "", 50),
+        lambda: library.brief(f"{word} onemark twomark", 5_000, 50),
+        library.graph,
+        lambda: library.graph(f"{word}-0"),
+        lambda: library.related(f"{word}-0", 50),
+        library.stats,
+        lambda: app.get(f"{word}-1"),
+        lambda: app.get(f"twomark/{word}-1"),
+        lambda: app.get(handle(f"twomark/{word}-1")),
+        lambda: app.get(f"{word}-11"),
+        app.list,
+        lambda: app.delete(f"{word}-999"),
+        lambda: app.merge([f"{word}-1", f"{word}-99"], "new", Draft(text="x")),
+        app.names,
+        app.collections,
+    ]
+    return ways
+
+
+def told(way: Callable[[], object]) -> str:
+    try:
+        return repr(way())
+    except RetainError as error:
+        return f"{error.message} {error.unchanged} {error.hint}"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=4)
+@given(
+    memories=st.lists(
+        st.tuples(st.sampled_from(SCOPES), st.sampled_from(WORDS), st.integers(0, 2)),
+        min_size=3,
+        max_size=10,
+        unique=True,
+    )
+)
+def test_nothing_of_one_project_shows_in_another(
+    memories: list[tuple[str, str, int]],
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = tmp_path_factory.mktemp("world")
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("RETAIN_HOME", str(home / ".retain"))
+    world = World(home)
+    for scope, word, number in memories:
+        world.put(scope, word, number)
+    words = {word for _, word, _ in memories}
+    for scope, hidden in (("one", ["two"]), ("two", ["one"]), ("global", ["one", "two"])):
+        app = world.app(scope)
+        for word in words:
+            for way in asked(app, word):
+                shown = told(way).replace("src/one.py", "").replace("src/two.py", "")
+                for other in hidden:
+                    # What was asked for by name may be repeated; nothing else may be known.
+                    shown = shown.replace(f"twomark/{word}-1' is", "").replace("'twomark/", "")
+                    assert f"The {word} {other}mark" not in shown
+                    assert f"of {other}mark" not in shown
+                    assert f"/work/{other}/" not in shown
+        app.close()
+
+
+def test_global_memories_are_labelled_and_can_be_left_out(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    world = World(home)
+    for scope in SCOPES:
+        world.put(scope, "walrus", 0)
+    app = world.app("one")
+    hits = app.library.search(Wanted("walrus")).hits
+    assert {hit.scope for hit in hits} == {"project", "global"}
+    assert "(global)" in app.library.brief("walrus").text
+    assert {node.title for node in app.library.graph().nodes if node.kind == "memory"} == {
+        "The walrus onemark"
+    }
+    app.close()
+    local = App(cwd=str(home / "work" / "one"), local=True)
+    assert {hit.scope for hit in local.library.search(Wanted("walrus")).hits} == {"project"}
+    local.close()
+
+
+def test_vectors_of_two_projects_are_never_in_one_answer(home: Path) -> None:
+    world = World(home)
+    for scope in ("one", "two"):
+        for word in WORDS[:3]:
+            world.put(scope, word, 0)
+    app = world.app("one")
+    shown = repr(app.library.search(Wanted("a bird that is a penguin", limit=50)))
+    shown += repr(app.library.related("penguin-0")) + repr(app.library.dedupe())
+    app.close()
+    assert "onemark" in shown
+    assert "twomark" not in shown
+
+
+def test_copied_index_of_another_project_is_not_believed(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cloned repository may bring any file along, also somebody's index."""
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    world = World(home)
+    for scope in ("one", "two"):
+        world.put(scope, "walrus", 0)
+    source, target = (world.app(name) for name in ("two", "one"))
+    paths = [next(bank.store.path for bank in app.library.banks()) for app in (source, target)]
+    for app in (source, target):
+        app.library.search(Wanted("walrus"))
+        app.close()
+    Path(paths[1]).write_bytes(Path(paths[0]).read_bytes())
+    app = world.app("one")
+    answer = app.library.search(Wanted("walrus"))
+    assert [hit.title for hit in answer.hits] == ["The walrus onemark"]
+    assert "twomark" not in repr(answer)
+    app.close()
+
+
+# S23: no network
+
+GUARD = """
+import json, sys
+calls = []
+def watch(event, arguments):
+    if event.startswith("socket.") and event not in ("socket.gethostname",):
+        calls.append(event)
+        raise ConnectionRefusedError(event)
+sys.addaudithook(watch)
+"""
+LIBRARY = """
+import retain
+with retain.open("bank") as memory:
+    for number in range(5):
+        memory.put(f"Seal number {number} swims, see [[src/a.py]].", id=f"s{number}")
+    memory.index()
+    answer = memory.search("which animal swims?", explain=True)
+    assert answer.hits and not answer.degraded, answer
+    assert memory.search("swims", mode="text").hits and memory.search("sea", mode="semantic").hits
+    assert memory.brief("swimming seals").items
+    memory.linked("src/a.py", "seals"); memory.graph(); memory.related("s1")
+    memory.suggest_merges(); memory.dedupe(); memory.sync(); memory.problems()
+print(json.dumps(calls))
+"""
+COMMANDS = """
+from retain.cli import run
+for words in json.loads(sys.argv[1]):
+    code = run(words)
+    assert code in (0, 3), (words, code)
+sys.stdout.flush()
+print("\\nCALLS " + json.dumps(calls))
+"""
+
+
+def guarded(code: str, *arguments: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-c", GUARD + code, *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=100,
+    )
+    assert ran.returncode == 0, ran.stderr.decode()
+    return ran.stdout.decode()
+
+
+def test_guard_sees_a_connection(home: Path) -> None:
+    """Or the tests below would prove nothing."""
+    code = (
+        "import socket\n"
+        "for ask in (lambda: socket.create_connection(('127.0.0.1', 9)), "
+        "lambda: socket.getaddrinfo('example.com', 80)):\n"
+        "    try: ask()\n"
+        "    except OSError: pass\n"
+        "print(json.dumps(calls))"
+    )
+    assert {"socket.getaddrinfo"} <= set(json.loads(guarded(code)))
+
+
+def test_library_makes_no_connection(home: Path) -> None:
+    assert json.loads(guarded(LIBRARY)) == []
+
+
+def test_commands_make_no_connection(home: Path, run: Run) -> None:
+    (home / "work" / "a.md").write_text("Seals swim.", encoding="utf-8")
+    commands = [
+        ["init"],
+        ["put", "a.md", "--id", "a"],
+        ["search", "which animal swims?"],
+        ["search", "swim", "--text", "--json"],
+        ["brief", "swimming seals"],
+        ["linked", "src/a.py"],
+        ["graph"],
+        ["related", "a"],
+        ["suggest-merges"],
+        ["dedupe"],
+        ["index", "--rebuild"],
+        ["sync"],
+        ["stats"],
+        ["status"],
+        ["doctor"],
+        ["list"],
+        ["get", "a"],
+        ["update", "a", "--tags", "x"],
+        ["versions", "a"],
+        ["delete", "a"],
+    ]
+    told = guarded(COMMANDS, json.dumps(commands)).rpartition("CALLS ")[2]
+    assert json.loads(told) == []

@@ -1,0 +1,302 @@
+"""Links: how linked files are now, who links to a document, the graph, and what is related."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import retain
+from retain.api import Retain
+from retain.app import App
+from retain.drafts import Draft
+from retain.errors import NotFound
+from retain.model import Hit, Linked
+from retain.recall.linking import Graph
+from tests.test_git import new_project, run_git
+
+CODE = "".join(f"def function_{number}() -> None: ...\n" for number in range(30))
+
+
+@pytest.fixture
+def project(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Retain]:
+    """A git repository with code in it and a bank, searched by words alone."""
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    root = new_project(home / "work" / "project")
+    for name in ("auth", "db", "old", "lost"):
+        path = root / "src" / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"# {name}\n{CODE}", encoding="utf-8")
+    run_git(root, "add", "-A")
+    run_git(root, "commit", "-q", "-m", "code")
+    monkeypatch.chdir(root)
+    App().init()
+    with retain.open(background=False) as memory:
+        yield memory
+
+
+def link(memory: Retain, query: str) -> Linked:
+    (hit,) = memory.search(query).hits
+    (found,) = hit.links
+    return found
+
+
+def edges(graph: Graph) -> set[tuple[str, str, str]]:
+    return {(edge.source, edge.edge, edge.target) for edge in graph.edges}
+
+
+def kinds(graph: Graph) -> dict[str, str]:
+    return {node.name: node.kind for node in graph.nodes}
+
+
+# Freshness
+
+
+def test_hits_say_how_the_files_they_link_to_are_now(project: Retain) -> None:
+    for name in ("auth", "db", "old", "lost"):
+        project.put(f"About {name}: see [[src/{name}.py]].", id=name)
+    assert {link(project, name).freshness for name in ("auth", "db", "old", "lost")} == {"fresh"}
+    Path("src/db.py").write_text("# rewritten\n", encoding="utf-8")
+    run_git(Path(), "mv", "src/old.py", "src/new.py")
+    Path("src/lost.py").unlink()
+    states = {name: link(project, name) for name in ("auth", "db", "old", "lost")}
+    assert {name: one.freshness for name, one in states.items()} == {
+        "auth": "fresh",
+        "db": "changed",
+        "old": "moved",
+        "lost": "gone",
+    }
+    assert states["old"].now_at == "src/new.py"
+    run_git(Path(), "add", "-A")
+    run_git(Path(), "commit", "-q", "-m", "later")
+    again = {name: link(project, name).freshness for name in ("auth", "db", "old", "lost")}
+    assert again == {"auth": "fresh", "db": "changed", "old": "moved", "lost": "gone"}
+
+
+def test_what_a_hit_links_to_carries_context_edge_and_line(project: Retain) -> None:
+    project.put("# Auth\n\nFirst.\n\nPlan to refactor [[src/auth.py]] to use JWT.", id="plan")
+    found = link(project, "JWT")
+    (hit,) = project.search("JWT").hits
+    assert (found.target, found.edge) == ("src/auth.py", "refactors")
+    assert found.context.endswith("Plan to refactor [[src/auth.py]] to use JWT.")
+    assert (
+        "[[src/auth.py]]" in Path(hit.path).read_text(encoding="utf-8").split("\n")[found.line - 1]
+    )
+
+
+def test_updating_a_memory_makes_what_it_saw_the_new_measure(project: Retain) -> None:
+    project.put("See [[src/db.py]], walrus.", id="note")
+    Path("src/db.py").write_text("# rewritten\n", encoding="utf-8")
+    assert link(project, "walrus").freshness == "changed"
+    project.update("note", "See [[src/db.py]] as it is now, walrus.")
+    assert link(project, "walrus").freshness == "fresh"
+
+
+def test_links_to_memories_are_no_files(project: Retain) -> None:
+    project.put("The walrus. See [[other]], [[memories/other]] and [[nothing]].", id="note")
+    project.put("Other.", id="other")
+    (hit,) = project.search("walrus").hits
+    assert hit.links == ()
+
+
+def test_files_outside_the_project_are_never_looked_at(project: Retain) -> None:
+    secret = Path.cwd().parent / "secret.txt"
+    secret.write_text("x", encoding="utf-8")
+    project.put(f"A walrus: [[../secret.txt]], [[{secret}]], [[/etc/passwd]].", id="note")
+    (hit,) = project.search("walrus").hits
+    assert {one.freshness for one in hit.links} == {""}
+
+
+def test_memory_of_the_global_bank_has_no_project(project: Retain) -> None:
+    App(everywhere=True).put(Draft(text="A narwhal in [[src/auth.py]]."), name="mine")
+    (hit,) = project.search("narwhal").hits
+    assert (hit.scope, [one.freshness for one in hit.links]) == ("global", [""])
+
+
+# Who links to a document
+
+
+def linked(memory: Retain, target: str, query: str = "", limit: int = 5) -> dict[str, Hit]:
+    return {hit.ref: hit for hit in memory.linked(target, query, limit).hits}
+
+
+def test_memories_that_link_to_a_document_as_in_document_003(project: Retain) -> None:
+    text = "Plan to refactor [[src/auth.py]] to use JWT tokens.\n\n## Goals\n- Remove sessions"
+    project.put(text, id="auth-refactor-plan", tags=["refactor", "auth"], type="plan")
+    project.put("The kitchen is on fire. Mentioned in [[src/auth.py]].", id="kitchen")
+    project.put("Nothing about that, see [[src/db.py]].", id="db")
+    found = project.linked("src/auth.py", "refactor plans", 5).hits
+    assert [hit.id for hit in found] == ["auth-refactor-plan", "kitchen"]
+    first = found[0]
+    assert first.text.startswith("Plan to refactor [[src/auth.py]] to use JWT")
+    (anchor,) = first.links
+    assert "refactor [[src/auth.py]] to use JWT tokens" in anchor.context
+    assert (anchor.edge, anchor.freshness) == ("refactors", "fresh")
+    assert first.path == os.path.abspath(".retain/memories/auth-refactor-plan.md")
+    assert 0 <= found[1].score < first.score <= 1
+    assert found[1].links[0].edge == "mentions"
+
+
+def test_several_links_to_one_target_are_kept_each_with_its_own_context(project: Retain) -> None:
+    project.put(
+        "We plan to split [[src/auth.py]].\n\nA bug in [[src/auth.py|the login]] was fixed.\n\n"
+        "Goodwill matters, see [[src/auth.py#top]].",
+        id="note",
+    )
+    (hit,) = project.linked("src/auth.py").hits
+    assert [(one.edge, one.context) for one in hit.links] == [
+        ("plans", "We plan to split [[src/auth.py]]."),
+        ("debugs", "A bug in [[src/auth.py|the login]] was fixed."),
+        ("related_to", "Goodwill matters, see [[src/auth.py#top]]."),
+    ]
+    lines = Path(hit.path).read_text(encoding="utf-8").split("\n")
+    assert all("[[src/auth.py" in lines[one.line - 1] for one in hit.links)
+
+
+def test_without_a_question_the_newest_come_first(project: Retain) -> None:
+    for name, year in (("a", 2024), ("b", 2026), ("c", 2025)):
+        fields = {"created_at": f"{year}-01-01T00:00:00Z"}
+        project.put("See [[src/auth.py]].", id=name, metadata=fields)
+    assert [hit.id for hit in project.linked("src/auth.py").hits] == ["b", "c", "a"]
+    assert [hit.id for hit in project.linked("src/auth.py", limit=2).hits] == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "src/auth.py",
+        "./src/auth.py",
+        "src//auth.py",
+        "src/x/../auth.py",
+        "ghost:src/auth.py",
+        " src/auth.py ",
+    ],
+)
+def test_document_is_found_however_it_is_spelt(target: str, project: Retain) -> None:
+    project.put("See [[./src/auth.py]].", id="note")
+    assert set(linked(project, target)) == {"memories/note"}
+
+
+def test_link_is_reason_enough_to_be_listed(project: Retain) -> None:
+    project.put("See [[src/auth.py]].", id="note")
+    assert set(linked(project, "src/auth.py", "penguins in Antarctica")) == {"memories/note"}
+    assert linked(project, "src/other.py", "auth") == {}
+
+
+def test_memory_is_a_document_too(project: Retain) -> None:
+    project.put("The plan.", id="Plan")
+    project.put("This extends [[plan]].", id="more")
+    project.put("See [[memories/plan]].", id="full")
+    project.put("Related.", id="meta", metadata={"related_to": ["Plan"]})
+    names = {"memories/more", "memories/full", "memories/meta"}
+    for target in ("plan", "Plan", "memories/plan", "memory:plan"):
+        assert set(linked(project, target)) == names
+
+
+def test_retired_memories_are_not_listed(project: Retain) -> None:
+    project.put("See [[src/auth.py]].", id="old", metadata={"status": "retired"})
+    assert linked(project, "src/auth.py") == {}
+
+
+# The graph
+
+
+@pytest.fixture
+def web(project: Retain) -> Retain:
+    """a links to b, b to c, c to d; files, a name that nothing has, and a loner."""
+    project.put("This extends [[b]]. Will change [[src/auth.py]]. See [[nowhere]].", id="a")
+    project.put("This depends on [[c]].", id="b", collection="other")
+    project.put("See [[memories/d]].", id="c")
+    project.put("The end. It contradicts [[d]].", id="d")
+    project.put("Alone.", id="alone")
+    return project
+
+
+def test_whole_graph_holds_every_memory_and_link(web: Retain) -> None:
+    graph = web.graph()
+    assert edges(graph) >= {
+        ("memories/a", "extends", "other/b"),
+        ("other/b", "depends_on", "memories/c"),
+        ("memories/c", "related_to", "memories/d"),
+        ("memories/d", "contradicts", "memories/d"),
+        ("memories/a", "plans", "ghost:src/auth.py"),
+    }
+    found = kinds(graph)
+    assert found["ghost:src/auth.py"] == "ghost"
+    assert found["nowhere"] == "dangling"
+    assert found["memories/alone"] == "memory"
+    (ghost,) = (node for node in graph.nodes if node.kind == "ghost")
+    assert ghost.freshness == "fresh"
+
+
+@pytest.mark.parametrize(
+    "depth, names",
+    [(0, "c"), (1, "bcd"), (2, "abcd"), (9, "abcd")],
+)
+def test_graph_around_a_memory_reaches_as_far_as_asked(depth: int, names: str, web: Retain) -> None:
+    graph = web.graph("c", depth)
+    memories = {node.name.split("/")[1] for node in graph.nodes if node.kind == "memory"}
+    assert memories == set(names)
+    assert ("memories/alone" in kinds(graph)) is False
+
+
+def test_graph_knows_who_links_here(web: Retain) -> None:
+    assert ("other/b", "depends_on", "memories/c") in edges(web.graph("c", 1))
+    assert ("memories/a", "extends", "other/b") in edges(web.graph("other/b", 1))
+
+
+def test_graph_of_an_unknown_memory_is_an_error(web: Retain) -> None:
+    with pytest.raises(NotFound):
+        web.graph("nothing")
+    with pytest.raises(NotFound):
+        web.related("nothing")
+
+
+def test_deleted_memory_leaves_a_dangling_link(web: Retain) -> None:
+    web.delete("c")
+    graph = web.graph("other/b", 1)
+    assert kinds(graph) == {"memories/a": "memory", "other/b": "memory", "c": "dangling"}
+
+
+def test_names_of_merged_memories_lead_to_the_new_one(web: Retain) -> None:
+    web.put("See [[c]], [[memories/D]] and [[other/b]].", id="reader")
+    web.merge(["memories/c", "d"], "cd", "Both, in one.")
+    graph = web.graph("reader", 1)
+    assert edges(graph) >= {
+        ("memories/reader", "related_to", "memories/cd"),
+        ("memories/reader", "related_to", "other/b"),
+    }
+    assert "dangling" not in {kind for name, kind in kinds(graph).items() if name in ("c", "d")}
+    assert set(linked(web, "cd")) == {"memories/reader", "other/b"}
+    assert set(linked(web, "memories/c")) == {"memories/reader", "other/b"}
+
+
+# What is related
+
+
+def test_related_by_links_files_and_tags(project: Retain) -> None:
+    project.put("About [[src/auth.py]]. See [[b]].", id="a", tags=["x", "y"])
+    project.put("Second.", id="b")
+    project.put("Third, about [[src/auth.py]].", id="c", tags=["x"])
+    project.put("Fourth.", id="d", tags=["x", "y"])
+    project.put("Fifth.", id="e")
+    project.put("Sixth.", id="f", tags=["x", "y"], metadata={"status": "retired"})
+    found = {one.id: one.reasons for one in project.related("a")}
+    assert {name: set(why) for name, why in found.items()} == {
+        "b": {"linked"},
+        "c": {"shared files", "shared tags"},
+        "d": {"shared tags"},
+    }
+    scores = [one.score for one in project.related("a")]
+    assert scores == sorted(scores, reverse=True)
+    assert [one.id for one in project.related("a", limit=1)] == [project.related("a")[0].id]
+    assert {one.id for one in project.related("b")} == {"a"}
+
+
+def test_related_by_meaning(notes: Retain) -> None:
+    first = notes.related("knowledge/rollback")[0]
+    assert (first.id, set(first.reasons)) == ("deploy", {"similar", "shared tags"})
+    assert 0 < first.score <= 1
+    assert "rollback" not in {one.id for one in notes.related("knowledge/rollback")}

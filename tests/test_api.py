@@ -1,0 +1,339 @@
+"""Retain from Python: every method, from several threads, and light to import."""
+
+from __future__ import annotations
+
+import doctest
+import gc
+import inspect
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import retain
+from retain.api import Retain
+from retain.errors import Conflict, NotFound, UsageError
+
+ROOT = Path(retain.__file__).parent
+
+
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No model, where meaning does not matter."""
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+
+
+@pytest.fixture
+def memory(home: Path, words: None) -> Iterator[Retain]:
+    with retain.open("bank", background=False) as opened:
+        yield opened
+
+
+def waited(until: Callable[[], bool], seconds: float = 30) -> bool:
+    end = time.monotonic() + seconds
+    while not until() and time.monotonic() < end:
+        time.sleep(0.02)
+    return until()
+
+
+# Opening
+
+
+def test_open_makes_a_bank_and_opens_it_again(home: Path, words: None) -> None:
+    with retain.open("notes") as memory:
+        assert memory.list() == []
+        memory.put("One.", id="one")
+    assert (home / "work" / "notes" / "memories" / "one.md").exists()
+    with retain.open("notes") as memory:
+        assert [one.id for one in memory.list()] == ["one"]
+
+
+def test_open_makes_nothing_when_told_not_to(home: Path, words: None) -> None:
+    with retain.open("nothing", create=False) as memory, pytest.raises(NotFound):
+        memory.list()
+    assert not (home / "work" / "nothing").exists()
+
+
+def test_open_without_a_path_takes_the_bank_in_force(home: Path, words: None) -> None:
+    with retain.open() as memory:
+        assert memory.search("anything").hits == ()
+        assert memory.put("Mine.", id="mine").memory.scope in ("", "global")
+        assert memory.get("mine").scope == "global"
+    assert (home / ".retain" / "memories" / "mine.md").exists()
+
+
+def test_public_names_are_few() -> None:
+    assert retain.__all__ == ["__version__", "open"]
+    methods = {name for name, _ in inspect.getmembers(Retain) if not name.startswith("_")}
+    assert methods == {
+        "append",
+        "brief",
+        "close",
+        "dedupe",
+        "delete",
+        "get",
+        "graph",
+        "index",
+        "linked",
+        "list",
+        "merge",
+        "problems",
+        "put",
+        "related",
+        "search",
+        "suggest_merges",
+        "sync",
+        "update",
+    }
+    for name in methods:
+        assert getattr(Retain, name).__doc__, name
+
+
+# Every method
+
+
+def test_memory_is_put_read_changed_and_deleted(memory: Retain) -> None:
+    written = memory.put(
+        "# Build\n\nNeeds Node 18.",
+        id="build",
+        collection="facts",
+        title="The build",
+        type="fact",
+        tags=["build", "node"],
+        metadata={"priority": 1},
+        created_by="Ada",
+    )
+    assert (written.status, written.memory.ref) == ("created", "facts/build")
+    found = memory.get("build")
+    assert (found.title, found.type, found.tags) == ("The build", "fact", ("build", "node"))
+    assert (found.meta["priority"], found.meta["created_by"]) == (1, "Ada")
+    memory.append("build", "Also npm.")
+    assert memory.get("facts/build").body.endswith("\n\nAlso npm.")
+    changed = memory.update(
+        "build", "Needs Node 20.", tags=["build"], expect=memory.get("build").hash
+    )
+    assert changed.status == "updated"
+    assert memory.get("build", version=changed.kept).body != memory.get("build").body
+    with pytest.raises(Conflict):
+        memory.update("build", "x", expect=found.hash)
+    assert [hit.id for hit in memory.search("node 20").hits] == ["build"]
+    assert memory.delete("build").trashed.id == "build"
+    assert memory.search("node 20").hits == ()
+    with pytest.raises(NotFound):
+        memory.get("build")
+
+
+def test_put_searches_and_puts_again(memory: Retain) -> None:
+    first = memory.put("A walrus.")
+    assert [hit.id for hit in memory.search("walrus").hits] == [first.memory.id]
+    assert memory.put("A walrus.").status == "unchanged"
+    memory.put("One.", id="note")
+    assert memory.put("Two.", id="note").status == "replaced"
+    with pytest.raises(UsageError):
+        memory.put("")
+    with pytest.raises(UsageError):
+        memory.update("note")
+
+
+def test_lists_are_filtered(memory: Retain) -> None:
+    memory.put("1", id="a", type="fact", tags=["x"])
+    memory.put("2", id="b", collection="other")
+    memory.put("3", id="c", metadata={"status": "archived"})
+    assert [one.id for one in memory.list(type="fact")] == ["a"]
+    assert [one.id for one in memory.list(collection="other")] == ["b"]
+    assert [one.id for one in memory.list(filter=["tags=x"])] == ["a"]
+    assert [one.id for one in memory.list(status="archived")] == ["c"]
+
+
+def test_links_brief_and_merge_through_the_api(memory: Retain) -> None:
+    memory.put("Plan for [[src/a.py]], see [[b]].", id="a")
+    memory.put("The walrus.", id="b")
+    assert [hit.id for hit in memory.linked("src/a.py", "plan", limit=1).hits] == ["a"]
+    assert {node.name for node in memory.graph("b", depth=1).nodes} == {"memories/a", "memories/b"}
+    assert [one.id for one in memory.related("b", limit=3)] == ["a"]
+    brief = memory.brief("walrus", budget=300)
+    assert memory.get(brief.items[0].handle).id == "b"
+    assert memory.suggest_merges() == []
+    assert memory.dedupe() == []
+    assert memory.merge(["a", "b"], "ab", "Both.").written.memory.id == "ab"
+
+
+def test_index_sync_and_problems(memory: Retain, home: Path) -> None:
+    memory.put("One.", id="a")
+    (home / "work/bank/memories/b.md").write_text("Two.", encoding="utf-8")
+    changes = memory.sync()
+    assert (changes.added, changes.removed) == (1, 0)
+    assert memory.index() == 0
+    assert memory.problems() == ()
+    (home / "work/bank/memories/bad.md").write_bytes(b"---\nid: [\n---\n\xff")
+    assert [Path(one.path).name for one in memory.problems()] == ["bad.md"]
+
+
+def test_index_makes_the_missing_vectors_and_counts_them(home: Path) -> None:
+    with retain.open("bank", background=False) as memory:
+        for number in range(3):
+            memory.put(f"Seal {number}.", id=f"s{number}")
+        told: list[tuple[int, int]] = []
+        assert memory.index(progress=lambda done, of: told.append((done, of))) == 3
+        assert told == [(3, 3)]
+        assert memory.index() == 0
+
+
+# Threads
+
+
+def test_eight_threads_put_and_search_at_once(home: Path, words: None) -> None:
+    with retain.open("bank") as memory, ThreadPoolExecutor(8) as pool:
+
+        def work(thread: int) -> int:
+            found = 0
+            for number in range(10):
+                name = f"t{thread}n{number}"
+                memory.put(f"The walrus {name}.", id=name)
+                found += [hit.id for hit in memory.search(name).hits] == [name]
+            return found
+
+        assert sum(pool.map(work, range(8))) == 80
+        assert len(memory.list()) == 80
+        assert len(memory.search("walrus", limit=100).hits) == 80
+
+
+def test_threads_search_by_meaning_while_vectors_are_made(home: Path) -> None:
+    with retain.open("bank") as memory, ThreadPoolExecutor(8) as pool:
+
+        def work(thread: int) -> None:
+            for number in range(3):
+                memory.put(f"Fact {thread} {number}: seals swim.", id=f"t{thread}n{number}")
+                assert memory.search("which animals swim?").hits
+
+        list(pool.map(work, range(8)))
+        assert len(memory.search("which animals swim?", 50).hits) == 24
+        assert not memory.search("which animals swim?").degraded
+
+
+def test_vectors_follow_in_the_background(home: Path) -> None:
+    with retain.open("bank") as memory:
+        for number in range(5):
+            memory.put(f"Seal {number}.", id=f"s{number}")
+        assert waited(lambda: memory._app.library.pending() == 0)
+    assert not [one for one in threading.enumerate() if one.name == "retain-vectors"]
+
+
+def test_background_ends_with_the_object_when_nobody_closes_it(home: Path) -> None:
+    def forgotten() -> None:
+        memory = retain.open("bank")
+        memory.put("Seal.", id="s")
+        waited(lambda: memory._app.library.pending() == 0)
+
+    forgotten()
+    gc.collect()
+    assert waited(
+        lambda: not [one for one in threading.enumerate() if one.name == "retain-vectors"], 5
+    )
+
+
+def test_model_that_fails_in_the_background_stops_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "./no-such-model")
+    with retain.open("bank") as memory:
+        for number in range(3):
+            memory.put(f"Seal {number}.", id=f"s{number}")
+        answer = memory.search("seal")
+        assert len(answer.hits) == 3
+        assert answer.degraded
+
+
+# Closing
+
+
+def test_close_twice_and_use_after_it_lose_nothing(home: Path) -> None:
+    memory = retain.open("bank")
+    memory.put("The walrus.", id="a")
+    memory.close()
+    memory.close()
+    memory.put("The narwhal.", id="b")
+    assert [hit.id for hit in memory.search("narwhal", mode="text").hits] == ["b"]
+    memory.close()
+    with retain.open("bank") as again:
+        assert len(again.list()) == 2
+        assert [hit.id for hit in again.search("narwhal", mode="text").hits] == ["b"]
+    memory._app.close()
+
+
+def test_error_inside_the_context_closes_too(home: Path, words: None) -> None:
+    def failing() -> None:
+        with retain.open("bank") as memory:
+            memory.put("One.", id="a")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        failing()
+    assert not [one for one in threading.enumerate() if one.name == "retain-vectors"]
+    with retain.open("bank") as again:
+        assert [one.id for one in again.list()] == ["a"]
+
+
+# In a process of its own
+
+
+def child(code: str, **variables: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr.decode()
+    return ran.stdout.decode()
+
+
+def test_import_is_light(home: Path) -> None:
+    code = (
+        "import json, sys; before = set(sys.modules); import retain; "
+        "print(json.dumps(sorted(set(sys.modules) - before)))"
+    )
+    loaded = {name.partition(".")[0] for name in json.loads(child(code))}
+    heavy = {"sqlite3", "numpy", "yaml", "threading", "subprocess", "hashlib", "socket", "Stemmer"}
+    assert loaded & heavy == set()
+
+
+def test_words_need_no_numpy(home: Path) -> None:
+    code = (
+        "import sys, retain\n"
+        "with retain.open('bank') as memory:\n"
+        "    memory.put('The walrus.', id='a')\n"
+        "    assert memory.search('walrus', mode='text').hits\n"
+        "print('numpy' in sys.modules)"
+    )
+    assert child(code, RETAIN_RECALL_EMBEDDER="none").strip() == "False"
+
+
+def test_program_that_never_closes_ends_cleanly(home: Path) -> None:
+    code = (
+        "import retain\n"
+        "memory = retain.open('bank')\n"
+        "for n in range(40): memory.put(f'Seal {n}.', id=f's{n}')\n"
+        "print(len(memory.search('seal', 50).hits))"
+    )
+    assert child(code).strip() == "40"
+    assert child("import retain\nprint(len(retain.open('bank').list()))").strip() == "40"
+
+
+def test_example_in_the_package_works(home: Path) -> None:
+    (test,) = doctest.DocTestFinder(recurse=False).find(retain, "retain")
+    code = "".join(example.source for example in test.examples)
+    score, name, text = child(code).split(" ", 2)
+    assert 0 < float(score) <= 1
+    assert name
+    assert text == "The build needs Node 20.\n"
+    with retain.open("notes", create=False) as memory:
+        assert memory.list()[0].tags == ("build",)

@@ -1,0 +1,218 @@
+"""Merging: one memory in the place of several, all of it or nothing, and it can be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import retain
+from retain.api import Retain
+from retain.app import App
+from retain.drafts import Draft
+from retain.errors import BadName, Conflict, LimitExceeded, NotFound, RetainError, UsageError
+from tests.guard_samples import TOKENS
+
+
+@pytest.fixture
+def memory(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Retain]:
+    """Three notes on one matter, and one that links to them."""
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    with retain.open("bank", background=False) as opened:
+        opened.put("Tokens expire. See [[src/auth.py]].", id="auth-notes-1", tags=["auth", "bug"])
+        opened.put("Tokens are signed. See [[other]].", id="auth-notes-2", tags=["auth"])
+        opened.put("Keys rotate.", id="auth-notes-3", collection="keys", tags=["ops"])
+        opened.put("Based on [[auth-notes-1]] and [[keys/auth-notes-3]].", id="other")
+        yield opened
+
+
+SOURCES = ["auth-notes-1", "auth-notes-2", "auth-notes-3"]
+SUMMARY = (
+    '---\ntype: "journal"\ntags: ["auth", "consolidated"]\n---\n\n'
+    "# Auth Notes Consolidated\n\nKey insights from auth work..."
+)
+
+
+def files() -> dict[str, bytes]:
+    """Every file of the bank but the index."""
+    return {
+        str(path): path.read_bytes()
+        for path in Path("bank").rglob("*")
+        if path.is_file() and ".index" not in path.parts
+    }
+
+
+def refs(memory: Retain, query: str) -> list[str]:
+    return sorted(hit.ref for hit in memory.search(query).hits)
+
+
+# As document 003 has it
+
+
+def test_merge_as_in_document_003(memory: Retain) -> None:
+    merged = memory.merge(SOURCES, "auth-consolidated", SUMMARY)
+    new = merged.written.memory
+    assert (merged.written.status, new.ref) == ("merged", "memories/auth-consolidated")
+    assert new.type == "journal"
+    assert new.body.strip() == "# Auth Notes Consolidated\n\nKey insights from auth work..."
+    assert [one.id for one in merged.trashed] == SOURCES
+    assert all(Path(one.path).exists() for one in merged.trashed)
+    assert sorted(one.ref for one in memory.list()) == [
+        "memories/auth-consolidated",
+        "memories/other",
+    ]
+    assert refs(memory, "insights consolidated") == ["memories/auth-consolidated"]
+    for word in ("expire", "signed", "rotate"):
+        assert refs(memory, word) == []
+
+
+def test_tags_links_and_names_live_on(memory: Retain) -> None:
+    new = memory.merge(SOURCES, "auth", "All of it.").written.memory
+    assert new.tags == ("auth", "bug", "ops")
+    assert new.meta["merged_from"] == [
+        "memories/auth-notes-1",
+        "memories/auth-notes-2",
+        "keys/auth-notes-3",
+    ]
+    assert set(new.related_to) == {"src/auth.py", "other"}
+    assert [hit.id for hit in memory.linked("src/auth.py").hits] == ["auth"]
+    for name in ("auth-notes-1", "memories/auth-notes-1", "keys/auth-notes-3", "auth"):
+        assert [hit.id for hit in memory.linked(name).hits] == ["other"], name
+    graph = memory.graph("other", 1)
+    assert {(edge.source, edge.target) for edge in graph.edges} == {
+        ("memories/other", "memories/auth"),
+        ("memories/auth", "memories/other"),
+    }
+
+
+def test_own_tags_of_the_new_text_count_and_links_are_not_doubled(memory: Retain) -> None:
+    text = "---\ntags: [x]\nrelated_to: [docs/a.md]\n---\nSee [[src/auth.py]] and [[other]]."
+    new = memory.merge(["auth-notes-1", "auth-notes-2"], "auth", text).written.memory
+    assert new.tags == ("x",)
+    assert new.related_to == ("docs/a.md",)
+
+
+def test_merged_memories_can_be_merged_again(memory: Retain) -> None:
+    memory.merge(["auth-notes-1", "auth-notes-2"], "first", "First.")
+    memory.merge(["first", "keys/auth-notes-3"], "second", "Second.")
+    assert sorted(one.id for one in memory.list()) == ["other", "second"]
+    for name in ("first", "auth-notes-1", "keys/auth-notes-3", "second"):
+        assert [hit.id for hit in memory.linked(name).hits] == ["other"], name
+    targets = {edge.target for edge in memory.graph("other", 1).edges}
+    assert targets == {"memories/second", "memories/other"}
+
+
+def test_one_memory_can_be_merged_into_a_new_name(memory: Retain) -> None:
+    assert memory.merge(["auth-notes-1"], "auth", "Alone.").written.memory.id == "auth"
+
+
+def test_collection_is_that_of_the_first_unless_named(memory: Retain) -> None:
+    first = memory.merge(["keys/auth-notes-3", "auth-notes-1"], "new", "x")
+    assert first.written.memory.ref == "keys/new"
+    second = memory.merge(["auth-notes-2"], "elsewhere/new", "x")
+    assert second.written.memory.ref == "elsewhere/new"
+
+
+# All or nothing
+
+
+@pytest.mark.parametrize(
+    "sources, into, text, error",
+    [
+        ([], "new", "text", UsageError),
+        (["auth-notes-1", "nothing"], "new", "text", NotFound),
+        (["nothing"], "new", "text", NotFound),
+        (SOURCES, "other", "text", Conflict),
+        (SOURCES, "auth-notes-1", "text", Conflict),
+        (SOURCES, "Other", "text", Conflict),
+        (SOURCES, "../new", "text", BadName),
+        (SOURCES, "", "text", UsageError),
+        (SOURCES, "new", "", UsageError),
+        (SOURCES, "new", "   \n", UsageError),
+        (SOURCES, "new", "a\0b", UsageError),
+        (SOURCES, "new", "\ud800", UsageError),
+        (["../auth-notes-1"], "new", "text", RetainError),
+        (SOURCES, "new", "x" * 3_000_000, LimitExceeded),
+        (SOURCES, TOKENS[0][1], "text", UsageError),
+    ],
+    ids=lambda value: ascii(value)[:30],
+)
+def test_merge_that_cannot_be_done_changes_nothing(
+    sources: list[str], into: str, text: str, error: type[RetainError], memory: Retain
+) -> None:
+    before = files()
+    with pytest.raises(error):
+        memory.merge(sources, into, text)
+    assert files() == before
+    assert refs(memory, "tokens") == ["memories/auth-notes-1", "memories/auth-notes-2"]
+
+
+def test_memory_named_twice_is_merged_once(memory: Retain) -> None:
+    merged = memory.merge(["auth-notes-1", "memories/auth-notes-1"], "auth", "Once.")
+    assert [one.id for one in merged.trashed] == ["auth-notes-1"]
+    assert merged.written.memory.meta["merged_from"] == ["memories/auth-notes-1"]
+
+
+def test_id_in_two_collections_is_not_guessed(memory: Retain) -> None:
+    memory.put("Another.", id="auth-notes-1", collection="keys")
+    before = files()
+    with pytest.raises(Conflict):
+        memory.merge(["auth-notes-1"], "auth", "x")
+    assert files() == before
+
+
+# Undone
+
+
+def test_what_was_merged_can_be_brought_back(memory: Retain) -> None:
+    before = files()
+    merged = memory.merge(SOURCES, "auth", "All of it.")
+    app = App(bank="bank")
+    for one in merged.trashed:
+        app.untrash(one.name)
+    memory.delete("auth")
+    app.close()
+    after = {name: data for name, data in files().items() if ".trash" not in name}
+    assert after == before
+    assert refs(memory, "tokens") == ["memories/auth-notes-1", "memories/auth-notes-2"]
+    assert [hit.id for hit in memory.linked("auth-notes-1").hits] == ["other"]
+
+
+def test_memory_that_was_brought_back_owns_its_name_again(memory: Retain) -> None:
+    merged = memory.merge(["auth-notes-1"], "auth", "All of it.")
+    app = App(bank="bank")
+    app.untrash(merged.trashed[0].name)
+    app.close()
+    edges = {(edge.source, edge.target) for edge in memory.graph("other", 1).edges}
+    assert ("memories/other", "memories/auth-notes-1") in edges
+    assert ("memories/other", "memories/auth") not in edges
+
+
+# Guarded
+
+
+@pytest.mark.parametrize("kind, secret", TOKENS[:6], ids=lambda value: value[:20])
+def test_secrets_do_not_come_in_by_a_merge(kind: str, secret: str, memory: Retain) -> None:
+    merged = memory.merge(["auth-notes-1"], "auth", f"The key is {secret} today.")
+    assert f"[REDACTED:{kind}]" in merged.written.memory.body
+    assert "REDACTED" in " ".join(merged.written.warnings)
+    assert not any(secret.encode() in data for data in files().values())
+    raw = b"".join(path.read_bytes() for path in Path("bank").rglob("*") if path.is_file())
+    assert secret.encode() not in raw
+
+
+def test_merge_is_one_commit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.test_git import new_project, run_git
+
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    monkeypatch.setenv("RETAIN_VERSIONING_AUTO_COMMIT", "true")
+    root = new_project(home / "work" / "project")
+    monkeypatch.chdir(root)
+    App().init()
+    for name in ("a", "b"):
+        App().put(Draft(text=name), name=name)
+    merged = App().merge(["a", "b"], "ab", Draft(text="both"))
+    assert merged.written.commit
+    shown = run_git(root, "show", "--name-status", "--format=%s", "HEAD")
+    assert "merge memories/a, memories/b into memories/ab" in str(shown)
