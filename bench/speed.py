@@ -1,6 +1,6 @@
 """How fast the command line is, as ratios to a bare interpreter and to the bare work.
 
-    python bench/speed.py [--rounds 25] [--memories 10000]
+    python bench/speed.py [--rounds 25] [--memories 10000] [--sizes 1000,10000,100000]
 
 Makes a fresh environment with Retain installed as a wheel, byte-compiled, because an editable
 install or one without bytecode measures the compiler. Every round runs every case once, so a
@@ -65,10 +65,23 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--rounds", type=int, default=25)
     options.add_argument("--memories", type=int, default=10_000)
+    options.add_argument(
+        "--sizes", default="1000,10000,100000", help="banks to search; empty: none"
+    )
+    options.add_argument(
+        "--no-commands", action="store_true", help="only what happens in a process"
+    )
     args = options.parse_args()
     scratch = tempfile.mkdtemp(prefix="retain-bench-")
     try:
-        run(scratch, args.rounds, args.memories)
+        if not args.no_commands:
+            run(scratch, args.rounds, args.memories)
+        if args.sizes:
+            import scale
+
+            os.environ |= {"HOME": scratch, "RETAIN_HOME": os.path.join(scratch, "home")}
+            scale.report(scratch, [int(size) for size in args.sizes.split(",")])
+            scale.model_report(scratch)
     finally:
         shutil.rmtree(scratch)
 
@@ -100,8 +113,11 @@ def run(scratch: str, rounds: int, memories: int) -> None:
         "retain put": call(
             retain, "put", "-", "--id", "put-{n}", "--bank", small, text="# Hi\n" + BODY
         ),
+        "retain search --text": call(retain, "search", "readable diff", "--text", "--bank", small),
+        "retain search": call(retain, "search", "readable diff", "--bank", small),
         "retain update": call(retain, "update", "note-1", "--bank", small, "--tags", "a-{n}"),
     }
+    call(retain, "index", "--bank", small)()  # a hundred vectors, made once
     times = measure(cases, rounds)
     bare = times["python -c pass"]
     sync = max(0.0, times["two fsyncs alone"].median - bare.median)

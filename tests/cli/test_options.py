@@ -52,14 +52,66 @@ STATUS = {
     "statuses",
     "trashed",
     "history",
+    "index",
     "problems",
     "warnings",
 }
+ANSWER = {"query", "mode", "hits", "confidence", "confident", "degraded"}
+BRIEF = {
+    "query",
+    "text",
+    "items",
+    "tokens",
+    "budget",
+    "left_out",
+    "confidence",
+    "degraded",
+}
+LINKED = {
+    "memory_id",
+    "id",
+    "collection",
+    "score",
+    "title",
+    "type",
+    "content",
+    "anchor_context",
+    "edge_type",
+    "file_path",
+    "freshness",
+    "line",
+    "links",
+}
+MERGED = {
+    "status",
+    "target",
+    "sources_merged",
+    "trashed",
+    "id",
+    "collection",
+    "file_path",
+    "hash",
+    "commit",
+    "warnings",
+}
+INDEX = {"chunks", "vectors", "pending", "held", "model"}
+INDEXED = INDEX | {"added", "changed", "removed", "vectors_made", "problems"}
+STATS = INDEX | {
+    "count",
+    "total_size",
+    "bytes",
+    "tags",
+    "types",
+    "memory_path",
+    "index_size",
+    "problems",
+}
+DOCTOR = {"healthy", "memories", "problems", "faults", "repaired", "notes", "index"}
 IMPORTED = {"source", "created", "unchanged", "kept", "replaced", "commit", "warnings"}
 
 # Command -> the keys of its JSON; a list holds rows of those keys. Programs rely on this table.
 SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
-    ("put", "-", "--id", "new"): WRITTEN,
+    ("put", "-", "--id", "new"): WRITTEN | {"similar"},
     ("get", "note"): MEMORY,
     ("get", "note", "--show-versions"): MEMORY | {"versions"},
     ("get", "note", "--format", "raw"): MEMORY,
@@ -69,6 +121,17 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
     ("edit", "note"): WRITTEN,
     ("move", "note", "--id", "moved"): WRITTEN,
     ("delete", "note"): {"status", "id", "collection", "moved_to", "commit", "warnings"},
+    ("search", "second"): ANSWER,
+    ("brief", "second"): BRIEF,
+    ("linked", "src/auth.py"): [LINKED],
+    ("related", "note"): [{"id", "collection", "title", "score", "reasons"}],
+    ("graph",): {"nodes", "edges"},
+    ("graph", "note", "--format", "dot"): {"nodes", "edges"},
+    ("merge", "note", "--into", "merged", "--content", "-"): MERGED,
+    ("suggest-merges", "--type", "fact"): [
+        {"cluster_id", "score", "reason", "memory_count", "memories"}
+    ],
+    ("dedupe",): [{"action", "score", "reason", "older", "newer", "command"}],
     ("versions", "note"): [VERSION],
     ("diff", "note"): {"id", "diff"},
     ("restore", "note", "--version", "v1"): WRITTEN,
@@ -86,16 +149,25 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
     ("export", "out.zip"): {"path", "memories", "warnings"},
     ("import", "other.md"): IMPORTED,
     ("completion", "bash"): {"shell", "script"},
+    ("stats",): STATS,
+    ("sync",): INDEXED,
+    ("index", "--rebuild"): INDEXED,
+    ("doctor",): DOCTOR,
 }
+# The one command that does not end by itself; it answers with lines, in test_indexing.
+ENDLESS = {"watch"}
+# Commands that have something to say only about memories that are alike.
+COMPARING = {"related", "suggest-merges", "dedupe"}
 CALLS = sorted(SHAPES)
 
 
 @pytest.fixture(autouse=True)
 def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project bank with a memory that has a past, and one in the trash."""
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
     done("init")
     done("put", "-", "--id", "note", input="first")
-    done("update", "note", "--content", "-", input="second")
+    done("update", "note", "--content", "-", input="second, see [[src/auth.py]]")
     done("put", "-", "--id", "gone", input="gone")
     done("delete", "gone")
     Path("other.md").write_text("# Other\n", encoding="utf-8")
@@ -103,12 +175,23 @@ def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home / "work" / ".retain"
 
 
+@pytest.fixture
+def twins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For commands that compare memories: two that are alike, and the model that sees it."""
+    words = request.getfixturevalue("words")
+    if words[0] in COMPARING:
+        monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "bundled")
+        for name in ("one", "two"):
+            text = "The kettle boils water, see [[src/auth.py]]."
+            done("put", "-", "--id", name, "--type", "fact", "--quiet", input=text)
+
+
 def test_table_names_every_command() -> None:
-    assert {words[0] for words in SHAPES} == set(COMMANDS)
+    assert {words[0] for words in SHAPES} == set(COMMANDS) - ENDLESS
 
 
 @pytest.mark.parametrize("words", CALLS, ids=" ".join)
-def test_json_is_one_stable_shape_and_all_of_stdout(words: tuple[str, ...]) -> None:
+def test_json_is_one_stable_shape_and_all_of_stdout(words: tuple[str, ...], twins: None) -> None:
     answer = json.loads(done(*words, "--json", input="text"))
     shape = SHAPES[words]
     if isinstance(shape, set):
@@ -158,6 +241,8 @@ def test_what_is_not_understood_is_a_usage_error_and_changes_nothing(
         (("put", "-", "--title", "Note"), 4, "conflict"),
         (("import", "nothing.zip"), 3, "not-found"),
         (("list", "--bank", "nowhere"), 3, "not-found"),
+        (("related", "nothing"), 3, "not-found"),
+        (("search", "x", "--since", "whenever"), 2, "usage"),
         (("frobnicate",), 2, "usage"),
     ],
 )
@@ -177,6 +262,12 @@ def test_errors_with_json_are_json_on_stderr_alone(
         (("list",), "memories/note\n"),
         (("put", "-", "--id", "x"), "memories/x\n"),
         (("versions", "note"), "v1\n"),
+        (("search", "second"), "memories/note\n"),
+        (("linked", "src/auth.py"), "memories/note\n"),
+        (("graph", "note"), "ghost:src/auth.py\nmemories/note\n"),
+        (("merge", "note", "--into", "new", "--content", "-"), "memories/new\n"),
+        (("sync",), ""),
+        (("doctor",), ""),
         (("collections",), "memories\n"),
         (("delete", "note"), ""),
         (("trash", "empty", "--yes"), ""),
@@ -196,7 +287,21 @@ def test_global_and_bank_reach_the_banks_they_name(home: Path, bank: Path) -> No
     assert done("list", "--quiet") == "memories/note\nmemories/mine\n"
 
 
-@pytest.mark.parametrize("words", [("list",), ("get", "note"), ("status",), ("collections",)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list",),
+        ("get", "note"),
+        ("status",),
+        ("collections",),
+        ("search", "x"),
+        ("graph",),
+        ("stats",),
+        ("sync",),
+        ("doctor",),
+    ],
+    ids=str,
+)
 def test_bank_that_was_named_and_is_not_there_is_not_an_empty_bank(words: tuple[str, ...]) -> None:
     ran = call(*words, "--bank", "nowhere")
     assert (ran.code, ran.out) == (3, "")
@@ -205,7 +310,26 @@ def test_bank_that_was_named_and_is_not_there_is_not_an_empty_bank(words: tuple[
 
 
 @pytest.mark.parametrize(
-    "words", [("list",), ("get", "x"), ("status",), ("collections",), ("trash", "list")]
+    "words",
+    [
+        ("list",),
+        ("get", "x"),
+        ("status",),
+        ("collections",),
+        ("trash", "list"),
+        ("search", "x"),
+        ("brief", "x"),
+        ("linked", "x"),
+        ("related", "x"),
+        ("graph",),
+        ("suggest-merges",),
+        ("dedupe",),
+        ("stats",),
+        ("sync",),
+        ("index",),
+        ("doctor",),
+    ],
+    ids=str,
 )
 def test_reading_never_makes_a_bank(words: tuple[str, ...], home: Path) -> None:
     call(*words, "--global")

@@ -19,6 +19,9 @@ def main() -> None:
 
         complete()
     _mend_streams()
+    # Set before numpy is loaded: its threads spin while they wait for each other, which on a busy
+    # machine makes a question take six times as long. Vectors in bulk get threads of our own.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -74,4 +77,8 @@ def _run(argv: list[str]) -> int:
         return 0
     from retain.cli.render import show
 
-    return show(args.run(args), args)
+    try:
+        return show(args.run(args), args)
+    finally:
+        if hasattr(args, "close"):
+            args.close()

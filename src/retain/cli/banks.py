@@ -5,9 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+from typing import TYPE_CHECKING
 
+from retain.app import App
 from retain.cli.parser import Command, Parser, open_app
-from retain.cli.render import Output, Table, size
+from retain.cli.render import Output, Table, facts_data, facts_line, held_note, size
+from retain.errors import RetainError
+
+if TYPE_CHECKING:
+    from retain.index.checking import Facts
 
 __all__ = ["collections_command", "init_command", "status_command"]
 
@@ -50,6 +56,7 @@ With --global it makes your own bank, with --bank PATH one anywhere.
 def _status(args: argparse.Namespace) -> Output:
     app = open_app(args)
     place, found = app.place, app.status()
+    index, fault = _index(app)
     counts = {
         "collections": found.by_collection,
         "types": found.by_type,
@@ -68,10 +75,12 @@ def _status(args: argparse.Namespace) -> Output:
         f"Trash:       {found.trashed}",
         f"History:     {app.kept_history()}",
     ]
+    if index or fault:
+        lines.append(f"Index:       {facts_line(index) if index else fault}")
     if found.problems:
         lines += ["", f"Left out or to be mended ({len(found.problems)}):"]
         lines += [f"  {problem.path}: {problem.reason}" for problem in found.problems]
-    data = {
+    data: dict[str, object] = {
         "root": place.root,
         "kind": place.kind,
         "scope": place.scope,
@@ -82,10 +91,22 @@ def _status(args: argparse.Namespace) -> Output:
         **counts,
         "trashed": found.trashed,
         "history": app.kept_history(),
+        "index": facts_data(index) if index else None,
         "problems": [problem._asdict() for problem in found.problems],
         "warnings": list(app.config.warnings),
     }
-    return Output(data, "\n".join(lines) + "\n", warnings=app.config.warnings)
+    warnings = [*app.config.warnings, *held_note(index.held if index else 0)]
+    return Output(data, "\n".join(lines) + "\n", warnings=warnings)
+
+
+def _index(app: App) -> tuple[Facts | None, str]:
+    """What the index holds, or why that cannot be said; status must never fail over it."""
+    if not app.place.exists or not app.config.flag("memory.enabled"):
+        return None, ""
+    try:
+        return app.library.facts(), ""
+    except RetainError as error:
+        return None, error.message
 
 
 def _counts(values: object) -> str:

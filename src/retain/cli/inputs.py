@@ -17,10 +17,15 @@ __all__ = [
     "add_id",
     "add_secrets",
     "complete",
+    "count",
     "draft_from",
+    "read_lines",
     "read_text",
+    "share",
+    "split_words",
 ]
 
+_MOST_LINES_BYTES = 100_000_000
 _PLAIN_FIELDS = ("status", "category", "context", "project", "priority")
 
 
@@ -72,20 +77,39 @@ def draft_from(args: argparse.Namespace, text: str | None) -> Draft:
     fields = _metadata(args.metadata)
     fields |= {name: value for name in _PLAIN_FIELDS if (value := getattr(args, name)) is not None}
     if args.related_to is not None:
-        fields["related_to"] = _words(args.related_to)
+        fields["related_to"] = split_words(args.related_to)
     if args.title == "":
         fields["title"] = None
     return Draft(
         text=text,
         title=args.title or "",
         type=args.type,
-        tags=None if args.tags is None else _words(args.tags),
+        tags=None if args.tags is None else split_words(args.tags),
         fields=fields,
         allow_secret=args.allow_secret,
     )
 
 
-def _words(text: str) -> list[str]:
+def count(text: str) -> int:
+    """A number of things, as argparse takes it."""
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """A score or a threshold, as argparse takes it."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
+    return value
+
+
+def split_words(text: str) -> list[str]:
+    """Words that are given with commas between them."""
     return [word for part in text.split(",") if (word := part.strip())]
 
 
@@ -126,6 +150,12 @@ def read_text(source: str, limit: int) -> str:
             unchanged="Nothing was stored.",
             hint="A memory is text; convert the file to UTF-8 first.",
         ) from error
+
+
+def read_lines(source: str) -> list[str]:
+    """The lines of a file, or of standard input for `-`, with the empty ones."""
+    text = read_text(source, _MOST_LINES_BYTES).removeprefix("\ufeff")
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
 
 
 def _read(source: str, limit: int) -> bytes:

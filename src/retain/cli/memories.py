@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from retain.app import SORTS, App
 from retain.cli.inputs import (
@@ -14,15 +15,19 @@ from retain.cli.inputs import (
     add_fields,
     add_id,
     add_secrets,
+    count,
     draft_from,
     read_text,
 )
-from retain.cli.parser import Command, Parser, open_app
-from retain.cli.render import Output, Table, as_context, as_data, as_versions
+from retain.cli.parser import Command, Parser, open_app, same_bank
+from retain.cli.render import Output, Table, as_context, as_data, as_versions, wants_json
 from retain.drafts import Draft
-from retain.errors import UsageError
+from retain.errors import RetainError, UsageError
 from retain.guard.characters import visible
 from retain.model import STATUSES, Memory, Problem, Version, Written
+
+if TYPE_CHECKING:
+    from retain.similar import Alike
 
 __all__ = [
     "append_command",
@@ -108,7 +113,37 @@ def _put(args: argparse.Namespace) -> Output:
         created_by=args.created_by,
         replace=args.replace,
     )
-    return written_output(written)
+    output = written_output(written)
+    if getattr(args, "quiet", False) and not wants_json(args):
+        return output
+    found = _similar(app, written)
+    data = {**_written_data(written), "similar": found and _similar_data(found)}
+    return output._replace(data=data, messages=_similar_notes(found, written, args))
+
+
+def _similar(app: App, written: Written) -> Sequence[Alike]:
+    """Memories that seem to state the same fact; what was stored is stored whatever happens."""
+    if written.status == "unchanged":
+        return []
+    with contextlib.suppress(RetainError):
+        return app.library.alike(written.memory.collection, written.memory.id)
+    return []
+
+
+def _similar_data(found: Sequence[Alike]) -> list[dict[str, object]]:
+    from retain.cli.curating import similar_data
+
+    return similar_data(found)
+
+
+def _similar_notes(
+    found: Sequence[Alike], written: Written, args: argparse.Namespace
+) -> Sequence[str]:
+    if not found:
+        return ()
+    from retain.cli.curating import similar_notes
+
+    return similar_notes(found, written.memory.address, same_bank(args))
 
 
 put_command = Command(
@@ -207,14 +242,8 @@ def _list_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--sort", choices=SORTS, default="collection", help="what to sort by")
     parser.add_argument("--reverse", action="store_true", help="turn the order round")
-    parser.add_argument("--limit", type=_count, default=0, metavar="N", help="the first N only")
+    parser.add_argument("--limit", type=count, default=0, metavar="N", help="the first N only")
     parser.add_argument("--format", choices=("table", "json"), default="table")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of memories")
-    return int(text)
 
 
 def _list(args: argparse.Namespace) -> Output:
@@ -417,17 +446,8 @@ def _delete(args: argparse.Namespace) -> Output:
         "commit": done.commit or None,
         "warnings": list(done.warnings),
     }
-    message = f"Bring it back with: retain restore --trash {trashed.id}{_same_bank(args)}"
+    message = f"Bring it back with: retain restore --trash {trashed.id}{same_bank(args)}"
     return Output(data, text, quiet="", messages=[message], warnings=done.warnings)
-
-
-def _same_bank(args: argparse.Namespace) -> str:
-    """The options that lead the next command to the same bank."""
-    if getattr(args, "everywhere", False):
-        return " --global"
-    import shlex
-
-    return f" --bank {shlex.quote(args.bank)}" if hasattr(args, "bank") else ""
 
 
 delete_command = Command(

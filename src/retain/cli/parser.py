@@ -27,6 +27,7 @@ __all__ = [
     "open_app",
     "overview",
     "parse",
+    "same_bank",
 ]
 
 # Group, then command: the module that has it and what it does in a line. `--help` reads only this.
@@ -40,6 +41,18 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "edit": ("editing", "Change a memory in your editor."),
         "move": ("memories", "Give a memory another id or collection."),
         "delete": ("memories", "Move a memory to the trash."),
+    },
+    "Recall": {
+        "search": ("recalling", "Find memories by words and by meaning."),
+        "brief": ("recalling", "Pack the best hits into a token budget, for a prompt."),
+        "linked": ("recalling", "Find the memories that link to a document."),
+        "related": ("recalling", "Find the memories connected with one."),
+        "graph": ("recalling", "Draw links, backlinks, linked files and dangling links."),
+    },
+    "Curation": {
+        "merge": ("curating", "Put one memory in the place of several."),
+        "suggest-merges": ("curating", "Find groups of memories that could be one."),
+        "dedupe": ("curating", "Find facts that are stated twice, and what to do about them."),
     },
     "History": {
         "versions": ("past", "List the earlier texts of a memory."),
@@ -56,24 +69,44 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "import": ("transfer", "Take over another bank, store or export."),
         "completion": ("completion", "Print a script that completes commands in your shell."),
     },
+    "Index": {
+        "stats": ("indexing", "Count memories, tags, types, and what the index holds."),
+        "sync": ("indexing", "Take in what changed on disk."),
+        "index": ("indexing", "Make everything searchable, anew if need be."),
+        "watch": ("indexing", "Take in changes as they happen, until you stop it."),
+        "doctor": ("indexing", "Check the files and the index, and repair the index."),
+    },
 }
 COMMANDS: Final = {name: row for rows in GROUPS.values() for name, row in rows.items()}
 _TAKES_VALUE: Final = ("--bank",)
 # What the same thing is called in other tools.
 _ELSEWHERE: Final = {
     "add": "put",
+    "ask": "search",
+    "backlinks": "linked",
     "cat": "get",
+    "check": "doctor",
+    "combine": "merge",
     "create": "put",
+    "duplicates": "dedupe",
+    "find": "search",
+    "fsck": "doctor",
+    "grep": "search",
     "help": "--help",
     "history": "versions",
     "log": "versions",
     "ls": "list",
     "mv": "move",
+    "query": "search",
+    "recall": "search",
+    "reindex": "index",
     "remove": "delete",
     "rename": "move",
+    "repair": "doctor",
     "rm": "delete",
     "save": "put",
     "show": "get",
+    "similar": "related",
     "store": "put",
     "undo": "restore",
 }
@@ -150,7 +183,8 @@ def build(names: Iterable[str] = COMMANDS) -> Parser:
 
 def _add(commands: Any, name: str) -> None:
     module, line = COMMANDS[name]
-    command: Command = getattr(importlib.import_module(f"retain.cli.{module}"), f"{name}_command")
+    variable = f"{name.replace('-', '_')}_command"
+    command: Command = getattr(importlib.import_module(f"retain.cli.{module}"), variable)
     parser: Parser = commands.add_parser(
         name,
         help=line,
@@ -207,21 +241,22 @@ def overview() -> str:
     ]
     for group, commands in GROUPS.items():
         lines += ["", f"{group}:"]
-        lines += [f"  {name:<12} {line}" for name, (_, line) in commands.items()]
+        lines += [f"  {name:<14} {line}" for name, (_, line) in commands.items()]
     lines += [
         "",
         "Every command takes:",
-        "  --bank PATH  use the bank at PATH (or set RETAIN_BANK)",
-        "  --local      use the project's bank only: the nearest .retain/ upwards",
-        "  --global     use your own bank only: ~/.retain (or set RETAIN_HOME)",
-        "  --json       answer in JSON, on standard output alone",
-        "  --quiet      no messages, only the bare result",
-        "  --help       how that command is called, with examples",
+        "  --bank PATH    use the bank at PATH (or set RETAIN_BANK)",
+        "  --local        use the project's bank only: the nearest .retain/ upwards",
+        "  --global       use your own bank only: ~/.retain (or set RETAIN_HOME)",
+        "  --json         answer in JSON, on standard output alone",
+        "  --quiet        no messages, only the bare result",
+        "  --help         how that command is called, with examples",
         "",
         "Start here:",
         "  retain init                            make a bank in this project",
         "  echo '# Title ...' | retain put -      store a memory",
         "  retain list                            see what there is",
+        '  retain search "what I look for"        find it again',
         "",
     ]
     return "\n".join(lines)
@@ -240,10 +275,21 @@ def open_app(args: argparse.Namespace) -> App:
         raise NotFound(
             "the directory you are in no longer exists", hint="Go to one that does: cd ~"
         ) from error
-    return App(
+    app = App(
         bank=bank or "",
         local=getattr(args, "local", False),
         everywhere=getattr(args, "everywhere", False),
         cwd=cwd,
         env=os.environ,
     )
+    args.close = app.close
+    return app
+
+
+def same_bank(args: argparse.Namespace) -> str:
+    """The options that lead the next command to the same bank."""
+    if getattr(args, "everywhere", False):
+        return " --global"
+    import shlex
+
+    return f" --bank {shlex.quote(args.bank)}" if hasattr(args, "bank") else ""

@@ -10,7 +10,7 @@ import time
 from retain.cli.inputs import add_collection, add_id, complete
 from retain.cli.memories import written_output
 from retain.cli.parser import Command, Parser, open_app
-from retain.cli.render import Output, Table, as_versions, size
+from retain.cli.render import Output, Table, as_versions, coloured, size
 from retain.errors import UsageError
 
 __all__ = ["diff_command", "restore_command", "trash_command", "versions_command"]
@@ -53,7 +53,7 @@ def _diff(args: argparse.Namespace) -> Output:
         args.id, collection=args.collection, older=args.older, newer=args.newer
     )
     messages = [] if diff else ["No differences."]
-    return Output({"id": args.id, "diff": diff}, diff, messages=messages, is_diff=True)
+    return Output({"id": args.id, "diff": diff}, diff, messages=messages, paint=coloured)
 
 
 diff_command = Command(

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from retain.errors import RetainError
 from retain.guard.characters import visible
 from retain.model import Memory, Version
 
+if TYPE_CHECKING:
+    from retain.index.checking import Facts
+
 __all__ = [
+    "Line",
     "Output",
     "Table",
     "as_context",
     "as_data",
     "as_versions",
+    "coloured",
+    "facts_data",
+    "facts_line",
+    "held_note",
     "report",
     "show",
     "size",
@@ -39,6 +47,13 @@ class Table(NamedTuple):
     flexible: Sequence[str] = ()  # columns that may be cut short; the others never are
 
 
+class Line(NamedTuple):
+    """One of many answers that are given as they come."""
+
+    data: object
+    text: str | None = None  # None: JSON, whether or not it was asked for
+
+
 class Output(NamedTuple):
     """A command's answer in every form it can be asked for."""
 
@@ -49,7 +64,8 @@ class Output(NamedTuple):
     quiet: str | None = None  # what --quiet prints; None: the same as always
     messages: Sequence[str] = ()
     warnings: Sequence[str] = ()
-    is_diff: bool = False
+    paint: Callable[[str], str] | None = None  # colours for the text, on a terminal
+    stream: Iterable[Line] | None = None  # in place of all the other forms
     code: int = 0
 
 
@@ -61,7 +77,9 @@ def wants_json(args: argparse.Namespace) -> bool:
 def show(output: Output, args: argparse.Namespace) -> int:
     """Print an answer the way it was asked for, and return the exit code."""
     quiet = getattr(args, "quiet", False)
-    if wants_json(args):
+    if output.stream is not None:
+        _show_stream(output.stream, as_json=wants_json(args))
+    elif wants_json(args):
         sys.stdout.write(_json(output.data() if callable(output.data) else output.data))
     elif quiet and output.quiet is not None:
         sys.stdout.write(visible(output.quiet))
@@ -76,12 +94,22 @@ def show(output: Output, args: argparse.Namespace) -> int:
     return output.code
 
 
+def _show_stream(lines: Iterable[Line], *, as_json: bool) -> None:
+    """Print each line when it is there: whoever reads along need not wait for the last."""
+    for line in lines:
+        if as_json or line.text is None:
+            sys.stdout.write(_json(line.data, indent=None))
+        else:
+            sys.stdout.write(visible(line.text, keep_newlines=False) + "\n")
+        sys.stdout.flush()
+
+
 def _show_text(output: Output) -> None:
     if output.raw is not None:
         _show_raw(output.raw)
     if output.text:
         text = visible(output.text)
-        sys.stdout.write(_coloured(text) if output.is_diff and _wants_colour() else text)
+        sys.stdout.write(output.paint(text) if output.paint and _wants_colour() else text)
     if output.table is not None:
         sys.stdout.write("\n" if output.text and output.table.rows else "")
         _show_table(output.table)
@@ -96,13 +124,13 @@ def _show_raw(data: bytes) -> None:
     sys.stdout.buffer.write(data)
 
 
-def _json(data: object) -> str:
+def _json(data: object, indent: int | None = 2) -> str:
     import json
 
     from retain.guard.characters import visible_json
 
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-    return visible_json(json.dumps(data, ensure_ascii=plain, indent=2, default=str)) + "\n"
+    return visible_json(json.dumps(data, ensure_ascii=plain, indent=indent, default=str)) + "\n"
 
 
 def _show_table(table: Table) -> None:
@@ -191,7 +219,7 @@ def _fitted(natural: Sequence[int], table: Table, room: int) -> list[int]:
     return widths
 
 
-def _coloured(diff: str) -> str:
+def coloured(diff: str) -> str:
     """A diff as people know it: what went is red, what came is green."""
     colours = {"+++ ": "1", "--- ": "1", "+": "32", "-": "31", "@": "36"}
     lines = []
@@ -279,6 +307,39 @@ def as_versions(versions: Sequence[Version]) -> Table:
         empty="No earlier versions.",
         flexible=("Author", "What"),
     )
+
+
+def facts_data(facts: Facts) -> dict[str, object]:
+    """What an index holds, as JSON."""
+    return {
+        "chunks": facts.chunks,
+        "vectors": facts.vectors,
+        "pending": facts.pending,
+        "held": facts.held,
+        "model": facts.model or None,
+    }
+
+
+def facts_line(facts: Facts) -> str:
+    """What an index holds, in a line."""
+    parts = [
+        f"{facts.chunks} chunk{'s' * (facts.chunks != 1)}",
+        f"{facts.vectors} vector{'s' * (facts.vectors != 1)}",
+    ]
+    if facts.pending:
+        parts.append(f"{facts.pending} waiting for one")
+    if facts.vectors:
+        parts.append(f"by {facts.model}")
+    return ", ".join(parts)
+
+
+def held_note(held: int) -> list[str]:
+    """What is said when so much is gone that it was hardly meant."""
+    note = (
+        f"{held} memories are missing from disk at once; they are left out and not forgotten. "
+        "Bring the files back, or say that it is meant: retain sync --force"
+    )
+    return [note] if held else []
 
 
 def size(number: int) -> str:

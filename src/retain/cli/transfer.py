@@ -6,6 +6,7 @@ import argparse
 
 from retain.cli.inputs import add_secrets
 from retain.cli.parser import Command, Parser, open_app
+from retain.cli.progress import Bar
 from retain.cli.render import Output
 
 __all__ = ["export_command", "import_command"]
@@ -43,9 +44,10 @@ def _import_arguments(parser: Parser) -> None:
 
 
 def _import(args: argparse.Namespace) -> Output:
-    done = open_app(args).take_over(
-        args.source, replace=args.replace, allow_secret=args.allow_secret
-    )
+    with Bar("Indexing") as bar:
+        done = open_app(args).take_over(
+            args.source, replace=args.replace, allow_secret=args.allow_secret, progress=bar
+        )
     counts = (
         (len(done.created), "new"),
         (len(done.replaced), "replaced"),

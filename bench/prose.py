@@ -1,0 +1,111 @@
+"""How well recall finds articles for a question (CISI), through the public API.
+
+    python bench/prose.py [--data ../shared/data/cisi-dev.json] [--ablation] [--text]
+
+Each abstract is a memory with its title, all in one bank, with the very settings of every other
+bank. Skips clearly without the data; what it lets through is measured with LoCoMo's questions,
+which nothing in the bank answers, where those are at hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import locomo
+import quality
+
+import retain
+
+DATA = os.path.join(os.path.dirname(locomo.DATA), "cisi-dev.json")
+DEPTH = 10
+
+
+class Question(NamedTuple):
+    text: str
+    relevant: frozenset[str]
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--data", default=DATA)
+    options.add_argument("--strangers", default=locomo.DATA, help="questions nothing answers")
+    options.add_argument("--ablation", action="store_true", help="leave out one part after another")
+    options.add_argument("--text", action="store_true", help="without vectors")
+    args = options.parse_args()
+    if not os.path.exists(args.data):
+        print(f"skipped: there is no {args.data}")
+        return
+    with open(args.data, encoding="utf-8") as file:
+        collection = json.load(file)
+    asked = [Question(one["text"], frozenset(one["rel"])) for one in collection["queries"]]
+    with tempfile.TemporaryDirectory(prefix="retain-prose-") as scratch:
+        os.environ |= {"HOME": scratch, "RETAIN_HOME": os.path.join(scratch, "home")}
+        with retain.open(os.path.join(scratch, "prose"), background=False) as bank:
+            store(bank, collection["docs"])
+            mode = "text" if args.text else "hybrid"
+            report(bank, asked, strangers(args.strangers), mode, args.ablation)
+
+
+def store(bank: Any, documents: Sequence[Mapping[str, str]]) -> None:
+    """Every document as a memory, with every vector made."""
+    for one in documents:
+        # CISI has a few texts that say nothing; the title is then all there is.
+        bank.put(one["text"].strip() or one["title"], id=one["id"], title=one["title"])
+    bank.index(progress=quality.progress("prose"))
+
+
+def strangers(path: str) -> Sequence[str]:
+    """Questions about other people's lives, if they are at hand."""
+    if not os.path.exists(path):
+        return ()
+    with open(path, encoding="utf-8") as file:
+        conversations = json.load(file)
+    return [
+        one["question"]
+        for conversation in conversations
+        for one in conversation["qa"]
+        if one["category"] != locomo.ADVERSARIAL
+    ]
+
+
+def report(
+    bank: Any, asked: Sequence[Question], others: Sequence[str], mode: str, ablation: bool
+) -> None:
+    rows = [("all parts", *measured(bank, asked, mode))]
+    if ablation:
+        rows += [
+            (name, *measured(bank, asked, way)) for name, way in quality.without_each_part(mode)
+        ]
+    print(quality.table(("articles", "nDCG@10", "R@10", "MRR@10"), rows))
+    kept = answered(bank, [one.text for one in asked], mode)
+    through = answered(bank, others, mode) if others else "no other questions"
+    print(quality.table(("asked of", "keeps", "lets through"), [("CISI", kept, through)]))
+
+
+def measured(bank: Any, asked: Sequence[Question], mode: str) -> list[float]:
+    scores = []
+    for question in asked:
+        found = [hit.id for hit in bank.search(question.text, DEPTH, mode=mode).hits]
+        scores.append(
+            [
+                quality.ndcg(found, question.relevant, DEPTH),
+                quality.recall(found, question.relevant, DEPTH),
+                quality.reciprocal_rank(found, question.relevant),
+            ]
+        )
+    return quality.means(scores)
+
+
+def answered(bank: Any, questions: Sequence[str], mode: str) -> float:
+    """The share of questions that recall says it has an answer to."""
+    return quality.mean([float(bank.search(one, 1, mode=mode).is_confident) for one in questions])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,434 @@
+"""search, brief, linked, related and graph, as people and programs call them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from retain.cli.drawing import dot, tree
+from retain.recall.linking import Graph, Node, Relation
+from tests.cli.door import call, done
+from tests.conftest import command
+
+PLAN = """\
+# Auth plan
+
+Plan to refactor [[src/auth.py]] to use JWT tokens.
+
+## Later
+
+See [[session-notes]] and [[missing-note]].
+"""
+NOTES = """\
+# Session notes
+
+Debugging [[src/auth.py]]: the token expired. It depends on [[auth-plan]].
+
+Fixed in [[src/auth.py]] and [[src/lost.py]].
+"""
+
+
+@pytest.fixture(autouse=True)
+def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a file, two memories that link to it, and one about something else."""
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    done("init")
+    Path("src").mkdir()
+    Path("src/auth.py").write_text("token = 1\n", encoding="utf-8")
+    put("auth-plan", PLAN, "--type", "plan", "--tags", "auth,security")
+    put("session-notes", NOTES, "--tags", "auth", "--collection", "journal")
+    put("cooking", "# Cooking\n\nSalt the water before the pasta.\n", "--metadata", '{"n": 3}')
+    return home / "work" / ".retain"
+
+
+def put(name: str, text: str, *words: str) -> None:
+    done("put", "-", "--id", name, "--quiet", *words, input=text)
+
+
+def found(*words: str) -> list[str]:
+    return done("search", *words, "--quiet").split()
+
+
+def answer(*words: str) -> dict:
+    return json.loads(done("search", *words, "--json"))
+
+
+def screen(*words: str) -> str:
+    """What a person sees on a terminal."""
+    leader, follower = pty.openpty()
+    child = subprocess.Popen(
+        [*command(), *words],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    os.close(follower)
+    seen = b""
+    try:
+        while data := os.read(leader, 65536):
+            seen += data
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    assert child.wait(20) == 0, seen
+    os.close(leader)
+    return seen.decode()
+
+
+# search
+
+
+def test_hit_says_where_it_is_and_what_it_says() -> None:
+    ran = call("search", "JWT tokens")
+    assert (ran.code, ran.err) == (0, "")
+    head, first, *_ = ran.out.splitlines()
+    assert head.split(" · ")[0].split() == [head[:4], "memories/auth-plan"]
+    assert 0 < float(head[:4]) <= 1
+    assert "Auth plan" in head
+    assert "auth, security" in head
+    assert first == "      Plan to refactor [[src/auth.py]] to use JWT tokens."
+
+
+def test_edit_made_by_hand_is_found_at_once(bank: Path) -> None:
+    assert found("zebra") == []
+    file = bank / "memories" / "cooking.md"
+    file.write_text(file.read_text(encoding="utf-8") + "\nA zebra walked by.\n", encoding="utf-8")
+    assert found("zebra") == ["memories/cooking"]
+    file.unlink()
+    assert found("zebra") == []
+
+
+def test_nothing_found_is_no_error() -> None:
+    ran = call("search", "xylophone")
+    assert (ran.code, ran.out, ran.err) == (0, "", "Nothing found.\n")
+    assert answer("xylophone")["hits"] == []
+
+
+def test_nothing_is_found_where_there_is_no_bank(home: Path) -> None:
+    ran = call("search", "tokens", "--global")
+    assert (ran.code, ran.out, ran.err) == (0, "", "Nothing found.\n")
+    assert not (home / ".retain").exists()
+
+
+def test_answer_that_does_not_fit_well_says_so_and_lists_the_nearest() -> None:
+    ran = call("search", "pasta shapes in southern Italian regional kitchens")
+    assert "memories/cooking" in ran.out
+    assert ran.err == "Nothing fits well; these are only the nearest.\n"
+    assert answer("pasta shapes in southern Italian regional kitchens")["confident"] is False
+
+
+def test_json_carries_what_a_program_needs() -> None:
+    told = answer("JWT tokens", "--limit", "1")
+    assert told["query"] == "JWT tokens"
+    assert told["mode"] == "hybrid"
+    assert told["confident"] is True
+    assert told["degraded"] is None
+    (hit,) = told["hits"]
+    assert (hit["id"], hit["collection"], hit["type"]) == ("auth-plan", "memories", "plan")
+    assert hit["tags"] == ["auth", "security"]
+    assert hit["header_path"] == "Auth plan"
+    assert hit["superseded"] is False
+    assert "content" not in hit
+    assert "explanation" not in hit
+    (link,) = hit["links"]
+    assert (link["target"], link["freshness"], link["now_at"]) == ("src/auth.py", "fresh", None)
+    lines = Path(hit["file_path"]).read_text(encoding="utf-8").split("\n")
+    assert lines[hit["line"] - 1] == "# Auth plan"
+    assert lines[link["line"] - 1].startswith("Plan to refactor [[src/auth.py]]")
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (("auth", "--collection", "journal"), ["journal/session-notes"]),
+        (("auth", "--type", "plan"), ["memories/auth-plan"]),
+        (("auth", "--tags", "security,other"), ["memories/auth-plan"]),
+        (("auth", "--filter", "type=plan"), ["memories/auth-plan"]),
+        (("salt", "--filter", "n>2"), ["memories/cooking"]),
+        (("salt", "--filter", "n>3"), []),
+        (("salt", "--since", "1d"), ["memories/cooking"]),
+        (("salt", "--until", "2020-01-01"), []),
+        (("salt", "--min-score", "1"), []),
+        (("expired", "--text", "--limit", "1"), ["journal/session-notes"]),
+    ],
+    ids=str,
+)
+def test_conditions_narrow_the_answer(words: tuple[str, ...], expected: list[str]) -> None:
+    assert found(*words) == expected
+
+
+def test_whole_memories_and_single_parts_can_be_asked_for() -> None:
+    assert answer("JWT", "--full")["hits"][0]["content"] == PLAN
+    assert "      See [[session-notes]] and [[missing-note]].\n" in done("search", "JWT", "--full")
+    long = "# Long\n\n" + "\n\n".join(f"## Part {n}\n\n" + "zebra word " * 60 for n in range(5))
+    put("long", long)
+    assert found("zebra") == ["memories/long"]
+    assert found("zebra", "--per", "chunk", "--limit", "3") == ["memories/long"] * 3
+
+
+def test_score_is_explained_when_asked() -> None:
+    (hit,) = answer("JWT", "--explain")["hits"]
+    assert hit["explanation"]["text"]["rank"] == 1
+    assert "why: text #1 (" in done("search", "JWT", "--explain")
+
+
+def test_semantic_search_without_a_model_says_why_it_finds_nothing() -> None:
+    ran = call("search", "JWT", "--semantic")
+    assert ran.code == 0
+    assert "warning: " in ran.err
+    assert "recall.embedder" in ran.err
+    assert answer("JWT", "--semantic")["degraded"]["reasons"]
+
+
+def test_changed_moved_and_gone_files_are_named_in_the_hit() -> None:
+    assert "src/auth.py has" not in done("search", "JWT")
+    Path("src/auth.py").write_text("token = 2\n", encoding="utf-8")
+    assert "src/auth.py has changed" in done("search", "JWT").splitlines()[0]
+    Path("src/auth.py").unlink()
+    assert "src/auth.py has gone" in done("search", "JWT").splitlines()[0]
+    assert answer("JWT")["hits"][0]["links"][0]["freshness"] == "gone"
+
+
+def test_each_line_of_a_batch_answers_the_query_on_that_line() -> None:
+    Path("queries").write_text("JWT\n\nsalt water\r\nxylophone", encoding="utf-8")
+    out = done("search", "--batch", "queries", "--limit", "1")
+    told = [json.loads(line) for line in out.splitlines()]
+    assert [one["query"] for one in told] == ["JWT", "", "salt water", "xylophone"]
+    assert [[hit["id"] for hit in one["hits"]] for one in told] == [
+        ["auth-plan"],
+        [],
+        ["cooking"],
+        [],
+    ]
+    assert told[0] == answer("JWT", "--limit", "1")
+    assert (
+        done("search", "--batch", "-", "--limit", "1", input="JWT\n") == out.splitlines()[0] + "\n"
+    )
+    assert done("search", "--batch", "-") == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("JWT", "--batch", "-"),
+        ("JWT", "--text", "--semantic"),
+        ("JWT", "--limit", "0"),
+        ("JWT", "--min-score", "2"),
+        ("JWT", "--since", "whenever"),
+        ("JWT", "--filter", "n"),
+        ("JWT", "--collection", "../x"),
+        ("--batch", "nothing.txt"),
+    ],
+    ids=str,
+)
+def test_search_that_makes_no_sense_is_refused(words: tuple[str, ...]) -> None:
+    ran = call("search", *words)
+    assert ran.code in (2, 3)
+    assert ran.out == ""
+
+
+@pytest.mark.parametrize(
+    "query", ['foo-bar "', "c++", "it's", '" OR 1=1 --', "NEAR(a b)", "terms:x*", "-", "[[", "\\"]
+)
+def test_no_query_is_taken_for_syntax(query: str) -> None:
+    for mode in ("--text", "--semantic"):
+        assert call("search", mode, "--", query).code == 0
+
+
+def test_excerpt_shows_the_lines_that_were_asked_for() -> None:
+    lines = [f"Line {n} says nothing." for n in range(12)]
+    lines[8] = "Here is the walrus."
+    put("walrus", "\n".join(lines))
+    shown = done("search", "walrus").splitlines()[1:]
+    assert len(shown) <= 8
+    assert "      Here is the walrus." in shown
+    put("wide", "x " * 400 + "narwhal " + "y " * 400)
+    (_, line) = done("search", "narwhal").splitlines()
+    assert "narwhal" in line
+    assert len(line) < 260
+
+
+def test_words_of_the_question_are_bold_on_a_terminal_only() -> None:
+    assert "\x1b[1mrefactor\x1b[0m" in screen("search", "refactoring JWT")
+    assert "\x1b" not in done("search", "refactoring JWT")
+
+
+def test_stored_text_cannot_act_on_the_terminal() -> None:
+    put("evil", "walrus \x1b]0;owned\x07 \u202edesrever")
+    for words in (("search", "walrus"), ("brief", "walrus"), ("search", "walrus", "--full")):
+        out = done(*words)
+        assert "\x1b" not in out
+        assert "\u202e" not in out
+
+
+def test_other_tools_names_lead_to_search() -> None:
+    for word in ("find", "recall", "query", "grep"):
+        assert "Did you mean `retain search`?" in call(word, "x").err
+
+
+def test_hit_from_the_global_bank_says_so() -> None:
+    put("mine", "The walrus is mine.", "--global")
+    assert " · global" in done("search", "walrus")
+    assert "global" not in done("search", "JWT")
+    assert found("walrus", "--local") == []
+
+
+# linked
+
+
+def test_memories_that_link_to_a_file_are_listed_with_every_link() -> None:
+    told = json.loads(done("linked", "src/auth.py", "token expired", "--json"))
+    assert [one["memory_id"] for one in told] == [
+        "memory:journal/session-notes",
+        "memory:memories/auth-plan",
+    ]
+    notes, plan = told
+    assert [link["line"] for link in notes["links"]] == sorted(
+        link["line"] for link in notes["links"]
+    )
+    assert len(notes["links"]) == 2
+    assert notes["edge_type"] == "debugs"
+    assert "Debugging [[src/auth.py]]" in notes["anchor_context"]
+    assert plan["freshness"] == "fresh"
+    assert plan["content"].startswith("# Auth plan")
+    assert plan["file_path"].endswith("/memories/auth-plan.md")
+    assert done("linked", "src/auth.py", "token expired", "--quiet").split() == [
+        "journal/session-notes",
+        "memories/auth-plan",
+    ]
+    assert len(json.loads(done("linked", "src/auth.py", "--limit", "1", "--json"))) == 1
+
+
+def test_links_say_in_text_what_they_are_and_how_the_file_is() -> None:
+    Path("src/auth.py").write_text("token = 3\n", encoding="utf-8")
+    out = done("linked", "src/auth.py")
+    assert "changed: " in out
+    assert "Plan to refactor [[src/auth.py]] to use JWT tokens." in out
+
+
+def test_document_without_links_is_no_error() -> None:
+    ran = call("linked", "src/nothing.py")
+    assert (ran.code, ran.out, ran.err) == (0, "", "No memory links to src/nothing.py.\n")
+
+
+# related
+
+
+def test_related_memories_come_with_their_reasons() -> None:
+    (row,) = json.loads(done("related", "auth-plan", "--json"))
+    assert (row["id"], row["collection"]) == ("session-notes", "journal")
+    assert set(row["reasons"]) == {"linked", "shared files", "shared tags"}
+    assert done("related", "auth-plan", "--quiet") == "journal/session-notes\n"
+    assert "linked 0.40" in done("related", "auth-plan")
+    assert call("related", "cooking").err == "Nothing is connected with it.\n"
+    assert call("related", "auth-pan").code == 3
+    assert "Did you mean auth-plan?" in call("related", "auth-pan").err
+
+
+# graph
+
+
+def test_tree_shows_files_dangling_links_and_circles_once() -> None:
+    assert done("graph", "auth-plan").splitlines()[0] == "memories/auth-plan  Auth plan"
+    out = done("graph", "auth-plan")
+    assert "src/auth.py (file, fresh)" in out
+    assert "src/lost.py (file, gone)" in out
+    assert "missing-note (nothing has this name)" in out
+    assert out.count("  Session notes\n") == 1
+    assert out.count("  Session notes ↑\n") == 2
+    assert "depends_on ← journal/session-notes  Session notes" in out
+    assert "cooking" not in out
+    assert "memories/cooking  Cooking\n" in done("graph")
+
+
+def test_depth_limits_how_far_the_tree_reaches() -> None:
+    near = done("graph", "auth-plan", "--depth", "1")
+    assert "session-notes" in near
+    assert "src/lost.py" not in near
+
+
+def test_graph_as_json_names_every_end_of_every_edge() -> None:
+    told = json.loads(done("graph", "--format", "json"))
+    names = {node["name"] for node in told["nodes"]}
+    ends = {edge[end] for edge in told["edges"] for end in ("source", "target")}
+    assert ends <= names
+    assert {"ghost:src/auth.py", "missing-note", "memories/cooking"} <= names
+    kinds = {node["name"]: node["kind"] for node in told["nodes"]}
+    assert kinds["ghost:src/auth.py"] == "ghost"
+    assert kinds["missing-note"] == "dangling"
+
+
+def test_dot_takes_every_name_for_a_name() -> None:
+    graph = Graph(
+        (Node('a"b\\', "memory", "x\n}"), Node("ghost:c", "ghost", "", "moved", "d")),
+        (Relation('a"b\\', "ghost:c", "plans", "", 1),),
+    )
+    assert dot(graph) == (
+        "digraph retain {\n"
+        "  rankdir=LR;\n"
+        '  "a\\"b\\\\" [label="a\\"b\\\\  x }", shape=box, style=solid];\n'
+        '  "ghost:c" [label="c (file, moved to d)", shape=note, style=dashed];\n'
+        '  "a\\"b\\\\" -> "ghost:c" [label="plans"];\n'
+        "}\n"
+    )
+
+
+def test_circle_is_drawn_once() -> None:
+    nodes = tuple(Node(name, "memory") for name in "abc")
+    edges = tuple(Relation(x, y, "mentions", "", 1) for x, y in ("ab", "bc", "ca", "ab"))
+    assert tree(Graph(nodes, edges)) == (
+        "a\n└── mentions x2 → b\n    └── mentions → c\n        └── mentions → a ↑\n"
+    )
+    assert tree(Graph(nodes, edges), "b") == (
+        "b\n├── mentions x2 ← a\n│   └── mentions ← c ↑\n└── mentions → c\n"
+    )
+
+
+def test_long_chain_can_be_drawn() -> None:
+    nodes = tuple(Node(str(n), "memory") for n in range(3_000))
+    edges = tuple(Relation(str(n), str(n + 1), "mentions", "", 1) for n in range(2_999))
+    assert tree(Graph(nodes, edges)).count("\n") == 3_000
+    assert tree(Graph(nodes, edges), "0").count("\n") == 3_000
+
+
+# brief
+
+
+def test_brief_is_fenced_and_each_handle_leads_back() -> None:
+    told = json.loads(done("brief", "change the JWT tokens", "--json"))
+    assert told["tokens"] <= told["budget"] == 2000
+    assert done("brief", "change the JWT tokens") == told["text"]
+    for item in told["items"]:
+        assert f"[{item['handle']}] " in told["text"]
+        assert json.loads(done("get", item["handle"], "--json"))["id"] == item["id"]
+
+
+def test_brief_says_nothing_when_nothing_fits() -> None:
+    ran = call("brief", "quarterly tax filing deadlines")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err.startswith("Nothing fits well enough")
+    assert json.loads(done("brief", "quarterly tax filing deadlines", "--json"))["items"] == []
+
+
+def test_brief_that_has_no_room_says_what_was_left_out() -> None:
+    ran = call("brief", "JWT tokens", "--budget", "1")
+    assert (ran.code, ran.out) == (0, "")
+    assert "not into 1 tokens" in ran.err
+
+
+def test_unknown_handle_is_not_found_and_a_short_one_may_mean_several() -> None:
+    ran = call("get", "m:0000")
+    assert (ran.code, ran.out) == (3, "")
+    assert "no memory has the handle m:0000" in ran.err
+    # Two names whose digests begin alike, found by trying.
+    put("twin-126", "one")
+    put("twin-136", "two")
+    ran = call("get", "m:e437")
+    assert (ran.code, ran.out) == (4, "")
+    assert "memories/twin-126, memories/twin-136" in ran.err
