@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from retain import sync
 from retain.index import Damaged, Replaced, Store
+from retain.index.text import Counts
 from retain.reading import Reader
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Indexed:
         self._stays = stays  # a process that lives on is told by the kernel what changed
         self._notice: Notice | None = None
         self.held = 0
+        self.counts = Counts()
         self._generation = 0  # of the index that was brought in step
 
     @cached_property

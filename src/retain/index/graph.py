@@ -82,18 +82,23 @@ def named_files(connection: sqlite3.Connection, query: str) -> dict[int, float]:
     return {chunk: NAMED for (chunk,) in found if chunk is not None}
 
 
-_CONNECTED: Final = (
-    # What they link to, what links to them, and what links to the same file.
-    "SELECT o.number FROM links l JOIN memories o ON l.target = o.key "
-    "OR l.target = o.collection || '/' || o.key WHERE l.memory IN (SELECT value FROM json_each(?1))"
-    " UNION SELECT l.memory FROM memories m JOIN links l ON l.target = m.key "
-    "OR l.target = m.collection || '/' || m.key WHERE m.number IN (SELECT value FROM json_each(?1))"
-    " UNION SELECT b.memory FROM links a JOIN links b ON b.target = a.target "
-    "WHERE a.kind = 'ghost' AND a.memory IN (SELECT value FROM json_each(?1))"
-)
-
-
 def connected(connection: sqlite3.Connection, memories: Iterable[int]) -> frozenset[int]:
-    """The memories that links connect with any of these, in either direction."""
-    found = connection.execute(_CONNECTED, (json.dumps(sorted(memories)),))
-    return frozenset(number for (number,) in found)
+    """The memories that links connect with any of these: from, to, or by way of one file."""
+    numbers = json.dumps(sorted(memories))
+    targets = [target for (target,) in connection.execute(_TARGETS, (numbers,))]
+    names = [name for row in connection.execute(_NAMES, (numbers,)) for name in row]
+    # Memories by the last part of what is linked to; who else links to the same file; and who
+    # links to these.
+    keys = {key(target).rpartition("/")[2] for target in targets}
+    found = {number for (number,) in connection.execute(_NAMED, (json.dumps(sorted(keys)),))}
+    beside = json.dumps(sorted({*targets, *names}))
+    return frozenset(found | {number for (number,) in connection.execute(_LINKING, (beside,))})
+
+
+_TARGETS: Final = "SELECT target FROM links WHERE memory IN (SELECT value FROM json_each(?))"
+_NAMES: Final = (
+    "SELECT key, collection || '/' || key FROM memories "
+    "WHERE number IN (SELECT value FROM json_each(?))"
+)
+_NAMED: Final = "SELECT number FROM memories WHERE key IN (SELECT value FROM json_each(?))"
+_LINKING: Final = "SELECT memory FROM links WHERE target IN (SELECT value FROM json_each(?))"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-__all__ = ["APPLICATION", "LATEST", "MIGRATIONS", "migrate", "version"]
+__all__ = ["APPLICATION", "LATEST", "MIGRATIONS", "STATE", "migrate", "version"]
 
 APPLICATION: Final = 0x5274_6E31  # "Rtn1", by which the file is told from anybody else's
 
@@ -115,6 +115,11 @@ CREATE INDEX links_supersedes ON links (target) WHERE memory_edge = 'supersedes'
 # may simply empty the tables; the next look at the files fills them again.
 MIGRATIONS: Final = (("the first schema", _FIRST),)
 LATEST: Final = len(MIGRATIONS)
+
+
+# What changes with every change of a chunk or a vector, and with the file itself: by it whoever
+# keeps something in memory knows that it is old.
+STATE: Final = "SELECT version, (SELECT value FROM facts WHERE name = 'identity') FROM totals"
 
 
 def version(connection: sqlite3.Connection) -> int:

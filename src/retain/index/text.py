@@ -14,13 +14,16 @@ from math import log
 from operator import mul
 from typing import Final, NamedTuple
 
-__all__ = ["Lexicon", "Shares", "Within", "chunk_shares", "lexicon", "whole_scores"]
+from retain.index.schema import STATE
+
+__all__ = ["Counts", "Lexicon", "Shares", "Within", "chunk_shares", "lexicon", "whole_scores"]
 
 CANDIDATES: Final = 200
 WHOLES: Final = 60
 B: Final = 0.4  # how much a text's length counts against it
 # How many rows FTS5 may rank: common words beyond that choose no candidates, but still count.
 _RANKED: Final = 6_000
+_REMEMBERED: Final = 10_000  # terms whose counts are kept
 
 
 class Lexicon(NamedTuple):
@@ -58,16 +61,45 @@ class Shares(NamedTuple):
         return total
 
 
-def lexicon(connection: sqlite3.Connection, terms: Iterable[str]) -> Lexicon:
+class Counts:
+    """In how many chunks and memories terms stand, remembered until the index changes.
+
+    FTS5 counts anew each time, which for a common word takes longer than the rest of a search.
+    """
+
+    def __init__(self) -> None:
+        self._state: object = None
+        self._known: dict[tuple[str, str], int] = {}
+
+    def of(
+        self, connection: sqlite3.Connection, table: str, terms: Iterable[str]
+    ) -> dict[str, int]:
+        """Each term's count in one of the two vocabularies."""
+        state = connection.execute(STATE).fetchone()
+        if state != self._state or len(self._known) > _REMEMBERED:
+            self._state, self._known = state, {}
+        counts = {}
+        for term in terms:
+            count = self._known.get((table, term))
+            if count is None:
+                count = self._known[table, term] = _count(connection, table, term)
+            counts[term] = count
+        return counts
+
+
+def lexicon(
+    connection: sqlite3.Connection, terms: Iterable[str], counted: Counts | None = None
+) -> Lexicon:
     """How rare a query's terms are in this bank."""
     chunks, length = connection.execute("SELECT chunks, length FROM totals").fetchone()
-    counts = {term: _count(connection, term) for term in dict.fromkeys(terms)}
+    counts = (counted or Counts()).of(connection, "vocabulary", dict.fromkeys(terms))
     rarity = {term: _rarity(chunks, count) for term, count in counts.items()}
     return Lexicon(rarity, counts, chunks, length / chunks if chunks else 1.0)
 
 
-def _count(connection: sqlite3.Connection, term: str) -> int:
-    row = connection.execute("SELECT doc FROM vocabulary WHERE term = ?", (term,)).fetchone()
+def _count(connection: sqlite3.Connection, table: str, term: str) -> int:
+    query = f"SELECT doc FROM {table} WHERE term = ?"  # noqa: S608 - one of our two names
+    row = connection.execute(query, (term,)).fetchone()
     return row[0] if row else 0
 
 
@@ -140,18 +172,22 @@ def _quoted(term: str) -> str:
 def _shares(terms: Lexicon, bag: Sequence[str], k1: float) -> Shares:
     """BM25's saturation of each term: how much its repetitions and the text's length let count."""
     weight = k1 * (1 - B + B * len(bag) / terms.average)
-    counts = (bag.count(term) for term in terms.rarity)
-    return Shares(tuple(count / (count + weight) if count else 0.0 for count in counts))
+    return Shares(
+        tuple([n / (n + weight) if (n := bag.count(term)) else 0.0 for term in terms.rarity])
+    )
 
 
 def whole_scores(
-    connection: sqlite3.Connection, terms: Iterable[str], within: Within | None = None
+    connection: sqlite3.Connection,
+    terms: Iterable[str],
+    within: Within | None = None,
+    counted: Counts | None = None,
 ) -> dict[int, float]:
     """How well memories of several chunks meet a query as a whole, by their numbers."""
     (wholes,) = connection.execute("SELECT wholes FROM totals").fetchone()
     if not wholes:
         return {}
-    counts = {term: _whole_count(connection, term) for term in terms}
+    counts = (counted or Counts()).of(connection, "whole_vocabulary", terms)
     there = sorted((count, term) for term, count in counts.items() if count)
     highest = sum(_fts_rarity(wholes, count) for count in counts.values())
     if not there or not highest:
@@ -165,12 +201,6 @@ def whole_scores(
     most = 2.2 * highest  # k1 + 1, with FTS5's k1
     found = connection.execute(query, (expression, *values))
     return {number: score / most for number, score in found}
-
-
-def _whole_count(connection: sqlite3.Connection, term: str) -> int:
-    query = "SELECT doc FROM whole_vocabulary WHERE term = ?"
-    row = connection.execute(query, (term,)).fetchone()
-    return row[0] if row else 0
 
 
 def _fts_rarity(wholes: int, count: int) -> float:

@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from retain.index.schema import STATE
+
 __all__ = ["Cache", "Floats", "Matrix", "Numbers", "nearest", "packed", "unpacked"]
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -154,9 +156,6 @@ def nearest(values: Floats, limit: int, among: Numbers | None = None) -> Numbers
     return best
 
 
-_STATE: Final = "SELECT version, (SELECT value FROM facts WHERE name = 'identity') FROM totals"
-
-
 class _State(NamedTuple):
     source: tuple[str, str]  # which file's numbers, and which model's vectors
     version: int
@@ -171,7 +170,7 @@ class Cache:
 
     def matrix(self, connection: sqlite3.Connection, model: str, dimension: int) -> Matrix | None:
         """The vectors of a model as the index has them now, None when there are none."""
-        version, identity = connection.execute(_STATE).fetchone()
+        version, identity = connection.execute(STATE).fetchone()
         source = (str(identity), model)
         state = self._state
         if state is None or (state.source, state.version) != (source, version):

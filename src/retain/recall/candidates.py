@@ -94,12 +94,12 @@ def gather(
     reasons: list[str] = []
     near = _nearest(bank, connection, wanted, asked, within, reasons)
     weights = scoring.TEXT if near is None else scoring.HYBRID
-    lexicon = text.lexicon(connection, asked.terms)
+    lexicon = text.lexicon(connection, asked.terms, bank.counts)
     shares: Mapping[int, Shares] = {}
     wholes: Mapping[int, float] = {}
     if wanted.mode != "semantic":
         shares = _by_words(connection, lexicon, weights, within, wanted)
-        wholes = text.whole_scores(connection, asked.terms, within)
+        wholes = text.whole_scores(connection, asked.terms, within, bank.counts)
     rarity = lexicon.weights
     words = {chunk: found.weighed(rarity) for chunk, found in shares.items()}
     named = graph.named_files(connection, wanted.query)

@@ -134,10 +134,13 @@ def _boosts(connection: sqlite3.Connection, recency: Recency, now: datetime) -> 
             known[kind, created] = factor if 0 <= age <= days else 1.0
         return known[kind, created]
 
+    def is_replaced(row: Row) -> bool:
+        names = (row.key, f"{key(row.collection)}/{row.key}")
+        return any(name in replaced for name in names)
+
     def boosts(row: Row) -> dict[str, float]:
         found = {}
-        names = {row.key, f"{key(row.collection)}/{row.key}"}
-        if row.is_superseded or not names.isdisjoint(replaced):
+        if row.is_superseded or (replaced and is_replaced(row)):
             found["superseded"] = scoring.SUPERSEDED
         if row.status == "archived":
             found["archived"] = scoring.ARCHIVED

@@ -17,6 +17,7 @@ Linked = Callable[[Collection[int]], Collection[int]]  # the memories that links
 
 _AGAIN: Final = 100  # candidates that are looked at a second time
 _OUTSTANDING: Final = 5  # whole memories that may stand out above the rest
+_LOOKED_THROUGH: Final = 50  # best candidates, to see how much of a question is there at all
 _DIGITS: Final = 6  # of a score that count
 _FULL_CHUNKS: Final = 4  # neighbours from which on a memory counts fully as a whole
 
@@ -217,7 +218,7 @@ def signs(found: Candidates, weighed: Sequence[Weighed]) -> Signs:
         cosine=found.near.best if found.near else 0.0,
         window=_window(found, best, rarity, total)
         if found.near
-        else max(_window(found, row, rarity, total) for _, row in ranked),
+        else max(_window(found, row, rarity, total) for _, row in ranked[:_LOOKED_THROUGH]),
         agreement=_agreement(found, ranked),
         mass=scoring.mass(sum(rarity[at] for at in there), found.lexicon.chunks),
         terms=len(there),
