@@ -203,8 +203,8 @@ class Retain:
         """One writer at a time; what was written gets its vectors afterwards."""
         with self._lock:
             yield
-        if self._filling:
-            self._filling.wake()
+            if self._filling:
+                self._filling.wake()
 
 
 class _Filling:
@@ -217,7 +217,7 @@ class _Filling:
 
     def wake(self) -> None:
         self._woken.set()
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._run, name="retain-vectors", daemon=True)
             self._thread.start()
 

@@ -67,10 +67,13 @@ class Indexed:
 
         return Project(self.project_root) if self.project_root else None
 
-    def read(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
-        """Look something up in an index that says what the files say."""
-        for _ in range(_TRIES):
-            self.refresh()
+    def read(
+        self, work: Callable[[sqlite3.Connection], _Result], *, is_fresh: bool = False
+    ) -> _Result:
+        """Look something up in an index that says what the files say; `is_fresh` if it just did."""
+        for number in range(_TRIES):
+            if number or not is_fresh:
+                self.refresh()
             with contextlib.suppress(Replaced):
                 return self.mended(lambda: self._in_step(work))
         return self.mended(lambda: self._in_step(work))

@@ -122,9 +122,11 @@ def _whole_vectors(
 
 def _matrix(bank: Indexed, connection: sqlite3.Connection) -> Matrix | None:
     embedder = bank.embedder
-    if embedder is None:
+    row = connection.execute("SELECT length(vector) - 4 FROM vectors LIMIT 1").fetchone()
+    if embedder is None or row is None:
         return None
-    return bank.vectors.matrix(connection, embedder.name, embedder.dimension)
+    # By what is stored: to ask a remote model for its dimension takes a request.
+    return bank.vectors.matrix(connection, embedder.name, row[0])
 
 
 def _pairs(vectors: Floats, threshold: float) -> list[tuple[int, int, float]]:

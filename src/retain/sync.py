@@ -100,7 +100,10 @@ def _reconcile(
     elif force:
         gone += _gone_before(store)
     # What is gone comes first, and leaves its vectors to the name it was moved to.
-    todo = [*(_Todo(collection, file) for _, (collection, file) in gone), *todo]
+    todo = list(
+        dict.fromkeys([*(_Todo(collection, file) for _, (collection, file) in gone), *todo])
+    )
+    _doubt(store, generation, {one.collection for one in todo})
     added, changed, removed = _work_off(bank, store, todo, problems, progress, seen)
     with store.writing(generation) as connection:
         _record(connection, stale, vanished)
@@ -117,11 +120,9 @@ def update(
     progress: Progress | None = None,
 ) -> None:
     """Bring single files (collection and file name) up to date, just after they were written."""
-    todo = [_Todo(collection, file) for collection, file in files]
+    todo = list(dict.fromkeys(_Todo(collection, file) for collection, file in files))
+    _doubt(store, 0, {one.collection for one in todo})
     removed = _work_off(bank, store, todo, [], progress, seen)[2]
-    with store.writing() as connection:
-        for collection in {one.collection for one in todo}:
-            _sign(connection, collection, b"")
     if removed:
         _purge(store)
 
@@ -305,6 +306,16 @@ def _record(
     connection.execute("DELETE FROM salvage")
     query = "SELECT count(*) FROM memories WHERE is_gone"
     rows.set_fact(connection, "held", connection.execute(query).fetchone()[0])
+
+
+def _doubt(store: Store, generation: int, collections: Iterable[str]) -> None:
+    """Take back the signatures of collections whose rows are about to change.
+
+    Before the first row: whoever dies half way leaves a listing that will be looked at again.
+    """
+    with store.writing(generation) as connection:
+        for collection in collections:
+            _sign(connection, collection, b"")
 
 
 def _sign(connection: sqlite3.Connection, collection: str, signature: bytes) -> None:

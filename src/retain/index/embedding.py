@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from retain.embed import Embedder
     from retain.index.store import Store
 
-__all__ = ["adopt", "fill", "pending"]
+__all__ = ["adopt", "fill", "model", "pending"]
 
 _BATCH: Final = 32  # chunks between two commits: what a kill can cost
 
@@ -22,6 +22,11 @@ def pending(connection: sqlite3.Connection) -> int:
     """How many chunks have no vector yet."""
     found: int = connection.execute("SELECT count(*) FROM pending").fetchone()[0]
     return found
+
+
+def model(connection: sqlite3.Connection) -> str:
+    """The model whose vectors the index holds, empty when there is none yet."""
+    return str(rows.fact(connection, "model") or "")
 
 
 def adopt(store: Store, model: str) -> None:

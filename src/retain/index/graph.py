@@ -61,9 +61,27 @@ def edges_to(connection: sqlite3.Connection, targets: Iterable[str]) -> list[Edg
 
 
 def superseded(connection: sqlite3.Connection) -> frozenset[str]:
-    """The names of the memories that another one says it replaces."""
-    query = "SELECT DISTINCT target FROM links WHERE memory_edge = 'supersedes'"
-    return frozenset(key(target) for (target,) in connection.execute(query))
+    """The memories that another one says it replaces, as `collection/key`.
+
+    A bare name means the one in the same collection, else the only one of that name.
+    """
+    query = (
+        "SELECT DISTINCT l.target, m.collection FROM links l "
+        "JOIN memories m ON m.number = l.memory "
+        "WHERE l.memory_edge = 'supersedes' AND NOT m.is_gone AND m.status <> 'retired'"
+    )
+    named = [(key(target), key(where)) for target, where in connection.execute(query)]
+    return frozenset(found for one in named for found in _meant(connection, *one))
+
+
+def _meant(connection: sqlite3.Connection, target: str, collection: str) -> list[str]:
+    if "/" in target:
+        return [target]
+    query = "SELECT DISTINCT collection FROM memories WHERE key = ?"
+    there = {key(where) for (where,) in connection.execute(query, (target,))}
+    if collection in there:
+        return [f"{collection}/{target}"]
+    return [f"{where}/{target}" for where in there] if len(there) == 1 else []
 
 
 def named_files(connection: sqlite3.Connection, query: str) -> dict[int, float]:

@@ -185,7 +185,7 @@ def put_vector(
 def delete(connection: sqlite3.Connection, number: int) -> dict[bytes, bytes]:
     """Take a memory out of every table; returns its vectors, by the text they stand for."""
     chunks = connection.execute(
-        "SELECT number, length FROM chunks WHERE memory = ?", (number,)
+        "SELECT number, length FROM chunks WHERE memory = ? ORDER BY number", (number,)
     ).fetchall()
     if not chunks:
         connection.execute("DELETE FROM memories WHERE number = ?", (number,))

@@ -53,6 +53,7 @@ CREATE TABLE memories (
   UNIQUE (collection, file)
 );
 CREATE INDEX memories_key ON memories (key);
+CREATE INDEX memories_hidden ON memories (number) WHERE is_gone OR status = 'retired';
 
 -- The chunks of a memory have consecutive numbers: the one before and the one after are neighbours.
 -- A vector is made from the lead (a title the text lacks) and the text without its first `skip`

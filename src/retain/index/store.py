@@ -71,6 +71,7 @@ class Store:
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
         self.generation = 0  # goes up with every file that is opened: what was read is of another
+        self._process = os.getpid()
         self.lock = threading.RLock()
         self.notes: list[str] = []  # what a person should know about this index
         self.lasting: list[str] = []  # the part of it that makes every answer worse
@@ -123,6 +124,9 @@ class Store:
 
     def _current(self) -> sqlite3.Connection:
         """The open connection, to the file that stands there now: anyone may delete it any time."""
+        if self._process != os.getpid():
+            # SQLite must not be used across a fork, nor closed: that would drop the parent's locks.
+            self._connection, self._process = None, os.getpid()
         if self._connection is not None and (self.is_temporary or _inode(self.path) == self._inode):
             return self._connection
         self._drop()
@@ -270,12 +274,15 @@ class Store:
             if self._connection is None or self.is_temporary:
                 self._drop()
                 return
-            with contextlib.suppress(OSError), _turn(self._folder, alone=True):
-                is_ours = _inode(self.path) == self._inode
-                self._drop()
-                if is_ours and not os.path.lexists(f"{self.path}-wal"):
-                    self._write_seal()
-                self._sweep()
+            try:
+                with contextlib.suppress(OSError), _turn(self._folder, alone=True):
+                    is_ours = _inode(self.path) == self._inode
+                    self._drop()
+                    if is_ours and not os.path.lexists(f"{self.path}-wal"):
+                        self._write_seal()
+                    self._sweep()
+            finally:
+                self._drop()  # also where the folder is gone, and the lock with it
 
     def _drop(self) -> None:
         if self._connection is not None:

@@ -141,6 +141,12 @@ def _without_names(text: str, names: Sequence[str]) -> str:
     return text if re.search(r"\w", text) else " ".join(names) or text
 
 
+def hides_any(connection: sqlite3.Connection) -> bool:
+    """Whether there are memories that no search shows, and that must not take others' places."""
+    query = "SELECT 1 FROM memories WHERE is_gone OR status = 'retired' LIMIT 1"
+    return connection.execute(query).fetchone() is not None
+
+
 def allowed(connection: sqlite3.Connection, conditions: Conditions) -> list[int]:
     """The numbers of the memories that meet every condition."""
     query = (

@@ -89,7 +89,7 @@ def gather(
     """Ask each arm for what it would propose."""
     asked = asking.asked(connection, wanted.query, today)
     within = None
-    if wanted.conditions.any:
+    if wanted.conditions.any or asking.hides_any(connection):
         within = Within(asking.allowed(connection, wanted.conditions))
     reasons: list[str] = []
     near = _nearest(bank, connection, wanted, asked, within, reasons)
@@ -106,7 +106,7 @@ def gather(
     numbers = {*shares, *(near.order if near else ()), *named}
     if wanted.lists_all:
         numbers |= set(_first_chunks(connection, within))
-    if not shares:
+    if not shares and wanted.mode != "semantic":
         numbers |= set(_told(connection, asked))
     rows = _rows(connection, numbers, within)
     rows |= _rows(connection, _beside(rows, words), within)
@@ -187,7 +187,7 @@ def _told(connection: sqlite3.Connection, asked: Asked) -> Iterable[int]:
     if len(asked.names) == 1:
         query = (
             "SELECT c.number, m.created FROM chunks c JOIN memories m ON m.number = c.memory "
-            "WHERE c.who = ?"
+            "WHERE c.who <> '' AND c.who = ?"
         )
     elif asked.whens:
         query = (

@@ -59,8 +59,11 @@ def _order(hit: Hit) -> float:
 
 
 def _in_bank(bank: Indexed, wanted: Wanted, recency: Recency, now: datetime) -> _Outcome:
+    bank.refresh()
     degraded = bank.mended(lambda: _prepared(bank, wanted.mode))
-    outcome = bank.read(lambda connection: _asked(bank, connection, wanted, recency, now))
+    outcome = bank.read(
+        lambda connection: _asked(bank, connection, wanted, recency, now), is_fresh=True
+    )
     reasons = (*degraded.reasons, *outcome.degraded.reasons, *bank.store.lasting, *_held(bank))
     return outcome._replace(degraded=Degraded(degraded.pending, reasons))
 
@@ -77,19 +80,31 @@ def _prepared(bank: Indexed, mode: str) -> Degraded:
     """Fill a few missing vectors; say how many are missing when they are too many."""
     if mode == "text":
         return Degraded()
-    bank.refresh()
     pending = 0
     try:
         embedder = bank.embedder
         if embedder is None:
             return Degraded()
+        pending, other = bank.look(partial(_missing, model=embedder.name))
+        if other and pending >= FEW_PENDING:
+            # A question must not throw away what took hours to make, or money.
+            reason = f"the vectors are of another model, {other}; `retain index` makes them anew"
+            return Degraded(pending, (reason,))
         embedding.adopt(bank.store, embedder.name)
-        pending = bank.look(embedding.pending)
         if 0 < pending < FEW_PENDING:
             pending = max(0, pending - embedding.fill(bank.store, embedder))
     except EmbedderError as error:  # a model that is missing or silent: words must do
         return Degraded(pending, (error.message,))
     return Degraded(pending)
+
+
+def _missing(connection: sqlite3.Connection, model: str) -> tuple[int, str]:
+    """How many vectors of a model are missing, and whose are there instead."""
+    there = embedding.model(connection)
+    if there == model:
+        return embedding.pending(connection), ""
+    (chunks,) = connection.execute("SELECT chunks FROM totals").fetchone()
+    return chunks, there
 
 
 def _asked(
@@ -135,8 +150,7 @@ def _boosts(connection: sqlite3.Connection, recency: Recency, now: datetime) -> 
         return known[kind, created]
 
     def is_replaced(row: Row) -> bool:
-        names = (row.key, f"{key(row.collection)}/{row.key}")
-        return any(name in replaced for name in names)
+        return f"{key(row.collection)}/{row.key}" in replaced
 
     def boosts(row: Row) -> dict[str, float]:
         found = {}
