@@ -626,3 +626,33 @@ def test_files_that_vanish_during_a_look_take_no_others_with_them(tmp_path: Path
         assert not child.outcome().message
     assert min(listed) >= 30
     assert set(looks) == {(0, 30)}
+
+
+def test_an_update_that_died_half_way_is_looked_at_again(root: Path, bank: Indexed) -> None:
+    _settle(bank)  # so that the listing as it is now is on record
+    path = indexes.write(root, "notes/half", "an albatross")
+    real = sync._work_off
+
+    def killed(*given: Any) -> Any:
+        real(*given)
+        raise KeyboardInterrupt
+
+    with mock.patch.object(sync, "_work_off", killed), pytest.raises(KeyboardInterrupt):
+        sync.update(bank.bank, bank.store, [("notes", "half.md")])
+    path.unlink()  # by hand, before anyone has looked: the listing is the one on record again
+    assert indexes.ids(bank, "albatross") == []
+    indexes.agrees(bank)
+
+
+def test_held_files_that_came_back_changed_can_be_forced(root: Path, bank: Indexed) -> None:
+    indexes.many(root, 30)
+    bank.refresh(force_look=True)
+    kept = sorted((root / "notes").glob("*.md"))[:20]
+    for path in kept:
+        path.unlink()
+    assert bank.refresh(force_look=True).held == len(kept)
+    for path in kept[:5]:
+        path.write_text("back as an albatross", encoding="utf-8")
+    assert bank.refresh(force=True).held == 0
+    assert len(indexes.ids(bank, "albatross")) == 5
+    indexes.agrees(bank)

@@ -105,7 +105,13 @@ class Library:
         """The best hits packed into a token budget, ready for a prompt."""
         from retain.brief import pack
 
-        return pack(self.search(Wanted(query, limit=limit)), budget)
+        answer = self.search(Wanted(query, limit=limit))
+        names = (
+            f"{collection}/{name}" if collection else name
+            for bank in self.banks()
+            for collection, name in bank.bank.names()
+        )
+        return pack(answer, budget, names if answer.is_confident else ())
 
     def suggest_merges(self, threshold: float, kind: str, limit: int) -> list[Cluster]:
         """Groups of memories that could be one."""

@@ -916,3 +916,18 @@ def test_query_of_a_hundred_thousand_characters_is_answered_in_time(
 def test_long_query_by_meaning_is_cut_not_refused(notes: Retain) -> None:
     answer = notes.search("the connection pool " * 5_000)
     assert refs(answer)[0] == "plans/pool-size"
+
+
+def test_what_is_hidden_takes_no_place(memory: Retain) -> None:
+    for number in range(230):
+        memory.put("walrus", id=f"r{number}", metadata={"status": "retired"})
+    memory.put("One walrus among many other animals of the far north.", id="live")
+    assert found(memory, "walrus") == ["memories/live"]
+
+
+def test_a_bare_name_supersedes_the_one_in_its_own_collection(memory: Retain) -> None:
+    memory.put("walrus one", id="auth", collection="notes")
+    memory.put("walrus two", id="auth", collection="other")
+    memory.put("walrus three", id="auth2", collection="notes", metadata={"supersedes": "auth"})
+    hits = {hit.ref: hit.is_superseded for hit in memory.search("walrus").hits}
+    assert hits == {"notes/auth": True, "other/auth": False, "notes/auth2": False}
