@@ -82,6 +82,8 @@ class Directory:
         """A directory in this one; the root's own name is the empty string."""
         if not name:
             return Directory(self.path, os.dup(self.fd))
+        if "/" in name or "\0" in name or name in (".", ".."):
+            raise Unsafe(f"{name!r} is not the name of a directory in {self.path}")
         made = create and self._make(name)
         folder = self._open(name, create)
         try:

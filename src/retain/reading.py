@@ -11,7 +11,7 @@ from typing import NamedTuple
 from retain import trash, versions
 from retain.codec import codec
 from retain.config import FILE
-from retain.errors import Ambiguous, NotFound, RetainError
+from retain.errors import Ambiguous, NotFound, RetainError, Unsafe
 from retain.fsio import JOURNAL, STATE, VERSIONS, Directory, Workshop, shelf
 from retain.model import Memory, Place, Problem, Trashed
 from retain.paths import KINDS, SUFFIXES, key, split_ref
@@ -378,7 +378,7 @@ class OpenReader:
     def read(self, collection: str, name: str) -> tuple[Memory, Stamp] | None:
         """A memory by its file's name, with the stamp it had before it was read; None if gone."""
         folder = self._folder(collection)
-        if folder is None:
+        if folder is None or "/" in name or not name.endswith(SUFFIXES):
             return None
         try:
             stamp = _stamp(os.stat(name, dir_fd=folder.fd, follow_symlinks=False))
@@ -390,7 +390,7 @@ class OpenReader:
     def _folder(self, collection: str) -> Directory | None:
         if collection not in self._folders:
             self._folders[collection] = None
-            with contextlib.suppress(NotFound):
+            with contextlib.suppress(NotFound, Unsafe):
                 if self._root:
                     folder = self._held.enter_context(self._root.child(collection))
                     self._folders[collection] = folder

@@ -24,6 +24,7 @@ __all__ = ["Alike", "Cluster", "Member", "Proposal", "alike", "clusters", "neare
 _PREVIEW: Final = 100
 _BLOCK: Final = 1_000
 _MOST: Final = 20_000  # memories compared with each other
+_MOST_EACH: Final = 10  # near memories of each that are looked at
 _SAME: Final = 0.95  # cosine from which two texts say the same
 _NEAR: Final = 0.62  # cosine from which they may be about the same fact, if words agree too
 _SHARED: Final = 0.45  # share of the shorter one's rarity that the other one must have
@@ -130,15 +131,19 @@ def _matrix(bank: Indexed, connection: sqlite3.Connection) -> Matrix | None:
 
 
 def _pairs(vectors: Floats, threshold: float) -> list[tuple[int, int, float]]:
+    """Pairs nearer than the threshold, for each memory its nearest later ones."""
     import numpy as np
 
-    pairs = []
+    pairs: list[tuple[int, int, float]] = []
     for start in range(0, len(vectors), _BLOCK):
-        scores = vectors[start : start + _BLOCK] @ vectors.T
-        for row, column in np.argwhere(scores > threshold):
-            one, other = int(start + row), int(column)
-            if one < other:
-                pairs.append((one, other, float(scores[row, column])))
+        scores = vectors[start : start + _BLOCK] @ vectors[start:].T
+        for row in range(len(scores)):
+            later = scores[row, row + 1 :]
+            near = np.flatnonzero(later > threshold)
+            if len(near) > _MOST_EACH:  # the same text a thousand times is one group all the same
+                near = near[np.argsort(-later[near], kind="stable")[:_MOST_EACH]]
+            one = start + row
+            pairs += [(one, one + 1 + int(at), float(later[at])) for at in near]
     return pairs
 
 

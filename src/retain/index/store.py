@@ -34,6 +34,7 @@ _ASIDE: Final = ".damaged-"
 _MORE: Final = 100  # schemas that newer Retains may have; a higher number is no version but damage
 
 WAIT_SECONDS: Final = 10.0
+_CHECKPOINT_WAIT: Final = 500  # milliseconds
 # What every connection has, asserted by reading it back.
 PRAGMAS: Final = (
     ("busy_timeout", int(WAIT_SECONDS * 1000)),
@@ -118,7 +119,13 @@ class Store:
     def checkpoint(self) -> None:
         """Bring everything into the main file and leave nothing in the log beside it."""
         with self.lock, _in_words(self.path):
-            self._current().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            connection = self._current()
+            # Whoever reads just now keeps the log; the last to close the file removes it.
+            connection.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_WAIT}")
+            try:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {int(WAIT_SECONDS * 1000)}")
 
     # Opening and closing
 
@@ -169,13 +176,19 @@ class Store:
         version = int.from_bytes(head[60:64], "big")
         if version < schema.LATEST + _MORE:  # whoever made it may seal in another way
             self._refuse_newer(version)
-        # A log beside it means that someone uses it now, or was killed: SQLite deals with that.
         # On a network nobody keeps a log, and the stamps are another machine's.
-        return (
-            os.path.lexists(f"{self.path}-wal")
-            or _seal(facts) == self._read_seal()
-            or is_network(self._folder)
-        )
+        if is_network(self._folder):
+            return True
+        place, _, stamp = self._read_seal().partition("\n")
+        if place != self._place(facts):
+            return False  # it came from elsewhere, with a repository say, and could say anything
+        # A log beside it means that someone uses it now, or was killed: SQLite deals with that.
+        return _facts(f"{self.path}-wal") is not None or stamp == _seal(facts)
+
+    def _place(self, facts: os.stat_result) -> str:
+        """Where the file stands on this very disk, which nobody can know who did not make it."""
+        above = [os.lstat(path) for path in (self._folder, self._root)]
+        return " ".join(f"{one.st_dev}:{one.st_ino}" for one in (facts, *above))
 
     def _prepared(self) -> sqlite3.Connection:
         """The file made ready, while no other process opens or closes it."""
@@ -250,6 +263,7 @@ class Store:
         # Before there is a log, so that the file's own first bytes say what it is.
         with contextlib.closing(_connected(self.path)) as connection:
             schema.migrate(connection)
+        self._write_seal()  # from now on it is known to be ours
         return self._connect()
 
     def _connect(self) -> sqlite3.Connection:
@@ -294,9 +308,12 @@ class Store:
     # The seal
 
     def _read_seal(self) -> str:
+        path = os.path.join(self._folder, _SEAL)
         try:
-            with open(os.path.join(self._folder, _SEAL), encoding="ascii") as file:
-                return file.read(200)
+            if _facts(path) is None:  # a link or a pipe would have us wait for ever
+                return ""
+            with open(path, encoding="ascii", opener=_private) as file:
+                return file.read(500)
         except (OSError, UnicodeDecodeError):
             return ""
 
@@ -307,7 +324,7 @@ class Store:
         path = os.path.join(self._folder, _SEAL)
         draft = f"{path}.{os.getpid()}"
         with open(draft, "w", encoding="ascii", opener=_private) as file:
-            file.write(_seal(facts))
+            file.write(f"{self._place(facts)}\n{_seal(facts)}")
         os.replace(draft, path)
 
 
@@ -377,7 +394,7 @@ def _turn(folder: str, *, alone: bool = False) -> Iterator[None]:
 
 def _private(path: str, flags: int) -> int:
     """Open a file that only its owner may read; no link is followed."""
-    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     if flags & os.O_CREAT and os.fstat(fd).st_mode & 0o600 != 0o600:
         os.fchmod(fd, 0o600)  # a umask has taken bits away
     return fd

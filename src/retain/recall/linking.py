@@ -27,6 +27,7 @@ __all__ = ["Graph", "Node", "Related", "Relation", "graph_of", "linked", "relate
 
 _SHARED_TAG: Final = 0.1  # what a shared tag adds, at most three times
 _LINK: Final = 0.4
+_MOST_LINKS: Final = 20  # files shown with one hit
 _SIMILAR: Final = 0.3  # cosine below which two memories have nothing to do with each other
 _SHARED_FILE: Final = 0.15
 
@@ -76,11 +77,16 @@ def _linked(
     connection: sqlite3.Connection, hits: Sequence[Hit]
 ) -> Mapping[tuple[str, str], list[Edge]]:
     numbers = [number for hit in hits for number in _numbers(connection, hit.collection, hit.id)]
-    edges = defaultdict(list)
+    edges: dict[tuple[str, str], list[Edge]] = defaultdict(list)
     for edge in graph.edges_from(connection, numbers):
         # `collection/id` looks like a path too, until one asks whether there is such a memory.
-        if edge.kind == "ghost" and _resolved(connection, key(edge.target)) is None:
-            edges[edge.collection, edge.id].append(edge)
+        here = edges[edge.collection, edge.id]
+        if (
+            edge.kind == "ghost"
+            and len(here) < _MOST_LINKS
+            and _resolved(connection, key(edge.target)) is None
+        ):
+            here.append(edge)
     return edges
 
 
@@ -244,9 +250,12 @@ def _all_edges(connection: sqlite3.Connection) -> list[Relation]:
 def _within(edges: Sequence[Relation], start: str, depth: int) -> list[Relation]:
     reached = {start}
     for _ in range(depth):
+        before = len(reached)
         reached |= {edge.target for edge in edges if edge.source in reached} | {
             edge.source for edge in edges if edge.target in reached
         }
+        if len(reached) == before:
+            break
     return [edge for edge in edges if edge.source in reached and edge.target in reached]
 
 
