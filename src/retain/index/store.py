@@ -34,6 +34,7 @@ _ASIDE: Final = ".damaged-"
 _MORE: Final = 100  # schemas that newer Retains may have; a higher number is no version but damage
 
 WAIT_SECONDS: Final = 10.0
+_INHERITED: Final[list[object]] = []  # connections of a parent process, kept from being closed
 _CHECKPOINT_WAIT: Final = 500  # milliseconds
 # What every connection has, asserted by reading it back.
 PRAGMAS: Final = (
@@ -133,6 +134,7 @@ class Store:
         """The open connection, to the file that stands there now: anyone may delete it any time."""
         if self._process != os.getpid():
             # SQLite must not be used across a fork, nor closed: that would drop the parent's locks.
+            _INHERITED.append(self._connection)
             self._connection, self._process = None, os.getpid()
         if self._connection is not None and (self.is_temporary or _inode(self.path) == self._inode):
             return self._connection
@@ -218,11 +220,13 @@ class Store:
         from retain.index.salvage import vectors
 
         damaged = self._set_aside()
-        saved = vectors(damaged) if damaged else None
-        connection = self._created()
-        if saved:
-            saved.into(connection)
-        self._sweep()
+        try:
+            saved = vectors(damaged) if damaged else None
+            connection = self._created()
+            if saved:
+                saved.into(connection)
+        finally:
+            self._sweep()  # also where a full disk refuses the new one
         self.notes.append(f"the index was built anew: {why}")
         return connection
 
