@@ -14,20 +14,15 @@ from retain.paths import key
 from retain.records import render
 from retain.words import is_question, words
 
-__all__ = ["ChunkRow", "Entry", "LinkRow", "digest", "entry", "vector_text"]
+__all__ = ["FILE_ENDING", "ChunkRow", "Entry", "LinkRow", "digest", "entry", "vector_text"]
 
 # Frontmatter that people search by, beside title and tags.
 _SEARCHED: Final = ("context", "category", "project")
-# Frontmatter that names other memories, and what it says about them.
 _BRACKETED: Final = re.compile(r"\[[^\[\]]*\]")
 _SENTENCE: Final = re.compile(r"[^.!?]+[.!?]*")
-_ENDING: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}$")  # of a file that is no memory
-_RELATIONS: Final = {
-    "related_to": "related_to",
-    "supersedes": "supersedes",
-    "superseded_by": "superseded_by",
-    "merged_from": "merged_from",
-}
+FILE_ENDING: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}$")  # of a file that is no memory
+# Frontmatter that names other memories; each is also the edge it makes.
+_RELATIONS: Final = ("related_to", "supersedes", "superseded_by", "merged_from")
 
 
 class ChunkRow(NamedTuple):
@@ -203,14 +198,14 @@ def _target(target: str, kind: str) -> str:
 
 
 def _related(meta: Mapping[str, object]) -> Iterable[LinkRow]:
-    for name, edge in _RELATIONS.items():
+    for name in _RELATIONS:
         value = meta.get(name)
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, str) and item.strip():
                 target = item.strip().removeprefix("memory:")
-                kind = "ghost" if _ENDING.search(target) else "memory"
+                kind = "ghost" if FILE_ENDING.search(target) else "memory"
                 place = _target(target, kind)
                 # What was merged is still called by its id alone as well.
-                places = {place, place.rpartition("/")[2]} if edge == "merged_from" else {place}
+                places = {place, place.rpartition("/")[2]} if name == "merged_from" else {place}
                 for one in sorted(places):
-                    yield LinkRow(one, kind, edge, edge, "", "", 0, f"{name}: {target}")
+                    yield LinkRow(one, kind, name, name, "", "", 0, f"{name}: {target}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from retain.index.entries import FILE_ENDING
 from retain.links import normal
 from retain.paths import key
 
@@ -15,7 +15,6 @@ __all__ = ["Edge", "connected", "edges_from", "edges_to", "named_files", "supers
 
 NAMED: Final = 0.25  # what a memory gains that links to a file the question names
 _AROUND: Final = ".,;:!?\"'`()[]{}<>"  # what a path may stand between in a sentence
-_ENDING: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}$")
 _COLUMNS: Final = (
     "m.number, m.collection, m.id, l.target, l.kind, l.edge, l.memory_edge, l.label, l.anchor, "
     "l.line, l.seen, l.context, m.written"
@@ -87,7 +86,7 @@ def _meant(connection: sqlite3.Connection, target: str, collection: str) -> list
 def named_files(connection: sqlite3.Connection, query: str) -> dict[int, float]:
     """Chunks that link to a file which a question names, with what that is worth."""
     said = (word.strip(_AROUND) for word in query[:2_000].split())
-    named = [normal(word) for word in said if "/" in word or _ENDING.search(word)]
+    named = [normal(word) for word in said if "/" in word or FILE_ENDING.search(word)]
     if not named:
         return {}
     found = connection.execute(

@@ -16,7 +16,7 @@ from retain.model import Memory
 from retain.paths import check_collection
 from retain.words import query as sought
 
-__all__ = ["Asked", "Conditions", "Wanted", "asked", "conditions", "names_in"]
+__all__ = ["Asked", "Conditions", "Wanted", "asked", "conditions"]
 
 MOST_CHARS: Final = 10_000  # of a question; what comes after would only blur it
 _MOST_TERMS: Final = 64
@@ -91,7 +91,6 @@ class Wanted(NamedTuple):
 class Asked(NamedTuple):
     """A question taken apart, for one bank."""
 
-    text: str
     terms: tuple[str, ...]
     names: tuple[str, ...]
     name_terms: frozenset[str]
@@ -107,14 +106,14 @@ class Asked(NamedTuple):
 def asked(connection: sqlite3.Connection, query: str, today: date) -> Asked:
     """Take a question apart, by the names this bank knows."""
     whens = dates.mentioned(query, today)
-    names = names_in(connection, query)
+    names = _names_in(connection, query)
     plain = dates.without(query, whens) or query
     terms = tuple(dict.fromkeys(sought(plain)))[:_MOST_TERMS]
     spoken = {term for name in names for term in sought(name)}
-    return Asked(query, terms, names, frozenset(spoken), whens, _without_names(plain, names))
+    return Asked(terms, names, frozenset(spoken), whens, _without_names(plain, names))
 
 
-def names_in(connection: sqlite3.Connection, query: str) -> tuple[str, ...]:
+def _names_in(connection: sqlite3.Connection, query: str) -> tuple[str, ...]:
     """The speakers of this bank whom a question names, as it names them."""
     found = [match.group().rstrip(".'-") for match in _WORD.finditer(query)]
     found = [word.removesuffix("'s") for word in found][:200]
