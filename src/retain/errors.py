@@ -15,7 +15,8 @@ RetainError                 exit 1
 ├── ConfigError             exit 1   a setting that cannot be used
 ├── NewerFormat             exit 1   made by a later Retain, left untouched
 ├── HistoryError            exit 1   git or the numbered versions cannot answer
-└── ImportRefused           exit 1   an archive or a store that cannot be taken over whole
+├── ImportRefused           exit 1   an archive or a store that cannot be taken over whole
+└── RecordError             exit 1   a typed memory that breaks a rule of its category
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ __all__ = [
     "NewerFormat",
     "NotFound",
     "NotSaved",
+    "RecordError",
     "RetainError",
     "Unreadable",
     "Unsafe",
@@ -163,3 +165,12 @@ class ImportRefused(RetainError):
     code = "import"
     usually_unchanged = "Nothing was imported."
     usual_hint = "Mend the source, then import it again: nothing will be doubled."
+
+
+class RecordError(RetainError):
+    """A typed memory that breaks a rule of its category, or a change that its state forbids."""
+
+    code = "record"
+    usually_unchanged = "Nothing was changed."
+    usual_hint = "`retain new --help` shows the fields of each category."
+    blocks: tuple[str, ...] = ()  # the same for a program, as `retain record` prints it
