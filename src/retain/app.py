@@ -10,14 +10,14 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from retain import drafts, filters, paths
 from retain.bank import Bank, now, restated
 from retain.codec import codec
-from retain.config import Config
+from retain.config import Config, rules
 from retain.drafts import Draft
-from retain.errors import Ambiguous, Conflict, NotFound, Unreadable, UsageError
+from retain.errors import Ambiguous, Conflict, NotFound, RetainError, Unreadable, UsageError
 from retain.model import Deleted, Memory, Merged, Place, Problem, Trashed, Version, Written
 from retain.workspace import Opened, Workspace
 
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from retain.doctor import Findings
     from retain.library import Library
     from retain.porter import Exported, Imported
+    from retain.typed.ledger import Ledger
 
 __all__ = ["App"]
+
+Guarded = tuple[dict[str, object], tuple[str, ...]]
 
 SORTS: Final = ("collection", "id", "title", "type", "status", "created", "updated")
 
@@ -69,6 +72,14 @@ class App:
         from retain.library import Library
 
         return Library(self.workspace, stays=self._stays)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Typed memories, and what may become of them."""
+        from retain.typed.ledger import Ledger
+
+        self.workspace.make()
+        return Ledger(self.bank, rules(self.config, self.bank.root), self._author(), self._settled)
 
     def close(self) -> None:
         """Let go of what was opened; every file is safe already."""
@@ -119,6 +130,8 @@ class App:
             **drafts.changes(draft, ()),
         }
         data = given.composed(drafts.ordered(fields))
+        unborn = Memory(wanted, collection, f"{wanted}.md", {}, "")
+        data = self._in_step(unborn, data)
         for _ in range(_TRIES):
             try:
                 written = bank.create(collection, wanted, data)
@@ -176,7 +189,9 @@ class App:
                 hint=f"Change it with `retain update {old.address}`.",
             )
         return bank.change(
-            old.address, lambda memory: drafts.replaced(memory, draft, given), status="replaced"
+            old.address,
+            lambda memory: self._in_step(memory, drafts.replaced(memory, draft, given)),
+            status="replaced",
         )
 
     def get(self, ref: str, *, collection: str | None = None, version: str = "") -> Memory:
@@ -269,8 +284,9 @@ class App:
 
         def edit(memory: Memory) -> bytes:
             if given:
-                return drafts.replaced(memory, draft, given)
-            return drafts.revised(memory, drafts.changes(draft, memory.tags), None)
+                return self._in_step(memory, drafts.replaced(memory, draft, given))
+            new = drafts.revised(memory, drafts.changes(draft, memory.tags), None)
+            return self._in_step(memory, new)
 
         bank, _ = self._writable(ref, collection)
         written = bank.change(ref, edit, collection=collection, expect=expect)
@@ -293,7 +309,8 @@ class App:
                     "text cannot be appended to a JSON record",
                     hint="Change its fields with `retain update --metadata` or --content.",
                 )
-            return drafts.revised(memory, {}, drafts.appended(memory.body, addition))
+            new = drafts.revised(memory, {}, drafts.appended(memory.body, addition))
+            return self._in_step(memory, new)
 
         bank, _ = self._writable(ref, collection)
         written = bank.change(
@@ -330,7 +347,9 @@ class App:
             )
         edited = memory._replace(meta=document.meta, data=data)
         written = bank.change(
-            memory.address, lambda it: drafts.touched(it, restated(edited)), expect=memory.hash
+            memory.address,
+            lambda it: self._in_step(it, drafts.touched(it, restated(edited))),
+            expect=memory.hash,
         )
         return self._done(written, f"edit {written.memory.ref}", warnings)
 
@@ -383,6 +402,23 @@ class App:
         written = Written(after, "merged", "", commit, warnings + given.warnings + notes)
         return Merged(written, tuple(trashed))
 
+    def candidate(self, category: str, news: str, event: str | None = None) -> dict[str, Any]:
+        """Which typed memory new information belongs to, and what may be done with it."""
+        from retain.typed import upkeep
+
+        if self.bank.kind.listing:
+            # Whoever asks will read the store's list next: a killed writer may have left it stale.
+            with contextlib.suppress(RetainError):
+                self.bank.relist()
+        return upkeep.chosen(self.ledger, category, news, event, self._alike)
+
+    def _alike(self, category: str, news: str) -> Sequence[tuple[str, float]]:
+        """Memories of a category that are near to a text, with scores; none without confidence."""
+        from retain.recall.asking import Wanted, conditions
+
+        found = self.library.search(Wanted(news, conditions=conditions(kind=category)))
+        return [(hit.path, hit.score) for hit in found.hits] if found.is_confident else []
+
     # History and trash
 
     def versions(self, ref: str, *, collection: str | None = None) -> Sequence[Version]:
@@ -401,7 +437,7 @@ class App:
         """Bring an earlier text back; the present one stays in the history."""
         self._writable(ref, collection)
         history = self.workspace.writable.history()
-        written = history.restore(ref, version, collection=collection)
+        written = history.restore(ref, version, self._in_step, collection=collection)
         message = f"restore {written.memory.ref} to {version}"
         is_tracked = written.status != "unchanged" and history.is_tracked(written.memory)
         return self._done(written, message, (), commit=is_tracked)
@@ -527,6 +563,19 @@ class App:
         with self.bank.at_rest(changes) as present:
             outcome = history.commit(present, f"retain: {what}")
         return outcome.commit or "", (*notes, outcome.warning) if outcome.warning else notes
+
+    def _in_step(self, memory: Memory, new: bytes) -> bytes:
+        """New bytes of a memory; those of a typed one are checked, and say what changed."""
+        if not (memory.path.endswith(".json") or b"content:" in new or "content" in memory.meta):
+            return new
+        from retain.typed.ledger import in_step
+
+        return in_step(memory, new, self.ledger.rules)
+
+    def guarded(self, record: Mapping[str, object], *, allow_secret: bool) -> Guarded:
+        """A record as it may be stored, and what has to be said about secrets in it."""
+        draft, warnings = self._guarded(Draft(fields=record, allow_secret=allow_secret))
+        return dict(draft.fields), warnings
 
     def _guarded(self, draft: Draft) -> tuple[Draft, tuple[str, ...]]:
         """The draft as it may be stored, and what has to be said about secrets in it."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from retain import trash, versions
 from retain.codec import codec
@@ -16,6 +16,7 @@ from retain.errors import (
     Conflict,
     LimitExceeded,
     NotFound,
+    RetainError,
     Unreadable,
 )
 from retain.fsio import (
@@ -30,6 +31,9 @@ from retain.fsio import (
 from retain.model import Memory, Place, Trashed, Written
 from retain.paths import SUFFIXES, check_collection, check_id, key
 from retain.reading import Entry, Reader
+
+if TYPE_CHECKING:
+    from retain.listing import Line
 
 __all__ = ["Bank", "make", "now", "restated"]
 
@@ -50,11 +54,11 @@ class Bank(Reader):
         super().__init__(place, max_bytes=max_bytes)
         self.max_versions = max_versions
 
-    def create(self, collection: str, name: str, data: bytes) -> Written:
+    def create(self, collection: str, name: str, data: bytes, *, suffix: str = ".md") -> Written:
         """Store a new memory; a name already taken, in any spelling, is a Conflict."""
         collection, name = self._checked(collection), check_id(name)
         self._within_limit(data)
-        file = f"{name}.md"
+        file = name + suffix
         with self._writing(os.path.join(collection, file)) as shop:
             with self._folder(shop, collection) as folder:
                 self._refuse_taken(folder, name)
@@ -176,6 +180,11 @@ class Bank(Reader):
                 )
             name = os.path.basename(memory.path)
             return trash.throw_away(shop, folder, name, memory.collection, memory.data)
+
+    def discard(self, trashed: Trashed) -> None:
+        """Destroy one entry of the trash for good."""
+        with self._writing(trashed.path) as shop:
+            trash.discard(shop, trashed)
 
     def merge(
         self,
@@ -325,6 +334,58 @@ class Bank(Reader):
         path = os.path.join(self.root, purpose)
         with Directory.open(self.root) as root, Workshop.open(root, path) as shop:
             yield shop
+            if self.kind.listing:
+                # It is derived: a disk that refuses it has not refused the write, and the next
+                # write makes it right.
+                with contextlib.suppress(RetainError):
+                    self._list_anew(shop)
+
+    # The list of its records that some stores keep
+
+    def listed(self) -> str | None:
+        """The text of the store's own list of its records, None when there is none."""
+        with self._reading() as root:
+            return self._list_text(root) if root else None
+
+    def lines(self) -> list[Line]:
+        """The records in force, as lines of that list."""
+        from retain.listing import Line
+
+        return [
+            Line(memory.type.upper(), memory.title, self._from_project(memory.path), memory.tags)
+            for memory in self.memories()
+            if _is_record(memory) and memory.status == "active"
+        ]
+
+    def relist(self, *, anew: bool = False) -> int:
+        """Bring the list up to date, or write it `anew`; how many records it names."""
+        with self._writing(self.kind.listing) as shop:
+            return self._list_anew(shop, is_reset=anew)
+
+    def _list_anew(self, shop: Workshop, *, is_reset: bool = False) -> int:
+        from retain import listing
+
+        lines, before = self.lines(), self._list_text(shop.root)
+        after = listing.render(lines) if is_reset else listing.refreshed(before or "", lines)
+        if after != before and (lines or before is not None or is_reset):
+            self._write_list(shop, before, after)
+        return len(lines)
+
+    def _write_list(self, shop: Workshop, before: str | None, after: str) -> None:
+        name, data = self.kind.listing, after.encode()
+        if before is None:
+            shop.create(shop.root, name, data)
+        else:
+            shop.replace(shop.root, name, data, shop.root.read(name, self.max_bytes))
+
+    def _list_text(self, root: Directory) -> str | None:
+        with contextlib.suppress(NotFound):
+            return root.read(self.kind.listing, self.max_bytes).decode("utf-8", "replace")
+        return None
+
+    def _from_project(self, path: str) -> str:
+        project = os.path.dirname(os.path.dirname(self.root))
+        return os.path.relpath(path, project).replace(os.sep, "/")
 
     @contextlib.contextmanager
     def _folder(self, shop: Workshop, collection: str) -> Iterator[Directory]:
@@ -416,6 +477,10 @@ def restated(memory: Memory) -> bytes:
     if memory.problem or "id" not in memory.meta:
         return memory.data
     return codec(memory.path).edit(memory.data, {"id": memory.id})
+
+
+def _is_record(memory: Memory) -> bool:
+    return memory.path.endswith(".json") and not memory.problem and "type" in memory.meta
 
 
 def _edited(memory: Memory, edit: Edit) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from retain.bank import Bank, restated
@@ -96,14 +96,21 @@ class History:
             hint="A version is kept at the first change.",
         )
 
-    def restore(self, ref: str, version: str, *, collection: str | None = None) -> Written:
+    def restore(
+        self,
+        ref: str,
+        version: str,
+        in_step: Callable[[Memory, bytes], bytes],
+        *,
+        collection: str | None = None,
+    ) -> Written:
         """Bring a version's text back as the newest one; the present text stays in the history."""
         memory = self.bank.find(ref, collection)
         text = codec(memory.path).parse(data := self.read(memory, version))
         # An older text may state the id the memory had then.
         data = restated(memory._replace(meta=text.meta, data=data, problem=text.problem))
         return self.bank.change(
-            memory.address, lambda _: data, expect=memory.hash, status="restored"
+            memory.address, lambda it: in_step(it, data), expect=memory.hash, status="restored"
         )
 
     def is_tracked(self, memory: Memory) -> bool:

@@ -49,6 +49,7 @@ class Kind(NamedTuple):
     default_collection: str
     not_memories: tuple[str, ...]
     not_collections: tuple[str, ...]
+    listing: str = ""  # the file in which the store lists its records
 
 
 KINDS: Final[Mapping[str, Kind]] = {
@@ -57,7 +58,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         Kind("retain", "memories", PROFILES, ("skills",)),
         Kind("arcaneum", "memories", (), ()),
         Kind("memories", "", (), ("indices",)),
-        Kind("claude", "memories", ("index.md", "memory-config.json"), ()),
+        Kind("claude", "memories", ("index.md", "memory-config.json"), (), "index.md"),
     )
 }
 

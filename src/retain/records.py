@@ -14,24 +14,38 @@ from retain.errors import Unreadable
 from retain.frontmatter import MAX_DEPTH, is_deep, same
 from retain.markdown import Document
 
-__all__ = ["edit", "parse", "render"]
+__all__ = ["edit", "load", "parse", "render"]
 
 _TO_RECORD: Final = {"type": "category", "status": "record_status"}
 _FROM_RECORD: Final = {theirs: ours for ours, theirs in _TO_RECORD.items()}
+_YES_NO: Final = {True: "yes", False: "no"}
 _SPACE: Final = " \t\r\n"
 
 
 def parse(data: bytes) -> Document:
     """Read a record; one that makes no sense is all body, with the problem named."""
     try:
-        record = _load(data)
+        record = load(data)
     except Unreadable as error:
         return Document({}, data.decode("utf-8", "replace"), error.message)
     meta = {_FROM_RECORD.get(key, key): value for key, value in record.items() if key != "content"}
-    return Document(meta, render(record.get("content")))
+    return Document(_relations(record) | meta, render(record.get("content")))
 
 
-def _load(data: bytes) -> dict[str, object]:
+def _relations(record: Mapping[str, object]) -> dict[str, object]:
+    """What replaced a record and what it replaces; its schema leaves only its changes to say so."""
+    changes = record.get("changes")
+    return {
+        entry["field"]: entry["new_value"]
+        for entry in (changes if isinstance(changes, list) else ())
+        if isinstance(entry, dict)
+        and entry.get("field") in ("superseded_by", "supersedes")
+        and isinstance(entry.get("new_value"), str)
+    }
+
+
+def load(data: bytes) -> dict[str, object]:
+    """A record's fields as they stand in its file, or Unreadable with the reason."""
     try:
         text = data.decode("utf-8-sig")
         record = json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
@@ -66,7 +80,9 @@ def render(content: object) -> str:
     """A record's content as text a person can read."""
     if not isinstance(content, dict):
         return "" if content is None else str(content)
-    return "\n".join(_render_field(key, value) for key, value in content.items())
+    return "\n".join(
+        _render_field(key, value) for key, value in content.items() if value is not None
+    )
 
 
 def _render_field(key: str, value: object) -> str:
@@ -81,7 +97,7 @@ def _inline(value: object) -> str:
         return "; ".join(f"{key.replace('_', ' ')}: {_inline(item)}" for key, item in value.items())
     if isinstance(value, list):
         return ", ".join(map(_inline, value))
-    return str(value)
+    return _YES_NO[value] if isinstance(value, bool) else str(value)
 
 
 def edit(data: bytes, changes: Mapping[str, object], body: str | None = None) -> bytes:
@@ -89,7 +105,7 @@ def edit(data: bytes, changes: Mapping[str, object], body: str | None = None) ->
     wanted = {_TO_RECORD.get(key, key): value for key, value in changes.items()}
     if body is not None:
         wanted["content"] = _content(body)
-    before = _load(data)
+    before = load(data)
     expected = {key: value for key, value in before.items() if key not in wanted}
     expected |= {key: value for key, value in wanted.items() if value is not None}
     text = data.decode("utf-8")
@@ -97,7 +113,7 @@ def edit(data: bytes, changes: Mapping[str, object], body: str | None = None) ->
         if (key in before) != (key in expected) or not same(before.get(key), value):
             text = _change_one(text, key, value)
     after = text.encode()
-    if not same(_load(after), expected):
+    if not same(load(after), expected):
         raise Unreadable("the record cannot be changed without disturbing its other keys")
     return after
 

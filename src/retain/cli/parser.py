@@ -54,10 +54,22 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "suggest-merges": ("curating", "Find groups of memories that could be one."),
         "dedupe": ("curating", "Find facts that are stated twice, and what to do about them."),
     },
+    "Typed memories": {
+        "new": ("lifecycle", "Store a decision, a runbook, a constraint: a memory with fields."),
+        "candidate": ("lifecycle", "Say which memory new information belongs to."),
+        "retire": ("lifecycle", "Take a memory out of force, restorable for a while."),
+        "archive": ("lifecycle", "Put a memory on the shelf, for good."),
+        "unarchive": ("lifecycle", "Take a memory off the shelf."),
+        "supersede": ("lifecycle", "Say that one memory has taken another's place."),
+        "changes": ("lifecycle", "Show what happened to typed memories."),
+        "gc": ("lifecycle", "Remove what was retired long ago."),
+        "health": ("lifecycle", "Say how the typed memories are."),
+        "record": ("record", "Write, match and list records, for programs."),
+    },
     "History": {
         "versions": ("past", "List the earlier texts of a memory."),
         "diff": ("past", "Show what changed between two versions."),
-        "restore": ("past", "Bring an earlier text, or a deleted memory, back."),
+        "restore": ("past", "Bring a retired or deleted memory, or an earlier text, back."),
         "trash": ("past", "List or empty the trash."),
     },
     "Banks": {

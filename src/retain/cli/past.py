@@ -70,7 +70,7 @@ diff_command = Command(
 def _restore_arguments(parser: Parser) -> None:
     add_id(parser, nargs="?")
     add_collection(parser, "the collection it is in")
-    which = parser.add_mutually_exclusive_group(required=True)
+    which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--version", metavar="V", help="the text to bring back: v2, HEAD~1, a commit"
     )
@@ -91,16 +91,22 @@ def _restore(args: argparse.Namespace) -> Output:
         name = args.trash or args.id
         return written_output(app.untrash(name, collection=args.collection, to_id=args.new))
     if args.id is None or args.new:
-        raise UsageError("name one memory: retain restore ID --version V")
+        raise UsageError("name one memory: retain restore ID, with --version V for an older text")
+    if args.version is None:
+        from retain.cli.lifecycle import restored
+
+        return restored(app, args.id, args.collection)
     return written_output(app.restore(args.id, args.version, collection=args.collection))
 
 
 restore_command = Command(
     _restore_arguments,
     _restore,
-    """The present text is not lost: it becomes the newest version. In a git work tree the
-restored file is committed, that one file alone, if git has it already.
+    """Alone it puts a retired memory in force again; with --version it brings an earlier text
+back, and the present one is not lost: it becomes the newest version. In a git work tree
+the restored file is committed, that one file alone, if git has it already.
 
+  retain restore use-mysql
   retain restore gpu-patterns --version v2
   retain restore gpu-patterns --version HEAD~1
   retain restore --trash gpu-patterns""",

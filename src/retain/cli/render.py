@@ -271,7 +271,17 @@ def as_context(memory: Memory) -> str:
         ("Related", ", ".join(memory.related_to)),
     )
     lines += [f"{name}: {value}" for name, value in named if value]
-    return "\n".join([*lines, "", memory.body])
+    return "\n".join([*lines, "", _readable(memory)])
+
+
+def _readable(memory: Memory) -> str:
+    """A memory's text; a typed one's is in its fields."""
+    content = memory.meta.get("content")
+    if not isinstance(content, dict):
+        return memory.body
+    from retain.records import render
+
+    return "\n\n".join(filter(None, (render(content), memory.body)))
 
 
 def as_data(memory: Memory, *, content: bool = False) -> dict[str, object]:
