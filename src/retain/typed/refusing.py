@@ -22,15 +22,24 @@ class Block(NamedTuple):
     @property
     def sentence(self) -> str:
         """What is wrong, without what to do about it."""
+        values = dict(self.lines)
+        if self.code == "VALIDATION_ERROR":
+            return f"{values['field']}: expected {values['expected']}; got {values['got']}"
         said = ", ".join(f"{name} {value}" for name, value in self.lines if name != "fix")
         return f"{self.code.replace('_', ' ').lower()}: {said}"
 
 
 def refusal(*blocks: Block) -> RecordError:
     """The error for broken rules; `raise refusal(Block(...))`."""
-    fixes = (value for block in blocks for name, value in block.lines if name == "fix")
+    # What a block says about a wrong value, its sentence has said already.
+    fixes = (
+        value
+        for block in blocks
+        for name, value in block.lines
+        if name == "fix" and not value.startswith("Correct the value")
+    )
     error = RecordError(
-        "; ".join(block.sentence for block in blocks), hint=" ".join(dict.fromkeys(fixes))
+        "\n".join(block.sentence for block in blocks), hint=" ".join(dict.fromkeys(fixes))
     )
     error.blocks = tuple(map(str, blocks))
     return error

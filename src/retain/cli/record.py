@@ -1,0 +1,386 @@
+"""record: typed memories for programs, with the flags, blocks and exit codes of their tools."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from retain import paths
+from retain.app import App
+from retain.cli.inputs import add_secrets
+from retain.cli.parser import Command, Parser, add_common, open_app
+from retain.cli.render import Output
+from retain.errors import RecordError, RetainError, Unreadable
+from retain.typed.refusing import Block, refusal
+
+if TYPE_CHECKING:
+    from retain.typed.ledger import Outcome, Target
+
+__all__ = ["record_command"]
+
+_ACTIONS: Final = ("create", "update", "delete", "retire", "archive", "unarchive", "restore")
+_EVENTS: Final = ("resolved", "removed", "reversed", "superseded", "deprecated")
+_STAGING: Final = "/tmp"  # noqa: S108 - where a draft may come from; it is read, never written
+_MOST: Final = 2_000_000
+
+
+def _arguments(parser: Parser) -> None:
+    # One flat parser per tool: their flags have the same names and other meanings.
+    tools = parser.add_subparsers(dest="tool", metavar="write|candidate|index", required=True)
+    for name, (about, arguments, run) in _TOOLS.items():
+        tool = tools.add_parser(name, help=about, description=about)
+        arguments(tool)
+        add_common(tool)
+        tool.set_defaults(tool_run=run)
+
+
+def _record(args: argparse.Namespace) -> Output:
+    run: Callable[[argparse.Namespace], Output] = args.tool_run
+    return run(args)
+
+
+# write
+
+
+def _write_arguments(parser: Any) -> None:
+    parser.add_argument("--action", required=True, choices=_ACTIONS, help="delete is retire")
+    parser.add_argument("--category", default="", help="needed to create")
+    parser.add_argument("--target", required=True, metavar="PATH", help="the record's file")
+    parser.add_argument(
+        "--input",
+        default="",
+        metavar="FILE",
+        help="the record as JSON: a file in /tmp, - for stdin",
+    )
+    parser.add_argument(
+        "--hash", default="", help="update only if the file still has this MD5 or SHA-256"
+    )
+    parser.add_argument("--reason", default="", help="why it is retired or archived")
+    parser.add_argument(
+        "--force", action="store_true", help="create over a record in force, or beyond a limit"
+    )
+    add_secrets(parser)
+
+
+def _write(args: argparse.Namespace) -> Output:
+    try:
+        return _written(args)
+    except RecordError as error:
+        return _refused(error.blocks or (_block(error),))
+    except RetainError as error:
+        return _refused((_block(error),))
+
+
+def _refused(blocks: Sequence[str]) -> Output:
+    text = "".join(f"{block}\n\n" if len(blocks) > 1 else f"{block}\n" for block in blocks)
+    return Output({"errors": list(blocks)}, text, code=1)
+
+
+def _block(error: RetainError) -> str:
+    """Any other failure in the form that the reader of blocks knows."""
+    code = f"{error.code.upper().replace('-', '_')}_ERROR"
+    fix = " ".join(filter(None, (error.unchanged, error.hint)))
+    return str(Block(code, [("error", error.message), ("fix", fix)]))
+
+
+def _written(args: argparse.Namespace) -> Output:
+    if args.action in ("create", "update") and not args.input:
+        return _mistake("--input is required for create and update actions.")
+    if args.action == "create" and not args.category:
+        return _mistake("--category is required for create action.")
+    app, at = _opened(args, makes=args.action == "create")
+    messages: list[str] = []
+    given: dict[str, object] = {}
+    if args.action in ("create", "update"):
+        given, warnings = app.guarded(_given(args.input), allow_secret=args.allow_secret)
+        messages += [f"[WARN] {one}" for one in warnings]
+    done = _done(app, at, args, given, messages)
+    messages += [f"[AUTO-FIX] {one}" for one in done.notes]
+    messages += [f"[WARN] {one}" for one in done.warnings]
+    if args.input not in ("", "-"):
+        _forget(args.input)
+    data = _answer(done, at, args)
+    return Output(data, json.dumps(data, ensure_ascii=False) + "\n", messages=messages)
+
+
+def _mistake(message: str) -> Output:
+    return Output({"errors": [message]}, f"ERROR: {message}\n", code=1)
+
+
+def _done(
+    app: App,
+    at: Target,
+    args: argparse.Namespace,
+    given: dict[str, Any],
+    messages: list[str],
+) -> Outcome:
+    ledger = app.ledger
+    match args.action:
+        case "create":
+            return ledger.create(args.category, at, given, force=args.force)
+        case "update":
+            if not args.hash:
+                messages.append("WARNING: --hash not provided for update. OCC protection disabled.")
+            return ledger.update(at, given, expect=args.hash)
+        case "archive":
+            return ledger.archive(at, args.reason)
+        case "unarchive":
+            return ledger.unarchive(at)
+        case "restore":
+            return ledger.restore(at)
+    return ledger.retire(at, args.reason)
+
+
+def _answer(done: Outcome, at: Target, args: argparse.Namespace) -> dict[str, object]:
+    memory = done.memory
+    name = os.path.basename(memory.path)
+    target = os.path.join(os.path.dirname(args.target), name) if done.renamed_from else args.target
+    answer: dict[str, object] = {"status": done.status, "target": target}
+    if args.action in ("create", "update"):
+        answer |= {"id": memory.id, "title": memory.title}
+    if args.action == "update":
+        answer["times_updated"] = memory.meta.get("times_updated", 0)
+    if done.renamed_from:
+        answer["renamed_from"] = os.path.join(
+            os.path.dirname(args.target), done.renamed_from + at.suffix
+        )
+    for state in ("retired", "archived"):
+        if done.status == state:
+            answer["reason"] = memory.text(f"{state}_reason")
+    return answer
+
+
+# Where a record is
+
+
+def _opened(args: argparse.Namespace, *, makes: bool) -> tuple[App, Target]:
+    """The bank that a target's path lies in, and the record's place there."""
+    from retain.typed.ledger import Target
+
+    path = os.path.abspath(args.target)
+    root = _root_of(path) or _in_force(args, path)
+    if not root:
+        raise _bad_path(
+            args.target,
+            "Target must be inside a memory store, for example "
+            ".claude/memory/decisions/use-postgres.json",
+        )
+    real = os.path.realpath(path)
+    if not paths.is_inside(real, root):
+        raise _bad_path(args.target, f"Target must be inside {root}.")
+    inside = os.path.relpath(real, os.path.realpath(root)).split(os.sep)
+    name, suffix = os.path.splitext(inside[-1])
+    if len(inside) > 2 or suffix not in paths.SUFFIXES:
+        raise _bad_path(args.target, "Target must be <store>/<folder>/<id>.json or .md.")
+    if makes and not os.path.isdir(root):
+        from retain.fsio import make_folder
+
+        make_folder(root)
+    collection = inside[0] if len(inside) == 2 else ""
+    app = App(bank=root, cwd=os.getcwd())
+    args.close = app.close
+    return app, Target(collection, name, suffix, args.target)
+
+
+def _root_of(path: str) -> str:
+    """The first `.claude/memory` or `.retain` in a path."""
+    parts = path.split(os.sep)
+    for at, part in enumerate(parts[:-1]):
+        if part == ".retain":
+            return os.sep.join(parts[: at + 1])
+        if (part, parts[at + 1]) == (".claude", "memory"):
+            return os.sep.join(parts[: at + 2])
+    return ""
+
+
+def _in_force(args: argparse.Namespace, path: str) -> str:
+    root = open_app(args).place.root
+    return root if paths.is_inside(path, root) else ""
+
+
+def _bad_path(target: str, fix: str) -> RecordError:
+    return refusal(Block("PATH_ERROR", [("target", target), ("fix", fix)]))
+
+
+# What is handed in
+
+
+def _given(source: str) -> dict[str, object]:
+    """The record a caller hands in; from a file only of the place where drafts are staged."""
+    from retain.records import load
+
+    data = sys.stdin.buffer.read(_MOST + 1) if source == "-" else _staged(source)
+    try:
+        return load(data)  # one that was cut off is not valid JSON
+    except Unreadable as error:
+        fix = "Write the record as one JSON object."
+        lines = [("path", source), ("error", error.message), ("fix", fix)]
+        raise refusal(Block("INPUT_ERROR", lines)) from error
+
+
+def _staged(source: str) -> bytes:
+    real = os.path.realpath(source)
+    if ".." in source.split("/") or not paths.is_inside(real, _STAGING):
+        fix = "Input file must be in /tmp/ and its path must not contain '..'."
+        lines = [("path", source), ("resolved", real), ("fix", fix)]
+        raise refusal(Block("SECURITY_ERROR", lines))
+    try:
+        # Not blocking: a pipe in the place of a file must not hold the caller for ever.
+        fd = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        reason, fix = error.strerror or str(error), "Write the record to that file first."
+        lines = [("path", source), ("error", reason), ("fix", fix)]
+        raise refusal(Block("INPUT_ERROR", lines)) from error
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            lines = [("path", source), ("fix", "Give a plain file.")]
+            raise refusal(Block("INPUT_ERROR", lines))
+        return file.read(_MOST + 1)
+
+
+def _forget(source: str) -> None:
+    """The draft has become a record; one that someone else took away is gone as well."""
+    import contextlib
+
+    with contextlib.suppress(OSError):
+        os.unlink(source)
+
+
+# candidate
+
+
+def _candidate_arguments(parser: Any) -> None:
+    parser.add_argument("--category", required=True, help="decision, runbook, constraint ...")
+    parser.add_argument("--new-info", required=True, metavar="TEXT", help="what is to be saved")
+    parser.add_argument(
+        "--lifecycle-event", choices=_EVENTS, default=None, help="what happened to it"
+    )
+    _add_root(parser)
+
+
+def _candidate(args: argparse.Namespace) -> Output:
+    app = _at_root(args)
+    if app is None:
+        return _no_root(args.root)
+    verdict = app.candidate(args.category, args.new_info, args.lifecycle_event)
+    return Output(verdict, json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
+
+
+# index
+
+
+def _index_arguments(parser: Any) -> None:
+    _add_root(parser)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--rebuild", action="store_true", help="write index.md anew")
+    what.add_argument("--validate", action="store_true", help="compare index.md with the files")
+    what.add_argument("--query", metavar="KEYWORD", help="the entries that hold a word")
+    what.add_argument("--health", action="store_true", help="counts, and what needs attention")
+    what.add_argument("--gc", action="store_true", help="remove what was retired long ago")
+
+
+def _index(args: argparse.Namespace) -> Output:
+    app = _at_root(args)
+    if app is None:
+        return _no_root(args.root)
+    if args.rebuild:
+        return _rebuilt(app)
+    if args.validate:
+        return _validated(app)
+    if args.query is not None:
+        return _queried(app, args.query)
+    return _healthy(app) if args.health else _collected(app)
+
+
+def _rebuilt(app: App) -> Output:
+    from retain.typed import reports, upkeep
+
+    bank = app.bank
+    if not bank.kind.listing:
+        app.library.rebuild()
+        return _said(
+            f"Rebuilt the index with {len(upkeep.lines(app.ledger))} entries at {bank.root}"
+        )
+    count = bank.relist(anew=True)
+    return _said(reports.rebuilt(count, os.path.join(bank.root, bank.kind.listing)))
+
+
+def _validated(app: App) -> Output:
+    from retain.typed import reports, upkeep
+
+    there, found = upkeep.listed(app.ledger), upkeep.unlisted(app.ledger)
+    if there is None or found is None:
+        return _said(reports.NO_INDEX, code=1)
+    text, is_valid = reports.validated(len(there), len(upkeep.lines(app.ledger)), *found)
+    return _said(text, code=0 if is_valid else 1)
+
+
+def _queried(app: App, keyword: str) -> Output:
+    from retain.typed import reports, upkeep
+
+    there = upkeep.listed(app.ledger)
+    return _said(reports.NO_INDEX if there is None else reports.queried(keyword, there))
+
+
+def _healthy(app: App) -> Output:
+    from retain.typed import upkeep
+
+    return _said(upkeep.health(app.ledger)[0])
+
+
+def _collected(app: App) -> Output:
+    from retain.typed import reports, upkeep
+
+    done = upkeep.gc(app.ledger)
+    days = app.ledger.rules.grace_period_days
+    text = reports.collected(days, done.deleted, done.problems, needs_rebuild=False)
+    messages = [f"[WARN] {one}" for one in done.warnings]
+    return _said(text)._replace(messages=messages)
+
+
+def _said(text: str, code: int = 0) -> Output:
+    return Output({"report": text}, f"{text}\n", code=code)
+
+
+def _add_root(parser: Any) -> None:
+    parser.add_argument(
+        "--root", default=".claude/memory", metavar="PATH", help="the store (.claude/memory)"
+    )
+
+
+def _at_root(args: argparse.Namespace) -> App | None:
+    root = os.path.abspath(args.root)
+    if not os.path.isdir(root):
+        return None
+    app = App(bank=root, cwd=os.getcwd())
+    args.close = app.close
+    return app
+
+
+def _no_root(root: str) -> Output:
+    return Output({}, code=1, messages=[f"ERROR: Memory root '{root}' is not a directory."])
+
+
+_TOOLS: Final = {
+    "write": ("create, change and retire a record", _write_arguments, _write),
+    "candidate": ("find the record that news belongs to", _candidate_arguments, _candidate),
+    "index": ("rebuild, check and query a store's index.md", _index_arguments, _index),
+}
+
+record_command = Command(
+    _arguments,
+    _record,
+    """For agents and scripts; people will prefer `retain new`, `retain retire` and their kin.
+Errors of `write` are blocks on standard output, one name and value per line, and exit code 1.
+
+  retain record write --action create --category decision \\
+    --target .claude/memory/decisions/use-postgres.json --input /tmp/draft.json
+  retain record write --action update --target ... --input - --hash "$(md5sum < FILE | cut -c-32)"
+  retain record candidate --category decision --new-info "we moved to Postgres 17"
+  retain record index --validate""",
+)

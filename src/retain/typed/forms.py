@@ -1,0 +1,175 @@
+"""The fields of a category as a person fills them in, from a command line or asked one by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from retain.categories import Rules
+from retain.errors import UsageError
+
+__all__ = ["Field", "Form", "asked", "filled", "form", "title"]
+
+_TITLE: Final = 60  # characters of a field that stand in for a title
+# The field that says most about a record of a category.
+_SAYS: Final = {
+    "decision": "decision",
+    "runbook": "trigger",
+    "constraint": "rule",
+    "tech_debt": "description",
+    "preference": "topic",
+    "session_summary": "goal",
+}
+
+
+class Field(NamedTuple):
+    """One field of a category's content."""
+
+    name: str
+    kind: str  # text, list, flag, or json for what has fields of its own
+    is_required: bool
+    choices: tuple[str, ...] = ()
+
+
+class Form(NamedTuple):
+    """What a record of one category asks for."""
+
+    category: str
+    folder: str
+    fields: Sequence[Field]
+    is_open: bool  # whether other fields may be given as well
+
+
+def form(category: str, rules: Rules) -> Form:
+    """The form of a category, or a UsageError with those there are."""
+    kind = rules.category(category)
+    if kind is None:
+        raise UsageError(
+            f"there is no category {category!r}",
+            hint=f"There are: {', '.join(rules.categories)}.",
+        )
+    schema: Mapping[str, Any] = kind.schema or _built_in(category)
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    fields = [_field(name, one, name in required) for name, one in properties.items()]
+    return Form(category, kind.folder, fields, schema.get("additionalProperties") is not False)
+
+
+def _built_in(category: str) -> Mapping[str, Any]:
+    from retain.schema import CATEGORIES, json_schema
+
+    if category not in CATEGORIES:
+        return {}
+    content: Mapping[str, Any] = json_schema(category)["properties"]["content"]
+    return content
+
+
+def _field(name: str, schema: Mapping[str, Any], is_required: bool) -> Field:
+    choices = tuple(str(one) for one in schema.get("enum", ()))
+    kind = schema.get("type")
+    if kind == "array":
+        of = schema.get("items", {})
+        return Field(name, "list" if of.get("type") == "string" else "json", is_required)
+    if kind == "boolean":
+        return Field(name, "flag", is_required)
+    return Field(name, "json" if kind == "object" else "text", is_required, choices)
+
+
+def filled(form: Form, given: Sequence[str]) -> dict[str, object]:
+    """Content from `name=value` pairs; what is wrong in it is for the schema to say."""
+    known = {field.name: field for field in form.fields}
+    content: dict[str, object] = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise UsageError(f"{pair!r} is not NAME=VALUE")
+        if name not in known and not form.is_open:
+            raise UsageError(
+                f"a {form.category} has no field {name!r}",
+                hint=f"Its fields are: {', '.join(known)}.",
+            )
+        _fill(content, known.get(name, Field(name, "text", False)), value)
+    return content
+
+
+def _fill(content: dict[str, object], field: Field, text: str) -> None:
+    value = _value(field, text)
+    there = content.get(field.name)
+    if field.kind in ("list", "json") and isinstance(there, list):
+        there.extend(value if isinstance(value, list) else [value])
+    elif field.name in content and field.kind != "list":
+        raise UsageError(f"--field {field.name} is given twice, and it holds one value")
+    else:
+        content[field.name] = [value] if field.kind == "list" and text == value else value
+
+
+def _value(field: Field, text: str) -> object:
+    if field.kind == "flag" and text.strip().lower() in ("true", "false", "yes", "no"):
+        return text.strip().lower() in ("true", "yes")
+    if field.kind == "json" or (field.kind == "list" and text.lstrip().startswith("[")):
+        try:
+            return json.loads(text)
+        except ValueError:
+            if field.kind == "json":
+                raise UsageError(
+                    f"--field {field.name} takes JSON",
+                    hint=f"For example: --field '{field.name}={_example(field.name)}'",
+                ) from None
+    return text
+
+
+def _example(name: str) -> str:
+    shapes: Mapping[str, object] = {
+        "alternatives": [{"option": "MySQL", "rejected_reason": "no transactional DDL"}],
+        "examples": {"prefer": ["tabs"], "avoid": ["spaces"]},
+    }
+    return json.dumps(shapes.get(name, {}))
+
+
+def asked(form: Form, ask: Callable[[str], str]) -> dict[str, object]:
+    """Content asked for field by field; an empty answer leaves an optional one out."""
+    content: dict[str, object] = {}
+    for field in form.fields:
+        if field.kind == "json":
+            continue  # nobody types JSON into a question
+        if field.kind == "list":
+            items = _items(field, ask)
+            if items or field.is_required:
+                content[field.name] = items
+        elif answer := _answer(field, ask):
+            content[field.name] = _value(field, answer)
+    return content
+
+
+def _items(field: Field, ask: Callable[[str], str]) -> list[str]:
+    about = _about(field)
+    items: list[str] = []
+    while answer := ask(f"{about} {len(items) + 1} (empty: done): "):
+        items.append(answer)
+    return items
+
+
+def _answer(field: Field, ask: Callable[[str], str]) -> str:
+    choices = field.choices or (("yes", "no") if field.kind == "flag" else ())
+    hint = f" ({'|'.join(choices)})" if choices else "" if field.is_required else " (optional)"
+    while True:
+        answer = ask(f"{_about(field)}{hint}: ")
+        if not answer and not field.is_required:
+            return ""
+        if answer and (not choices or answer in choices):
+            return answer
+
+
+def _about(field: Field) -> str:
+    return field.name.replace("_", " ").capitalize()
+
+
+def title(form: Form, content: Mapping[str, object]) -> str:
+    """A title for content that was given none: the start of the field that says most."""
+    texts = [content.get(_SAYS.get(form.category, "")), *content.values()]
+    found = next((text for text in texts if isinstance(text, str) and text.strip()), "")
+    line = found.strip().partition("\n")[0]
+    if len(line) <= _TITLE:
+        return line
+    return line[:_TITLE].rpartition(" ")[0] or line[:_TITLE]

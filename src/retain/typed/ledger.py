@@ -1,0 +1,369 @@
+"""Typed memories in a bank: every rule applied, every change kept, nothing half done."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from retain.bank import Bank, now
+from retain.categories import Category, Rules
+from retain.codec import codec
+from retain.errors import Conflict, NotFound, RecordError
+from retain.model import Memory, Written
+from retain.typed import lifecycle, merging, reports
+from retain.typed.fixing import Record, fixed
+from retain.typed.refusing import Block, refusal
+from retain.typed.shape import data, is_record, new, record
+
+__all__ = ["Ledger", "Outcome", "Target", "at_memory", "checked", "in_step"]
+
+Notes = tuple[str, ...]
+Settle = Callable[[Mapping[str, bytes | None], str], tuple[str, Notes]]
+
+
+class Target(NamedTuple):
+    """Where a record is or shall be, and what the caller calls it."""
+
+    collection: str
+    name: str
+    suffix: str
+    called: str
+
+    @property
+    def address(self) -> str:
+        return f"{self.collection}/{self.name}"
+
+
+class Outcome(NamedTuple):
+    """What a step did to a record."""
+
+    status: str  # created, updated, retired, already_retired ...
+    memory: Memory
+    notes: tuple[str, ...] = ()  # what was mended in what was handed in
+    warnings: tuple[str, ...] = ()
+    renamed_from: str = ""
+    commit: str = ""
+
+
+class Ledger:
+    """The typed memories of one bank."""
+
+    def __init__(self, bank: Bank, rules: Rules, author: str, settle: Settle) -> None:
+        self.bank, self.rules, self._author, self._settle = bank, rules, author, settle
+
+    # Steps of a record's life
+
+    def create(self, category: str, at: Target, given: Record, *, force: bool = False) -> Outcome:
+        """Store a new record; what is in force under that name is never written over unasked."""
+        kind = self._enabled(category, force)
+        mended, notes = fixed(given, is_new=True, now=now())
+        wanted, more = lifecycle.created(mended, category, at.name, now())
+        self._check(wanted)
+        if not force:
+            self._refuse_full(kind)
+        written = self._placed(at, new(wanted, at.suffix, self._author), force)
+        done = self._done("created", written, f"create {written.memory.ref}", [*notes, *more])
+        return done._replace(warnings=(*done.warnings, *self._windowed(kind, written.memory)))
+
+    def _placed(self, at: Target, text: bytes, force: bool) -> Written:
+        try:
+            return self.bank.create(at.collection, at.name, text, suffix=at.suffix)
+        except Conflict:
+            old = self.bank.find(at.address)
+            if not is_record(old) or not old.path.endswith(at.suffix):
+                fix = "Choose another name; a memory of another kind has this one."
+                lines = [("target", at.called), ("record_status", old.status), ("fix", fix)]
+                raise refusal(Block("CREATE_ERROR", lines)) from None
+            lifecycle.may_create_over(record(old), at.called, now(), force=force)
+            return self.bank.change(at.address, lambda _: text, expect=old.hash, status="replaced")
+
+    def update(self, at: Target, given: Record, *, expect: str = "") -> Outcome:
+        """Change a record within the rules; the file's hash, if given, must be the one read."""
+        notes: list[str] = []
+        warnings: list[str] = []
+
+        def edit(memory: Memory) -> bytes:
+            old = self._readable(memory, at)
+            _refuse_changed(memory, expect, at)
+            mended, fixes = fixed(given, is_new=False, now=now())
+            wanted, odd = merging.merged(old, mended, now=now(), exists=self._exists)
+            self._check(wanted)
+            notes[:], warnings[:] = fixes, odd
+            return data(wanted, memory)
+
+        before = self._found(at, "UPDATE_ERROR", "Use --action create instead.")
+        written = self._changed(at, edit, "updated")
+        after = written.memory
+        slug = merging.new_slug(before.title, after.title, after.id)
+        done = self._done("updated", written, f"update {after.ref}", notes, warnings)
+        return self._renamed(done, slug) if slug else done
+
+    def _renamed(self, done: Outcome, slug: str) -> Outcome:
+        """The record under the name its new title asks for, unless another one has it."""
+        before = done.memory
+        try:
+            moved = self.bank.move(before.address, to_id=slug).memory
+        except Conflict:
+            note = f"the new title suggests the id {slug!r}, which is taken; kept {before.id!r}"
+            return done._replace(warnings=(*done.warnings, note))
+        changes = {before.path: None, moved.path: moved.data}
+        commit, notes = self._settle(changes, f"rename {before.ref} to {moved.ref}")
+        return done._replace(
+            memory=moved,
+            renamed_from=before.id,
+            commit=commit or done.commit,
+            warnings=(*done.warnings, *notes),
+        )
+
+    def retire(self, at: Target, reason: str = "") -> Outcome:
+        """Take a record out of force; `restore` brings it back until it is collected."""
+        return self._step(at, "retired", "DELETE_ERROR", lifecycle.retired, reason)
+
+    def archive(self, at: Target, reason: str = "") -> Outcome:
+        """Put a record on a shelf: kept for good, out of the way."""
+        return self._step(at, "archived", "ARCHIVE_ERROR", lifecycle.archived, reason)
+
+    def unarchive(self, at: Target) -> Outcome:
+        """Take a record off the shelf."""
+        return self._step(at, "unarchived", "UNARCHIVE_ERROR", lifecycle.unarchived)
+
+    def restore(self, at: Target) -> Outcome:
+        """Put a retired record in force again."""
+        return self._step(at, "restored", "RESTORE_ERROR", lifecycle.restored)
+
+    def _step(
+        self, at: Target, status: str, code: str, step: Callable[..., Record | None], *rest: str
+    ) -> Outcome:
+        """One step of the lifecycle; a record that has taken it already is left as it is."""
+
+        def edit(memory: Memory) -> bytes:
+            old = self._readable(memory, at)
+            wanted = step(old, at.called, *rest, now())
+            return memory.data if wanted is None else data(_own(memory, old, wanted), memory)
+
+        self._found(at, code, "Check the name: `retain list --status all` shows what there is.")
+        written = self._changed(at, edit, status)
+        if written.status == "unchanged":
+            return Outcome(f"already_{written.memory.status}", written.memory)
+        return self._done(status, written, f"{status} {written.memory.ref}")
+
+    def supersede(self, old: Target, by: Target) -> tuple[Outcome, Outcome]:
+        """Say that one memory has taken another's place; both remember it."""
+        before = self._found(old, "UPDATE_ERROR", "Name the memory that is replaced.")
+        after = self._found(by, "UPDATE_ERROR", "Store the one that replaces it first.")
+        if before.path == after.path:
+            lines = [("target", old.called), ("fix", "Name two memories.")]
+            raise refusal(Block("UPDATE_ERROR", lines))
+        texts = [
+            (before, self._related(before, "superseded_by", after.ref, lifecycle.superseded)),
+            (after, self._related(after, "supersedes", before.ref, lifecycle.superseding)),
+        ]
+        if all(memory.data == text for memory, text in texts):
+            return Outcome("already_superseded", before), Outcome("unchanged", after)
+        # Both or neither: a reader never meets one that names a successor unaware of it.
+        one, other = self.bank.place_all((), texts)
+        what = f"supersede {before.ref} by {after.ref}"
+        changes = {one.path: one.data, other.path: other.data}
+        commit, warnings = self._settle(changes, what)
+        return (
+            Outcome("superseded", one, warnings=warnings, commit=commit),
+            Outcome("updated", other, commit=commit),
+        )
+
+    def _related(
+        self,
+        memory: Memory,
+        name: str,
+        other: str,
+        step: Callable[[Record, str, str], Record],
+    ) -> bytes:
+        """A memory's bytes with what it has to do with another one."""
+        stated = memory.meta.get(name)
+        known = [str(one) for one in stated] if isinstance(stated, list) else [str(stated or "")]
+        if other in known:
+            return memory.data
+        text = memory.data
+        if is_record(memory):
+            text = data(step(record(memory), other, now()), memory)
+        if memory.path.endswith(".json"):
+            return text  # its schema knows no such field: its changes say it
+        value: object = other
+        if name == "supersedes" and any(known):
+            value = [*known, other]
+        return codec(memory.path).edit(text, {name: value, "updated_at": now()})
+
+    def everything(self) -> Iterator[tuple[Memory, Record]]:
+        """Each memory with the fields it has as a record; what cannot be read is left out."""
+        for memory in self.bank.memories():
+            if not memory.problem:
+                yield memory, record(memory)
+
+    def settled(self, changes: Mapping[str, bytes | None], what: str) -> tuple[str, Notes]:
+        """What follows a write: the index takes it in, and git if the bank says so."""
+        return self._settle(changes, what)
+
+    # What holds before and after each step
+
+    def _enabled(self, category: str, force: bool) -> Category:
+        kind = self.rules.category(category)
+        known = ", ".join(self.rules.categories)
+        if kind is None:
+            raise _validation("category", f"one of {known}", category)
+        if not kind.enabled and not force:
+            raise _validation(
+                "category",
+                "a category that is switched on",
+                f"{category}, which is switched off",
+                f"Set categories.{category}.enabled to true, or use --force.",
+            )
+        return kind
+
+    def _refuse_full(self, kind: Category) -> None:
+        most = self.rules.max_per_category
+        if not most or kind.max_retained:
+            return
+        count = sum(
+            memory.type == kind.name and memory.status == "active"
+            for memory in self.bank.memories(kind.folder)
+        )
+        if count >= most:
+            fix = "Retire, archive or merge some of them, raise the limit, or use --force."
+            lines = [("category", kind.name), ("active", str(count)), ("limit", str(most))]
+            raise refusal(Block("LIMIT_ERROR", [*lines, ("fix", fix)]))
+
+    def _windowed(self, kind: Category, newest: Memory) -> list[str]:
+        """Retire what a category with a rolling window keeps no longer; what to say about it."""
+        if not kind.max_retained:
+            return []
+        found = {memory.path: (memory, fields) for memory, fields in self.everything()}
+        ours = [(path, it[1]) for path, it in found.items() if it[0].type == kind.name]
+        said = []
+        for path, fields in reports.beyond_window(ours, kind.max_retained):
+            memory = found[path][0]
+            if path == newest.path:
+                continue  # dated back; it is what was asked for
+            only_here = reports.unique_content(fields, [it[1] for it in found.values()])
+            self.retire(at_memory(memory), f"rolling window: max_retained is {kind.max_retained}")
+            said.append(f"retired {memory.ref}, the oldest beyond max_retained")
+            if only_here:
+                said.append(f"{memory.ref} has content found nowhere else: {'; '.join(only_here)}")
+        return said
+
+    def _found(self, at: Target, code: str, fix: str) -> Memory:
+        try:
+            return self.bank.find(at.address)
+        except NotFound:
+            raise refusal(Block(code, [("target", at.called), ("fix", fix)])) from None
+
+    def _readable(self, memory: Memory, at: Target) -> Record:
+        if memory.problem:
+            lines = [("target", at.called), ("error", memory.problem)]
+            raise refusal(Block("READ_ERROR", lines))
+        return record(memory)
+
+    def _changed(self, at: Target, edit: Callable[[Memory], bytes], status: str) -> Written:
+        try:
+            return self.bank.change(at.address, edit, status=status)
+        except Conflict as error:
+            fix = f"{error.unchanged} {error.hint}"
+            lines = [("target", at.called), ("expected_hash", ""), ("current_hash", "")]
+            raise refusal(Block("OCC_CONFLICT", [*lines, ("fix", fix)])) from error
+
+    def _check(self, wanted: Record) -> None:
+        checked(wanted, self.rules)
+
+    def _exists(self, path: str) -> bool:
+        return os.path.exists(os.path.join(self.project, path))
+
+    def named(self, path: str) -> str:
+        """A file's path as the project calls it."""
+        return os.path.relpath(path, self.project).replace(os.sep, "/")
+
+    @property
+    def project(self) -> str:
+        """The directory that files are named relative to."""
+        above = os.path.dirname(self.bank.root)
+        return os.path.dirname(above) if self.bank.kind.name == "claude" else above
+
+    def _done(
+        self,
+        status: str,
+        written: Written,
+        what: str,
+        notes: Sequence[str] = (),
+        warnings: Sequence[str] = (),
+    ) -> Outcome:
+        if written.status == "unchanged":
+            return Outcome(status, written.memory, tuple(notes), tuple(warnings))
+        memory = written.memory
+        commit, more = self._settle({memory.path: memory.data}, what)
+        return Outcome(status, memory, tuple(notes), (*warnings, *more), commit=commit)
+
+
+def at_memory(memory: Memory) -> Target:
+    """The place of a memory that is there."""
+    return Target(memory.collection, memory.id, os.path.splitext(memory.path)[1], memory.ref)
+
+
+def checked(wanted: Record, rules: Rules) -> None:
+    """Refuse a record that its schema does not allow, with every fault named."""
+    from retain.schema import faults
+
+    kind = rules.category(str(wanted.get("category")))
+    found = faults(wanted, kind.schema if kind else None)
+    if found:
+        raise refusal(
+            *(
+                Block(
+                    "VALIDATION_ERROR",
+                    [
+                        ("field", fault.field),
+                        ("expected", fault.expected),
+                        ("got", fault.got),
+                        ("fix", f"Correct the value for '{fault.field}'"),
+                    ],
+                )
+                for fault in found
+            )
+        )
+
+
+def in_step(before: Memory, text: bytes, rules: Rules) -> bytes:
+    """What a person made of a typed memory, checked, with an entry for what they changed."""
+    document = codec(before.path).parse(text)
+    after = before._replace(
+        meta=document.meta, body=document.body, data=text, problem=document.problem
+    )
+    if text == before.data or not (is_record(before) or is_record(after)):
+        return text
+    old, wanted = record(before), record(after)
+    if is_record(before):
+        wanted = merging.noted(old, wanted, now())
+    checked(wanted, rules)
+    return data(wanted, after)
+
+
+def _own(memory: Memory, old: Record, wanted: Record) -> Record:
+    """A step's result; only typed memories keep a list of their changes."""
+    return wanted if is_record(memory) else {**wanted, "changes": old.get("changes")}
+
+
+def _refuse_changed(memory: Memory, expect: str, at: Target) -> None:
+    """Refuse an update of a text that is no longer the one its writer read."""
+    wanted = expect.lower().removeprefix("sha256:").removeprefix("md5:")
+    if not wanted:
+        return
+    is_md5 = len(wanted) == 32
+    current = hashlib.md5(memory.data).hexdigest() if is_md5 else memory.hash  # noqa: S324 - names a text, guards nothing
+    if wanted != current:
+        fix = "Re-read the file and retry with its current hash."
+        lines = [("target", at.called), ("expected_hash", expect), ("current_hash", current)]
+        raise refusal(Block("OCC_CONFLICT", [*lines, ("fix", fix)]))
+
+
+def _validation(field: str, expected: str, got: str, fix: str = "") -> RecordError:
+    lines = [("field", field), ("expected", expected), ("got", got)]
+    fix = fix or f"Correct the value for '{field}'"
+    return refusal(Block("VALIDATION_ERROR", [*lines, ("fix", fix)]))

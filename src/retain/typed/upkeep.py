@@ -1,0 +1,197 @@
+"""The typed memories of a bank as a whole: what is due to go, what changed, how they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from retain.errors import RetainError, UsageError
+from retain.listing import Line, differences, parse
+from retain.model import Memory
+from retain.typed import candidate, reports
+from retain.typed.ledger import Ledger, at_memory
+from retain.typed.reports import Aged
+from retain.typed.shape import is_record, record
+
+__all__ = [
+    "Change",
+    "Collected",
+    "changes",
+    "chosen",
+    "gc",
+    "health",
+    "lines",
+    "listed",
+    "unlisted",
+]
+
+Search = Callable[[str, str], Sequence[tuple[str, float]]]  # category and words to refs and scores
+
+
+class Change(NamedTuple):
+    """One entry of a record's own history."""
+
+    date: str
+    memory: Memory
+    summary: str
+    field: str
+    old_value: object
+    new_value: object
+
+
+class Collected(NamedTuple):
+    """What a collection of the outlived did, or would do."""
+
+    deleted: Sequence[Aged]
+    retired: Sequence[Aged]  # because their category keeps nothing longer
+    problems: Sequence[str]
+    commit: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def gc(ledger: Ledger, *, dry_run: bool = False) -> Collected:
+    """Remove what has been retired for longer than the grace period.
+
+    What a category keeps only for a while is retired first, so that it too can be brought back
+    for as long. Files go to the trash, unless the rules say that they are not kept.
+    """
+    rules, found = ledger.rules, {memory.path: (memory, it) for memory, it in ledger.everything()}
+    filed = [(path, it[1]) for path, it in found.items()]
+    kept_for = {name: kind.retention_days for name, kind in rules.categories.items()}
+    outlived = reports.outlived(filed, _now(), kept_for)
+    doomed, problems = reports.due(filed, _now(), rules.grace_period_days)
+    if dry_run:
+        return Collected(doomed, outlived, problems)
+    for one in outlived:
+        memory = found[one.path][0]
+        ledger.retire(at_memory(memory), f"older than retention_days ({kept_for[memory.type]})")
+    deleted = []
+    for one in doomed:
+        try:
+            _remove(ledger, found[one.path][0])
+            deleted.append(one)
+        except RetainError as error:
+            problems.append(reports.undeleted(one.path, error.message))
+    commit = ""
+    warnings: tuple[str, ...] = ()
+    if deleted:
+        gone = dict.fromkeys((one.path for one in deleted), None)
+        commit, warnings = ledger.settled(gone, f"gc {len(deleted)} retired memories")
+    return Collected(deleted, outlived, problems, commit, warnings)
+
+
+def _remove(ledger: Ledger, memory: Memory) -> None:
+    trashed = ledger.bank.delete(memory.address, expect=memory.hash)
+    if not ledger.rules.archive_retired:
+        ledger.bank.discard(trashed)
+
+
+def changes(ledger: Ledger, ref: str = "", since: str = "") -> list[Change]:
+    """What happened to typed memories, the newest first."""
+    memories = [ledger.bank.find(ref)] if ref else [memory for memory, _ in ledger.everything()]
+    found = [
+        change
+        for memory in memories
+        if is_record(memory)
+        for change in _history(memory)
+        if change.date >= since
+    ]
+    # Reversed afterwards: of two entries of one second the later one comes first.
+    found.sort(key=lambda one: one.date)
+    return found[::-1]
+
+
+def _history(memory: Memory) -> Iterator[Change]:
+    entries = record(memory).get("changes")
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict):
+            yield Change(
+                str(entry.get("date", "")),
+                memory,
+                str(entry.get("summary", "")),
+                str(entry.get("field") or ""),
+                entry.get("old_value"),
+                entry.get("new_value"),
+            )
+
+
+def lines(ledger: Ledger) -> list[Line]:
+    """The typed memories in force, as lines of a listing."""
+    if ledger.bank.kind.listing:
+        return ledger.bank.lines()
+    return [
+        Line(memory.type.upper(), memory.title, ledger.named(memory.path), memory.tags)
+        for memory, _ in ledger.everything()
+        if is_record(memory) and memory.status == "active"
+    ]
+
+
+def unlisted(ledger: Ledger) -> tuple[list[str], list[str]] | None:
+    """Files that the store's own list lacks and entries without a file; None without a list."""
+    if not ledger.bank.kind.listing:
+        return [], []  # the bank's index is brought up to date by whoever reads it
+    text = ledger.bank.listed()
+    return None if text is None else differences(text, lines(ledger))
+
+
+def listed(ledger: Ledger) -> list[Line] | None:
+    """The entries of the store's own list, as they stand there; None without a list."""
+    if not ledger.bank.kind.listing:
+        return lines(ledger)
+    text = ledger.bank.listed()
+    return None if text is None else parse(text)
+
+
+def health(ledger: Ledger) -> tuple[str, bool]:
+    """A report on the typed memories, and whether all is well."""
+    found = [(memory.type.upper(), it) for memory, it in ledger.everything() if is_record(memory)]
+    return reports.health(found, unlisted(ledger), _now())
+
+
+def chosen(
+    ledger: Ledger, category: str, news: str, event: str | None, search: Search
+) -> dict[str, Any]:
+    """Which record new information belongs to, and what may be done with it."""
+    kind = ledger.rules.category(category)
+    if kind is None:
+        known = ", ".join(ledger.rules.categories)
+        raise UsageError(f"there is no category {category!r}", hint=f"There are: {known}.")
+    found = {
+        ledger.named(memory.path): (memory, it)
+        for memory, it in ledger.everything()
+        if is_record(memory) and memory.type == category and memory.status == "active"
+    }
+    entries = [
+        candidate.Entry(path, memory.title, memory.tags, category)
+        for path, (memory, _) in found.items()
+    ]
+    best = _best(ledger, entries, category, news, search)
+    excerpt = candidate.excerpt(found[best[0].path][1]) if best else None
+    verdict = candidate.verdict(
+        category, best[0] if best else None, event, best[1] if best else 0, excerpt
+    )
+    if not kind.auto_capture:
+        verdict["hints"].append(f"auto_capture is off for {category}; save only what was asked for")
+    return verdict
+
+
+def _best(
+    ledger: Ledger,
+    entries: Sequence[candidate.Entry],
+    category: str,
+    news: str,
+    search: Search,
+) -> tuple[candidate.Entry, int] | None:
+    strategy = ledger.rules.match_strategy
+    if strategy != "hybrid":
+        return candidate.select(entries, category, news, strategy)
+    by_path = {entry.path: entry for entry in entries}
+    for path, score in search(category, news):
+        if entry := by_path.get(ledger.named(path)):
+            return entry, round(score * 10)
+    return None
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
