@@ -11,8 +11,9 @@ import os
 import sys
 from typing import Any
 
+from retain.categories import DEFAULTS, FIELDS
 from retain.cli.parser import GROUPS, build, overview
-from retain.config import SETTINGS
+from retain.config import SETTINGS, setting
 
 PATH = os.path.join(os.path.dirname(__file__), os.pardir, "docs", "reference.md")
 HEAD = """\
@@ -68,7 +69,7 @@ def page() -> str:
                 f"##### retain {name} {action}\n\n{_block(parser.format_help())}"
                 for action, parser in _subparsers(parsers[name]).items()
             ]
-    return "".join([*parts, EXIT_CODES, _settings(), ENVIRONMENT])
+    return "".join([*parts, EXIT_CODES, _settings(), _categories(), ENVIRONMENT])
 
 
 def _parsers() -> dict[str, argparse.ArgumentParser]:
@@ -109,6 +110,45 @@ def _settings() -> str:
             "",
         ]
     )
+
+
+def _categories() -> str:
+    rows = [
+        f"| `categories.<name>.{field}` | {_default(field)} | {about} |"
+        for field, about in FIELDS.items()
+    ]
+    return "\n".join(
+        [
+            "### Categories",
+            "",
+            "Each category of typed memories has settings of its own, in a table such as",
+            "`[categories.decision]`; a project may set them all. The six categories are",
+            "`session_summary`, `decision`, `runbook`, `constraint`, `tech_debt` and `preference`;",
+            "`retain config set categories.incident.folder incidents` adds one called `incident`.",
+            "In a `.claude/memory` store, the `memory-config.json` sets them.",
+            "",
+            "| key | default | meaning |",
+            "|---|---|---|",
+            *rows,
+            "",
+            "A schema is a JSON Schema of draft 2020-12 that refers only to itself, without",
+            "`patternProperties`, `$dynamicRef` and patterns that look around.",
+            "",
+            "",
+        ]
+    )
+
+
+def _default(field: str) -> str:
+    """The default of any category, and of those of the six that differ."""
+    usual = setting(f"categories.x.{field}").default
+    own = [
+        f"`{one}` for `{name}`"
+        for name in DEFAULTS
+        if (one := setting(f"categories.{name}.{field}").default) != usual
+    ]
+    shown = f"`{str(usual).lower()}`" if usual != "" else "(empty)"
+    return ", ".join([shown, *own])
 
 
 def main() -> int:

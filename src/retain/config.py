@@ -7,10 +7,13 @@ A project's config comes from whoever wrote the repository, so it may set only t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import ConfigError, NewerFormat, UsageError
+
+if TYPE_CHECKING:
+    from retain.categories import Rules
 
 __all__ = [
     "FORMAT",
@@ -20,8 +23,10 @@ __all__ = [
     "Setting",
     "Value",
     "changed",
+    "listed",
     "load",
     "parse_value",
+    "rules",
     "setting",
 ]
 
@@ -29,6 +34,7 @@ FORMAT: Final = 1
 MAX_CHARS: Final = 100_000
 MAX_DOTS: Final = 100
 FILE: Final = "config.toml"
+CLAUDE_FILE: Final = "memory-config.json"
 
 _MOST: Final = 10**12  # no number in a config is larger
 
@@ -112,6 +118,31 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         ),
         Setting("recall.model", "", "Which model to ask for at that address."),
         Setting("guard.redact_secrets", True, "Replace secrets by [REDACTED:kind] on the way in."),
+        Setting(
+            "records.grace_period_days",
+            30,
+            "How many days a retired record is kept before it may be cleaned away.",
+            True,
+        ),
+        Setting(
+            "records.archive_retired",
+            True,
+            "Whether a retired record that is cleaned away is kept aside and not deleted.",
+            True,
+        ),
+        Setting(
+            "records.max_per_category",
+            100,
+            "How many active records a category may have; 0 means any number.",
+            True,
+        ),
+        Setting(
+            "records.match_strategy",
+            "title_tags",
+            "What new information is compared with to find the record it belongs to.",
+            True,
+            ("title_tags", "title", "tags", "hybrid"),
+        ),
     )
 }
 
@@ -124,10 +155,17 @@ class Value(NamedTuple):
 
 
 class Config(NamedTuple):
-    """Every setting's value, with what had to be ignored on the way."""
+    """Every setting's value, with what had to be ignored on the way.
+
+    Of the categories' settings, `values` has only those that are set; `value` knows the others.
+    """
 
     values: Mapping[str, Value]
     warnings: tuple[str, ...]
+
+    def value(self, key: str) -> Value:
+        """A setting's value by its key, or an error that names the nearest one."""
+        return self.values.get(key) or Value(setting(key).default, "default")
 
     def flag(self, key: str) -> bool:
         return bool(self.values[key].value)
@@ -141,17 +179,36 @@ class Config(NamedTuple):
 
 def setting(key: str) -> Setting:
     """A setting by its key, or an error that names the nearest one."""
-    if key in SETTINGS:
-        return SETTINGS[key]
+    if known := _known(key):
+        return known
     import difflib
 
-    near = difflib.get_close_matches(key, SETTINGS, 1, 0.4)
+    near = difflib.get_close_matches(key, [*SETTINGS, *_category_keys()], 1, 0.4)
     guess = f"Did you mean {near[0]}? " if near else ""
     raise UsageError(
         f"there is no setting {key!r}",
         unchanged="Nothing was changed.",
         hint=f"{guess}`retain config list` shows them all.",
     )
+
+
+def _known(key: str) -> Setting | None:
+    """A setting by its key; a category's are made for its name."""
+    if not key.startswith("categories."):
+        return SETTINGS.get(key)
+    from retain.categories import DEFAULTS, FIELDS, Category, is_name
+
+    name, _, field = key.removeprefix("categories.").partition(".")
+    if field not in FIELDS or not is_name(name):
+        return None
+    default = getattr(DEFAULTS.get(name) or Category(name, ""), field)
+    return Setting(key, "" if default is None else default, FIELDS[field], True)
+
+
+def _category_keys(names: Iterable[str] = ()) -> list[str]:
+    from retain.categories import DEFAULTS, FIELDS
+
+    return [f"categories.{name}.{field}" for name in names or DEFAULTS for field in FIELDS]
 
 
 def parse_value(of: Setting, text: str) -> Scalar:
@@ -182,7 +239,18 @@ def _checked(of: Setting, value: object) -> Scalar:
     if of.choices and value not in of.choices:
         raise UsageError(f"{of.key} is one of {', '.join(of.choices)}, not {_shown(value)}")
     assert isinstance(value, bool | int | float | str)  # noqa: S101 - the type was compared above
-    return value
+    is_folder = of.key.startswith("categories.") and of.key.endswith(".folder")
+    return _folder(of.key, str(value)) if is_folder else value
+
+
+def _folder(key: str, name: str) -> str:
+    """A name that a category's collection may have."""
+    from retain.paths import KINDS, check_collection
+
+    taken = [name for kind in KINDS.values() for name in kind.not_collections]
+    if not name or name in taken:
+        raise UsageError(f"{key} is the name of a collection for memories, not {_shown(name)}")
+    return check_collection(name)
 
 
 def _shown(value: object) -> str:
@@ -195,18 +263,23 @@ def _shown(value: object) -> str:
 
 
 def load(user_file: str, bank_file: str, env: Mapping[str, str], foreign: str = "") -> Config:
-    """Read every layer; `foreign` is an `.arcaneum` file whose settings stand for a project's."""
+    """Read every layer; `foreign` is the file of another tool's store that stands for a project's.
+
+    That is an `.arcaneum` file or a `memory-config.json`.
+    """
     values = {key: Value(one.default, "default") for key, one in SETTINGS.items()}
     warnings: list[str] = []
     layers = [(user_file, dict(_flat(read_file(user_file))), False)]
     if bank_file != user_file:
         layers.append((bank_file, dict(_flat(read_file(bank_file, follow=False))), True))
     if foreign:
-        layers.append((foreign, _from_arcaneum(foreign), True))
+        is_claude = os.path.basename(foreign) == CLAUDE_FILE
+        read = _from_claude(foreign, warnings) if is_claude else _from_arcaneum(foreign)
+        layers.append((foreign, read, True))
     for origin, found, is_project in layers:
         for key, value in found.items():
             _set(values, warnings, key, value, origin, is_project)
-    for one in SETTINGS.values():
+    for one in [*SETTINGS.values(), *_categories_in(env)]:
         if given := env.get(one.variable, ""):
             try:
                 values[one.key] = Value(parse_value(one, given), one.variable)
@@ -223,7 +296,7 @@ def _set(
     origin: str,
     is_project: bool,
 ) -> None:
-    known = SETTINGS.get(key)
+    known = _known(key)
     if known is None:
         warnings.append(f"{origin}: {key} is not a setting Retain knows; ignored")
     elif is_project and not known.project:
@@ -234,9 +307,35 @@ def _set(
         warnings.append(f"{origin}: only you can switch versions off, in your own config; ignored")
     else:
         try:
-            values[key] = Value(_checked(known, value), origin)
+            values[key] = Value(_checked(known, _written(key, value)), origin)
         except UsageError as error:
             warnings.append(f"{origin}: {error.message}; ignored")
+
+
+def _written(key: str, value: object) -> object:
+    """A category's schema may stand in a config as it is; its value is then the text of it."""
+    if not (isinstance(value, dict) and key.startswith("categories.") and key.endswith(".schema")):
+        return value
+    import json
+
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):  # TOML has dates, and JSON has not
+        return value
+
+
+def _categories_in(env: Mapping[str, str]) -> Iterator[Setting]:
+    """The settings of categories that variables are there for."""
+    prefix = "RETAIN_CATEGORIES_"
+    for variable in env:
+        if variable.startswith(prefix):
+            from retain.categories import FIELDS
+
+            given = variable.removeprefix(prefix).lower()
+            field = next((one for one in FIELDS if given.endswith(f"_{one}")), "")
+            known = _known(f"categories.{given.removesuffix(f'_{field}')}.{field}")
+            if known and known.variable == variable:
+                yield known
 
 
 def read_file(path: str, *, follow: bool = True) -> dict[str, object]:
@@ -285,11 +384,14 @@ def _parse(text: str, path: str) -> dict[str, object]:
 
 
 def _flat(tables: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Every key as `section.name`; deeper tables are no settings of ours."""
+    """Every key as `section.name`; deeper tables are no settings of ours, except of categories."""
     for section, table in tables.items():
         if isinstance(table, dict):
             for name, value in table.items():
-                yield f"{section}.{name}", value
+                if section == "categories" and isinstance(value, dict):
+                    yield from ((f"{section}.{name}.{field}", one) for field, one in value.items())
+                else:
+                    yield f"{section}.{name}", value
         else:
             yield section, table
 
@@ -311,6 +413,80 @@ def _from_arcaneum(path: str) -> dict[str, object]:
     return ours
 
 
+_CLAUDES: Final[Mapping[str, str]] = {
+    "delete.grace_period_days": "records.grace_period_days",
+    "delete.archive_retired": "records.archive_retired",
+    "max_memories_per_category": "records.max_per_category",
+    "retrieval.match_strategy": "records.match_strategy",
+    "auto_commit": "versioning.auto_commit",
+}
+
+
+def _from_claude(path: str, warnings: list[str]) -> dict[str, object]:
+    """The settings of a `memory-config.json` in Retain's words; its other keys are for the hooks.
+
+    As document 004 has it, a file that cannot be read leaves the defaults.
+    """
+    import json
+
+    from retain.categories import FIELDS
+
+    try:
+        with open(path, encoding="utf-8-sig", opener=_no_link) as file:
+            text = file.read(MAX_CHARS + 1)
+        theirs = json.loads(text) if len(text) <= MAX_CHARS else None
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        warnings.append(f"{path} cannot be read, so the defaults apply: {error}")
+        return {}
+    if not isinstance(theirs, dict):
+        warnings.append(f"{path} is too large or no JSON object, so the defaults apply")
+        return {}
+    found = dict(_flat(theirs))
+    ours = {_CLAUDES[key]: value for key, value in found.items() if key in _CLAUDES}
+    return ours | {
+        key: value
+        for key, value in found.items()
+        if key.startswith("categories.") and key.rpartition(".")[2] in FIELDS
+    }
+
+
+def rules(config: Config, root: str) -> Rules:
+    """How the bank at `root` keeps its typed memories."""
+    from retain.categories import Rules, gathered
+
+    given: dict[str, dict[str, object]] = {}
+    for key, (value, _) in config.values.items():
+        if key.startswith("categories."):
+            _, name, field = key.split(".")
+            given.setdefault(name, {})[field] = value
+    categories, warnings = gathered(given, root)
+    return Rules(
+        categories,
+        config.number("records.grace_period_days"),
+        config.flag("records.archive_retired"),
+        config.number("records.max_per_category"),
+        config.text("records.match_strategy"),
+        tuple(warnings),
+    )
+
+
+def listed(config: Config) -> Iterator[tuple[Setting, Value]]:
+    """Every setting with its value; of a category's, those that say something."""
+    from retain.categories import DEFAULTS, Category
+
+    for known in SETTINGS.values():
+        yield known, config.values[known.key]
+    set_ones = [key for key in config.values if key.startswith("categories.")]
+    names = dict.fromkeys([*DEFAULTS, *(key.split(".")[1] for key in set_ones)])
+    usual = {**Category._field_defaults, "schema": ""}
+    for key in _category_keys(names):
+        known = setting(key)
+        if key in config.values or known.default != usual.get(key.rpartition(".")[2], ""):
+            yield known, config.value(key)
+
+
 def config_file(root: str) -> str:
     """A bank's own config file."""
     return os.path.join(root, FILE)
@@ -321,13 +497,21 @@ def changed(text: str, to: Setting, value: Scalar) -> str:
     import tomlkit
 
     document = tomlkit.parse(text or f"format = {FORMAT}\n")
-    section, _, name = to.key.partition(".")
-    table = document.setdefault(section, tomlkit.table())
-    if not isinstance(table, dict):
-        raise UsageError(
-            f"the config has {section!r} as a value, where a table [{section}] belongs",
-            unchanged="Nothing was changed.",
-            hint="Mend it in an editor; `retain config path` shows where it is.",
-        )
+    *sections, name = to.key.split(".")
+    table: MutableMapping[str, object] = document
+    for depth, part in enumerate(sections, 1):
+        if part not in table:
+            is_inline = isinstance(table, tomlkit.items.InlineTable)
+            is_super = depth < len(sections)
+            table[part] = tomlkit.inline_table() if is_inline else tomlkit.table(is_super)
+        inner = table[part]
+        if not isinstance(inner, dict):
+            section = ".".join(sections[:depth])
+            raise UsageError(
+                f"the config has {section!r} as a value, where a table [{section}] belongs",
+                unchanged="Nothing was changed.",
+                hint="Mend it in an editor; `retain config path` shows where it is.",
+            )
+        table = inner
     table[name] = value
     return tomlkit.dumps(document)

@@ -69,8 +69,7 @@ class Workspace:
 
     def _load(self, place: Place) -> settings.Config:
         user = settings.config_file(paths.global_root(self.env))
-        foreign = os.path.join(_project_of(place), ".arcaneum") if place.kind == "arcaneum" else ""
-        return settings.load(user, settings.config_file(place.root), self.env, foreign)
+        return settings.load(user, settings.config_file(place.root), self.env, _foreign(place))
 
     @cached_property
     def opened(self) -> Opened:
@@ -197,6 +196,13 @@ def _text_of(path: str) -> str:
         return ""
     with open(path, encoding="utf-8", newline="") as file:
         return file.read()
+
+
+def _foreign(place: Place) -> str:
+    """The config that another tool's store has of its own."""
+    if place.kind == "arcaneum":
+        return os.path.join(_project_of(place), ".arcaneum")
+    return os.path.join(place.root, settings.CLAUDE_FILE) if place.kind == "claude" else ""
 
 
 def _project_of(place: Place) -> str:

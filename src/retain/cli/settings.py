@@ -7,9 +7,10 @@ import os
 
 from retain import config
 from retain.app import App
+from retain.categories import Rules
 from retain.cli.parser import Command, Parser, add_common, open_app
 from retain.cli.render import Output, Table
-from retain.errors import ConfigError, NewerFormat
+from retain.errors import ConfigError, NewerFormat, UsageError
 
 __all__ = ["config_command"]
 
@@ -36,14 +37,16 @@ def _config(args: argparse.Namespace) -> Output:
 
 
 def _get(app: App, args: argparse.Namespace) -> Output:
-    key = config.setting(args.key).key
-    value, origin = app.config.values[key]
+    _refuse_unknown(app, config.setting(args.key).key)
+    value, origin = app.config.value(args.key)
     data = {"key": args.key, "value": value, "origin": origin}
     return Output(data, f"{_shown(value)}\n")
 
 
 def _set(app: App, args: argparse.Namespace) -> Output:
     setting = config.setting(args.key)
+    if not args.key.endswith(".folder"):
+        _refuse_unknown(app, args.key)
     value = config.parse_value(setting, args.value)
     path = app.workspace.set_config(setting, value)
     data = {"key": args.key, "value": value, "file": path}
@@ -51,19 +54,20 @@ def _set(app: App, args: argparse.Namespace) -> Output:
 
 
 def _list(app: App, args: argparse.Namespace) -> Output:  # noqa: ARG001 - one shape for all
+    found = list(config.listed(app.config))
     rows = [
-        (key, _shown(value), origin, "yes" if config.SETTINGS[key].project else "no")
-        for key, (value, origin) in app.config.values.items()
+        (one.key, _brief(one.key, _shown(value)), origin, "yes" if one.project else "no")
+        for one, (value, origin) in found
     ]
     data = [
         {
-            "key": key,
+            "key": one.key,
             "value": value,
             "origin": origin,
-            "about": config.SETTINGS[key].about,
-            "project": config.SETTINGS[key].project,
+            "about": one.about,
+            "project": one.project,
         }
-        for key, (value, origin) in app.config.values.items()
+        for one, (value, origin) in found
     ]
     table = Table(("Key", "Value", "From", "A project may set it"), rows)
     return Output(data, table=table, warnings=app.config.warnings)
@@ -77,15 +81,49 @@ def _path(app: App, args: argparse.Namespace) -> Output:  # noqa: ARG001 - one s
 
 def _check(app: App, args: argparse.Namespace) -> Output:  # noqa: ARG001 - one shape for all
     try:
-        warnings = list(app.config.warnings)
+        warnings = [*app.config.warnings, *_rules(app).warnings]
+        warnings += _unusable(app)
     except (ConfigError, NewerFormat) as error:
         warnings = [error.message]
     text = "".join(f"{warning}\n" for warning in warnings) or "The configuration is fine.\n"
     return Output({"warnings": warnings}, text, code=1 if warnings else 0)
 
 
+def _refuse_unknown(app: App, key: str) -> None:
+    """A setting of a category that there is not is a slip of the pen."""
+    if not key.startswith("categories."):
+        return
+    name, known = key.split(".")[1], _rules(app).categories
+    if name not in known:
+        raise UsageError(
+            f"there is no category {name!r}, only {', '.join(known)}",
+            hint=f"`retain config set categories.{name}.folder FOLDER` adds one.",
+        )
+
+
+def _unusable(app: App) -> list[str]:
+    """The schemas that nothing can be checked against."""
+    given = [one for one in _rules(app).categories.values() if one.schema is not None]
+    if not given:
+        return []
+    from retain.schema import schema_fault
+
+    told = ((one.name, schema_fault(one.schema or {})) for one in given)
+    return [f"the schema of the category {name} cannot be used: {why}" for name, why in told if why]
+
+
+def _rules(app: App) -> Rules:
+    return config.rules(app.config, app.place.root)
+
+
 def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _brief(key: str, text: str) -> str:
+    """A value for a cell; a whole schema is none."""
+    is_long = key.endswith((".schema", ".description")) and len(text) > 60
+    return f"{text[:57]}..." if is_long else text
 
 
 config_command = Command(
@@ -98,5 +136,7 @@ A project's config may set only the keys that `list` marks so.
   retain config get versioning.max_versions
   retain config set versioning.auto_commit true
   retain config set memory.created_by "Ada" --global
+  retain config set categories.decision.retention_days 365
+  retain config set categories.incident.folder incidents   # a category of your own
   retain config check""",
 )

@@ -1,0 +1,421 @@
+"""The settings of typed memories: a bank's own, and those of a claude-memory store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retain import config
+from retain.app import App
+from retain.categories import DEFAULTS, FIELDS, Category, Rules
+from retain.config import Config, changed, listed, parse_value, rules, setting
+from retain.errors import UsageError
+from tests.cli.door import call
+from tests.conftest import Run
+
+
+@pytest.fixture
+def bank(home: Path) -> Path:
+    root = home / "work" / ".retain"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
+def claude(home: Path) -> Path:
+    root = home / "work" / ".claude" / "memory"
+    root.mkdir(parents=True)
+    return root
+
+
+def load(root: Path, text: str = "", env: dict[str, str] | None = None) -> Config:
+    (root / "config.toml").write_text(text, encoding="utf-8")
+    return config.load(str(root / "none.toml"), str(root / "config.toml"), env or {})
+
+
+def read(root: Path, text: str = "", env: dict[str, str] | None = None) -> Rules:
+    return rules(load(root, text, env), str(root))
+
+
+def of_claude(root: Path, theirs: object) -> tuple[Config, Rules]:
+    text = theirs if isinstance(theirs, str) else json.dumps(theirs)
+    (root / "memory-config.json").write_text(text, encoding="utf-8")
+    found = App().config
+    return found, rules(found, str(root))
+
+
+# A bank's own config
+
+
+def test_without_a_word_the_rules_are_document_004s(bank: Path) -> None:
+    assert read(bank) == Rules(dict(DEFAULTS), 30, True, 100, "title_tags", ())
+
+
+def test_a_project_may_set_every_rule(bank: Path) -> None:
+    found = read(
+        bank,
+        "[records]\ngrace_period_days = 7\narchive_retired = false\nmax_per_category = 0\n"
+        'match_strategy = "hybrid"\n[categories.decision]\nretention_days = 365\n'
+        "[categories.preference]\nenabled = false\nauto_capture = false\n"
+        '[categories.incident]\nfolder = "incidents"\nmax_retained = 3\n'
+        'description = "What broke."\n[categories.incident.schema]\nrequired = ["impact"]\n',
+    )
+    assert found[1:] == (7, False, 0, "hybrid", ())
+    assert found.categories == {
+        **DEFAULTS,
+        "decision": DEFAULTS["decision"]._replace(retention_days=365),
+        "preference": DEFAULTS["preference"]._replace(enabled=False, auto_capture=False),
+        "incident": Category(
+            "incident", "incidents", max_retained=3, description="What broke.",
+            schema={"required": ["impact"]},
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'enabled = "yes"', "enabled = 1", 'auto_capture = "no"', "retention_days = -1",
+        'retention_days = "30"', "retention_days = 1.5", "retention_days = true",
+        "max_retained = []", "max_retained = 1" + "0" * 30, "description = 5", "folder = 5",
+        'folder = ""', 'folder = "a/b"', 'folder = "../out"', 'folder = ".trash"',
+        'folder = "skills"', 'folder = "indices"', 'folder = "con"', "schema = 5",
+        "schema = {d = 2026-01-01}", "colour = 1", "folder.name = 1", 'name = "x"',
+    ],
+)  # fmt: skip
+def test_a_bad_value_is_ignored_and_said_so(bank: Path, line: str) -> None:
+    found = load(bank, f"[categories.decision]\n{line}\n")
+    assert len(found.warnings) == 1
+    assert found.warnings[0].startswith(f"{bank}/config.toml: ")
+    assert found.warnings[0].endswith("ignored")
+    assert rules(found, str(bank)) == read(bank)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "categories = 5", "[categories]\ndecision = 5", '[categories.""]\nfolder = "x"',
+        '[categories.Incident]\nfolder = "x"', '[categories."a.b"]\nfolder = "x"',
+        f'[categories.{"a" * 41}]\nfolder = "x"', "[categories.decision.folder]\na = 1",
+        '[records]\nmatch_strategy = "magic"', "[records]\ngrace_period_days = -1",
+        "[records]\narchive_retired = 1", '[records]\nmax_per_category = "many"',
+        "[records]\nother = 1",
+    ],
+)  # fmt: skip
+def test_what_is_no_setting_is_ignored_and_said_so(bank: Path, text: str) -> None:
+    found = load(bank, text)
+    assert len(found.warnings) == 1
+    assert rules(found, str(bank)) == read(bank)
+
+
+def test_a_person_sets_categories_for_all_banks_and_a_project_its_own(
+    home: Path, bank: Path
+) -> None:
+    (home / ".retain").mkdir()
+    own = home / ".retain" / "config.toml"
+    own.write_text(
+        "[categories.decision]\nretention_days = 9\nmax_retained = 9\n"
+        '[categories.incident]\nfolder = "incidents"\n',
+        encoding="utf-8",
+    )
+    (bank / "config.toml").write_text(
+        "[categories.decision]\nretention_days = 5\n[categories.incident]\nenabled = false\n",
+        encoding="utf-8",
+    )
+    found = rules(App().config, str(bank))
+    assert found.categories["decision"][4:6] == (5, 9)
+    assert found.categories["incident"] == Category("incident", "incidents", enabled=False)
+
+
+def test_variables_set_categories_too(bank: Path) -> None:
+    env = {
+        "RETAIN_CATEGORIES_TECH_DEBT_RETENTION_DAYS": "4",
+        "RETAIN_CATEGORIES_MAX_RETAINED_FOLDER": "odd",
+        "RETAIN_CATEGORIES_DECISION_ENABLED": "off",
+        "RETAIN_CATEGORIES_DECISION_COLOUR": "red",
+        "RETAIN_CATEGORIES_": "x",
+        "RETAIN_CATEGORIES_FOLDER": "x",
+        "RETAIN_RECORDS_GRACE_PERIOD_DAYS": "3",
+    }
+    found = load(bank, "", env)
+    assert found.warnings == ()
+    said = rules(found, str(bank))
+    assert said.grace_period_days == 3
+    assert said.categories["tech_debt"].retention_days == 4
+    assert said.categories["max_retained"].folder == "odd"
+    assert not said.categories["decision"].enabled
+    bad = load(bank, "", {"RETAIN_CATEGORIES_DECISION_FOLDER": "a/b"})
+    assert "RETAIN_CATEGORIES_DECISION_FOLDER is ignored" in bad.warnings[0]
+
+
+def test_a_schema_that_cannot_be_read_is_told_with_the_rules(bank: Path) -> None:
+    found = read(bank, '[categories.incident]\nfolder = "incidents"\nschema = "../x.json"\n')
+    assert found.categories["incident"].schema is None
+    assert len(found.warnings) == 1
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("name", ["decision", "session_summary", "incident"])
+def test_a_categorys_setting_has_the_type_and_default_of_its_field(name: str, field: str) -> None:
+    one = setting(f"categories.{name}.{field}")
+    default = getattr(DEFAULTS.get(name, Category(name, "")), field)
+    assert one.default == ("" if default is None else default)
+    assert one.project
+    assert one.variable == f"RETAIN_CATEGORIES_{name}_{field}".upper()
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["categories", "categories.", "categories.decision", "categories.decision.colour",
+     "categories.decision.name", "categories.A.folder", "categories..folder",
+     "categories.a.b.folder", "categories.decision.folder.x"],
+)  # fmt: skip
+def test_an_unknown_setting_of_a_category_is_refused(key: str) -> None:
+    with pytest.raises(UsageError):
+        setting(key)
+
+
+def test_an_unknown_setting_of_a_category_names_the_nearest() -> None:
+    with pytest.raises(UsageError) as caught:
+        setting("categories.decision.retention")
+    assert "categories.decision.retention_days" in caught.value.hint
+
+
+TEXT = """\
+# top
+[categories.decision] # ours
+max_retained = 3  # three
+
+[memory]
+enabled = true
+
+[categories.runbook]
+enabled = false
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", TEXT, "[memory]\nenabled = true\n", "categories.decision.max_retained = 3\n",
+     "categories = {decision = {max_retained = 3}}\n", "[categories]\n"],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "key", ["decision.retention_days", "runbook.retention_days", "incident.max_retained"]
+)
+def test_a_changed_setting_reads_back_and_leaves_the_rest(bank: Path, text: str, key: str) -> None:
+    before = load(bank, text)
+    after = load(bank, changed(text, setting(f"categories.{key}"), 30))
+    assert after.warnings == ()
+    assert after.values[f"categories.{key}"].value == 30
+    assert {k: v for k, v in after.values.items() if k != f"categories.{key}"} == before.values
+
+
+def test_a_new_category_reads_as_a_person_would_write_it() -> None:
+    new = changed("format = 1\n", setting("categories.incident.folder"), "incidents")
+    assert new == 'format = 1\n\n[categories.incident]\nfolder = "incidents"\n'
+    assert changed(TEXT, setting("categories.decision.max_retained"), 4) == TEXT.replace(
+        "max_retained = 3", "max_retained = 4"
+    )
+
+
+@pytest.mark.parametrize("text", ["categories = 5\n", "[categories]\ndecision = 5\n"])
+def test_a_value_where_a_table_belongs_is_not_overwritten(text: str) -> None:
+    with pytest.raises(UsageError):
+        changed(text, setting("categories.decision.folder"), "x")
+
+
+@given(st.text(max_size=30))
+def test_any_folder_a_person_types_is_a_collection_or_refused(text: str) -> None:
+    one = setting("categories.incident.folder")
+    try:
+        value = parse_value(one, text)
+    except UsageError:
+        return
+    assert isinstance(value, str)
+    assert value
+    assert "/" not in value
+    assert value not in (".", "..", "skills")
+
+
+# A claude-memory store
+
+
+DOCUMENT: dict[str, Any] = {
+    "memory_root": ".claude/memory",
+    "categories": {
+        one.name: {
+            "enabled": True, "folder": one.folder, "auto_capture": True,
+            "retention_days": one.retention_days,
+            **({"max_retained": 5} if one.max_retained else {}),
+        }
+        for one in DEFAULTS.values()
+    },
+    "auto_commit": False,
+    "max_memories_per_category": 100,
+    "retrieval": {"max_inject": 5, "match_strategy": "title_tags"},
+    "triage": {"enabled": True, "thresholds": {"decision": 0.4}, "parallel": {"enabled": True}},
+    "delete": {"grace_period_days": 30, "archive_retired": True},
+}  # fmt: skip
+
+
+def test_the_default_file_of_document_004_means_the_defaults(claude: Path) -> None:
+    found, said = of_claude(claude, DOCUMENT)
+    assert found.warnings == ()
+    assert said == Rules(dict(DEFAULTS))
+    assert found.values["records.grace_period_days"].origin == f"{claude}/memory-config.json"
+
+
+def test_its_settings_are_understood(claude: Path) -> None:
+    (claude / "incident.json").write_text('{"required": ["impact"]}', encoding="utf-8")
+    found, said = of_claude(
+        claude,
+        {
+            "delete": {"grace_period_days": 5, "archive_retired": False},
+            "max_memories_per_category": 7,
+            "auto_commit": True,
+            "retrieval": {"match_strategy": "tags", "enabled": False},
+            "categories": {
+                "decision": {"retention_days": 3, "description": "Why.", "colour": "red"},
+                "incident": {"folder": "incidents", "schema": "incident.json"},
+                "outage": {"folder": "outages", "schema": {"type": "object"}},
+                "runbook": {"enabled": False},
+            },
+            "log": {"level": 3},
+        },
+    )
+    assert found.warnings == ()
+    assert found.flag("versioning.auto_commit")
+    assert said[1:] == (5, False, 7, "tags", ())
+    assert said.categories["decision"][4:7] == (3, 0, "Why.")
+    assert not said.categories["runbook"].enabled
+    assert said.categories["incident"].schema == {"required": ["impact"]}
+    assert said.categories["outage"].schema == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    "theirs, warned",
+    [
+        ({"delete": {"grace_period_days": -1}}, 1),
+        ({"delete": {"grace_period_days": "30"}}, 1),
+        ({"delete": {"grace_period_days": None}}, 1),
+        ({"delete": {"archive_retired": "true"}}, 1),
+        ({"delete": 5, "retrieval": [], "triage": "x"}, 0),
+        ({"max_memories_per_category": 1.5}, 1),
+        ({"auto_commit": 1}, 1),
+        ({"retrieval": {"match_strategy": "magic"}}, 1),
+        ({"categories": {"decision": {"folder": "../x", "enabled": 0}}}, 2),
+        ({"categories": {"Bad Name": {"folder": "x"}}}, 1),
+        ({"categories": {"decision": {"colour": "red"}}}, 0),
+        ({"categories": {"decision": True}}, 0),
+        ({"categories": []}, 0),
+        ({}, 0),
+        ("", 1),
+        ("{", 1),
+        ("[]", 1),
+        ("null", 1),
+        ('"' + "x" * 100_001 + '"', 1),
+        ("[" * 50_000, 1),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_a_broken_file_leaves_the_defaults_and_is_said(
+    claude: Path, theirs: object, warned: int
+) -> None:
+    found, said = of_claude(claude, theirs)
+    assert len(found.warnings) == warned
+    assert all(len(one) < 500 for one in found.warnings)
+    assert said == Rules(dict(DEFAULTS))
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/etc/passwd"])
+def test_a_file_that_is_a_link_is_not_followed(claude: Path, target: str) -> None:
+    (claude / "memory-config.json").symlink_to(target)
+    found = App().config
+    assert len(found.warnings) == 1
+    assert {value.origin for value in found.values.values()} == {"default"}
+
+
+def test_bytes_that_are_no_text_are_said(claude: Path) -> None:
+    (claude / "memory-config.json").write_bytes(b"\xff\xfe{}")
+    assert len(App().config.warnings) == 1
+
+
+def test_without_the_file_there_is_nothing_to_say(claude: Path) -> None:
+    assert App().config.warnings == ()
+
+
+# The command line
+
+
+def test_list_shows_each_category_and_what_is_set(bank: Path) -> None:
+    found = load(
+        bank, '[categories.incident]\nfolder = "incidents"\n[categories.decision]\nenabled = true\n'
+    )
+    shown = {
+        one.key: value.value for one, value in listed(found) if one.key.startswith("categories.")
+    }
+    assert shown == {
+        "categories.session_summary.folder": "sessions",
+        "categories.session_summary.retention_days": 90,
+        "categories.session_summary.max_retained": 5,
+        "categories.decision.folder": "decisions",
+        "categories.decision.enabled": True,
+        "categories.runbook.folder": "runbooks",
+        "categories.constraint.folder": "constraints",
+        "categories.tech_debt.folder": "tech-debt",
+        "categories.preference.folder": "preferences",
+        "categories.incident.folder": "incidents",
+    }
+
+
+def test_a_category_is_set_added_and_shown(run: Run, bank: Path) -> None:
+    key = "categories.decision.retention_days"
+    assert run("config", "get", key).out == "0\n"
+    assert run("config", "set", key, "30").out.startswith(f"{key} = 30\n")
+    shown = json.loads(run("config", "get", key, "--json").out)
+    assert (shown["value"], shown["origin"]) == (30, f"{bank}/config.toml")
+    assert run("config", "set", "categories.incident.folder", "incidents").code == 0
+    assert run("config", "set", "categories.incident.description", "What broke").code == 0
+    rows = json.loads(run("config", "list", "--json").out)
+    assert {"categories.incident.folder", "categories.incident.description", key} <= {
+        row["key"] for row in rows
+    }
+    assert run("config", "check").out == "The configuration is fine.\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("get", "categories.decison.folder"),
+        ("set", "categories.decison.retention_days", "5"),
+        ("set", "categories.decision.retention_days", "-5"),
+        ("set", "categories.decision.retention_days", "many"),
+        ("set", "categories.decision.enabled", "perhaps"),
+        ("set", "categories.decision.folder", "../x"),
+        ("set", "records.match_strategy", "magic"),
+    ],
+)
+def test_a_slip_of_the_pen_changes_nothing(run: Run, bank: Path, words: tuple[str, ...]) -> None:
+    ran = run("config", *words)
+    assert ran.code == 2
+    assert ran.err
+    assert list(bank.iterdir()) == []
+
+
+def test_check_tells_of_schemas_that_cannot_be_used(bank: Path) -> None:
+    load(
+        bank,
+        '[categories.a]\nfolder = "a"\nschema = "none.json"\n'
+        "[categories.b]\nfolder = 'b'\nschema = '{\"type\": \"thing\"}'\n"
+        '[categories.c]\nfolder = "c"\n[categories.c.schema]\nrequired = ["x"]\n',
+    )
+    ran = call("config", "check")
+    assert ran.code == 1
+    assert "the schema of the category a is not used" in ran.out
+    assert "the schema of the category b cannot be used" in ran.out
+    assert "category c" not in ran.out
