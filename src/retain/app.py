@@ -477,7 +477,8 @@ class App:
         """What is in the bank in force, and what is wrong with it."""
         from retain.doctor import examine
 
-        return examine(self.workspace.opened.bank)
+        bank = self.workspace.opened.bank
+        return examine(bank, rules(self.config, bank.root))
 
     def kept_history(self) -> str:
         """In words, which earlier texts the bank keeps."""

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from retain import paths
 from retain.bank import Bank
+from retain.categories import Rules
 from retain.errors import BadName, RetainError
 from retain.model import Memory, Problem
+from retain.typed.shape import is_record, record
 
 __all__ = ["Findings", "examine"]
 
@@ -25,8 +27,8 @@ class Findings(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def examine(bank: Bank) -> Findings:
-    """Read every memory once and count what is there."""
+def examine(bank: Bank, rules: Rules) -> Findings:
+    """Read every memory once and count what is there; typed ones are checked by their rules."""
     problems: list[Problem] = []
     by_collection: dict[str, int] = {}
     by_type: dict[str, int] = {}
@@ -37,7 +39,8 @@ def examine(bank: Bank) -> Findings:
         _count(by_collection, memory.collection)
         _count(by_type, memory.type)
         _count(by_status, memory.status)
-        problems += [Problem(memory.path, reason) for reason in _faults(memory)]
+        faults = [*_faults(memory), *_broken_rules(memory, rules)]
+        problems += [Problem(memory.path, reason) for reason in faults]
     return Findings(
         sum(by_collection.values()),
         size,
@@ -76,6 +79,17 @@ def _faults(memory: Memory) -> list[str]:
         if value and not _is_time(value):
             faults.append(f"{key} is not a date: {value}")
     return faults
+
+
+def _broken_rules(memory: Memory, rules: Rules) -> list[str]:
+    """In what a typed memory that someone wrote by hand differs from its schema."""
+    if not is_record(memory):
+        return []
+    from retain.schema import faults
+
+    kind = rules.category(memory.type)
+    found = faults(record(memory), kind.schema if kind else None)
+    return [f"{one.field}: expected {one.expected}; got {one.got}" for one in found]
 
 
 def _is_time(text: str) -> bool:

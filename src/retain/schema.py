@@ -312,7 +312,7 @@ def _fields(rule: Mapping[str, Any]) -> str:
 
 def _required(rule: Mapping[str, Any]) -> str:
     said = _expected(rule) if rule else "any value"
-    return "a field is required: " + said.removeprefix("a ").removeprefix("an ")
+    return f"{said} (required)"
 
 
 def _unknown(rule: Mapping[str, Any]) -> str:

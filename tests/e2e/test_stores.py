@@ -157,7 +157,8 @@ def test_every_command_works_in_place(store: Store, home: Path) -> None:
     ]
     assert not (home / ".retain").exists()
     for name, text in store.files.items():
-        if "auth-plan" not in name:
+        # A store's own list is made from its records; this one named a record that is not there.
+        if "auth-plan" not in name and not name.endswith("index.md"):
             assert (home / "work" / name).read_text(encoding="utf-8") == text
 
 
@@ -189,11 +190,13 @@ def test_record_update_keeps_all_other_bytes(record: Path) -> None:
     after = record.read_bytes().decode()
     assert json.loads(after)["record_status"] == "retired"
     kept = [
-        line
+        line.removesuffix(",")
         for line in RECORD.splitlines()
         if not line.strip().startswith(('"record_status"', '"tags"', '"updated_at"'))
     ]
-    assert [line for line in kept if line in after.splitlines()] == kept
+    lines = [line.removesuffix(",") for line in after.splitlines()]
+    assert [line for line in kept if line in lines] == kept
+    assert json.loads(after)["retired_at"]
     assert done("list", "--quiet") == ""
     assert done("list", "--quiet", "--status", "retired") == "decisions/use-jwt\n"
 
@@ -210,10 +213,13 @@ def test_record_is_read_and_its_content_replaced_whole(record: Path) -> None:
     assert call("append", "use-jwt", "--content", "-", input="more").code == 1
     assert record.read_bytes() == before
     done("restore", "use-jwt", "--version", "v1")
-    assert record.read_bytes() == RECORD.encode()
+    back = json.loads(record.read_bytes())
+    assert back["content"] == json.loads(RECORD)["content"]
+    assert len(back["changes"]) > len(json.loads(before)["changes"])  # a history only grows
+    before = record.read_bytes()
     done("move", "use-jwt", "--id", "use-tokens")
     moved = record.with_name("use-tokens.json").read_bytes()
-    assert moved == RECORD.encode().replace(b'"id": "use-jwt"', b'"id": "use-tokens"')
+    assert moved == before.replace(b'"id": "use-jwt"', b'"id": "use-tokens"')
 
 
 # Imports

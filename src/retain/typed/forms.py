@@ -49,8 +49,11 @@ def form(category: str, rules: Rules) -> Form:
             f"there is no category {category!r}",
             hint=f"There are: {', '.join(rules.categories)}.",
         )
-    schema: Mapping[str, Any] = kind.schema or _built_in(category)
-    properties, required = schema.get("properties", {}), schema.get("required", ())
+    schema: Mapping[str, Any] = _built_in(category) or kind.schema or {}
+    properties, required = schema.get("properties"), schema.get("required")
+    # A schema of the person's own may be odd; whether it can be used, the check will say.
+    properties = properties if isinstance(properties, dict) else {}
+    required = required if isinstance(required, list) else []
     fields = [_field(name, one, name in required) for name, one in properties.items()]
     return Form(category, kind.folder, fields, schema.get("additionalProperties") is not False)
 
@@ -64,12 +67,17 @@ def _built_in(category: str) -> Mapping[str, Any]:
     return content
 
 
-def _field(name: str, schema: Mapping[str, Any], is_required: bool) -> Field:
-    choices = tuple(str(one) for one in schema.get("enum", ()))
-    kind = schema.get("type")
+def _field(name: str, schema: object, is_required: bool) -> Field:
+    if not isinstance(schema, dict):
+        return Field(name, "text", is_required)
+    choices = tuple(str(one) for one in schema.get("enum") or () if one is not None)
+    kinds = schema.get("type")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    kind = next((one for one in kinds if one != "null"), None)  # optional ones may be null
     if kind == "array":
-        of = schema.get("items", {})
-        return Field(name, "list" if of.get("type") == "string" else "json", is_required)
+        of = schema.get("items")
+        is_plain = isinstance(of, dict) and of.get("type") == "string"
+        return Field(name, "list" if is_plain else "json", is_required)
     if kind == "boolean":
         return Field(name, "flag", is_required)
     return Field(name, "json" if kind == "object" else "text", is_required, choices)

@@ -340,9 +340,18 @@ def in_step(before: Memory, text: bytes, rules: Rules) -> bytes:
         return text
     old, wanted = record(before), record(after)
     if is_record(before):
-        wanted = merging.noted(old, wanted, now())
+        wanted = merging.noted(old, _remembering(old, wanted), now())
+        wanted = lifecycle.dated(old, wanted, now())
     checked(wanted, rules)
     return data(wanted, after)
+
+
+def _remembering(old: Record, wanted: Record) -> Record:
+    """A record whose history has grown, whatever text was put in its place."""
+    before, after = old.get("changes") or [], wanted.get("changes") or []
+    if not isinstance(before, list) or not isinstance(after, list) or not before:
+        return wanted
+    return {**wanted, "changes": [*before, *(entry for entry in after if entry not in before)]}
 
 
 def _own(memory: Memory, old: Record, wanted: Record) -> Record:
