@@ -418,7 +418,7 @@ def test_an_id_follows_a_title_that_has_become_another(old: str, new: str, slug:
 
 
 TAGS = st.lists(
-    st.sampled_from([f"t{number:02}" for number in range(16)]), min_size=1, max_size=16, unique=True
+    st.sampled_from([f"t{number:02}" for number in range(16)]), min_size=1, max_size=13, unique=True
 )
 FILES = st.none() | st.lists(st.sampled_from(["a.py", "b.py", "c.py", "gone.py"]), max_size=4)
 VALUES = st.none() | st.integers(0, 2) | st.sampled_from("xyz") | st.lists(st.integers(0, 2))
@@ -442,11 +442,10 @@ def updates(draw: st.DrawFn) -> tuple[Record, Record]:
         "changes": draw(st.none() | STORED),
         "times_updated": draw(st.none() | st.integers(0, 9)),
     }
-    new = copy.deepcopy(old)
+    new = {**copy.deepcopy(old), "title": draw(st.sampled_from("abcdef"))}
     stored = old["changes"] or []
     more = st.lists(NOTES, max_size=3)
     stated: dict[str, st.SearchStrategy[Any]] = {
-        "title": st.sampled_from("abc"),
         "created_at": st.sampled_from([THEN, NOW, None]),
         "category": st.sampled_from(["decision", "runbook"]),
         "id": st.sampled_from("xy"),
