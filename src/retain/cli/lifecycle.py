@@ -96,9 +96,17 @@ def _with_reason(parser: Parser) -> None:
     parser.add_argument("--reason", default="", metavar="WHY", help="why, in a sentence")
 
 
+def _reason(app: App, args: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
+    """The reason as it may be stored, and what has to be said about secrets in it."""
+    clean, warnings = app.guarded({"reason": args.reason}, allow_secret=False)
+    return str(clean["reason"]), warnings
+
+
 def _retire(args: argparse.Namespace) -> Output:
     app = open_app(args)
-    done = app.ledger.retire(_at(app, args.id, args.collection), args.reason)
+    reason, warnings = _reason(app, args)
+    done = app.ledger.retire(_at(app, args.id, args.collection), reason)
+    done = done._replace(warnings=(*warnings, *done.warnings))
     days = app.ledger.rules.grace_period_days
     back = f"retain restore {done.memory.ref}{same_bank(args)}"
     return outcome_output(done, [f"It can be brought back for {days} days: {back}"])
@@ -117,8 +125,9 @@ retire_command = Command(
 
 def _archive(args: argparse.Namespace) -> Output:
     app = open_app(args)
-    done = app.ledger.archive(_at(app, args.id, args.collection), args.reason)
-    return outcome_output(done)
+    reason, warnings = _reason(app, args)
+    done = app.ledger.archive(_at(app, args.id, args.collection), reason)
+    return outcome_output(done._replace(warnings=(*warnings, *done.warnings)))
 
 
 archive_command = Command(
@@ -286,7 +295,7 @@ def _new_arguments(parser: Parser) -> None:
 def _new(args: argparse.Namespace) -> Output:
     from retain.typed import forms
     from retain.typed.fixing import slugify
-    from retain.typed.ledger import Target
+    from retain.typed.ledger import Target, checked
 
     app = open_app(args)
     form = forms.form(args.category, app.ledger.rules)
@@ -296,6 +305,7 @@ def _new(args: argparse.Namespace) -> Output:
     title = args.title or forms.title(form, content)
     at_once = now()
     given: dict[str, object] = {
+        "id": args.id or "untitled",
         "schema_version": "1.0",
         "category": args.category,
         "created_at": at_once,
@@ -308,7 +318,12 @@ def _new(args: argparse.Namespace) -> Output:
     }
     given = {name: value for name, value in given.items() if value is not None}
     clean, warnings = app.guarded(given, allow_secret=args.allow_secret)
-    suffix = ".json" if app.place.kind == "claude" else ".md"
+    if args.id and clean["id"] != args.id:
+        raise UsageError("the id looks like a secret", hint="Choose another one with --id.")
+    if not title:
+        checked(clean, app.ledger.rules)  # which fields are missing says more
+        raise UsageError("there is no text to make a title from", hint="Give one with --title.")
+    suffix = ".json" if app.bank.kind.listing else ".md"
     name = args.id or slugify(str(clean["title"]))
     clean["id"] = name
     at = Target(form.folder, name, suffix, f"{form.folder}/{name}")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import stat
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from retain import paths
 from retain.app import App
 from retain.cli.inputs import add_secrets
 from retain.cli.parser import Command, Parser, add_common, open_app
 from retain.cli.render import Output
-from retain.errors import RecordError, RetainError, Unreadable
+from retain.errors import BadName, RecordError, RetainError, Unreadable
+from retain.fsio import make_folder, saving
+from retain.guard.characters import visible
 from retain.typed.refusing import Block, refusal
 
 if TYPE_CHECKING:
@@ -68,16 +71,23 @@ def _write_arguments(parser: Any) -> None:
 
 
 def _write(args: argparse.Namespace) -> Output:
+    args.made = []
     try:
         return _written(args)
-    except RecordError as error:
-        return _refused(error.blocks or (_block(error),))
     except RetainError as error:
-        return _refused((_block(error),))
+        for folder in reversed(args.made):
+            with contextlib.suppress(OSError):  # someone else has put something there
+                os.rmdir(folder)
+        blocks = error.blocks if isinstance(error, RecordError) else ()
+        return _refused(blocks or (_block(error),))
 
 
 def _refused(blocks: Sequence[str]) -> Output:
-    text = "".join(f"{block}\n\n" if len(blocks) > 1 else f"{block}\n" for block in blocks)
+    # An empty line follows each fault of a record, of which there may be several.
+    text = "".join(
+        f"{block}\n\n" if block.startswith("VALIDATION_ERROR\n") else f"{block}\n"
+        for block in blocks
+    )
     return Output({"errors": list(blocks)}, text, code=1)
 
 
@@ -93,16 +103,20 @@ def _written(args: argparse.Namespace) -> Output:
         return _mistake("--input is required for create and update actions.")
     if args.action == "create" and not args.category:
         return _mistake("--category is required for create action.")
+    takes_input = args.action in ("create", "update")
+    given = _given(args.input) if takes_input else {}
     app, at = _opened(args, makes=args.action == "create")
-    messages: list[str] = []
-    given: dict[str, object] = {}
-    if args.action in ("create", "update"):
-        given, warnings = app.guarded(_given(args.input), allow_secret=args.allow_secret)
-        messages += [f"[WARN] {one}" for one in warnings]
-    done = _done(app, at, args, given, messages)
+    said, warnings = app.guarded(
+        {"record": given, "reason": args.reason, "name": at.name}, allow_secret=args.allow_secret
+    )
+    if args.action == "create" and said["name"] != at.name:
+        raise _bad_path(args.target, "Its name looks like a secret. Choose another one.")
+    messages = [f"[WARN] {one}" for one in warnings]
+    args.reason = str(said["reason"])
+    done = _done(app, at, args, cast("dict[str, Any]", said["record"]), messages)
     messages += [f"[AUTO-FIX] {one}" for one in done.notes]
     messages += [f"[WARN] {one}" for one in done.warnings]
-    if args.input not in ("", "-"):
+    if takes_input and args.input != "-":
         _forget(args.input)
     data = _answer(done, at, args)
     return Output(data, json.dumps(data, ensure_ascii=False) + "\n", messages=messages)
@@ -162,49 +176,101 @@ def _opened(args: argparse.Namespace, *, makes: bool) -> tuple[App, Target]:
     """The bank that a target's path lies in, and the record's place there."""
     from retain.typed.ledger import Target
 
-    path = os.path.abspath(args.target)
-    root = _root_of(path) or _in_force(args, path)
-    if not root:
-        raise _bad_path(
-            args.target,
-            "Target must be inside a memory store, for example "
-            ".claude/memory/decisions/use-postgres.json",
-        )
-    real = os.path.realpath(path)
-    if not paths.is_inside(real, root):
-        raise _bad_path(args.target, f"Target must be inside {root}.")
-    inside = os.path.relpath(real, os.path.realpath(root)).split(os.sep)
-    name, suffix = os.path.splitext(inside[-1])
-    if len(inside) > 2 or suffix not in paths.SUFFIXES:
-        raise _bad_path(args.target, "Target must be <store>/<folder>/<id>.json or .md.")
+    if not args.target.isprintable():
+        raise _bad_path(args.target, "Target must be a plain path.")
+    root, inside = _parted(args)
+    collection, name, suffix = _names(args.target, inside)
     if makes and not os.path.isdir(root):
-        from retain.fsio import make_folder
-
-        make_folder(root)
-    collection = inside[0] if len(inside) == 2 else ""
+        args.made = _missing(root)
+        with saving(root):
+            make_folder(root)
     app = App(bank=root, cwd=os.getcwd())
     args.close = app.close
+    if app.place.root != root:  # a link was put there since
+        raise _bad_path(args.target, f"{root} leads elsewhere.")
+    _refuse_reserved(args, app, collection, name + suffix)
     return app, Target(collection, name, suffix, args.target)
 
 
-def _root_of(path: str) -> str:
-    """The first `.claude/memory` or `.retain` in a path."""
-    parts = path.split(os.sep)
-    for at, part in enumerate(parts[:-1]):
+def _parted(args: argparse.Namespace) -> tuple[str, list[str]]:
+    """A target's store, and the names that lead from there to its file."""
+    parts = os.path.join(os.getcwd(), args.target).split(os.sep)
+    at = _end_of_store(parts)
+    if at:
+        # What lies above a store may be linked as anyone likes; the store itself may not.
+        marks = 2 if parts[at - 1] == "memory" else 1
+        above = os.path.realpath(os.sep.join(parts[: at - marks]) or os.sep)
+        root, inside = os.path.join(above, *parts[at - marks : at]), parts[at:]
+        links = [os.path.dirname(root)] * (marks - 1) + [root]
+    else:
+        root, inside = _in_force(args)
+        links = []
+    inside = [part for part in inside if part not in ("", os.curdir)]
+    if os.pardir in inside:
+        raise _bad_path(args.target, "Target must not lead out of its folder with '..'.")
+    links += [os.path.join(root, *inside[:depth]) for depth in range(1, len(inside) + 1)]
+    for link in filter(os.path.islink, links):
+        raise _bad_path(args.target, f"{link} is a symbolic link, which is not followed.")
+    return root, inside
+
+
+def _end_of_store(parts: Sequence[str]) -> int:
+    """After how many parts of a path its first `.claude/memory` or `.retain` is over; 0: none."""
+    for at, part in enumerate(parts[:-1], 1):
         if part == ".retain":
-            return os.sep.join(parts[: at + 1])
-        if (part, parts[at + 1]) == (".claude", "memory"):
-            return os.sep.join(parts[: at + 2])
-    return ""
+            return at
+        if (part, parts[at]) == (".claude", "memory"):
+            return at + 1
+    return 0
 
 
-def _in_force(args: argparse.Namespace, path: str) -> str:
+def _in_force(args: argparse.Namespace) -> tuple[str, list[str]]:
+    """The bank that a call without such a path is about, if the target is in it."""
     root = open_app(args).place.root
-    return root if paths.is_inside(path, root) else ""
+    parts = os.path.abspath(args.target).split(os.sep)
+    for at in range(1, len(parts)):
+        if os.path.realpath(os.sep.join(parts[:at]) or os.sep) == root:
+            return root, parts[at:]
+    raise _bad_path(
+        args.target,
+        "Target must be inside a memory store, for example "
+        ".claude/memory/decisions/use-postgres.json",
+    )
+
+
+def _names(target: str, inside: Sequence[str]) -> tuple[str, str, str]:
+    """The collection, the id and the ending that a path in a store has."""
+    name, suffix = os.path.splitext(inside[-1] if inside else "")
+    if len(inside) > 2 or suffix not in paths.SUFFIXES:
+        raise _bad_path(target, "Target must be <store>/<folder>/<id>.json or .md.")
+    collection = inside[0] if len(inside) == 2 else ""
+    try:
+        return paths.check_collection(collection), paths.check_id(name), suffix
+    except BadName as error:
+        raise _bad_path(target, error.message) from error
+
+
+def _refuse_reserved(args: argparse.Namespace, app: App, collection: str, name: str) -> None:
+    """Refuse what a store keeps for itself, and a file that its own list would never name."""
+    kind = app.bank.kind
+    if not collection and paths.key(name) in map(paths.key, kind.not_memories):
+        raise _bad_path(args.target, f"{name} is the store's own. Choose another name.")
+    if args.action == "create" and kind.listing and not name.endswith(".json"):
+        raise _bad_path(args.target, "Records of this store are .json files.")
+
+
+def _missing(folder: str) -> list[str]:
+    """A directory and those above it that are not there, the topmost first."""
+    found = []
+    while not os.path.isdir(folder):
+        found.append(folder)
+        folder = os.path.dirname(folder)
+    return found[::-1]
 
 
 def _bad_path(target: str, fix: str) -> RecordError:
-    return refusal(Block("PATH_ERROR", [("target", target), ("fix", fix)]))
+    named = visible(target, keep_newlines=False)
+    return refusal(Block("PATH_ERROR", [("target", named), ("fix", fix)]))
 
 
 # What is handed in
@@ -215,38 +281,45 @@ def _given(source: str) -> dict[str, object]:
     from retain.records import load
 
     data = sys.stdin.buffer.read(_MOST + 1) if source == "-" else _staged(source)
+    fix = "Write the record as one JSON object."
+    if len(data) > _MOST:
+        raise _bad_input(source, fix, f"larger than {_MOST:,} bytes")
     try:
-        return load(data)  # one that was cut off is not valid JSON
+        return load(data)
     except Unreadable as error:
-        fix = "Write the record as one JSON object."
-        lines = [("path", source), ("error", error.message), ("fix", fix)]
-        raise refusal(Block("INPUT_ERROR", lines)) from error
+        raise _bad_input(source, fix, error.message) from error
+
+
+def _bad_input(source: str, fix: str, error: str) -> RecordError:
+    lines = [("path", source), ("error", error), ("fix", fix)]
+    shown = [(name, visible(value, keep_newlines=False)) for name, value in lines]
+    return refusal(Block("INPUT_ERROR", shown))
 
 
 def _staged(source: str) -> bytes:
-    real = os.path.realpath(source)
-    if ".." in source.split("/") or not paths.is_inside(real, _STAGING):
+    real = os.path.realpath(source) if "\0" not in source else ""
+    if os.pardir in source.split("/") or not real or not paths.is_inside(real, _STAGING):
         fix = "Input file must be in /tmp/ and its path must not contain '..'."
         lines = [("path", source), ("resolved", real), ("fix", fix)]
-        raise refusal(Block("SECURITY_ERROR", lines))
+        shown = [(name, visible(value, keep_newlines=False)) for name, value in lines]
+        raise refusal(Block("SECURITY_ERROR", shown))
     try:
         # Not blocking: a pipe in the place of a file must not hold the caller for ever.
         fd = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        reason, fix = error.strerror or str(error), "Write the record to that file first."
-        lines = [("path", source), ("error", reason), ("fix", fix)]
-        raise refusal(Block("INPUT_ERROR", lines)) from error
-    with os.fdopen(fd, "rb") as file:
+        fix = "Write the record to that file first."
+        raise _bad_input(source, fix, error.strerror or str(error)) from error
+    try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            lines = [("path", source), ("fix", "Give a plain file.")]
-            raise refusal(Block("INPUT_ERROR", lines))
-        return file.read(_MOST + 1)
+            raise _bad_input(source, "Give a plain file.", "not a plain file")
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return file.read(_MOST + 1)
+    finally:
+        os.close(fd)
 
 
 def _forget(source: str) -> None:
     """The draft has become a record; one that someone else took away is gone as well."""
-    import contextlib
-
     with contextlib.suppress(OSError):
         os.unlink(source)
 
@@ -357,6 +430,7 @@ def _at_root(args: argparse.Namespace) -> App | None:
     root = os.path.abspath(args.root)
     if not os.path.isdir(root):
         return None
+    paths.refuse_link(root)
     app = App(bank=root, cwd=os.getcwd())
     args.close = app.close
     return app

@@ -27,9 +27,10 @@ class Field(NamedTuple):
     """One field of a category's content."""
 
     name: str
-    kind: str  # text, list, flag, or json for what has fields of its own
+    kind: str  # text, number, flag, list; rows and json for what has fields of its own
     is_required: bool
     choices: tuple[str, ...] = ()
+    at_least: int = 0  # items that a list must have
 
 
 class Form(NamedTuple):
@@ -70,17 +71,18 @@ def _built_in(category: str) -> Mapping[str, Any]:
 def _field(name: str, schema: object, is_required: bool) -> Field:
     if not isinstance(schema, dict):
         return Field(name, "text", is_required)
-    choices = tuple(str(one) for one in schema.get("enum") or () if one is not None)
     kinds = schema.get("type")
     kinds = kinds if isinstance(kinds, list) else [kinds]
     kind = next((one for one in kinds if one != "null"), None)  # optional ones may be null
     if kind == "array":
-        of = schema.get("items")
+        of, least = schema.get("items"), schema.get("minItems")
         is_plain = isinstance(of, dict) and of.get("type") == "string"
-        return Field(name, "list" if is_plain else "json", is_required)
-    if kind == "boolean":
-        return Field(name, "flag", is_required)
-    return Field(name, "json" if kind == "object" else "text", is_required, choices)
+        at_least = least if isinstance(least, int) else 0
+        return Field(name, "list" if is_plain else "rows", is_required, at_least=at_least)
+    enum = schema.get("enum")
+    choices = tuple(str(one) for one in (enum if isinstance(enum, list) else ()) if one is not None)
+    ours = {"boolean": "flag", "object": "json", "integer": "number", "number": "number"}
+    return Field(name, ours.get(str(kind), "text"), is_required, choices)
 
 
 def filled(form: Form, given: Sequence[str]) -> dict[str, object]:
@@ -103,28 +105,38 @@ def filled(form: Form, given: Sequence[str]) -> dict[str, object]:
 
 def _fill(content: dict[str, object], field: Field, text: str) -> None:
     value = _value(field, text)
-    there = content.get(field.name)
-    if field.kind in ("list", "json") and isinstance(there, list):
-        there.extend(value if isinstance(value, list) else [value])
-    elif field.name in content and field.kind != "list":
+    if field.kind in ("list", "rows"):
+        there = content.get(field.name)
+        items = value if isinstance(value, list) else [value]
+        content[field.name] = [*there, *items] if isinstance(there, list) else items
+    elif field.name in content:
         raise UsageError(f"--field {field.name} is given twice, and it holds one value")
     else:
-        content[field.name] = [value] if field.kind == "list" and text == value else value
+        content[field.name] = value
 
 
 def _value(field: Field, text: str) -> object:
+    """What a text says in a field; one that says nothing there is left for the schema to name."""
     if field.kind == "flag" and text.strip().lower() in ("true", "false", "yes", "no"):
         return text.strip().lower() in ("true", "yes")
-    if field.kind == "json" or (field.kind == "list" and text.lstrip().startswith("[")):
-        try:
-            return json.loads(text)
-        except ValueError:
-            if field.kind == "json":
-                raise UsageError(
-                    f"--field {field.name} takes JSON",
-                    hint=f"For example: --field '{field.name}={_example(field.name)}'",
-                ) from None
-    return text
+    is_list = field.kind == "list" and text.lstrip().startswith("[")
+    if not is_list and field.kind not in ("json", "rows", "number"):
+        return text
+    try:
+        value: object = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        if field.kind in ("list", "number"):
+            return text
+        raise UsageError(
+            f"--field {field.name} takes JSON",
+            hint=f"For example: --field '{field.name}={_example(field.name)}'",
+        ) from None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if field.kind != "number" or is_number else text
+
+
+def _no_number(name: str) -> object:
+    raise ValueError(name)
 
 
 def _example(name: str) -> str:
@@ -139,7 +151,7 @@ def asked(form: Form, ask: Callable[[str], str]) -> dict[str, object]:
     """Content asked for field by field; an empty answer leaves an optional one out."""
     content: dict[str, object] = {}
     for field in form.fields:
-        if field.kind == "json":
+        if field.kind in ("json", "rows"):
             continue  # nobody types JSON into a question
         if field.kind == "list":
             items = _items(field, ask)
@@ -151,11 +163,15 @@ def asked(form: Form, ask: Callable[[str], str]) -> dict[str, object]:
 
 
 def _items(field: Field, ask: Callable[[str], str]) -> list[str]:
-    about = _about(field)
+    about, least = _about(field), field.at_least if field.is_required else 0
     items: list[str] = []
-    while answer := ask(f"{about} {len(items) + 1} (empty: done): "):
-        items.append(answer)
-    return items
+    while True:
+        end = " (empty: done)" if len(items) >= least else ""
+        answer = ask(f"{about} {len(items) + 1}{end}: ")
+        if answer:
+            items.append(answer)
+        elif end:
+            return items
 
 
 def _answer(field: Field, ask: Callable[[str], str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import NamedTuple
 from retain.bank import Bank, now
 from retain.categories import Category, Rules
 from retain.codec import codec
-from retain.errors import Conflict, NotFound, RecordError
+from retain.errors import BadName, Conflict, NotFound, RecordError
 from retain.model import Memory, Written
 from retain.typed import lifecycle, merging, reports
 from retain.typed.fixing import Record, fixed
@@ -72,41 +73,46 @@ class Ledger:
             return self.bank.create(at.collection, at.name, text, suffix=at.suffix)
         except Conflict:
             old = self.bank.find(at.address)
+            self._readable(old, at)
             if not is_record(old) or not old.path.endswith(at.suffix):
                 fix = "Choose another name; a memory of another kind has this one."
                 lines = [("target", at.called), ("record_status", old.status), ("fix", fix)]
                 raise refusal(Block("CREATE_ERROR", lines)) from None
             lifecycle.may_create_over(record(old), at.called, now(), force=force)
-            return self.bank.change(at.address, lambda _: text, expect=old.hash, status="replaced")
+            # Another may have written since: over that one nobody has said a word.
+            return self._changed(at, lambda _: text, "replaced", old.hash)
 
     def update(self, at: Target, given: Record, *, expect: str = "") -> Outcome:
         """Change a record within the rules; the file's hash, if given, must be the one read."""
         notes: list[str] = []
         warnings: list[str] = []
+        titles: list[str] = []
 
         def edit(memory: Memory) -> bytes:
             old = self._readable(memory, at)
             _refuse_changed(memory, expect, at)
+            titles[:] = [memory.title]
             mended, fixes = fixed(given, is_new=False, now=now())
             wanted, odd = merging.merged(old, mended, now=now(), exists=self._exists)
             self._check(wanted)
             notes[:], warnings[:] = fixes, odd
             return data(wanted, memory)
 
-        before = self._found(at, "UPDATE_ERROR", "Use --action create instead.")
+        self._found(at, "UPDATE_ERROR", "Use --action create instead.")
         written = self._changed(at, edit, "updated")
         after = written.memory
-        slug = merging.new_slug(before.title, after.title, after.id)
+        slug = merging.new_slug(titles[0], after.title, after.id)
         done = self._done("updated", written, f"update {after.ref}", notes, warnings)
         return self._renamed(done, slug) if slug else done
 
     def _renamed(self, done: Outcome, slug: str) -> Outcome:
-        """The record under the name its new title asks for, unless another one has it."""
+        """The record under the name its new title asks for, if it may have that."""
         before = done.memory
         try:
             moved = self.bank.move(before.address, to_id=slug).memory
-        except Conflict:
-            note = f"the new title suggests the id {slug!r}, which is taken; kept {before.id!r}"
+        except (Conflict, BadName) as error:
+            why = "is taken" if isinstance(error, Conflict) else "no file may have"
+            note = f"the new title suggests the id {slug!r}, which {why}; kept {before.id!r}"
             return done._replace(warnings=(*done.warnings, note))
         changes = {before.path: None, moved.path: moved.data}
         commit, notes = self._settle(changes, f"rename {before.ref} to {moved.ref}")
@@ -156,9 +162,11 @@ class Ledger:
         if before.path == after.path:
             lines = [("target", old.called), ("fix", "Name two memories.")]
             raise refusal(Block("UPDATE_ERROR", lines))
+        for at, memory in ((old, before), (by, after)):
+            self._refuse_mute(at, memory)
         texts = [
-            (before, self._related(before, "superseded_by", after.ref, lifecycle.superseded)),
-            (after, self._related(after, "supersedes", before.ref, lifecycle.superseding)),
+            (before, _related(before, "superseded_by", after.ref, lifecycle.superseded)),
+            (after, _related(after, "supersedes", before.ref, lifecycle.superseding)),
         ]
         if all(memory.data == text for memory, text in texts):
             return Outcome("already_superseded", before), Outcome("unchanged", after)
@@ -172,27 +180,12 @@ class Ledger:
             Outcome("updated", other, commit=commit),
         )
 
-    def _related(
-        self,
-        memory: Memory,
-        name: str,
-        other: str,
-        step: Callable[[Record, str, str], Record],
-    ) -> bytes:
-        """A memory's bytes with what it has to do with another one."""
-        stated = memory.meta.get(name)
-        known = [str(one) for one in stated] if isinstance(stated, list) else [str(stated or "")]
-        if other in known:
-            return memory.data
-        text = memory.data
-        if is_record(memory):
-            text = data(step(record(memory), other, now()), memory)
-        if memory.path.endswith(".json"):
-            return text  # its schema knows no such field: its changes say it
-        value: object = other
-        if name == "supersedes" and any(known):
-            value = [*known, other]
-        return codec(memory.path).edit(text, {name: value, "updated_at": now()})
+    def _refuse_mute(self, at: Target, memory: Memory) -> None:
+        """Refuse a file that has no place to say what it has to do with another."""
+        self._readable(memory, at)
+        if memory.path.endswith(".json") and not is_record(memory):
+            lines = [("target", at.called), ("error", "it is JSON, and no record of a category")]
+            raise refusal(Block("READ_ERROR", lines))
 
     def everything(self) -> Iterator[tuple[Memory, Record]]:
         """Each memory with the fields it has as a record; what cannot be read is left out."""
@@ -238,12 +231,16 @@ class Ledger:
         if not kind.max_retained:
             return []
         found = {memory.path: (memory, fields) for memory, fields in self.everything()}
-        ours = [(path, it[1]) for path, it in found.items() if it[0].type == kind.name]
+        # What was asked for stays, even one that is dated back.
+        others = [
+            (path, fields)
+            for path, (memory, fields) in found.items()
+            if memory.type == kind.name and memory.status == "active" and path != newest.path
+        ]
+        left = kind.max_retained - 1
         said = []
-        for path, fields in reports.beyond_window(ours, kind.max_retained):
+        for path, fields in reports.beyond_window(others, left) if left else others:
             memory = found[path][0]
-            if path == newest.path:
-                continue  # dated back; it is what was asked for
             only_here = reports.unique_content(fields, [it[1] for it in found.values()])
             self.retire(at_memory(memory), f"rolling window: max_retained is {kind.max_retained}")
             said.append(f"retired {memory.ref}, the oldest beyond max_retained")
@@ -252,10 +249,13 @@ class Ledger:
         return said
 
     def _found(self, at: Target, code: str, fix: str) -> Memory:
-        try:
-            return self.bank.find(at.address)
-        except NotFound:
-            raise refusal(Block(code, [("target", at.called), ("fix", fix)])) from None
+        with contextlib.suppress(NotFound):
+            found = self.bank.find(at.address)
+            if found.path.endswith(at.suffix):
+                return found
+            name = os.path.basename(found.path)
+            fix = f"There is no such file; {name} has that name."
+        raise refusal(Block(code, [("target", at.called), ("fix", fix)]))
 
     def _readable(self, memory: Memory, at: Target) -> Record:
         if memory.problem:
@@ -263,13 +263,20 @@ class Ledger:
             raise refusal(Block("READ_ERROR", lines))
         return record(memory)
 
-    def _changed(self, at: Target, edit: Callable[[Memory], bytes], status: str) -> Written:
+    def _changed(
+        self, at: Target, edit: Callable[[Memory], bytes], status: str, expect: str = ""
+    ) -> Written:
+        read: list[str] = [expect]
+
+        def noted(memory: Memory) -> bytes:
+            read[0] = expect or memory.hash
+            return edit(memory)
+
         try:
-            return self.bank.change(at.address, edit, status=status)
+            return self.bank.change(at.address, noted, expect=expect, status=status)
         except Conflict as error:
-            fix = f"{error.unchanged} {error.hint}"
-            lines = [("target", at.called), ("expected_hash", ""), ("current_hash", "")]
-            raise refusal(Block("OCC_CONFLICT", [*lines, ("fix", fix)])) from error
+            current = self._found(at, "OCC_CONFLICT", error.hint).hash
+            raise _conflict(at, read[0], current, f"{error.unchanged} {error.hint}") from error
 
     def _check(self, wanted: Record) -> None:
         checked(wanted, self.rules)
@@ -367,9 +374,42 @@ def _refuse_changed(memory: Memory, expect: str, at: Target) -> None:
     is_md5 = len(wanted) == 32
     current = hashlib.md5(memory.data).hexdigest() if is_md5 else memory.hash  # noqa: S324 - names a text, guards nothing
     if wanted != current:
-        fix = "Re-read the file and retry with its current hash."
-        lines = [("target", at.called), ("expected_hash", expect), ("current_hash", current)]
-        raise refusal(Block("OCC_CONFLICT", [*lines, ("fix", fix)]))
+        raise _conflict(at, expect, current, "Re-read the file and retry with its current hash.")
+
+
+def _conflict(at: Target, expected: str, current: str, fix: str) -> RecordError:
+    lines = [("target", at.called), ("expected_hash", expected), ("current_hash", current)]
+    return refusal(Block("OCC_CONFLICT", [*lines, ("fix", fix)]))
+
+
+def _related(
+    memory: Memory, name: str, other: str, step: Callable[[Record, str, str], Record]
+) -> bytes:
+    """A memory's bytes with what it has to do with another one."""
+    known = _relations(memory, name)
+    if other in known:
+        return memory.data
+    text = memory.data
+    if is_record(memory):
+        text = data(step(record(memory), other, now()), memory)
+    if memory.path.endswith(".json"):
+        return text  # its schema knows no such field: its changes say it
+    value: object = [*known, other] if name == "supersedes" and known else other
+    return codec(memory.path).edit(text, {name: value, "updated_at": now()})
+
+
+def _relations(memory: Memory, name: str) -> list[str]:
+    """The memories that one says it replaces, or that it is replaced by now."""
+    if memory.path.endswith(".json"):
+        entries = record(memory).get("changes")
+        said = [
+            str(entry.get("new_value"))
+            for entry in (entries if isinstance(entries, list) else ())
+            if isinstance(entry, dict) and entry.get("field") == name
+        ]
+        return said if name == "supersedes" else said[-1:]
+    stated = memory.meta.get(name)
+    return [str(one) for one in (stated if isinstance(stated, list) else [stated]) if one]
 
 
 def _validation(field: str, expected: str, got: str, fix: str = "") -> RecordError:

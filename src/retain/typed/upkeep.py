@@ -63,10 +63,14 @@ def gc(ledger: Ledger, *, dry_run: bool = False) -> Collected:
     doomed, problems = reports.due(filed, _now(), rules.grace_period_days)
     if dry_run:
         return Collected(doomed, outlived, problems)
+    retired, deleted = [], []
     for one in outlived:
         memory = found[one.path][0]
-        ledger.retire(at_memory(memory), f"older than retention_days ({kept_for[memory.type]})")
-    deleted = []
+        try:
+            ledger.retire(at_memory(memory), f"older than retention_days ({kept_for[memory.type]})")
+            retired.append(one)
+        except RetainError as error:
+            problems.append(f"ERROR retiring {memory.ref}: {error.message}")
     for one in doomed:
         try:
             _remove(ledger, found[one.path][0])
@@ -78,7 +82,7 @@ def gc(ledger: Ledger, *, dry_run: bool = False) -> Collected:
     if deleted:
         gone = dict.fromkeys((one.path for one in deleted), None)
         commit, warnings = ledger.settled(gone, f"gc {len(deleted)} retired memories")
-    return Collected(deleted, outlived, problems, commit, warnings)
+    return Collected(deleted, retired, problems, commit, warnings)
 
 
 def _remove(ledger: Ledger, memory: Memory) -> None:
@@ -95,11 +99,20 @@ def changes(ledger: Ledger, ref: str = "", since: str = "") -> list[Change]:
         for memory in memories
         if is_record(memory)
         for change in _history(memory)
-        if change.date >= since
+        if not since or _moment(change.date) >= _moment(since)
     ]
     # Reversed afterwards: of two entries of one second the later one comes first.
-    found.sort(key=lambda one: one.date)
+    found.sort(key=lambda one: _moment(one.date))
     return found[::-1]
+
+
+def _moment(text: str) -> datetime:
+    """When an entry was made, in UTC unless it says otherwise; long ago if it does not say."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _history(memory: Memory) -> Iterator[Change]:
