@@ -136,6 +136,8 @@ def cautions(hit: Hit) -> Iterable[str]:
             yield f"{link.target} has {link.freshness.replace('gone', 'gone since')}"
         elif link.freshness == "moved":
             yield f"{link.target} has moved to {link.now_at}"
+        elif link.freshness == "planned":
+            yield f"{link.target} is not there yet"
 
 
 def _cut(text: str, room: int) -> str:

@@ -202,7 +202,7 @@ class Linked(NamedTuple):
     edge: str
     context: str
     line: int
-    freshness: str = ""  # fresh, changed, moved, gone; empty when it cannot be told
+    freshness: str = ""  # fresh, changed, moved, gone, planned; empty when it cannot be told
     now_at: str = ""
 
 

@@ -11,6 +11,7 @@ import pytest
 import retain
 from retain.api import Retain
 from retain.app import App
+from retain.brief import cautions
 from retain.drafts import Draft
 from retain.errors import NotFound
 from retain.model import Hit, Linked
@@ -73,6 +74,16 @@ def test_hits_say_how_the_files_they_link_to_are_now(project: Retain) -> None:
     run_git(Path(), "commit", "-q", "-m", "later")
     again = {name: link(project, name).freshness for name in ("auth", "db", "old", "lost")}
     assert again == {"auth": "fresh", "db": "changed", "old": "moved", "lost": "gone"}
+
+
+def test_file_that_is_still_to_be_made_is_planned_everywhere(project: Retain) -> None:
+    project.put("We will write [[src/token.py]], a walrus.", id="note")
+    (hit,) = project.search("walrus").hits
+    assert [one.freshness for one in hit.links] == ["planned"]
+    assert list(cautions(hit)) == ["src/token.py is not there yet"]
+    (found,) = project.linked("src/token.py").hits
+    assert [one.freshness for one in found.links] == ["planned"]
+    assert {node.freshness for node in project.graph().nodes if node.kind == "ghost"} == {"planned"}
 
 
 def test_what_a_hit_links_to_carries_context_edge_and_line(project: Retain) -> None:

@@ -315,7 +315,8 @@ search_command = Command(
     _search,
     """Words and meaning count together; a question may name people, files and dates. Files that
 changed since the last command are taken in first. Each hit says how it is scored (0 to 1),
-where it stands, and whether a file it links to changed, moved or went since it was written.
+where it stands, and whether a file it links to changed, moved or went since it was written,
+or is yet to be made.
 
   retain search "GPU acceleration"
   retain search "what did we decide about tokens last week" --type decision --since 30d
@@ -458,7 +459,7 @@ linked_command = Command(
     _linked,
     """A memory links to a file by naming it in double brackets: [[src/auth.py]]. The words
 around it tell how: mentions, plans, refactors, debugs, related_to. Each link says whether
-the file is still what it was: fresh, changed, moved or gone.
+the file is still what it was: fresh, changed, moved or gone; planned is one that never was.
 
   retain linked src/auth.py
   retain linked src/auth.py "refactor plans" --limit 10 --json""",
