@@ -128,7 +128,7 @@ def _head(name: str, hit: Hit) -> str:
 def cautions(hit: Hit) -> Iterable[str]:
     """What to beware of in a hit: that it is out of date, or that a file it links to changed."""
     if hit.is_superseded:
-        yield "superseded by a newer memory"
+        yield f"superseded by {hit.superseded_by or 'a newer memory'}"
     if hit.status != "active":
         yield hit.status
     for link in hit.links:

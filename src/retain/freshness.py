@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import HistoryError
+from retain.links import normal
 
 if TYPE_CHECKING:
     from retain.git import Repository
@@ -137,6 +138,35 @@ class Project:
         if blob and len(blob) == _SHA1_DIGITS:
             return blob[:FINGERPRINT]
         return THERE if blob or found.facts else ""
+
+    def meant(self, path: str, cwd: str) -> list[str]:
+        """What a path given in a directory means here, as links name it; nothing if outside.
+
+        As it stands there, or as links name it: the first of the two that is there, else both.
+        """
+        given = path.strip()
+        whole = os.path.expanduser(given) if given.startswith("~") else given
+        here = self._inside(os.path.join(cwd, whole)) if given else ""
+        is_elsewhere = whole.startswith("/") or _leaves(os.path.normpath(given))
+        found = [one for one in (here, "" if is_elsewhere else normal(given)) if one]
+        return [one for one in found if self.has(one)][:1] or list(dict.fromkeys(found))
+
+    def has(self, path: str) -> bool:
+        """Whether there is something at a path that links may name."""
+        found = self._find(path)
+        return found is not None and found.facts is not None
+
+    def _inside(self, path: str) -> str:
+        """A whole path as seen from the root, empty for one that is elsewhere."""
+        plain = os.path.normpath(path)
+        if "\0" in plain:
+            return ""
+        real = os.path.join(os.path.realpath(os.path.dirname(plain)), os.path.basename(plain))
+        for one in (plain, real):
+            inside = os.path.relpath(one, self.root)
+            if not _leaves(inside):
+                return inside
+        return ""
 
     # Where a target leads
 
@@ -378,7 +408,7 @@ class _History:
         return left
 
     def had(self, path: str) -> bool | None:
-        """Tell whether a file or a folder was ever there, as far back as was looked; None: unknown."""
+        """Tell whether anything was ever there, as far back as is looked; None if unknown."""
         name = self._name(path)
         if _facts(self._index, name) or b"\t%b/" % name in self._index:
             return True
@@ -531,7 +561,7 @@ def _changed(target: str, moment: float) -> Freshness:
 
 
 def _lost(target: str, now_at: str, *, was_there: bool | None, since: str = "") -> Freshness:
-    """Say what became of a file; `Node.js` is none, for all one knows, `src/node.js` may be made."""
+    """Say what became of a file; `Node.js` is none, for all one knows, `src/node.js` may be."""
     if now_at:
         return Freshness("moved", target, now_at, since)
     if was_there:
@@ -569,6 +599,10 @@ def _is_after(moment: float, written_at: float) -> bool:
     """Tell whether something came after a memory, whose date may be any moment of its second."""
     is_whole = float(written_at).is_integer()
     return moment >= written_at + 1 if is_whole else moment > written_at
+
+
+def _leaves(path: str) -> bool:
+    return path == ".." or path.startswith("../")
 
 
 def _steps(target: str) -> list[str]:

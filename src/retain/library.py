@@ -74,25 +74,32 @@ class Library:
 
     def linked(self, target: str, query: str = "", limit: int = 5) -> Answer:
         """The memories that link to a document, ranked by a question or the newest first."""
-        from retain.recall.linking import linked
+        from retain.recall.linking import Document, linked
 
         wanted = Wanted(query, limit=limit)
-        return linked(self.banks(), target, wanted, self._recency, datetime.now(UTC))
+        document = Document.of(target, self._workspace.cwd)
+        return linked(self.banks(), document, wanted, self._recency, datetime.now(UTC))
 
     def body(self, hit: Hit) -> str:
         """The whole text of the memory that a hit is from; empty when it is gone by now."""
         for bank in self.banks():
-            if hit.path.startswith(f"{bank.bank.root}/"):
+            if bank.owns(hit):
                 with bank.bank.opened() as opened:
                     read = opened.read(hit.collection, os.path.basename(hit.path))
                 return read[0].body if read else ""
         return ""
 
     def graph(self, ref: str = "", depth: int = 2) -> Graph:
-        """The links of the bank in force, or those around one memory."""
+        """The links of the bank in force, or those around one memory or file."""
         from retain.recall.linking import graph_of
 
-        return graph_of(self._in_force(), ref, depth)
+        return graph_of(self._in_force(), ref, depth, cwd=self._workspace.cwd)
+
+    def ghost(self, path: str) -> str:
+        """The linked file that a path means, as the graph names it; empty if none does."""
+        from retain.recall.linking import ghost_of
+
+        return ghost_of(self._in_force(), path, self._workspace.cwd)
 
     def related(self, ref: str, limit: int = 10) -> list[Related]:
         """Memories connected with one: by links, files, tags or meaning."""

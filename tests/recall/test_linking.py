@@ -13,7 +13,7 @@ from retain.api import Retain
 from retain.app import App
 from retain.brief import cautions
 from retain.drafts import Draft
-from retain.errors import NotFound
+from retain.errors import NotFound, UsageError
 from retain.model import Hit, Linked
 from retain.recall.linking import Graph
 from tests.test_git import new_project, run_git
@@ -190,6 +190,57 @@ def test_document_is_found_however_it_is_spelt(target: str, project: Retain) -> 
     assert set(linked(project, target)) == {"memories/note"}
 
 
+def test_document_means_the_same_file_from_wherever_it_is_named(
+    project: Retain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.put("See [[src/auth.py]].", id="note")
+    project.put("See [[src/later.py]], not there yet.", id="plan")
+    project.put("See [[auth.py]] beside the bank.", id="other")
+    root = Path.cwd()
+    link = root.parent / "link"
+    link.symlink_to(root)
+    for target in (str(root / "src" / "auth.py"), str(link / "src" / "auth.py")):
+        assert set(linked(project, target)) == {"memories/note"}, target
+    monkeypatch.chdir("src")
+    with retain.open(background=False) as below:
+        for target in ("auth.py", "./auth.py", "../src/auth.py", "src/auth.py", "./src/auth.py"):
+            assert set(linked(below, target)) == {"memories/note"}, target
+        for target in ("later.py", "./later.py", "src/later.py"):
+            assert set(linked(below, target)) == {"memories/plan"}, target
+        assert set(linked(below, "../auth.py")) == {"memories/other"}
+
+
+def test_document_outside_the_project_is_refused_in_words(project: Retain) -> None:
+    project.put("See [[/etc/hosts]].", id="note")
+    for target in ("/etc/passwd", "../secret.txt", "src/../../x.py"):
+        with pytest.raises(UsageError, match="outside the project"):
+            project.linked(target)
+    with pytest.raises(UsageError, match="which document"):
+        project.linked(" ")
+    assert set(linked(project, "/etc/hosts")) == {"memories/note"}
+
+
+def test_file_that_moved_is_found_under_its_new_name(project: Retain) -> None:
+    project.put("See [[src/old.py]].", id="old")
+    project.put("See [[src/new.py]], to be.", id="new")
+    project.put("See [[src/lost.py]].", id="lost")
+    run_git(Path(), "mv", "src/old.py", "src/new.py")
+    Path("src/lost.py").unlink()
+    run_git(Path(), "commit", "-q", "-a", "-m", "move")
+    found = linked(project, "src/new.py")
+    assert set(found) == {"memories/old", "memories/new"}
+    assert [(one.freshness, one.now_at) for one in found["memories/old"].links] == [
+        ("moved", "src/new.py")
+    ]
+    assert set(linked(project, "src/old.py")) == {"memories/old"}
+
+
+def test_links_carry_their_anchor_and_label(project: Retain) -> None:
+    project.put("See [[src/auth.py#login|the login]].", id="note")
+    (link,) = linked(project, "src/auth.py")["memories/note"].links
+    assert (link.anchor, link.label) == ("login", "the login")
+
+
 def test_link_is_reason_enough_to_be_listed(project: Retain) -> None:
     project.put("See [[src/auth.py]].", id="note")
     assert set(linked(project, "src/auth.py", "penguins in Antarctica")) == {"memories/note"}
@@ -258,6 +309,14 @@ def test_graph_knows_who_links_here(web: Retain) -> None:
     assert ("memories/a", "extends", "other/b") in edges(web.graph("other/b", 1))
 
 
+@pytest.mark.parametrize("ref", ["src/auth.py", "./src/auth.py", "ghost:src/auth.py"])
+def test_graph_starts_at_a_file_as_well(ref: str, web: Retain) -> None:
+    assert kinds(web.graph(ref, 1)) == {"ghost:src/auth.py": "ghost", "memories/a": "memory"}
+    assert "other/b" in kinds(web.graph(os.path.abspath("src/auth.py"), 2))
+    with pytest.raises(NotFound):
+        web.graph("src/db.py")
+
+
 def test_graph_of_an_unknown_memory_is_an_error(web: Retain) -> None:
     with pytest.raises(NotFound):
         web.graph("nothing")
@@ -282,6 +341,39 @@ def test_names_of_merged_memories_lead_to_the_new_one(web: Retain) -> None:
     assert "dangling" not in {kind for name, kind in kinds(graph).items() if name in ("c", "d")}
     assert set(linked(web, "cd")) == {"memories/reader", "other/b"}
     assert set(linked(web, "memories/c")) == {"memories/reader", "other/b"}
+
+
+# What took a memory's place
+
+
+def superseded_by(memory: Retain, query: str) -> dict[str, str]:
+    return {hit.ref: hit.superseded_by for hit in memory.search(query).hits}
+
+
+def test_hits_name_what_supersedes_them(project: Retain) -> None:
+    project.put("A walrus, first.", id="one", metadata={"superseded_by": "memories/Two"})
+    project.put("A walrus, second.", id="Two")
+    project.put("A walrus, third.", id="three", collection="notes")
+    project.put("A walrus, fourth. It supersedes [[three]].", id="four")
+    project.put("A walrus, fifth. It was superseded by [[nobody]].", id="five")
+    found = superseded_by(project, "walrus")
+    assert found == {
+        "memories/one": "memories/Two",
+        "memories/Two": "",
+        "notes/three": "memories/four",
+        "memories/four": "",
+        "memories/five": "nobody",
+    }
+    (old,) = (hit for hit in project.search("walrus").hits if hit.id == "one")
+    assert list(cautions(old)) == ["superseded by memories/Two"]
+
+
+def test_what_is_merged_is_the_successor_that_was_named(project: Retain) -> None:
+    project.put("A walrus.", id="old", metadata={"superseded_by": "a"})
+    project.put("A tusk.", id="a")
+    project.put("A fin.", id="b")
+    project.merge(["a", "b"], "both", "Tusk and fin.")
+    assert superseded_by(project, "walrus") == {"memories/old": "memories/both"}
 
 
 # What is related

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -828,7 +829,8 @@ def test_every_text_is_searched_for_literally(memory: Retain) -> None:
         for mode in ("hybrid", "text", "semantic"):
             answer = memory.search(query, mode=mode, explain=True)
             assert "memories/other" not in refs(answer), ascii(query)
-        memory.linked(query, query)
+        with contextlib.suppress(UsageError):  # a path out of the project is refused
+            memory.linked(query, query)
         memory.brief(query)
         if "walrus" in query and "31m" not in query:
             assert refs(memory.search(query)) == ["memories/note"], ascii(query)

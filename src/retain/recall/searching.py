@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Final, NamedTuple
@@ -46,11 +46,10 @@ def search(banks: Sequence[Indexed], wanted: Wanted, recency: Recency, now: date
     outcomes = [_in_bank(bank, wanted, recency, now) for bank in asked]
     hits = sorted((hit for one in outcomes for hit in one.hits), key=_order)
     sure = max((one.confidence for one in outcomes if one.hits), default=0.0)
-    pending = sum(one.degraded.pending for one in outcomes)
-    reasons = dict.fromkeys(reason for one in outcomes for reason in one.degraded.reasons)
+    degraded = Degraded.of(one.degraded for one in outcomes)
     kept = tuple(hit for hit in hits if hit.score >= wanted.min_score)[: wanted.limit]
     is_confident = bool(kept) and sure >= scoring.ENOUGH
-    return Answer(kept, round(sure, 4), is_confident, Degraded(pending, tuple(reasons)))
+    return Answer(kept, round(sure, 4), is_confident, degraded)
 
 
 def _order(hit: Hit) -> float:
@@ -64,16 +63,8 @@ def _in_bank(bank: Indexed, wanted: Wanted, recency: Recency, now: datetime) -> 
     outcome = bank.read(
         lambda connection: _asked(bank, connection, wanted, recency, now), is_fresh=True
     )
-    reasons = (*degraded.reasons, *outcome.degraded.reasons, *bank.store.lasting, *_held(bank))
+    reasons = (*degraded.reasons, *outcome.degraded.reasons, *bank.shortfalls)
     return outcome._replace(degraded=Degraded(degraded.pending, reasons))
-
-
-def _held(bank: Indexed) -> Iterable[str]:
-    if bank.held:
-        yield (
-            f"{bank.held} memories are missing from disk at once and are left out; "
-            "`retain sync --force` forgets them"
-        )
 
 
 def _prepared(bank: Indexed, mode: str) -> Degraded:
