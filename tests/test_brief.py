@@ -325,4 +325,4 @@ def test_brief_warns_of_changed_files_and_replaced_facts(
         brief = memory.brief("where does the walrus live?")
     heads = {item.hit.id: item.text.split("\n")[0] for item in brief.items}
     assert heads["note"].endswith("(project) · edited.py has changed · lost.py has gone since")
-    assert heads["old"].endswith("superseded by a newer memory")
+    assert heads["old"].endswith("superseded by memories/note")

@@ -46,6 +46,11 @@ class Brief(NamedTuple):
     confidence: float
     degraded: Degraded = Degraded()
 
+    @property
+    def is_confident(self) -> bool:
+        """Whether anything fits, with or without room for it."""
+        return bool(self.items or self.left_out)
+
 
 def tokens(text: str) -> int:
     """About how many tokens a model sees in a text; it errs on the high side."""

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from retain.embed import NONE
 from retain.errors import ConfigError, Conflict, NotFound, RetainError
 from retain.index import Damaged
 from retain.indexed import Indexed
-from retain.model import Hit, Problem
+from retain.model import Degraded, Hit, Problem
 from retain.recall.asking import Wanted
 from retain.sync import Changes, Progress
 from retain.workspace import Opened, Workspace
@@ -105,7 +106,7 @@ class Library:
         """Memories connected with one: by links, files, tags or meaning."""
         from retain.recall.linking import related
 
-        self._fill_few()
+        self.shortfalls()  # a few missing vectors are made first, as for a search
         return related(self._in_force(), ref, limit)
 
     def brief(self, query: str, budget: int = 2000, limit: int = 12) -> Brief:
@@ -146,13 +147,22 @@ class Library:
         self.fill()
         return bank
 
-    def _fill_few(self) -> None:
-        """Make missing vectors, as a search does, when they are few."""
-        from retain.recall.searching import FEW_PENDING
+    def shortfalls(self) -> Degraded:
+        """What answers about the bank in force have to do without, after a try to mend it."""
+        from retain.recall.searching import prepared
 
-        with contextlib.suppress(RetainError):  # a model that does not answer is not needed
-            if self.pending() < FEW_PENDING:
-                self.fill()
+        bank = self._in_force()
+        bank.refresh()
+        found = bank.mended(lambda: prepared(bank))
+        return found._replace(reasons=(*found.reasons, *bank.shortfalls))
+
+    def types(self) -> Mapping[str, int]:
+        """How many memories there are of each type, in every bank in force."""
+        from collections import Counter
+
+        from retain.index import checking
+
+        return sum((Counter(bank.read(checking.types)) for bank in self.banks()), Counter())
 
     def _in_force(self) -> Indexed:
         bank = self._of(self._workspace.writable)
@@ -249,7 +259,7 @@ class Library:
 
     def has_model(self) -> bool:
         """Whether there is a model to make vectors with; it is not loaded."""
-        return self._workspace.config.text("recall.embedder") != "none"
+        return self._workspace.config.text("recall.embedder") != NONE
 
     def facts(self) -> Facts:
         """What the index of the bank in force holds, brought in step with the files."""
@@ -320,7 +330,7 @@ class Library:
 def _embedder(workspace: Workspace) -> Embedder | None:
     """The model a person chose; no method, because a bank must not keep its library alive."""
     wanted = workspace.config.text("recall.embedder")
-    if wanted == "none":
+    if wanted == NONE:
         return None
     from retain.embed import embedder
 

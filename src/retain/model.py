@@ -110,6 +110,11 @@ class Memory(NamedTuple):
         return _texts(self.meta.get("related_to"))
 
     @property
+    def merged_from(self) -> tuple[str, ...]:
+        """The memories that this one stands for, as they were called."""
+        return _texts(self.meta.get("merged_from"))
+
+    @property
     def superseded_by(self) -> str:
         """The memory that replaces this one, if its frontmatter names one."""
         names = _texts(self.meta.get("superseded_by"))

@@ -118,6 +118,18 @@ class Reader:
             error.hint = self._near(named, wanted) or error.hint
             raise
 
+    def merged_into(self, ref: str, collection: str | None = None) -> str:
+        """The memory that stands for one that was merged; to find it every file is read."""
+        named, wanted = split_ref(ref, collection)
+        name = key(wanted if named is None else f"{named}/{wanted}".removeprefix("/"))
+        for memory in self.memories():
+            former = {key(one) for one in memory.merged_from}
+            if named is None:
+                former = {one.rpartition("/")[2] for one in former}
+            if name in former:
+                return memory.ref
+        return ""
+
     def holds(self, ref: str, collection: str | None = None) -> bool:
         """Whether a reference names a memory here, or several."""
         try:

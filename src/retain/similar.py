@@ -10,6 +10,7 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from retain.index.text import lexicon
@@ -42,6 +43,7 @@ class Member(NamedTuple):
     title: str
     created_at: str
     preview: str
+    modified: int = 0  # of the file, in nanoseconds
 
     @property
     def ref(self) -> str:
@@ -66,7 +68,7 @@ class Alike(NamedTuple):
 class Proposal(NamedTuple):
     """What could be done about two memories that are alike."""
 
-    action: str  # merge: they say the same; supersede: the newer one replaces the older
+    action: str  # merge: neither is the newer fact; supersede: the newer one replaces the older
     older: Member
     newer: Member
     score: float
@@ -172,19 +174,19 @@ def _members(
 ) -> Mapping[int, Member]:
     query = (
         "SELECT m.number, m.id, m.collection, m.file, m.title, m.created, "
-        "(SELECT text FROM chunks c WHERE c.memory = m.number ORDER BY c.number LIMIT 1) "
-        "FROM memories m WHERE m.number IN (SELECT value FROM json_each(?))"
+        "(SELECT text FROM chunks c WHERE c.memory = m.number ORDER BY c.number LIMIT 1), "
+        "m.modified FROM memories m WHERE m.number IN (SELECT value FROM json_each(?))"
     )
     rows = connection.execute(query, (json.dumps(list(numbers)),))
     return {row[0]: _member(bank.bank.root, *row) for row in rows}
 
 
 def _member(root: str, *row: Any) -> Member:
-    number, name, collection, file, title, created, text = row
+    number, name, collection, file, title, created, text, modified = row
     preview = " ".join((text or "").split())
     preview = preview if len(preview) <= _PREVIEW else f"{preview[:_PREVIEW].rstrip()}..."
     path = f"{root}/{collection}/{file}" if collection else f"{root}/{file}"
-    return Member(number, name, collection, path, title, created, preview)
+    return Member(number, name, collection, path, title, created, preview, modified)
 
 
 # Facts that are alike
@@ -315,11 +317,24 @@ def _agree(connection: sqlite3.Connection, one: str, other: str) -> bool:
 
 
 def _proposal(one: Member, other: Member, score: float, is_same: bool) -> Proposal:
-    older, newer = sorted((one, other), key=lambda it: (it.created_at, it.number))
+    older, newer = sorted((one, other), key=lambda it: (*_age(it), it.ref))
     if is_same:
         return Proposal("merge", older, newer, round(score, 4), "they say the same")
+    if _age(older) == _age(newer):
+        reason = "they state the same fact, and nobody can tell which is newer"
+        return Proposal("merge", older, newer, round(score, 4), reason)
     reason = "they state the same fact, and one is newer"
     return Proposal("supersede", older, newer, round(score, 4), reason)
+
+
+def _age(member: Member) -> tuple[float, int]:
+    """When a memory was created, to the second, and when its file was written, much finer."""
+    try:
+        moment = datetime.fromisoformat(member.created_at)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return moment.timestamp(), member.modified
+    except (ValueError, OverflowError):
+        return member.modified / 1e9, member.modified
 
 
 # Nearness for `related`

@@ -20,7 +20,7 @@ from retain.recall.asking import Wanted
 from retain.recall.candidates import Candidates, Row
 from retain.recall.weighing import Boosts, Weighed
 
-__all__ = ["Recency", "search"]
+__all__ = ["Recency", "prepared", "search"]
 
 FEW_PENDING: Final = 100  # vectors that a search makes before it answers
 
@@ -59,7 +59,7 @@ def _order(hit: Hit) -> float:
 
 def _in_bank(bank: Indexed, wanted: Wanted, recency: Recency, now: datetime) -> _Outcome:
     bank.refresh()
-    degraded = bank.mended(lambda: _prepared(bank, wanted.mode))
+    degraded = bank.mended(lambda: prepared(bank, wanted.mode))
     outcome = bank.read(
         lambda connection: _asked(bank, connection, wanted, recency, now), is_fresh=True
     )
@@ -67,7 +67,7 @@ def _in_bank(bank: Indexed, wanted: Wanted, recency: Recency, now: datetime) -> 
     return outcome._replace(degraded=Degraded(degraded.pending, reasons))
 
 
-def _prepared(bank: Indexed, mode: str) -> Degraded:
+def prepared(bank: Indexed, mode: str = "hybrid") -> Degraded:
     """Fill a few missing vectors; say how many are missing when they are too many."""
     if mode == "text":
         return Degraded()
