@@ -15,7 +15,7 @@ from retain.errors import ConfigError, Conflict, NotFound, RetainError
 from retain.index import Damaged
 from retain.indexed import Indexed
 from retain.model import Degraded, Hit, Problem
-from retain.recall.asking import Wanted
+from retain.recall.asking import Wanted, share, whole
 from retain.sync import Changes, Progress
 from retain.workspace import Opened, Workspace
 
@@ -94,6 +94,7 @@ class Library:
         """The links of the bank in force, or those around one memory or file."""
         from retain.recall.linking import graph_of
 
+        depth = whole("depth", depth, least=0)
         return graph_of(self._in_force(), ref, depth, cwd=self._workspace.cwd)
 
     def ghost(self, path: str) -> str:
@@ -106,6 +107,7 @@ class Library:
         """Memories connected with one: by links, files, tags or meaning."""
         from retain.recall.linking import related
 
+        limit = whole("limit", limit)
         self.shortfalls()  # a few missing vectors are made first, as for a search
         return related(self._in_force(), ref, limit)
 
@@ -113,6 +115,7 @@ class Library:
         """The best hits packed into a token budget, ready for a prompt."""
         from retain.brief import pack
 
+        budget = whole("budget", budget)
         answer = self.search(Wanted(query, limit=limit))
         names = (
             f"{collection}/{name}" if collection else name
@@ -125,6 +128,7 @@ class Library:
         """Groups of memories that could be one."""
         from retain.similar import clusters
 
+        threshold, limit = share("threshold", threshold), whole("limit", limit)
         bank = self._ready()
         return clusters(bank, threshold=threshold, kind=kind, limit=limit)
 

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from retain.app import App
 from retain.embed import Embedder, EmbedderError, FloatArray
 from retain.index import embedding
-from retain.index.vectors import Cache, packed, unpacked
+from retain.index.vectors import Cache, Floats, packed
 from retain.indexed import Indexed
 from retain.recall.asking import Wanted
 from retain.recall.searching import FEW_PENDING
@@ -53,6 +54,13 @@ def _counts(bank: Indexed) -> tuple[int, int, int]:
     )
     found: tuple[int, int, int] = bank.look(lambda db: db.execute(query).fetchone())
     return found
+
+
+def unpacked(data: bytes) -> Floats:
+    """The vector again."""
+    scale = np.frombuffer(data[-4:], np.float32)[0]
+    vector: Floats = np.frombuffer(data[:-4], np.int8).astype(np.float32) * scale
+    return vector
 
 
 def _is_of(bank: Indexed, model: Embedder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import re
 import sqlite3
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from retain.model import Memory
 from retain.paths import check_collection
 from retain.words import query as sought
 
-__all__ = ["Asked", "Conditions", "Wanted", "asked", "conditions"]
+__all__ = ["Asked", "Conditions", "Wanted", "asked", "conditions", "share", "whole"]
 
 MOST_CHARS: Final = 10_000  # of a question; what comes after would only blur it
 _MOST_TERMS: Final = 64
@@ -25,6 +26,24 @@ _NAME_WORDS: Final = 4  # of the longest speaker's name that is looked for
 _WORD: Final = re.compile(r"[^\W_][\w.'-]*")
 MODES: Final = ("hybrid", "text", "semantic")
 PER: Final = ("memory", "chunk")
+
+
+def whole(name: str, value: int, least: int = 1) -> int:
+    """A number of things as a program gives it, or a UsageError that names the argument."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise UsageError(f"{name} is a whole number from {least} on, not {value!r}")
+    return number
+
+
+def share(name: str, value: object) -> float:
+    """A score or a threshold as a program gives it, or a UsageError that names the argument."""
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise UsageError(f"{name} is a number from 0 to 1, not {value!r}")
+    return float(value)
 
 
 class Conditions(NamedTuple):
@@ -82,9 +101,7 @@ class Wanted(NamedTuple):
             raise UsageError(f"{self.mode!r} is no mode: {', '.join(MODES)}")
         if self.per not in PER:
             raise UsageError(f"per is {' or '.join(PER)}, not {self.per!r}")
-        if self.limit < 1:
-            raise UsageError(f"the limit is at least 1, not {self.limit}")
-        limit = min(self.limit, _MOST_HITS)
+        limit = min(whole("limit", self.limit), _MOST_HITS)
         return self._replace(query=self.query[:MOST_CHARS], limit=limit)
 
 
