@@ -141,7 +141,8 @@ def cautions(hit: Hit) -> Iterable[str]:
             yield f"{link.target} has {link.freshness.replace('gone', 'gone since')}"
         elif link.freshness == "moved":
             yield f"{link.target} has moved to {link.now_at}"
-        elif link.freshness == "planned":
+    for link in hit.links:  # last, because nothing that is said has become wrong
+        if link.freshness == "planned":
             yield f"{link.target} is not there yet"
 
 

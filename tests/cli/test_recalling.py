@@ -384,6 +384,22 @@ def test_document_is_named_from_where_one_stands(
     assert "/etc/passwd is outside the project" in ran.err
 
 
+def test_answers_about_links_say_what_they_had_to_do_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = (("related", "auth-plan"), ("linked", "src/auth.py", "tokens"))
+    for words in calls:
+        assert {row["degraded"] for row in json.loads(done(*words, "--json"))} == {None}
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "./no-such-model")
+    for words in calls:
+        ran = call(*words, "--json")
+        rows = json.loads(ran.out)
+        assert rows
+        for row in rows:
+            assert "no-such-model" in row["degraded"]["reasons"][0]
+        assert "warning: " in ran.err
+
+
 def test_document_without_links_is_no_error() -> None:
     ran = call("linked", "src/nothing.py")
     assert (ran.code, ran.out, ran.err) == (0, "", "No memory links to src/nothing.py.\n")

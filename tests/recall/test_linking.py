@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from retain.brief import cautions
 from retain.drafts import Draft
 from retain.errors import NotFound, UsageError
 from retain.model import Hit, Linked
-from retain.recall.linking import Graph
+from retain.recall import Wanted, search
+from retain.recall.linking import Graph, with_links
 from tests.test_git import new_project, run_git
 
 CODE = "".join(f"def function_{number}() -> None: ...\n" for number in range(30))
@@ -81,6 +83,9 @@ def test_file_that_is_still_to_be_made_is_planned_everywhere(project: Retain) ->
     (hit,) = project.search("walrus").hits
     assert [one.freshness for one in hit.links] == ["planned"]
     assert list(cautions(hit)) == ["src/token.py is not there yet"]
+    changed = hit.links[0]._replace(target="src/auth.py", freshness="changed")
+    both = hit._replace(links=(*hit.links, changed))
+    assert list(cautions(both)) == ["src/auth.py has changed", "src/token.py is not there yet"]
     (found,) = project.linked("src/token.py").hits
     assert [one.freshness for one in found.links] == ["planned"]
     assert {node.freshness for node in project.graph().nodes if node.kind == "ghost"} == {"planned"}
@@ -124,6 +129,16 @@ def test_memory_of_the_global_bank_has_no_project(project: Retain) -> None:
     App(everywhere=True).put(Draft(text="A narwhal in [[src/auth.py]]."), name="mine")
     (hit,) = project.search("narwhal").hits
     assert (hit.scope, [one.freshness for one in hit.links]) == ("global", [""])
+
+
+def test_links_are_read_from_an_index_that_is_in_step(project: Retain) -> None:
+    project.put("A walrus in [[src/auth.py]].", id="note")
+    banks = project._app.library.banks()
+    now = datetime.now(UTC)
+    answer = search(banks, Wanted("walrus"), lambda _kind: (0.0, 1.0), now)
+    banks[0].store.set_aside("as another thread may do in between")
+    (hit,) = with_links(banks, answer).hits
+    assert [one.target for one in hit.links] == ["src/auth.py"]
 
 
 # Who links to a document
