@@ -226,6 +226,7 @@ class Hit(NamedTuple):
     is_superseded: bool = False
     links: tuple[Linked, ...] = ()
     explanation: Mapping[str, object] | None = None
+    question: str = ""  # the turn before a spoken one, where that one asks
 
     @property
     def ref(self) -> str:

@@ -34,6 +34,7 @@ class ChunkRow(NamedTuple):
     length: int
     is_question: bool
     asks: float
+    is_heading: bool
     who: str
     skip: int
     lead: str
@@ -140,6 +141,7 @@ def _chunk_row(chunk: Chunk, above: int, lead: str = "", around: Iterable[str] =
         # Only in a talk is a question answered by what comes next.
         is_question=bool(who) and is_question(said),
         asks=_asking(said) if who else 0.0,
+        is_heading=chunk.is_heading,
         who=who,
         skip=skip,
         lead=lead,

@@ -33,8 +33,8 @@ _MEMORY: Final = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _CHUNK: Final = (
-    "INSERT INTO chunks (number, memory, line, length, is_question, asks, who, skip, lead, "
-    "digest, header_path, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO chunks (number, memory, line, length, is_question, asks, is_heading, who, skip, "
+    "lead, digest, header_path, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _LINK: Final = (
     "INSERT INTO links (memory, target, kind, edge, memory_edge, label, anchor, line, context, "
