@@ -226,6 +226,8 @@ def _work_off(
                 for outcome in turn.index(todo[done : done + _AT_ONCE]):
                     counts[outcome] += 1
                     done += 1
+                    if time.monotonic() >= end:  # a single file may take that long
+                        break
             turn.finish()
         if progress:
             progress(done, len(todo))
