@@ -240,6 +240,7 @@ class Hit(NamedTuple):
     links: tuple[Linked, ...] = ()
     explanation: Mapping[str, object] | None = None
     superseded_by: str = ""  # the memory that replaces it, as far as one is named
+    question: str = ""  # the turn before a spoken one, where that one asks
 
     @property
     def ref(self) -> str:

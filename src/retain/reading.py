@@ -315,9 +315,12 @@ class Reader:
         return "" if item.is_file(follow_symlinks=False) else "not a plain file"
 
     def _read(self, folder: Directory, entry: Entry) -> Memory:
-        data = folder.read(entry.name, self.max_bytes)
+        return self._read_stamped(folder, entry)[0]
+
+    def _read_stamped(self, folder: Directory, entry: Entry) -> tuple[Memory, Stamp]:
+        data, facts = folder.read_with_facts(entry.name, self.max_bytes)
         document = codec(entry.name).parse(data)
-        return Memory(
+        memory = Memory(
             id=entry.id,
             collection=entry.collection,
             path=f"{folder.path}/{entry.name}",
@@ -327,6 +330,7 @@ class Reader:
             problem=document.problem,
             scope=self.place.scope,
         )
+        return memory, Stamp(facts.st_size, _bounded(facts.st_mtime_ns), facts.st_ctime_ns)
 
     @contextlib.contextmanager
     def _located(
@@ -393,10 +397,9 @@ class OpenReader:
         if folder is None or "/" in name or not name.endswith(SUFFIXES):
             return None
         try:
-            stamp = _stamp(os.stat(name, dir_fd=folder.fd, follow_symlinks=False))
             entry = Entry(name.rpartition(".")[0], collection, name)
-            return self._bank._read(folder, entry), stamp
-        except (FileNotFoundError, NotFound):
+            return self._bank._read_stamped(folder, entry)
+        except NotFound:
             return None
 
     def _folder(self, collection: str) -> Directory | None:
@@ -418,10 +421,6 @@ def _reporting(path: str, problems: list[Problem]) -> Iterator[None]:
         pass
     except RetainError as error:
         problems.append(Problem(path, error.message))
-
-
-def _stamp(facts: os.stat_result) -> Stamp:
-    return Stamp(facts.st_size, _bounded(facts.st_mtime_ns), facts.st_ctime_ns)
 
 
 def _bounded(modified: int) -> int:

@@ -360,6 +360,23 @@ def test_every_migration_leads_from_the_first_schema_to_the_latest(
     assert len(letters.texts) == made
 
 
+def test_an_index_from_before_headings_were_known_is_filled_anew_with_its_own_vectors(
+    root: Path,
+) -> None:
+    letters = indexes.Letters()
+    indexes.build(root, letters)
+    made = len(letters.texts)
+    with indexes.opened(root) as bank, bank.store.writing() as connection:
+        connection.execute("ALTER TABLE chunks DROP COLUMN is_heading")
+        connection.execute("PRAGMA user_version = 1")
+    with indexes.opened(root, letters) as bank:
+        assert len(indexes.ids(bank, LANTERN)) == 8
+        indexes.fill(bank)
+        indexes.agrees(bank)
+        assert bank.store.notes == []
+    assert len(letters.texts) == made
+
+
 def _migrated(root: Path) -> tuple[int, int, int]:
     with indexes.opened(root) as bank:
         found = len(indexes.ids(bank, LANTERN))

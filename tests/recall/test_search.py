@@ -122,6 +122,17 @@ def test_line_is_that_of_the_file_whatever_the_frontmatter(memory: Retain) -> No
         assert lines_of(hit)[hit.line - 1] == first, hit
 
 
+def test_heading_of_a_talk_leads_to_what_was_said_below_it(memory: Retain) -> None:
+    memory.put("# Walrus planning\n\nAnn: We start on Monday.\nBob: Fine by me.", id="talk")
+    hit = memory.search("walrus planning").hits[0]
+    assert (hit.text, hit.who) == ("Ann: We start on Monday.", "Ann")
+    assert lines_of(hit)[hit.line - 1] == hit.text
+    assert hit.header_path == "Walrus planning"
+    every = memory.search("walrus planning monday", per="chunk").hits
+    assert "# Walrus planning" not in [hit.text for hit in every]
+    assert len({hit.line for hit in every}) == len(every)
+
+
 def test_one_hit_per_memory_and_every_chunk_when_asked(memory: Retain) -> None:
     turns = "\n".join(f"Ann: the walrus said {n}\nBob: which walrus, {n}?" for n in range(5))
     memory.put(turns, id="talk")

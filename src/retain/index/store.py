@@ -46,6 +46,7 @@ PRAGMAS: Final = (
     ("foreign_keys", 0),
     ("temp_store", 2),
     ("cache_size", -16_000),
+    ("wal_autocheckpoint", 4000),  # pages: a first indexing writes most of them many times
 )
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

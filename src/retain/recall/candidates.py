@@ -37,12 +37,18 @@ class Row(NamedTuple):
     who: str
     is_question: bool
     asks: float
+    is_heading: bool
     type: str
     status: str
     created: str
     is_superseded: bool
     key: str
     collection: str
+
+    @property
+    def shown(self) -> int:
+        """The chunk that a hit shows: below a mere heading, the first one that says something."""
+        return self.chunk + 1 if self.is_heading else self.chunk
 
 
 class Near(NamedTuple):
@@ -214,8 +220,8 @@ def _first_chunks(connection: sqlite3.Connection, within: Within | None) -> Iter
 
 
 _ROWS: Final = (
-    "SELECT c.number, c.memory, m.chunks, c.who, c.is_question, c.asks, m.type, m.status, "
-    "m.created, m.is_superseded, m.key, m.collection FROM json_each(?) "
+    "SELECT c.number, c.memory, m.chunks, c.who, c.is_question, c.asks, c.is_heading, m.type, "
+    "m.status, m.created, m.is_superseded, m.key, m.collection FROM json_each(?) "
     "JOIN chunks c ON c.number = json_each.value JOIN memories m ON m.number = c.memory "
     "WHERE NOT m.is_gone"
 )

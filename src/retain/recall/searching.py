@@ -123,7 +123,7 @@ def _best(weighed: Sequence[Weighed], wanted: Wanted) -> list[Weighed]:
         if len(best) >= wanted.limit:
             break
         if one.score > 0 or wanted.lists_all:
-            best.setdefault(one.row.memory if wanted.per == "memory" else one.row.chunk, one)
+            best.setdefault(one.row.memory if wanted.per == "memory" else one.row.shown, one)
     return list(best.values())
 
 
@@ -158,7 +158,9 @@ def _boosts(connection: sqlite3.Connection, recency: Recency, now: datetime) -> 
 
 _HIT: Final = (
     "SELECT m.id, m.collection, c.text, c.header_path, c.line, m.title, m.type, m.status, "
-    "m.tags, m.created, c.who, m.file FROM chunks c JOIN memories m ON m.number = c.memory "
+    "m.tags, m.created, c.who, m.file, q.text FROM chunks c JOIN memories m "
+    "ON m.number = c.memory LEFT JOIN chunks q ON q.number = c.number - 1 "
+    "AND q.memory = c.memory AND q.header_path = c.header_path AND q.is_question AND c.who <> '' "
     "WHERE c.number = ?"
 )
 
@@ -181,9 +183,9 @@ class _Reading:
 
     def hit(self, one: Weighed) -> Hit:
         """A candidate with everything a person or an agent wants to know about it."""
-        name, collection, text, path, line, title, kind, status, tags, created, who, file = (
-            self._connection.execute(_HIT, (one.row.chunk,)).fetchone()
-        )
+        found = self._connection.execute(_HIT, (one.row.shown,)).fetchone()
+        name, collection, text, path, line, title, kind, status, tags, created, *rest = found
+        who, file, question = rest
         return Hit(
             id=name,
             collection=collection,
@@ -201,6 +203,7 @@ class _Reading:
             path=os.path.join(self._bank.bank.root, collection, file),
             is_superseded="superseded" in one.boosts,
             explanation=self._explained(one) if self._explains else None,
+            question=question or "",
         )
 
     def _explained(self, one: Weighed) -> dict[str, object]:
