@@ -25,7 +25,8 @@ _DENSE: Final = 200  # chunks that the vector arm proposes
 _TOLD: Final = 200  # chunks that a speaker or a date alone proposes
 _FURTHER: Final = 10  # how much further down to look for memories when one holds every place
 _WIDENED: Final = 100  # chunks of the text arm whose neighbours are looked at
-AGREEING: Final = 10  # first places of each arm that are compared
+AGREEING: Final = 10  # first places of each arm that are compared, at most
+_OF_SO_MANY: Final = 20  # chunks for each of them: of few, any two lists have some in common
 
 
 class Row(NamedTuple):
@@ -170,7 +171,8 @@ def _nearest(
     cosines, scores = matrix.compared(meant.vector)
     among = None if within is None else matrix.among(within.numbers)
     order = nearest(scores, most, among)
-    first = nearest(cosines, AGREEING, among)
+    agreeing = min(AGREEING, (len(matrix) if among is None else len(among)) // _OF_SO_MANY)
+    first = nearest(cosines, max(1, agreeing), among)
     best = float(cosines[first[0]]) if len(first) else 0.0
     chunks = matrix.chunks
     return Near(matrix, scores, chunks[order].tolist(), frozenset(chunks[first].tolist()), best)

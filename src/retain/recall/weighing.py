@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from retain.index.text import Shares
 from retain.recall import scoring
+from retain.recall.asking import Asked
 from retain.recall.candidates import Candidates, Near, Row
 from retain.recall.scoring import Evidence, Signs, Weights
 
@@ -230,7 +231,17 @@ def signs(found: Candidates, weighed: Sequence[Weighed]) -> Signs:
         agreement=_agreement(found.near, zip(words, weighed, strict=True)),
         mass=scoring.mass(sum(rarity[at] for at in there), found.lexicon.chunks),
         terms=len(there),
+        chunks=found.lexicon.chunks,
+        told=max(_told(found.asked, one.evidence) for one in weighed),
     )
+
+
+def _told(asked: Asked, evidence: Evidence) -> float:
+    """How well the speaker and the date fit of a question that asks for nothing else."""
+    if not asked.is_of_whom_or_when:
+        return 0.0
+    date = min(1.0, evidence.date) if asked.whens else 1.0
+    return date if evidence.is_who or not asked.names else 0.0
 
 
 def _words_without_names(
