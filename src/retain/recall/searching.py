@@ -222,6 +222,11 @@ class _Reading:
             "parts": {name: round(value, 4) for name, value in added.items() if value},
             "boosts": dict(one.boosts),
             "sum": round(one.score, 4),
+            "shown": {
+                "granted": round(self._granted, 4),
+                "middle": self._found.weights.middle,
+                "slope": self._found.weights.slope,
+            },
             "names": list(self._found.asked.names),
             "dates": [when.text for when in self._found.asked.whens],
         }
