@@ -63,7 +63,7 @@ class Indexed:
 
     @property
     def project(self) -> Project | None:
-        """The project whose files the bank's memories link to."""
+        """The project whose files the bank's memories link to, at this moment."""
         from retain.freshness import Project
 
         return Project(self.project_root) if self.project_root else None

@@ -198,24 +198,12 @@ def alike(bank: Indexed, collection: str, name: str) -> list[Alike]:
     Words are compared first, because that is nearly free; only where they agree is it worth to
     make a vector.
     """
-    return bank.look(lambda connection: _alike(bank, connection, collection, name))
-
-
-def _alike(
-    bank: Indexed, connection: sqlite3.Connection, collection: str, name: str
-) -> list[Alike]:
-    query = (
-        "SELECT m.number, c.text FROM memories m JOIN chunks c ON c.memory = m.number "
-        "WHERE m.collection = ? AND m.id = ? AND m.chunks = 1"
+    text, others, members = bank.look(
+        lambda connection: _candidates(bank, connection, collection, name)
     )
-    row = connection.execute(query, (collection, name)).fetchone()
-    if not row or not row[1].strip() or len(row[1]) > _SHORT:
-        return []
-    number, text = row
-    others = _sharing(connection, number, words(text))
     if not others:
         return []
-    members = _members(bank, connection, list(others))
+    # A model far away may take its time, so no index is held meanwhile.
     scores = _cosines(bank, text, others)
     found = [
         Alike(
@@ -227,6 +215,22 @@ def _alike(
         if score >= _NEAR
     ]
     return sorted(found, key=lambda one: (-one.score, one.member.ref))
+
+
+def _candidates(
+    bank: Indexed, connection: sqlite3.Connection, collection: str, name: str
+) -> tuple[str, Mapping[int, str], Mapping[int, Member]]:
+    """The text of a short memory, and those that share its words."""
+    query = (
+        "SELECT m.number, c.text FROM memories m JOIN chunks c ON c.memory = m.number "
+        "WHERE m.collection = ? AND m.id = ? AND m.chunks = 1"
+    )
+    row = connection.execute(query, (collection, name)).fetchone()
+    if not row or not row[1].strip() or len(row[1]) > _SHORT:
+        return "", {}, {}
+    number, text = row
+    others = _sharing(connection, number, words(text))
+    return text, others, _members(bank, connection, list(others))
 
 
 def _sharing(connection: sqlite3.Connection, number: int, terms: Sequence[str]) -> dict[int, str]:

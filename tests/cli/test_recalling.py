@@ -226,7 +226,9 @@ def test_whole_memories_and_single_parts_can_be_asked_for() -> None:
 def test_score_is_explained_when_asked() -> None:
     (hit,) = answer("JWT", "--explain")["hits"]
     assert hit["explanation"]["text"]["rank"] == 1
-    assert "why: text #1 (" in done("search", "JWT", "--explain")
+    printed = done("search", "JWT", "--explain")
+    assert "why: text #1 (" in printed
+    assert f"; sum {hit['explanation']['sum']:.3f}, shown by 6 around 0.4" in printed
 
 
 def test_semantic_search_without_a_model_says_why_it_finds_nothing() -> None:

@@ -19,6 +19,7 @@ from retain.index.vectors import Cache, Floats, packed
 from retain.indexed import Indexed
 from retain.recall.asking import Wanted
 from retain.recall.searching import FEW_PENDING
+from retain.similar import alike
 from tests import crash, indexes
 
 BATCH = embedding._BATCH
@@ -413,3 +414,35 @@ def test_the_cache_follows_every_change(root: Path) -> None:
             assert matrix.chunks.tolist() == fresh.chunks.tolist()
             asked = letters.query("bird")
             assert matrix.products(asked).tolist() == fresh.products(asked).tolist()
+
+
+class _Slow(indexes.Letters):
+    """A model that looks meanwhile whether anyone holds the index, as a truncated log tells."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root = root
+        self.is_held: list[bool] = []
+
+    def query(self, text: str) -> FloatArray:
+        with indexes.plain(self._root) as other:
+            other.execute("PRAGMA busy_timeout = 0")
+            (busy, _, _) = other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self.is_held.append(bool(busy))
+        return super().query(text)
+
+
+def test_nobody_waits_for_the_index_while_a_model_thinks_about_a_question(root: Path) -> None:
+    indexes.build(root, indexes.Letters())
+    indexes.write(root, "notes/one", "The build needs Node 18 and nothing else.")
+    indexes.write(root, "notes/two", "The build needs Node 20 and nothing else.")
+    slow = _Slow(root)
+    with indexes.opened(root, slow) as bank:
+        bank.refresh()
+        assert "two" in {one.member.id for one in alike(bank, "notes", "one")}
+        assert slow.is_held
+        assert not any(slow.is_held)
+        assert indexes.fill(bank)
+        slow.is_held.clear()
+        assert indexes.ids(bank, "node build", "hybrid")
+    assert slow.is_held == [False]

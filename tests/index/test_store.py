@@ -460,6 +460,11 @@ def test_a_full_disk_still_answers(tmp_path: Path) -> None:
         with indexes.opened(root) as bank:
             assert len(indexes.ids(bank, LANTERN)) == 8
             assert "memory only" in " ".join(bank.store.notes)
+            subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
+            bank.store.close()
+            answer = indexes.ask(bank, LANTERN, "text")
+            assert (len(answer.hits), answer.degraded.reasons) == (8, ())
+            assert "memory only" not in " ".join(bank.store.notes)
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 

@@ -602,6 +602,15 @@ def test_question_that_nothing_fits_is_said_to_be_so(query: str, notes: Retain) 
     assert answer.confidence < 0.5
 
 
+def test_repetitions_count_alike_side_by_side_and_apart(memory: Retain) -> None:
+    for text in ("walrus walrus walrus fish ice", "walrus fish walrus ice walrus"):
+        memory.put(text, id=text.replace(" ", "-"))
+    memory.put("walruses, a walrus; fishes and ice", id="two")
+    scores = {hit.id: hit.score for hit in memory.search("walrus", mode="text").hits}
+    both = scores["walrus-walrus-walrus-fish-ice"], scores["walrus-fish-walrus-ice-walrus"]
+    assert both[0] == both[1] > scores["two"]
+
+
 def test_without_hits_there_is_no_confidence(notes: Retain, memory: Retain) -> None:
     assert memory.search("anything") == Answer((), 0.0, False, memory.search("anything").degraded)
     strict = notes.search("How large is the connection pool?", min_score=1.1)
@@ -629,6 +638,9 @@ def test_parts_add_up_to_the_sum(query: str, mode: str, thinking: Retain) -> Non
         afterwards = parts.pop("first hits", 0.0)
         total = sum(parts.values()) * math.prod(boosts.values()) + afterwards
         assert total == pytest.approx(cast("float", hit.explanation["sum"]), abs=0.001)
+        step = cast("Mapping[str, float]", hit.explanation["shown"])
+        distance = total - step["granted"] - step["middle"]
+        assert 1 / (1 + math.exp(-step["slope"] * distance)) == pytest.approx(hit.score, abs=0.003)
         assert ("superseded" in boosts) == hit.is_superseded
         assert ("archived" in boosts) == (hit.status == "archived")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from retain.app import App
@@ -314,13 +314,22 @@ def _explained(hit: Hit) -> list[str]:
     arms = [f"{arm} {_arm(why[arm])}" for arm in ("text", "vector")]
     added = _numbers(why["parts"], "{} {:+.3f}")
     boosts = _numbers(why["boosts"], "{} x{:g}")
-    parts = [", ".join(arms), f"= {added}" if added else "", boosts]
+    parts = [", ".join(arms), f"= {added}" if added else "", boosts, _step(why)]
     lines = ["why: " + "; ".join(filter(None, parts))]
     for name in ("names", "dates"):
         found = why[name]
         if isinstance(found, list) and found:
             lines.append(f"{name} in the question: {', '.join(map(str, found))}")
     return lines
+
+
+def _step(why: Mapping[str, object]) -> str:
+    """The step from the sum to the score."""
+    step = why["shown"]
+    if not isinstance(step, dict):
+        return ""
+    less = f" - {step['granted']:g} granted" if step["granted"] else ""
+    return f"sum {why['sum']:.3f}{less}, shown by {step['slope']:g} around {step['middle']:g}"
 
 
 def _arm(place: object) -> str:

@@ -24,6 +24,12 @@ _MOST_TERMS: Final = 64
 _MOST_HITS: Final = 100_000
 _NAME_WORDS: Final = 4  # of the longest speaker's name that is looked for
 _WORD: Final = re.compile(r"[^\W_][\w.'-]*")
+# What stands in a question only because a question needs a verb.
+_SAYING: Final = re.compile(
+    r"\b(?:sa(?:y|ys|id)|tell|told|talk(?:ed|s)?|sp(?:ea|o)ke?|discuss(?:ed)?|mention(?:ed)?|"
+    r"happen(?:ed|s)?)\b",
+    re.IGNORECASE,
+)
 MODES: Final = ("hybrid", "text", "semantic")
 PER: Final = ("memory", "chunk")
 
@@ -113,6 +119,7 @@ class Asked(NamedTuple):
     name_terms: frozenset[str]
     whens: Sequence[dates.When]
     meaning: str  # what the vector is made from
+    is_of_whom_or_when: bool = False  # it asks for whatever a speaker said, or is of a date
 
     def closeness(self, created: str) -> float:
         """How well the date of a memory fits those of the question."""
@@ -126,8 +133,22 @@ def asked(connection: sqlite3.Connection, query: str, today: date) -> Asked:
     names = _names_in(connection, query)
     plain = dates.without(query, whens) or query
     terms = tuple(dict.fromkeys(sought(plain)))[:_MOST_TERMS]
-    spoken = {term for name in names for term in sought(name)}
-    return Asked(terms, names, frozenset(spoken), whens, _without_names(plain, names))
+    spoken = frozenset(term for name in names for term in sought(name))
+    return Asked(
+        terms,
+        names,
+        spoken,
+        whens,
+        _without_names(plain, names),
+        bool(names or whens) and spoken.issuperset(_besides(query, whens)),
+    )
+
+
+def _besides(query: str, whens: Sequence[dates.When]) -> list[str]:
+    """The terms of a question besides its dates, and the verbs that ask for whatever there is."""
+    for when in whens:
+        query = query.replace(when.text, " ")
+    return sought(_SAYING.sub(" ", query))
 
 
 def _names_in(connection: sqlite3.Connection, query: str) -> tuple[str, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import Final, NamedTuple
 
 from retain.embed import EmbedderError
@@ -60,9 +60,17 @@ def _order(hit: Hit) -> float:
 def _in_bank(bank: Indexed, wanted: Wanted, recency: Recency, now: datetime) -> _Outcome:
     bank.refresh()
     degraded = bank.mended(lambda: prepared(bank, wanted.mode))
-    outcome = bank.read(
-        lambda connection: _asked(bank, connection, wanted, recency, now), is_fresh=True
-    )
+    take_apart = partial(asking.asked, query=wanted.query, today=now.date())
+    asked = bank.mended(lambda: bank.look(take_apart))
+    meant = candidates.meaning(bank, wanted, asked)
+    # Who asks for a certain time does not mean the last few days.
+    recency = _never if asked.whens else recency
+
+    def answered(connection: sqlite3.Connection) -> _Outcome:
+        found = candidates.gather(bank, connection, wanted, asked, meant)
+        return _ranked(bank, connection, wanted, found, _boosts(connection, recency, now))
+
+    outcome = bank.read(answered, is_fresh=True)
     reasons = (*degraded.reasons, *outcome.degraded.reasons, *bank.shortfalls)
     return outcome._replace(degraded=Degraded(degraded.pending, reasons))
 
@@ -98,18 +106,14 @@ def _missing(connection: sqlite3.Connection, model: str) -> tuple[int, str]:
     return chunks, there
 
 
-def _asked(
+def _ranked(
     bank: Indexed,
     connection: sqlite3.Connection,
     wanted: Wanted,
-    recency: Recency,
-    now: datetime,
+    found: Candidates,
+    boosts: Boosts,
 ) -> _Outcome:
-    found = candidates.gather(bank, connection, wanted, now.date())
-    # Who asks for a certain time does not mean the last few days.
-    recency = _never if found.asked.whens else recency
-    linked = partial(graph.connected, connection)
-    weighed = weighing.weigh(found, _boosts(connection, recency, now), linked)
+    weighed = weighing.weigh(found, boosts, partial(graph.connected, connection))
     reading = _Reading(bank, connection, found, weighed, explains=wanted.explain)
     hits = [reading.hit(one) for one in _best(weighed, wanted)]
     sure = scoring.confidence(weighing.signs(found, weighed), found.weights)
@@ -130,28 +134,23 @@ def _best(weighed: Sequence[Weighed], wanted: Wanted) -> list[Weighed]:
 def _boosts(connection: sqlite3.Connection, recency: Recency, now: datetime) -> Boosts:
     """What a memory's age and state do to its score."""
     replaced = graph.superseded(connection)
-    known: dict[tuple[str, str], float] = {}
 
-    def recent(kind: str, created: str) -> float:
-        if (kind, created) not in known:
-            days, factor = recency(kind)
-            moment = asking.parsed(created)
-            age = (now - moment).days if moment else -1
-            known[kind, created] = factor if 0 <= age <= days else 1.0
-        return known[kind, created]
-
-    def is_replaced(row: Row) -> bool:
-        return f"{key(row.collection)}/{row.key}" in replaced
-
-    def boosts(row: Row) -> dict[str, float]:
+    @cache
+    def factors(kind: str, status: str, created: str, is_replaced: bool) -> Mapping[str, float]:
         found = {}
-        if row.is_superseded or (replaced and is_replaced(row)):
+        if is_replaced:
             found["superseded"] = scoring.SUPERSEDED
-        if row.status == "archived":
+        if status == "archived":
             found["archived"] = scoring.ARCHIVED
-        if (factor := recent(row.type, row.created)) != 1:
+        days, factor = recency(kind)
+        moment = asking.parsed(created)
+        if moment and factor != 1 and 0 <= (now - moment).days <= days:
             found["recent"] = factor
         return found
+
+    def boosts(row: Row) -> Mapping[str, float]:
+        is_replaced = bool(replaced) and f"{key(row.collection)}/{row.key}" in replaced
+        return factors(row.type, row.status, row.created, is_replaced or bool(row.is_superseded))
 
     return boosts
 
@@ -217,6 +216,11 @@ class _Reading:
             "parts": {name: round(value, 4) for name, value in added.items() if value},
             "boosts": dict(one.boosts),
             "sum": round(one.score, 4),
+            "shown": {
+                "granted": round(self._granted, 4),
+                "middle": self._found.weights.middle,
+                "slope": self._found.weights.slope,
+            },
             "names": list(self._found.asked.names),
             "dates": [when.text for when in self._found.asked.whens],
         }
