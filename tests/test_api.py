@@ -254,18 +254,82 @@ def test_model_that_fails_in_the_background_stops_nothing(
 # Closing
 
 
-def test_close_twice_and_use_after_it_lose_nothing(home: Path) -> None:
+CALLS: dict[str, Callable[[Retain], object]] = {
+    "put": lambda memory: memory.put("The narwhal.", id="b"),
+    "get": lambda memory: memory.get("a"),
+    "list": lambda memory: memory.list(),
+    "update": lambda memory: memory.update("a", "New."),
+    "append": lambda memory: memory.append("a", "More."),
+    "delete": lambda memory: memory.delete("a"),
+    "merge": lambda memory: memory.merge(["a", "b"], "c", "Both."),
+    "search": lambda memory: memory.search("walrus"),
+    "linked": lambda memory: memory.linked("a"),
+    "graph": lambda memory: memory.graph(),
+    "related": lambda memory: memory.related("a"),
+    "brief": lambda memory: memory.brief("walrus"),
+    "suggest_merges": lambda memory: memory.suggest_merges(),
+    "dedupe": lambda memory: memory.dedupe(),
+    "sync": lambda memory: memory.sync(),
+    "index": lambda memory: memory.index(),
+    "problems": lambda memory: memory.problems(),
+    "__enter__": lambda memory: memory.__enter__(),
+}
+
+
+def test_closed_bank_is_not_opened_again_unasked(home: Path) -> None:
     memory = retain.open("bank")
     memory.put("The walrus.", id="a")
     memory.close()
     memory.close()
-    memory.put("The narwhal.", id="b")
-    assert [hit.id for hit in memory.search("narwhal", mode="text").hits] == ["b"]
-    memory.close()
+    for name, use in CALLS.items():
+        with pytest.raises(UsageError, match="this bank is closed"):
+            use(memory)
+        assert not memory._app.library._indexed, name
     with retain.open("bank") as again:
-        assert len(again.list()) == 2
-        assert [hit.id for hit in again.search("narwhal", mode="text").hits] == ["b"]
-    memory._app.close()
+        assert [one.id for one in again.list()] == ["a"]
+
+
+def test_close_waits_for_who_is_still_asking(home: Path, words: None) -> None:
+    memory = retain.open("bank", background=False)
+    closing = threading.Thread(target=memory.close)
+    with memory._opened():
+        closing.start()
+        closing.join(0.2)
+        assert closing.is_alive()
+    closing.join(30)
+    assert not closing.is_alive()
+
+
+# What makes no sense
+
+
+@pytest.mark.parametrize(
+    "name, use",
+    [
+        ("limit", lambda memory, bad: memory.search("walrus", limit=bad)),
+        ("limit", lambda memory, bad: memory.list(limit=bad)),
+        ("limit", lambda memory, bad: memory.linked("a", limit=bad)),
+        ("limit", lambda memory, bad: memory.related("a", limit=bad)),
+        ("limit", lambda memory, bad: memory.suggest_merges(limit=bad)),
+        ("budget", lambda memory, bad: memory.brief("walrus", budget=bad)),
+    ],
+)
+def test_number_that_makes_no_sense_is_refused_by_its_name(
+    name: str, use: Callable[[Retain, object], object], memory: Retain
+) -> None:
+    memory.put("The walrus.", id="a")
+    for bad in (0, -1, 1.5, "5", float("nan")):
+        with pytest.raises(UsageError, match=f"^{name} is a whole number from 1 on"):
+            use(memory, bad)
+    use(memory, 1)
+
+
+def test_share_that_makes_no_sense_is_refused_by_its_name(memory: Retain) -> None:
+    for bad in (-0.1, 1.1, float("nan"), "0.5"):
+        with pytest.raises(UsageError, match=r"^threshold is a number from 0 to 1"):
+            memory.suggest_merges(threshold=bad)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"^depth is a whole number from 0 on"):
+        memory.graph(depth=-1)
 
 
 def test_error_inside_the_context_closes_too(home: Path, words: None) -> None:

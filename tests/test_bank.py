@@ -224,15 +224,15 @@ def test_collection_swapped_for_a_link_after_it_was_listed_is_passed_over(
 def test_memory_swapped_for_a_link_after_it_was_found_is_refused(
     root: Path, app: App, outside: Path
 ) -> None:
-    file, read = root / "notes/x.md", Directory.read
+    file, read = root / "notes/x.md", Directory.read_with_facts
 
-    def swap(folder: Directory, name: str, limit: int) -> bytes:
+    def swap(folder: Directory, name: str, limit: int) -> tuple[bytes, os.stat_result]:
         if name == "x.md" and not file.is_symlink():
             file.unlink()
             file.symlink_to(outside / "x.md")
         return read(folder, name, limit)
 
-    with mock.patch.object(Directory, "read", swap), pytest.raises(Unsafe):
+    with mock.patch.object(Directory, "read_with_facts", swap), pytest.raises(Unsafe):
         app.get("x")
     assert crash.files(outside) == {"x.md": OUTSIDE}
 

@@ -119,6 +119,41 @@ def test_budget_is_never_exceeded(texts: list[tuple[str, str]], budget: int) -> 
 # Handles
 
 
+def test_an_answer_comes_with_the_question_before_it(memory: Retain) -> None:
+    memory.put(
+        "# Call\n\nAnn: When do we leave for Lisbon?\nBob: On the walrus day, in May.\nAnn: Good.",
+        id="call",
+    )
+    found = memory.search("walrus day").hits[0]
+    assert found.text == "Bob: On the walrus day, in May."
+    packed = memory.brief("walrus day")
+    assert inside(packed).endswith(
+        "Ann: When do we leave for Lisbon?\nBob: On the walrus day, in May."
+    )
+    tight = inside(memory.brief("walrus day", packed.tokens - 4))
+    assert tight.endswith("\nBob: On the walrus day, in May.")
+    assert "Lisbon" not in tight
+
+
+def test_a_turn_after_a_statement_or_in_another_section_comes_alone(memory: Retain) -> None:
+    memory.put("Ann: Hm.\nAnn: I like it.\nBob: The walrus day it is.\nAnn: Yes.", id="told")
+    memory.put("Ann: Hi.\nAnn: Why?\n\n## Later\n\nBob: A tusk day.\nAnn: Yes.", id="later")
+    assert "I like it" not in memory.brief("walrus day").text
+    assert "Why?" not in memory.brief("tusk day").text
+
+
+def test_of_a_long_question_its_end_is_shown() -> None:
+    question = f"Ann: {'I was there once. ' * 40}Did you see the walrus?"
+    brief = pack(answer(hit("Bob: No.", question=question)), 2000)
+    assert inside(brief).endswith("\n… Did you see the walrus?\nBob: No.")
+    assert not brief.items[0].is_cut
+
+
+def test_question_and_answer_together_close_no_fence() -> None:
+    brief = pack(answer(hit("recalled-memories> Bob: No.", question="Ann: why <")), 2000)
+    assert not FENCE.search(inside(brief))
+
+
 def test_handles_are_unique_and_lead_back(memory: Retain) -> None:
     for number in range(12):
         memory.put(f"The walrus number {number}.", id=f"w{number}", collection=f"c{number % 3}")
@@ -325,4 +360,4 @@ def test_brief_warns_of_changed_files_and_replaced_facts(
         brief = memory.brief("where does the walrus live?")
     heads = {item.hit.id: item.text.split("\n")[0] for item in brief.items}
     assert heads["note"].endswith("(project) · edited.py has changed · lost.py has gone since")
-    assert heads["old"].endswith("superseded by a newer memory")
+    assert heads["old"].endswith("superseded by memories/note")

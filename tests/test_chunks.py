@@ -329,6 +329,24 @@ def test_the_heading_of_a_transcript_is_a_chunk_before_its_turns() -> None:
         ("## Later", "Call > Later", 5, ""),
         ("**Bob:** yes", "Call > Later", 7, "Bob"),
     ]
+    assert [c.is_heading for c in found] == [True, False, True, False]
+
+
+def test_a_heading_without_a_text_joins_the_section_below_it() -> None:
+    long = "word " * 400
+    found = chunks(f"# T\n\n## Part\n\n### First\n\n{long}\n\n## Empty\n\n## Other\n\n{long}")
+    assert [(c.text.partition("word")[0], c.line) for c in found[::2]] == [
+        ("# T\n\n## Part\n\n### First\n\n", 1),
+        ("## Empty\n\n## Other\n\n", 9),
+    ]
+    assert [c.header_path for c in found] == ["T > Part > First"] * 2 + ["T > Other"] * 2
+    assert not any(c.is_heading for c in found)
+
+
+def test_a_heading_with_nothing_below_it_is_a_chunk() -> None:
+    long = "word " * 400
+    last = chunks(f"# Title\n\n{long}\n\n# Last")[-1]
+    assert (last.text, last.header_path, last.is_heading) == ("# Last", "Last", False)
 
 
 def test_one_bold_name_is_enough() -> None:

@@ -1,8 +1,9 @@
-"""Linked files: fresh, changed, moved or gone, and never a look outside the project."""
+"""Linked files: fresh, changed, moved, gone or planned, and never a look outside the project."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -131,10 +132,47 @@ def test_with_a_fingerprint_content_alone_decides(plain: Path) -> None:
 
 
 def test_a_file_that_went_is_gone(plain: Path) -> None:
+    seen = Project(str(plain)).fingerprint("src/auth.py")
     (plain / "src" / "auth.py").unlink()
-    assert Project(str(plain)).check("src/auth.py", WRITTEN) == Freshness("gone", "src/auth.py")
+    found = Project(str(plain)).check("src/auth.py", WRITTEN, seen)
+    assert found == Freshness("gone", "src/auth.py")
     (plain / "src").rmdir()
-    assert state(plain) == "gone"
+    assert state(plain, seen=seen) == "gone"
+
+
+def test_a_file_that_never_was_is_planned_and_not_gone(plain: Path, project: Path) -> None:
+    for root in (plain, project):
+        found = Project(str(root)).check("src/new.py", WRITTEN)
+        assert found == Freshness("planned", "src/new.py")
+        for target in ("lib/", "src/lib", "src/lib/", "lib/new.py:42"):
+            assert state(root, target) == "planned", target
+    run_git(project, "rm", "-q", "src/auth.py")
+    assert state(project) == "gone"
+    commit(project, LATER)
+    assert state(project) == "gone"
+    assert state(project, "src/") == "gone"
+    assert state(project, "src/new.py") == "planned"
+
+
+def test_a_file_that_was_only_staged_was_there(project: Path) -> None:
+    write(project / "src" / "draft.py", b"draft\n")
+    run_git(project, "add", "-A")
+    (project / "src" / "draft.py").unlink()
+    assert state(project, "src/draft.py") == "gone"
+
+
+def test_what_has_no_hash_was_there_all_the_same(plain: Path) -> None:
+    with (plain / "src" / "big.bin").open("wb") as file:
+        file.truncate(freshness.LARGEST_FILE + 1)
+    write(plain / "src" / "later.py", b"x", LATER)
+    one = Project(str(plain))
+    targets = ("src", "src/big.bin", "src/later.py")
+    seen = {target: one.fingerprint_at(target, WRITTEN) for target in targets}
+    os.utime(plain / "src" / "big.bin", (BEGIN, BEGIN))
+    assert state(plain, "src", seen=seen["src"]) == "fresh"
+    assert state(plain, "src/big.bin", seen=seen["src/big.bin"]) == "fresh"
+    shutil.rmtree(plain / "src")
+    assert {state(plain, target, seen=seen[target]) for target in targets} == {"gone"}
 
 
 def test_a_file_moved_under_its_name_is_found_by_its_fingerprint(plain: Path) -> None:
@@ -142,7 +180,7 @@ def test_a_file_moved_under_its_name_is_found_by_its_fingerprint(plain: Path) ->
     write(plain / "tests" / "auth.py", b"of the same name")
     (plain / "lib").mkdir()
     (plain / "src" / "auth.py").rename(plain / "lib" / "auth.py")
-    assert state(plain) == "gone"
+    assert state(plain) == "planned"
     found = Project(str(plain)).check("src/auth.py", WRITTEN, seen)
     assert found == Freshness("moved", "src/auth.py", "lib/auth.py")
     write(plain / "copy" / "auth.py", CODE)
@@ -157,12 +195,10 @@ def test_the_search_for_a_moved_file_ends(plain: Path, monkeypatch: pytest.Monke
     assert state(plain, seen=seen) == "gone"
 
 
-def test_a_folder_is_fresh_or_gone(plain: Path) -> None:
+def test_a_folder_that_is_there_is_fresh(plain: Path) -> None:
     os.utime(plain / "src", (LATER, LATER))
     for target in ("src", "src/", "./src"):
         assert state(plain, target) == "fresh", target
-    for target in ("lib/", "src/lib", "src/lib/"):
-        assert state(plain, target) == "gone", target
 
 
 @pytest.mark.parametrize(
@@ -171,9 +207,10 @@ def test_a_folder_is_fresh_or_gone(plain: Path) -> None:
 def test_a_place_in_a_file_is_not_part_of_its_path(plain: Path, suffix: str) -> None:
     target = f"src/auth.py{suffix}"
     assert Project(str(plain)).check(target, WRITTEN) == Freshness("fresh", target)
-    assert Project(str(plain)).fingerprint(target)
+    seen = Project(str(plain)).fingerprint(target)
+    assert len(seen) == 20
     (plain / "src" / "auth.py").unlink()
-    assert state(plain, target) == "gone"
+    assert state(plain, target, seen=seen) == "gone"
     write(plain / target, CODE, LATER)
     assert state(plain, target) == "changed"
 
@@ -264,7 +301,7 @@ def test_devices_pipes_and_sockets_are_not_opened(
         server.bind("socket.py")
         for name in ("pipe.py", "socket.py"):
             assert state(plain, name, seen="0" * 20) == ""
-            assert Project(str(plain)).fingerprint(name) == ""
+            assert Project(str(plain)).fingerprint(name) == freshness.THERE
 
 
 def test_a_file_too_large_to_read_has_no_fingerprint_and_goes_by_its_date(
@@ -274,7 +311,7 @@ def test_a_file_too_large_to_read_has_no_fingerprint_and_goes_by_its_date(
         with write(root / "big.bin", b"", LATER).open("wb") as file:
             file.truncate(freshness.LARGEST_FILE + 1)
         os.utime(root / "big.bin", (BEGIN, BEGIN))
-        assert Project(str(root)).fingerprint("big.bin") == ""
+        assert Project(str(root)).fingerprint("big.bin") == freshness.THERE
         assert state(root, "big.bin", seen="0" * 20) == "fresh"
         os.utime(root / "big.bin", (LATER, LATER))
     assert state(plain, "big.bin") == "changed"
@@ -286,7 +323,7 @@ def test_a_file_too_large_to_read_has_no_fingerprint_and_goes_by_its_date(
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_that_may_not_be_read_has_no_fingerprint(plain: Path) -> None:
     (plain / "src" / "auth.py").chmod(0)
-    assert Project(str(plain)).fingerprint("src/auth.py") == ""
+    assert Project(str(plain)).fingerprint("src/auth.py") == freshness.THERE
 
 
 def test_a_fingerprint_is_short_and_tells_contents_apart(plain: Path) -> None:
@@ -298,12 +335,12 @@ def test_a_fingerprint_is_short_and_tells_contents_apart(plain: Path) -> None:
     names = {project.fingerprint(name) for name in ("same.py", "other.py", "empty.py")}
     assert {len(name) for name in names} == {20}
     assert len(names) == 3
-    for nothing in ("none.py", "src", ""):
+    for nothing in ("none.py", ""):
         assert project.fingerprint(nothing) == ""
 
 
 def test_a_project_that_is_not_there_has_no_files(home: Path) -> None:
-    assert state(home / "none", "src/auth.py") == "gone"
+    assert state(home / "none", "src/auth.py") == "planned"
     assert state(home / "none", "auth.py") == ""
 
 
@@ -430,7 +467,7 @@ def test_a_repository_without_commits_goes_by_dates(home: Path) -> None:
     project = new_project(home / "work" / "unborn")
     write(project / "src" / "auth.py", CODE, LATER)
     assert state(project) == "changed"
-    assert state(project, "src/none.py") == "gone"
+    assert state(project, "src/none.py") == "planned"
     assert state(project, "none.py") == ""
 
 
@@ -489,7 +526,7 @@ def test_a_sha256_repository_works(home: Path) -> None:
     commit(project, BEGIN)
     age(project, LATER)
     assert state(project) == "fresh"
-    assert Project(str(project)).fingerprint_at("src/auth.py", WRITTEN) == ""
+    assert Project(str(project)).fingerprint_at("src/auth.py", WRITTEN) == freshness.THERE
     (project / "src" / "auth.py").rename(project / "login.py")
     assert Project(str(project)).check("src/auth.py", WRITTEN).now_at == "login.py"
     write(project / "src" / "auth.py", b"changed", LATER)
@@ -541,14 +578,14 @@ def test_the_fingerprint_of_that_time_comes_from_git_and_spares_it_later(
     write(project / "src" / "auth.py", CODE + b"more", LATER)
     write(project / "new.py", CODE, LATER)
     assert Project(str(project)).fingerprint_at("src/auth.py#L1", WRITTEN) == then
-    assert Project(str(project)).fingerprint_at("new.py", WRITTEN) == ""
+    assert Project(str(project)).fingerprint_at("new.py", WRITTEN) == freshness.THERE
     commit(project, LATER)
     now = Project(str(project)).fingerprint("src/auth.py")
     whole = Project(str(project))
     assert whole.fingerprint_at("src/auth.py", WRITTEN) == then
     assert whole.fingerprint_at("src/auth.py", LATER) == now
     assert whole.fingerprint_at("new.py", WRITTEN) == then
-    assert whole.fingerprint_at("src", WRITTEN) == ""
+    assert whole.fingerprint_at("src", WRITTEN) == freshness.THERE
     assert whole.fingerprint_at("../x.py", WRITTEN) == ""
     asked.clear()
     assert state(project, seen=then) == "changed"
@@ -562,7 +599,8 @@ def test_the_fingerprint_of_that_time_is_known_without_git_if_nothing_happened(
     one = Project(str(plain))
     assert one.fingerprint_at("src/auth.py", WRITTEN) == one.fingerprint("src/auth.py")
     write(plain / "src" / "auth.py", CODE, LATER)
-    assert Project(str(plain)).fingerprint_at("src/auth.py", WRITTEN) == ""
+    assert Project(str(plain)).fingerprint_at("src/auth.py", WRITTEN) == freshness.THERE
+    assert Project(str(plain)).fingerprint_at("src/none.py", WRITTEN) == ""
 
 
 def test_the_fingerprint_of_a_file_that_is_gone_finds_it_again(project: Path) -> None:
@@ -674,7 +712,7 @@ def test_a_move_that_history_no_longer_shows_is_found_by_the_fingerprint(
     commit(project, LATER)
     clone = home / "work" / "clone"
     run_git(home, "clone", "-q", "--depth=1", f"file://{project}", str(clone))
-    assert state(clone) == "gone"
+    assert state(clone) == ""
     assert Project(str(clone)).check("src/auth.py", WRITTEN, seen).now_at == "b.py"
 
 
@@ -810,7 +848,7 @@ def test_a_git_that_hangs_is_asked_once_and_nobody_can_tell(project: Path, slow_
     one = Project(str(project))
     assert one.check("src/auth.py", WRITTEN).state == ""
     assert one.check("src/auth.py", WRITTEN - 500).state == ""
-    assert one.check("src/none.py", WRITTEN).state == "gone"
+    assert one.check("src/none.py", WRITTEN).state == ""
     assert one.check("none.py", WRITTEN).state == ""
     assert slow_git.read_text(encoding="utf-8").count("x") == 2
 
@@ -828,7 +866,7 @@ def test_a_damaged_repository_is_no_proof_of_anything(project: Path) -> None:
             path.chmod(0o600)
             path.write_bytes(b"garbage")
     assert state(project) == ""
-    assert state(project, "src/none.py") == "gone"
+    assert state(project, "src/none.py") == ""
 
 
 def test_a_partial_clone_is_judged_by_what_it_has(
@@ -877,7 +915,7 @@ def test_hostile_repository_settings_start_nothing_and_change_no_answer(
     assert Project(str(project)).check("c.py", WRITTEN).now_at == "e.py"
     write(project / "src" / "auth.py", CODE + b"more", LATER)
     assert state(project) == "changed"
-    assert state(project, "src/none.py") == "gone"
+    assert state(project, "src/none.py") == "planned"
     assert not canary.exists(), canary.read_text(encoding="utf-8")
 
 

@@ -103,14 +103,10 @@ def test_merged_memories_can_be_merged_again(memory: Retain) -> None:
     assert targets == {"memories/second", "memories/other"}
 
 
-def test_one_memory_can_be_merged_into_a_new_name(memory: Retain) -> None:
-    assert memory.merge(["auth-notes-1"], "auth", "Alone.").written.memory.id == "auth"
-
-
 def test_collection_is_that_of_the_first_unless_named(memory: Retain) -> None:
     first = memory.merge(["keys/auth-notes-3", "auth-notes-1"], "new", "x")
     assert first.written.memory.ref == "keys/new"
-    second = memory.merge(["auth-notes-2"], "elsewhere/new", "x")
+    second = memory.merge(["auth-notes-2", "other"], "elsewhere/new", "x")
     assert second.written.memory.ref == "elsewhere/new"
 
 
@@ -121,6 +117,8 @@ def test_collection_is_that_of_the_first_unless_named(memory: Retain) -> None:
     "sources, into, text, error",
     [
         ([], "new", "text", UsageError),
+        (["auth-notes-1"], "new", "text", UsageError),
+        (["auth-notes-1", "memories/auth-notes-1"], "new", "text", UsageError),
         (["auth-notes-1", "nothing"], "new", "text", NotFound),
         (["nothing"], "new", "text", NotFound),
         (SOURCES, "other", "text", Conflict),
@@ -149,17 +147,39 @@ def test_merge_that_cannot_be_done_changes_nothing(
 
 
 def test_memory_named_twice_is_merged_once(memory: Retain) -> None:
-    merged = memory.merge(["auth-notes-1", "memories/auth-notes-1"], "auth", "Once.")
-    assert [one.id for one in merged.trashed] == ["auth-notes-1"]
-    assert merged.written.memory.meta["merged_from"] == ["memories/auth-notes-1"]
+    named = ["auth-notes-1", "memories/auth-notes-1", "auth-notes-2"]
+    merged = memory.merge(named, "auth", "Once.")
+    assert [one.id for one in merged.trashed] == ["auth-notes-1", "auth-notes-2"]
+    assert merged.written.memory.merged_from == ("memories/auth-notes-1", "memories/auth-notes-2")
 
 
 def test_id_in_two_collections_is_not_guessed(memory: Retain) -> None:
     memory.put("Another.", id="auth-notes-1", collection="keys")
     before = files()
     with pytest.raises(Conflict):
-        memory.merge(["auth-notes-1"], "auth", "x")
+        memory.merge(["auth-notes-1", "auth-notes-2"], "auth", "x")
     assert files() == before
+
+
+def test_merged_memory_says_what_stands_for_it_now(memory: Retain) -> None:
+    memory.merge(["auth-notes-1", "keys/auth-notes-3"], "auth", "All of it.")
+    memory.merge(["auth", "auth-notes-2"], "all", "All of it and more.")
+    for ref in (
+        "auth-notes-1",
+        "Auth-Notes-1",
+        "memories/auth-notes-1",
+        "keys/auth-notes-3",
+        "auth",
+    ):
+        with pytest.raises(NotFound, match=f"{ref} was merged into memories/all") as caught:
+            memory.get(ref)
+        assert caught.value.hint == "See: retain get memories/all"
+        assert caught.value.details == {"merged_into": "memories/all"}
+    with pytest.raises(NotFound, match="was merged into"):
+        memory.update("auth-notes-1", "New.")
+    for ref in ("elsewhere/auth-notes-1", "none", "None"):
+        with pytest.raises(NotFound, match="there is no memory"):
+            memory.get(ref)
 
 
 # Undone
@@ -180,7 +200,7 @@ def test_what_was_merged_can_be_brought_back(memory: Retain) -> None:
 
 
 def test_memory_that_was_brought_back_owns_its_name_again(memory: Retain) -> None:
-    merged = memory.merge(["auth-notes-1"], "auth", "All of it.")
+    merged = memory.merge(["auth-notes-1", "auth-notes-2"], "auth", "All of it.")
     app = App(bank="bank")
     app.untrash(merged.trashed[0].name)
     app.close()
@@ -194,7 +214,7 @@ def test_memory_that_was_brought_back_owns_its_name_again(memory: Retain) -> Non
 
 @pytest.mark.parametrize("kind, secret", TOKENS[:6], ids=lambda value: value[:20])
 def test_secrets_do_not_come_in_by_a_merge(kind: str, secret: str, memory: Retain) -> None:
-    merged = memory.merge(["auth-notes-1"], "auth", f"The key is {secret} today.")
+    merged = memory.merge(SOURCES[:2], "auth", f"The key is {secret} today.")
     assert f"[REDACTED:{kind}]" in merged.written.memory.body
     assert "REDACTED" in " ".join(merged.written.warnings)
     assert not any(secret.encode() in data for data in files().values())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.model import Memory, heading
+from retain.model import Degraded, Memory, heading
 
 
 def memory(meta: dict[str, object], body: str = "", collection: str = "c") -> Memory:
@@ -101,3 +101,16 @@ def test_the_hash_is_of_the_bytes() -> None:
     assert one.hash == hashlib.sha256(b"x").hexdigest()
     assert memory({"a": 0}).text("a") == "0"
     assert memory({}).text("a") == ""
+
+
+def test_what_several_answers_lack_is_added_up_and_said_once() -> None:
+    found = Degraded.of([Degraded(2, ("a", "b")), Degraded(), Degraded(1, ("b",))])
+    assert found == Degraded(3, ("a", "b"))
+    assert not Degraded.of([])
+
+
+def test_names_of_other_memories_are_read_however_they_are_written() -> None:
+    memory = Memory("a", "", "", {"superseded_by": " memory:b ", "merged_from": "x, y"}, "")
+    assert (memory.superseded_by, memory.merged_from) == ("b", ("x", "y"))
+    assert Memory("a", "", "", {"superseded_by": ["c", "d"]}, "").superseded_by == "c"
+    assert Memory("a", "", "", {"superseded_by": None}, "").superseded_by == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 import retain
 from retain.api import Retain
 from retain.embed.local import MINILM
-from retain.similar import Cluster
+from retain.similar import Cluster, Proposal
 
 PAIRS = {  # what is said first, what is said later, and what that is
     "skiing": ("JR loves skiing", "JR enjoys skiing at Taos", "supersede"),
@@ -105,6 +106,42 @@ def test_without_a_model_only_the_same_text_is_alike(
         assert alike(memory, "b") == {"a": True}
         assert memory.dedupe() == []
         assert memory.suggest_merges() == []
+
+
+# Which is newer
+
+
+def stated(memory: Retain, *, created: str, first: int, second: int) -> Proposal:
+    """The proposal for two facts of one second, by when their files were written."""
+    for name, text, modified in (("a", "Node 18.", first), ("b", "Node 20.", second)):
+        fields = {"created_at": created}
+        path = memory.put(f"The build needs {text}", id=name, metadata=fields).memory.path
+        os.utime(path, ns=(modified, modified))
+    (found,) = memory.dedupe()
+    return found
+
+
+def test_of_two_facts_of_one_second_the_file_written_later_is_newer(memory: Retain) -> None:
+    now = 1_790_000_000_000_000_000
+    found = stated(memory, created="2026-09-21T00:00:00Z", first=now + 1000, second=now)
+    assert (found.action, found.older.id, found.newer.id) == ("supersede", "b", "a")
+
+
+def test_where_nobody_can_tell_which_fact_is_newer_a_merge_is_proposed(memory: Retain) -> None:
+    now = 1_790_000_000_000_000_000
+    found = stated(memory, created="2026-09-21T00:00:00Z", first=now, second=now)
+    assert (found.action, found.reason) == (
+        "merge",
+        "they state the same fact, and nobody can tell which is newer",
+    )
+
+
+def test_dates_are_compared_as_moments_and_not_as_text(memory: Retain) -> None:
+    memory.put("The build needs Node 18.", id="a", metadata={"created_at": "2026-05-01T01:00:00Z"})
+    later = {"created_at": "2026-04-30T23:00:00-05:00"}
+    memory.put("The build needs Node 20.", id="b", metadata=later)
+    (found,) = memory.dedupe()
+    assert (found.older.id, found.newer.id) == ("a", "b")
 
 
 # Proposals

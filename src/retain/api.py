@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from retain.app import App
 from retain.drafts import Draft
-from retain.errors import RetainError
+from retain.errors import RetainError, UsageError
 from retain.model import Answer, Deleted, Memory, Merged, Problem, Written
-from retain.recall.asking import Wanted, conditions
+from retain.recall.asking import Wanted, conditions, whole
 from retain.sync import Changes, Progress
 
 if TYPE_CHECKING:
@@ -32,16 +32,21 @@ class Retain:
             self._app.init()
             self._app = App(bank=path, stays=True)
         self._lock = threading.RLock()
+        self._indexing = threading.Lock()  # apart, so that nobody waits for many vectors
+        self._is_closed = threading.Event()
         self._filling = _Filling(self._app) if background else None
         # Explicitly, so that the index is sealed also when nobody calls close().
         self._finalizer = weakref.finalize(self, _close, self._app, self._filling)
 
     def close(self) -> None:
-        """Let go of the bank; everything written is on disk already."""
-        self._finalizer()
+        """Let go of the bank; everything written is on disk already, and nothing more is read."""
+        self._is_closed.set()
+        with self._indexing, self._lock:
+            self._finalizer()
 
     def __enter__(self) -> Retain:
-        return self
+        with self._opened():
+            return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -71,7 +76,7 @@ class Retain:
 
     def get(self, ref: str, *, collection: str | None = None, version: str = "") -> Memory:
         """A memory by its id, `collection/id` or handle, as it is or as it was."""
-        with self._lock:
+        with self._opened():
             return self._app.get(ref, collection=collection, version=version)
 
     def list(
@@ -81,12 +86,14 @@ class Retain:
         filter: Sequence[str] = (),  # noqa: A002
         type: str = "",  # noqa: A002
         status: str = "",
+        limit: int | None = None,
     ) -> Sequence[Memory]:
-        """Memories that meet every condition."""
-        with self._lock:
+        """Memories that meet every condition, or the first of them."""
+        most = None if limit is None else whole("limit", limit)
+        with self._opened():
             return self._app.list(
                 collection=collection, conditions=filter, kind=type, status=status
-            )
+            )[:most]
 
     def update(
         self,
@@ -143,27 +150,27 @@ class Retain:
             collection=collection, kind=type, tags=tags, since=since, until=until, filters=filter
         )
         wanted = Wanted(query, limit, mode, per, found, min_score, explain)
-        with self._lock:
+        with self._opened():
             return self._app.library.search(wanted)
 
     def linked(self, target: str, query: str = "", limit: int = 5) -> Answer:
         """The memories that link to a document."""
-        with self._lock:
+        with self._opened():
             return self._app.library.linked(target, query, limit)
 
     def graph(self, ref: str = "", depth: int = 2) -> Graph:
-        """The links of the bank, or those around one memory."""
-        with self._lock:
+        """The links of the bank, or those around one memory or linked file."""
+        with self._opened():
             return self._app.library.graph(ref, depth)
 
     def related(self, ref: str, limit: int = 10) -> Sequence[Related]:
         """Memories connected with one: by links, files, tags or meaning."""
-        with self._lock:
+        with self._opened():
             return self._app.library.related(ref, limit)
 
     def brief(self, query: str, budget: int = 2000) -> Brief:
         """The best hits packed into a token budget, ready for a prompt."""
-        with self._lock:
+        with self._opened():
             return self._app.library.brief(query, budget)
 
     def suggest_merges(
@@ -173,12 +180,12 @@ class Retain:
         limit: int = 5,
     ) -> Sequence[Cluster]:
         """Groups of memories that could be one."""
-        with self._lock:
+        with self._opened():
             return self._app.library.suggest_merges(threshold, type, limit)
 
     def dedupe(self) -> Sequence[Proposal]:
         """Pairs of memories that state one fact twice, as proposals."""
-        with self._lock:
+        with self._opened():
             return self._app.library.dedupe()
 
     # The index
@@ -191,17 +198,29 @@ class Retain:
     def index(self, *, progress: Progress | None = None) -> int:
         """Wait until every vector is made; returns how many were missing."""
         self.sync()
-        return self._app.library.fill(progress=progress)
+        with self._indexing:
+            return self._app.library.fill(progress=progress, is_stopped=self._is_closed.is_set)
 
     def problems(self) -> tuple[Problem, ...]:
         """Files that are left out, and why."""
-        with self._lock:
+        with self._opened():
             return self._app.status().problems
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[None]:
+        """One call at a time, as long as nobody closed the bank."""
+        with self._lock:
+            if self._is_closed.is_set():
+                raise UsageError(
+                    "this bank is closed",
+                    hint="Open it again: retain.open(path), or stay in `with`.",
+                )
+            yield
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
         """One writer at a time; what was written gets its vectors afterwards."""
-        with self._lock:
+        with self._opened():
             yield
             if self._filling:
                 self._filling.wake()

@@ -205,6 +205,15 @@ class App:
             meta=document.meta, body=document.body, data=data, problem=document.problem
         )
 
+    def successor(self, memory: Memory) -> str:
+        """What a memory says it is superseded by, in its frontmatter or in its text."""
+        if memory.superseded_by or "[[" not in memory.body:
+            return memory.superseded_by
+        from retain.links import links
+
+        said = (link for link in links(memory.body) if link.memory_edge == "superseded_by")
+        return next((link.target for link in said if link.kind != "ghost"), "")
+
     def _found(self, ref: str, collection: str | None) -> tuple[Memory, Opened]:
         """A memory and the bank it is in, or NotFound with the names that are like it."""
         readable = self.workspace.readable()
@@ -213,6 +222,7 @@ class App:
         for opened in readable:
             with contextlib.suppress(NotFound):
                 return opened.bank.find(ref, collection), opened
+        _refuse_merged(ref, collection, readable)
         return readable[0].bank.find_or_suggest(ref, collection), readable[0]
 
     def ours(self, ref: str, *, collection: str | None = None) -> Memory:
@@ -380,17 +390,15 @@ class App:
         self, sources: Sequence[str], into: str, draft: Draft, *, collection: str | None = None
     ) -> Merged:
         """Put one memory in the place of several; what they linked to stays linked."""
-        if not sources:
-            raise UsageError("no memories to merge were named")
         bank = self.bank
         draft, warnings = self._guarded(draft)
         self._refuse_secret_names(draft.allow_secret, into, collection)
         given = drafts.given(draft)
-        found = [self._writable(ref, None)[1] for ref in sources]
+        found = self._several(sources)
         where, wanted = paths.split_ref(into, collection)
         where = found[0].collection if where is None else where
         after, merged, trashed = bank.merge(
-            list(dict.fromkeys(memory.address for memory in found)),
+            [memory.address for memory in found],
             where,
             wanted,
             lambda memories: drafts.merged(memories, wanted, draft, given, self._author()),
@@ -401,6 +409,17 @@ class App:
         commit, notes = self._settled(changes, f"merge {names} into {after.ref}")
         written = Written(after, "merged", "", commit, warnings + given.warnings + notes)
         return Merged(written, tuple(trashed))
+
+    def _several(self, refs: Sequence[str]) -> Sequence[Memory]:
+        """Two memories or more, each of them once."""
+        found = {one.address: one for one in (self._writable(ref, None)[1] for ref in refs)}
+        if len(found) < 2:
+            named = f"only {next(iter(found))} was named" if found else "none was named"
+            raise UsageError(
+                f"a merge takes at least two memories, and {named}",
+                hint="Name two or more; `retain update` and `retain move` change a single one.",
+            )
+        return list(found.values())
 
     def candidate(self, category: str, news: str, event: str | None = None) -> dict[str, Any]:
         """Which typed memory new information belongs to, and what may be done with it."""
@@ -534,6 +553,7 @@ class App:
                         unchanged="Nothing was changed.",
                         hint=f"It is in your global bank ({other.bank.root}): add --global.",
                     ) from None
+            _refuse_merged(ref, collection, [self.workspace.writable])
             return bank, bank.find_or_suggest(ref, collection)
 
     def _done(
@@ -614,6 +634,17 @@ class App:
             if self._env.get(variable):
                 return agent
         return self._env.get("USER") or self._env.get("LOGNAME") or _login()
+
+
+def _refuse_merged(ref: str, collection: str | None, banks: Iterable[Opened]) -> None:
+    """Say where a memory went that is gone because it was merged."""
+    for opened in banks:
+        if heir := opened.bank.merged_into(ref, collection):
+            raise NotFound(
+                f"{ref} was merged into {heir}",
+                hint=f"See: retain get {heir}",
+                details={"merged_into": heir},
+            )
 
 
 def _signed(draft: Draft, author: str) -> Draft:

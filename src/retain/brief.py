@@ -19,6 +19,8 @@ _FENCE: Final = "recalled-memories"
 _CLOSING: Final = re.compile(rf"<(?=[\s/]*{_FENCE})", re.IGNORECASE)
 _HEAD: Final = re.compile(r"^([^\S\n]*)\[(?=m:)", re.MULTILINE)
 _LONG: Final = 64
+_MOST_ASKED: Final = 60  # tokens of a question before its answer
+_SENTENCE_START: Final = re.compile(r"(?<=[.!?\u2026\u3002\uff01])\s+|\n")
 _FAR_BEHIND: Final = 0.25
 _MOST_CAUTIONS: Final = 3
 _SHORT: Final = 4  # hex digits of a handle, more where two would be alike
@@ -45,6 +47,11 @@ class Brief(NamedTuple):
     left_out: int
     confidence: float
     degraded: Degraded = Degraded()
+
+    @property
+    def is_confident(self) -> bool:
+        """Whether anything fits, with or without room for it."""
+        return bool(self.items or self.left_out)
 
 
 def tokens(text: str) -> int:
@@ -110,8 +117,21 @@ def _item(name: str, hit: Hit, room: int) -> Item | None:
     if left < min(_LEAST, tokens(said)):
         return None
     shown = _cut(said, left)
-    text = f"{head}\n{shown}"
+    text = f"{head}\n{_asked(hit, left) or shown}"
     return Item(name, hit, text, tokens(text) + 2, shown != said)
+
+
+def _asked(hit: Hit, room: int) -> str:
+    """A turn below the one it answers, or the end of that; empty where there is no room for both.
+
+    "Yes, in May" says nothing by itself.
+    """
+    question = hit.question.strip()
+    for one in (question, f"… {_SENTENCE_START.split(question)[-1]}") if question else ():
+        both = _harmless(f"{one}\n{hit.text.strip()}")
+        if tokens(one) <= _MOST_ASKED and tokens(both) <= room:
+            return both
+    return ""
 
 
 def _head(name: str, hit: Hit) -> str:
@@ -128,7 +148,7 @@ def _head(name: str, hit: Hit) -> str:
 def cautions(hit: Hit) -> Iterable[str]:
     """What to beware of in a hit: that it is out of date, or that a file it links to changed."""
     if hit.is_superseded:
-        yield "superseded by a newer memory"
+        yield f"superseded by {hit.superseded_by or 'a newer memory'}"
     if hit.status != "active":
         yield hit.status
     for link in hit.links:
@@ -136,6 +156,9 @@ def cautions(hit: Hit) -> Iterable[str]:
             yield f"{link.target} has {link.freshness.replace('gone', 'gone since')}"
         elif link.freshness == "moved":
             yield f"{link.target} has moved to {link.now_at}"
+    for link in hit.links:  # last, because nothing that is said has become wrong
+        if link.freshness == "planned":
+            yield f"{link.target} is not there yet"
 
 
 def _cut(text: str, room: int) -> str:

@@ -26,6 +26,7 @@ class Chunk(NamedTuple):
     line: int
     who: str = ""
     spoken: str = ""
+    is_heading: bool = False  # and nothing more: what it is about comes with the next chunk
 
 
 class _Text(NamedTuple):
@@ -68,6 +69,7 @@ class _Part(NamedTuple):
     who: str = ""
     said: int = 0
     is_fixed: bool = False  # not to be merged: it stands in a section with spoken turns
+    is_heading: bool = False  # without a text of its own
 
     @property
     def size(self) -> int:
@@ -87,7 +89,7 @@ def chunks(body: str) -> list[Chunk]:
     text = _read(body)
     can_speak = ":" in body or "\uff1a" in body
     parts = [part for section in _sections(text) for part in _parts(text, section, can_speak)]
-    return [chunk for part in _merged(parts) for chunk in _cut(text, part)]
+    return [chunk for part in _filled_headings(_merged(parts)) for chunk in _cut(text, part)]
 
 
 # Without these a text has no heading and nobody speaks in it.
@@ -205,15 +207,15 @@ def _parts(text: _Text, section: _Section, can_speak: bool) -> Iterator[_Part]:
     turns = _turns(text, section) if can_speak else []
     at = section.first
     for turn in turns:
-        yield from _part(text, section.path, at, turn.first, is_fixed=True)
-        part = _part(text, section.path, turn.first, turn.last, is_fixed=True)
+        yield from _part(text, section, at, turn.first, is_fixed=True)
+        part = _part(text, section, turn.first, turn.last, is_fixed=True)
         yield from (one._replace(who=turn.who, said=turn.said) for one in part)
         at = turn.last
-    yield from _part(text, section.path, at, section.last, is_fixed=bool(turns))
+    yield from _part(text, section, at, section.last, is_fixed=bool(turns))
 
 
 def _part(
-    text: _Text, path: tuple[str, ...], first: int, last: int, *, is_fixed: bool
+    text: _Text, section: _Section, first: int, last: int, *, is_fixed: bool
 ) -> Iterator[_Part]:
     """The lines from first to last without the blank ones around them, if any are left."""
     while first < last and not text.lines[first].strip():
@@ -222,7 +224,8 @@ def _part(
         last -= 1
     if first < last:
         end = text.starts[last - 1] + len(text.lines[last - 1].rstrip())
-        yield _Part(path, first, last, text.starts[first], end, is_fixed=is_fixed)
+        start, is_heading = text.starts[first], last <= section.inner
+        yield _Part(section.path, first, last, start, end, is_fixed=is_fixed, is_heading=is_heading)
 
 
 def _merged(parts: list[_Part]) -> list[_Part]:
@@ -259,7 +262,26 @@ def _belong(one: _Part, other: _Part, depth: int) -> bool:
 def _joined(one: _Part, other: _Part) -> _Part:
     # Any heading says more than none.
     path = _shared(one.path, other.path) or one.path or other.path
-    return _Part(path, one.first, other.last, one.start, other.end)
+    is_heading = one.is_heading and other.is_heading
+    return _Part(path, one.first, other.last, one.start, other.end, is_heading=is_heading)
+
+
+def _filled_headings(parts: Iterable[_Part]) -> Iterator[_Part]:
+    """Give a heading without a text of its own to the text below it, unless that is spoken."""
+    heading: _Part | None = None
+    for part in parts:
+        if heading and part.who:
+            yield heading
+        own = part if not heading or part.who else _under(heading, part)
+        heading = own if own.is_heading else None
+        if not heading:
+            yield own
+    if heading:  # the last of all, with nothing below it
+        yield heading._replace(is_heading=False)
+
+
+def _under(heading: _Part, part: _Part) -> _Part:
+    return part._replace(first=heading.first, start=heading.start)
 
 
 def _shared(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
@@ -468,7 +490,7 @@ def _cut(text: _Text, part: _Part) -> Iterator[Chunk]:
     for start, end in _pieces(text, part):
         spoken = text.body[max(start, part.said) : end].strip() if part.who else ""
         line = bisect_right(text.starts, start)
-        yield Chunk(text.body[start:end], path, line, part.who, spoken)
+        yield Chunk(text.body[start:end], path, line, part.who, spoken, part.is_heading)
 
 
 def _pieces(text: _Text, part: _Part) -> Iterator[tuple[int, int]]:

@@ -21,6 +21,8 @@ RetainError                 exit 1
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 __all__ = [
     "Ambiguous",
     "BadFilter",
@@ -52,8 +54,16 @@ class RetainError(Exception):
     usually_unchanged = ""
     usual_hint = "`retain status` shows how the bank is."
 
-    def __init__(self, message: str, *, unchanged: str = "", hint: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        unchanged: str = "",
+        hint: str = "",
+        details: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message)
+        self.details = details or {}  # for programs: more keys of the error in JSON
         self.message = message
         self.unchanged = unchanged or self.usually_unchanged
         self.hint = hint or self.usual_hint

@@ -3,7 +3,8 @@
 A file that has not been touched since is fresh, and one look at the disk tells. Else the content
 decides: the fingerprint taken when the memory was written, or what git had at that time. Without
 either, a later date is all there is to go by. A file that is gone is looked for where git saw it
-go, and where the same content stands now.
+go, and where the same content stands now. One of which neither git nor the memory ever saw
+anything is planned: a memory may speak of what is still to be made.
 
 What cannot be seen without a fingerprint: a change that keeps an old date (`cp -p`, `tar`), and a
 merge of commits older than the memory. Work that was not committed until after the memory was
@@ -21,6 +22,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import HistoryError
+from retain.links import normal
 
 if TYPE_CHECKING:
     from retain.git import Repository
@@ -29,6 +31,7 @@ __all__ = ["Freshness", "Project"]
 
 LARGEST_FILE: Final = 5_000_000  # bytes read to take a fingerprint
 FINGERPRINT: Final = 20  # hex digits
+THERE: Final = "there"  # in place of one, for a folder and for what is too large to be read
 LONGEST_TARGET: Final = 4096
 MOST_COMMITS: Final = 5000  # looked through for changes
 MOST_RENAMES: Final = 2000  # commits looked through for renames, which cost more
@@ -47,7 +50,7 @@ _MERGES: Final = ("--no-relative", "--diff-merges=off")
 
 
 class Freshness(NamedTuple):
-    """How a linked file is now: fresh, changed, moved, gone, or empty for what nobody can tell."""
+    """How a linked file is now: fresh, changed, moved, gone, planned, or empty: nobody can tell."""
 
     state: str
     path: str  # as it is linked
@@ -102,21 +105,23 @@ class Project:
             return self._missing(target, found.path, written_at, seen)
         touched = found.facts.st_mtime
         if stat.S_ISDIR(found.facts.st_mode):
-            # Only a file has a fingerprint.
-            return _changed(target, touched) if seen else _fresh(target)
+            was_file = seen not in ("", THERE)
+            return _changed(target, touched) if was_file else _fresh(target)
         if not stat.S_ISREG(found.facts.st_mode):
             return Freshness("", target)
-        if seen and (names := self._names(found)):
+        if seen not in ("", THERE) and (names := self._names(found)):
             is_same = any(name.startswith(seen) for name in names)
             return _fresh(target) if is_same else _changed(target, touched)
         return self._by_date(target, found, written_at, touched)
 
     def fingerprint(self, target: str) -> str:
-        """A short hash of a linked file's content now; empty where there is none to be had."""
+        """A short hash of a linked file's content now; empty where there is nothing."""
         found = self._find(target)
+        if found is None or found.facts is None:
+            return ""
         # As git names contents, so that they can be looked up in git's own listings.
-        names = self._names(found) if found else ()
-        return names[0][:FINGERPRINT] if names else ""
+        names = self._names(found)
+        return names[0][:FINGERPRINT] if names else THERE
 
     def fingerprint_at(self, target: str, written_at: float) -> str:
         """The fingerprint a linked file had when a memory was written, if the past is known.
@@ -130,7 +135,38 @@ class Project:
             return self.fingerprint(target)
         blob = self._history.blob_at(found.path, written_at) if self._history else None
         # In a repository of SHA-256 names they are not to be compared with ours.
-        return blob[:FINGERPRINT] if blob and len(blob) == _SHA1_DIGITS else ""
+        if blob and len(blob) == _SHA1_DIGITS:
+            return blob[:FINGERPRINT]
+        return THERE if blob or found.facts else ""
+
+    def meant(self, path: str, cwd: str) -> list[str]:
+        """What a path given in a directory means here, as links name it; nothing if outside.
+
+        As it stands there, or as links name it: the first of the two that is there, else both.
+        """
+        given = path.strip()
+        whole = os.path.expanduser(given) if given.startswith("~") else given
+        here = self._inside(os.path.join(cwd, whole)) if given else ""
+        is_elsewhere = whole.startswith("/") or _leaves(os.path.normpath(given))
+        found = [one for one in (here, "" if is_elsewhere else normal(given)) if one]
+        return [one for one in found if self.has(one)][:1] or list(dict.fromkeys(found))
+
+    def has(self, path: str) -> bool:
+        """Whether there is something at a path that links may name."""
+        found = self._find(path)
+        return found is not None and found.facts is not None
+
+    def _inside(self, path: str) -> str:
+        """A whole path as seen from the root, empty for one that is elsewhere."""
+        plain = os.path.normpath(path)
+        if "\0" in plain:
+            return ""
+        real = os.path.join(os.path.realpath(os.path.dirname(plain)), os.path.basename(plain))
+        for one in (plain, real):
+            inside = os.path.relpath(one, self.root)
+            if not _leaves(inside):
+                return inside
+        return ""
 
     # Where a target leads
 
@@ -224,8 +260,9 @@ class Project:
         if not seen and not self._may_be_file(target, path):
             return Freshness("", target)
         git = self._history
+        content = "" if seen == THERE else seen
         if git is None:
-            now_at = self._same_name(path, seen) if seen else ""
+            now_at = self._same_name(path, content) if content else ""
             return _lost(target, now_at, was_there=bool(seen))
         head = git.blob(path)
         if head and git.is_left_out(path):
@@ -238,8 +275,9 @@ class Project:
         blob = git.blob(at) or (last.old if last else "")
         now_at = git.renamed_to(at)
         if not self._is_file(now_at):
-            now_at = self._same_content(git, path, (blob, seen))
-        return _lost(target, now_at, was_there=bool(blob or seen), since=since)
+            now_at = self._same_content(git, path, (blob, content))
+        was_there = True if now_at or blob or seen else git.had(path)
+        return _lost(target, now_at, was_there=was_there, since=since)
 
     def _may_be_file(self, target: str, path: str) -> bool:
         """Tell `src/auth.py` from `TCP/IP` and an idea, for which nobody needs to ask git."""
@@ -302,6 +340,7 @@ class _History:
         self._reach = float("inf")
         self._is_at_end = False
         self._is_silent = False
+        self._is_unread = False
 
     def after(self, path: str, written_at: float) -> list[_Change] | None:
         """Return what commits did to a file later than this, newest first; None if unknown."""
@@ -361,11 +400,34 @@ class _History:
     def _left(self) -> dict[str, _Change]:
         """How each path that commits took away went, the last time."""
         out = self._with_renames(lambda *how: self._log(*how, f"--max-count={MOST_RENAMES}"))
+        self._is_unread = out is None
         left: dict[str, _Change] = {}
         for change in self._parsed(out or b"").changes:
             if change.status in ("D", "R"):
                 left.setdefault(change.source, change)
         return left
+
+    def had(self, path: str) -> bool | None:
+        """Tell whether anything was ever there, as far back as is looked; None if unknown."""
+        name = self._name(path)
+        if _facts(self._index, name) or b"\t%b/" % name in self._index:
+            return True
+        if path in self._left or path in self._left_folders:
+            return True
+        # In a history that was cut off, or cannot be read, a file may have come and gone.
+        is_unknown = self._is_silent or self._is_unread or self._is_shallow
+        return None if is_unknown else False
+
+    @cached_property
+    def _left_folders(self) -> set[str]:
+        """The folders that had something in them that commits took away."""
+        folders: set[str] = set()
+        for path in self._left:
+            above = os.path.dirname(path)
+            while above and above not in folders:
+                folders.add(above)
+                above = os.path.dirname(above)
+        return folders
 
     def _with_renames(self, ask: Callable[..., bytes | None]) -> bytes | None:
         # A partial clone lacks contents, and then only those that stayed the same can be paired.
@@ -498,12 +560,14 @@ def _changed(target: str, moment: float) -> Freshness:
     return Freshness("changed", target, since=_iso(moment))
 
 
-def _lost(target: str, now_at: str, *, was_there: bool, since: str = "") -> Freshness:
-    """Say what became of a file; `Node.js` is none, for all one knows, and `src/node.js` was."""
+def _lost(target: str, now_at: str, *, was_there: bool | None, since: str = "") -> Freshness:
+    """Say what became of a file; `Node.js` is none, for all one knows, `src/node.js` may be."""
     if now_at:
         return Freshness("moved", target, now_at, since)
-    is_gone = was_there or "/" in target
-    return Freshness("gone" if is_gone else "", target, since=since)
+    if was_there:
+        return Freshness("gone", target, since=since)
+    is_planned = was_there is not None and "/" in target
+    return Freshness("planned" if is_planned else "", target)
 
 
 def _read(path: str, facts: os.stat_result) -> bytes | None:
@@ -535,6 +599,10 @@ def _is_after(moment: float, written_at: float) -> bool:
     """Tell whether something came after a memory, whose date may be any moment of its second."""
     is_whole = float(written_at).is_integer()
     return moment >= written_at + 1 if is_whole else moment > written_at
+
+
+def _leaves(path: str) -> bool:
+    return path == ".." or path.startswith("../")
 
 
 def _steps(target: str) -> list[str]:

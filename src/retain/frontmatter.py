@@ -99,7 +99,7 @@ def _load_plain(head: str) -> dict[str, object]:
             raise _NotPlain  # a tab, or a line break of YAML's own
         if not text or text[0] == "#":
             continue
-        if match := _ITEM.fullmatch(text):
+        if text[0] in " -" and (match := _ITEM.fullmatch(text)):
             values[items.key] = items.add(len(match[1]), _plain_scalar(match[2], flow=False))
             continue
         match = _KEY.fullmatch(text)

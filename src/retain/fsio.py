@@ -148,7 +148,11 @@ class Directory:
 
     def read(self, name: str, limit: int) -> bytes:
         """A plain file's bytes, up to a limit; links and devices are refused."""
-        path = os.path.join(self.path, name)
+        return self.read_with_facts(name, limit)[0]
+
+    def read_with_facts(self, name: str, limit: int) -> tuple[bytes, os.stat_result]:
+        """The same, with what the file system said of the file just before."""
+        path = f"{self.path}/{name}"
         try:
             fd = os.open(name, _READ, dir_fd=self.fd)
         except FileNotFoundError as error:
@@ -161,7 +165,7 @@ class Directory:
                 raise Unsafe(f"{path} is not a plain file")
             if facts.st_size > limit:
                 raise LimitExceeded(f"{path} is larger than {limit:,} bytes")
-            return _read_all(fd, facts.st_size, limit, path)
+            return _read_all(fd, facts.st_size, limit, path), facts
         except OSError as error:
             raise _refused(error, path) from error
         finally:

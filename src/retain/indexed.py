@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from retain.embed import Embedder
     from retain.freshness import Project
     from retain.index.vectors import Cache
+    from retain.model import Hit
     from retain.notice import Notice
 
 __all__ = ["Indexed"]
@@ -62,10 +63,25 @@ class Indexed:
 
     @property
     def project(self) -> Project | None:
-        """The project whose files the bank's memories link to."""
+        """The project whose files the bank's memories link to, at this moment."""
         from retain.freshness import Project
 
         return Project(self.project_root) if self.project_root else None
+
+    @property
+    def shortfalls(self) -> tuple[str, ...]:
+        """What makes every answer from this bank worse, in words."""
+        if not self.held:
+            return tuple(self.store.lasting)
+        held = (
+            f"{self.held} memories are missing from disk at once and are left out; "
+            "`retain sync --force` forgets them"
+        )
+        return (*self.store.lasting, held)
+
+    def owns(self, hit: Hit) -> bool:
+        """Whether a hit is from this bank."""
+        return hit.path.startswith(f"{self.bank.root}/")
 
     def read(
         self, work: Callable[[sqlite3.Connection], _Result], *, is_fresh: bool = False

@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from retain.embed import NONE
 from retain.errors import ConfigError, Conflict, NotFound, RetainError
 from retain.index import Damaged
 from retain.indexed import Indexed
-from retain.model import Hit, Problem
-from retain.recall.asking import Wanted
+from retain.model import Degraded, Hit, Problem
+from retain.recall.asking import Wanted, share, whole
 from retain.sync import Changes, Progress
 from retain.workspace import Opened, Workspace
 
@@ -74,37 +75,47 @@ class Library:
 
     def linked(self, target: str, query: str = "", limit: int = 5) -> Answer:
         """The memories that link to a document, ranked by a question or the newest first."""
-        from retain.recall.linking import linked
+        from retain.recall.linking import Document, linked
 
         wanted = Wanted(query, limit=limit)
-        return linked(self.banks(), target, wanted, self._recency, datetime.now(UTC))
+        document = Document.of(target, self._workspace.cwd)
+        return linked(self.banks(), document, wanted, self._recency, datetime.now(UTC))
 
     def body(self, hit: Hit) -> str:
         """The whole text of the memory that a hit is from; empty when it is gone by now."""
         for bank in self.banks():
-            if hit.path.startswith(f"{bank.bank.root}/"):
+            if bank.owns(hit):
                 with bank.bank.opened() as opened:
                     read = opened.read(hit.collection, os.path.basename(hit.path))
                 return read[0].body if read else ""
         return ""
 
     def graph(self, ref: str = "", depth: int = 2) -> Graph:
-        """The links of the bank in force, or those around one memory."""
+        """The links of the bank in force, or those around one memory or file."""
         from retain.recall.linking import graph_of
 
-        return graph_of(self._in_force(), ref, depth)
+        depth = whole("depth", depth, least=0)
+        return graph_of(self._in_force(), ref, depth, cwd=self._workspace.cwd)
+
+    def ghost(self, path: str) -> str:
+        """The linked file that a path means, as the graph names it; empty if none does."""
+        from retain.recall.linking import ghost_of
+
+        return ghost_of(self._in_force(), path, self._workspace.cwd)
 
     def related(self, ref: str, limit: int = 10) -> list[Related]:
         """Memories connected with one: by links, files, tags or meaning."""
         from retain.recall.linking import related
 
-        self._fill_few()
+        limit = whole("limit", limit)
+        self.shortfalls()  # a few missing vectors are made first, as for a search
         return related(self._in_force(), ref, limit)
 
     def brief(self, query: str, budget: int = 2000, limit: int = 12) -> Brief:
         """The best hits packed into a token budget, ready for a prompt."""
         from retain.brief import pack
 
+        budget = whole("budget", budget)
         answer = self.search(Wanted(query, limit=limit))
         names = (
             f"{collection}/{name}" if collection else name
@@ -117,6 +128,7 @@ class Library:
         """Groups of memories that could be one."""
         from retain.similar import clusters
 
+        threshold, limit = share("threshold", threshold), whole("limit", limit)
         bank = self._ready()
         return clusters(bank, threshold=threshold, kind=kind, limit=limit)
 
@@ -139,13 +151,22 @@ class Library:
         self.fill()
         return bank
 
-    def _fill_few(self) -> None:
-        """Make missing vectors, as a search does, when they are few."""
-        from retain.recall.searching import FEW_PENDING
+    def shortfalls(self) -> Degraded:
+        """What answers about the bank in force have to do without, after a try to mend it."""
+        from retain.recall.searching import prepared
 
-        with contextlib.suppress(RetainError):  # a model that does not answer is not needed
-            if self.pending() < FEW_PENDING:
-                self.fill()
+        bank = self._in_force()
+        bank.refresh()
+        found = bank.mended(lambda: prepared(bank))
+        return found._replace(reasons=(*found.reasons, *bank.shortfalls))
+
+    def types(self) -> Mapping[str, int]:
+        """How many memories there are of each type, in every bank in force."""
+        from collections import Counter
+
+        from retain.index import checking
+
+        return sum((Counter(bank.read(checking.types)) for bank in self.banks()), Counter())
 
     def _in_force(self) -> Indexed:
         bank = self._of(self._workspace.writable)
@@ -242,7 +263,7 @@ class Library:
 
     def has_model(self) -> bool:
         """Whether there is a model to make vectors with; it is not loaded."""
-        return self._workspace.config.text("recall.embedder") != "none"
+        return self._workspace.config.text("recall.embedder") != NONE
 
     def facts(self) -> Facts:
         """What the index of the bank in force holds, brought in step with the files."""
@@ -313,7 +334,7 @@ class Library:
 def _embedder(workspace: Workspace) -> Embedder | None:
     """The model a person chose; no method, because a bank must not keep its library alive."""
     wanted = workspace.config.text("recall.embedder")
-    if wanted == "none":
+    if wanted == NONE:
         return None
     from retain.embed import embedder
 

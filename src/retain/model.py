@@ -6,7 +6,7 @@ cost every command about one bare interpreter start.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 __all__ = [
@@ -109,6 +109,17 @@ class Memory(NamedTuple):
     def related_to(self) -> tuple[str, ...]:
         return _texts(self.meta.get("related_to"))
 
+    @property
+    def merged_from(self) -> tuple[str, ...]:
+        """The memories that this one stands for, as they were called."""
+        return _texts(self.meta.get("merged_from"))
+
+    @property
+    def superseded_by(self) -> str:
+        """The memory that replaces this one, if its frontmatter names one."""
+        names = _texts(self.meta.get("superseded_by"))
+        return names[0].removeprefix("memory:") if names else ""
+
     def text(self, key: str) -> str:
         """A frontmatter value as text, empty when it is missing."""
         return _text(self.meta.get(key))
@@ -202,8 +213,10 @@ class Linked(NamedTuple):
     edge: str
     context: str
     line: int
-    freshness: str = ""  # fresh, changed, moved, gone; empty when it cannot be told
+    freshness: str = ""  # fresh, changed, moved, gone, planned; empty when it cannot be told
     now_at: str = ""
+    anchor: str = ""  # the place in the file, after a #
+    label: str = ""  # what the link is called in the text, after a |
 
 
 class Hit(NamedTuple):
@@ -226,6 +239,8 @@ class Hit(NamedTuple):
     is_superseded: bool = False
     links: tuple[Linked, ...] = ()
     explanation: Mapping[str, object] | None = None
+    superseded_by: str = ""  # the memory that replaces it, as far as one is named
+    question: str = ""  # the turn before a spoken one, where that one asks
 
     @property
     def ref(self) -> str:
@@ -240,6 +255,13 @@ class Degraded(NamedTuple):
 
     def __bool__(self) -> bool:
         return bool(self.pending or self.reasons)
+
+    @classmethod
+    def of(cls, several: Iterable[Degraded]) -> Degraded:
+        """In what several answers together fall short; a reason that they share counts once."""
+        every = list(several)
+        reasons = dict.fromkeys(reason for one in every for reason in one.reasons)
+        return cls(sum(one.pending for one in every), tuple(reasons))
 
 
 class Answer(NamedTuple):

@@ -118,6 +118,18 @@ class Reader:
             error.hint = self._near(named, wanted) or error.hint
             raise
 
+    def merged_into(self, ref: str, collection: str | None = None) -> str:
+        """The memory that stands for one that was merged; to find it every file is read."""
+        named, wanted = split_ref(ref, collection)
+        name = key(wanted if named is None else f"{named}/{wanted}".removeprefix("/"))
+        for memory in self.memories():
+            former = {key(one) for one in memory.merged_from}
+            if named is None:
+                former = {one.rpartition("/")[2] for one in former}
+            if name in former:
+                return memory.ref
+        return ""
+
     def holds(self, ref: str, collection: str | None = None) -> bool:
         """Whether a reference names a memory here, or several."""
         try:
@@ -303,9 +315,12 @@ class Reader:
         return "" if item.is_file(follow_symlinks=False) else "not a plain file"
 
     def _read(self, folder: Directory, entry: Entry) -> Memory:
-        data = folder.read(entry.name, self.max_bytes)
+        return self._read_stamped(folder, entry)[0]
+
+    def _read_stamped(self, folder: Directory, entry: Entry) -> tuple[Memory, Stamp]:
+        data, facts = folder.read_with_facts(entry.name, self.max_bytes)
         document = codec(entry.name).parse(data)
-        return Memory(
+        memory = Memory(
             id=entry.id,
             collection=entry.collection,
             path=f"{folder.path}/{entry.name}",
@@ -315,6 +330,7 @@ class Reader:
             problem=document.problem,
             scope=self.place.scope,
         )
+        return memory, Stamp(facts.st_size, _bounded(facts.st_mtime_ns), facts.st_ctime_ns)
 
     @contextlib.contextmanager
     def _located(
@@ -381,10 +397,9 @@ class OpenReader:
         if folder is None or "/" in name or not name.endswith(SUFFIXES):
             return None
         try:
-            stamp = _stamp(os.stat(name, dir_fd=folder.fd, follow_symlinks=False))
             entry = Entry(name.rpartition(".")[0], collection, name)
-            return self._bank._read(folder, entry), stamp
-        except (FileNotFoundError, NotFound):
+            return self._bank._read_stamped(folder, entry)
+        except NotFound:
             return None
 
     def _folder(self, collection: str) -> Directory | None:
@@ -406,10 +421,6 @@ def _reporting(path: str, problems: list[Problem]) -> Iterator[None]:
         pass
     except RetainError as error:
         problems.append(Problem(path, error.message))
-
-
-def _stamp(facts: os.stat_result) -> Stamp:
-    return Stamp(facts.st_size, _bounded(facts.st_mtime_ns), facts.st_ctime_ns)
 
 
 def _bounded(modified: int) -> int:

@@ -10,6 +10,7 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from retain.index.text import lexicon
@@ -42,6 +43,7 @@ class Member(NamedTuple):
     title: str
     created_at: str
     preview: str
+    modified: int = 0  # of the file, in nanoseconds
 
     @property
     def ref(self) -> str:
@@ -66,7 +68,7 @@ class Alike(NamedTuple):
 class Proposal(NamedTuple):
     """What could be done about two memories that are alike."""
 
-    action: str  # merge: they say the same; supersede: the newer one replaces the older
+    action: str  # merge: neither is the newer fact; supersede: the newer one replaces the older
     older: Member
     newer: Member
     score: float
@@ -172,19 +174,19 @@ def _members(
 ) -> Mapping[int, Member]:
     query = (
         "SELECT m.number, m.id, m.collection, m.file, m.title, m.created, "
-        "(SELECT text FROM chunks c WHERE c.memory = m.number ORDER BY c.number LIMIT 1) "
-        "FROM memories m WHERE m.number IN (SELECT value FROM json_each(?))"
+        "(SELECT text FROM chunks c WHERE c.memory = m.number ORDER BY c.number LIMIT 1), "
+        "m.modified FROM memories m WHERE m.number IN (SELECT value FROM json_each(?))"
     )
     rows = connection.execute(query, (json.dumps(list(numbers)),))
     return {row[0]: _member(bank.bank.root, *row) for row in rows}
 
 
 def _member(root: str, *row: Any) -> Member:
-    number, name, collection, file, title, created, text = row
+    number, name, collection, file, title, created, text, modified = row
     preview = " ".join((text or "").split())
     preview = preview if len(preview) <= _PREVIEW else f"{preview[:_PREVIEW].rstrip()}..."
     path = f"{root}/{collection}/{file}" if collection else f"{root}/{file}"
-    return Member(number, name, collection, path, title, created, preview)
+    return Member(number, name, collection, path, title, created, preview, modified)
 
 
 # Facts that are alike
@@ -196,24 +198,12 @@ def alike(bank: Indexed, collection: str, name: str) -> list[Alike]:
     Words are compared first, because that is nearly free; only where they agree is it worth to
     make a vector.
     """
-    return bank.look(lambda connection: _alike(bank, connection, collection, name))
-
-
-def _alike(
-    bank: Indexed, connection: sqlite3.Connection, collection: str, name: str
-) -> list[Alike]:
-    query = (
-        "SELECT m.number, c.text FROM memories m JOIN chunks c ON c.memory = m.number "
-        "WHERE m.collection = ? AND m.id = ? AND m.chunks = 1"
+    text, others, members = bank.look(
+        lambda connection: _candidates(bank, connection, collection, name)
     )
-    row = connection.execute(query, (collection, name)).fetchone()
-    if not row or not row[1].strip() or len(row[1]) > _SHORT:
-        return []
-    number, text = row
-    others = _sharing(connection, number, words(text))
     if not others:
         return []
-    members = _members(bank, connection, list(others))
+    # A model far away may take its time, so no index is held meanwhile.
     scores = _cosines(bank, text, others)
     found = [
         Alike(
@@ -225,6 +215,22 @@ def _alike(
         if score >= _NEAR
     ]
     return sorted(found, key=lambda one: (-one.score, one.member.ref))
+
+
+def _candidates(
+    bank: Indexed, connection: sqlite3.Connection, collection: str, name: str
+) -> tuple[str, Mapping[int, str], Mapping[int, Member]]:
+    """The text of a short memory, and those that share its words."""
+    query = (
+        "SELECT m.number, c.text FROM memories m JOIN chunks c ON c.memory = m.number "
+        "WHERE m.collection = ? AND m.id = ? AND m.chunks = 1"
+    )
+    row = connection.execute(query, (collection, name)).fetchone()
+    if not row or not row[1].strip() or len(row[1]) > _SHORT:
+        return "", {}, {}
+    number, text = row
+    others = _sharing(connection, number, words(text))
+    return text, others, _members(bank, connection, list(others))
 
 
 def _sharing(connection: sqlite3.Connection, number: int, terms: Sequence[str]) -> dict[int, str]:
@@ -315,11 +321,24 @@ def _agree(connection: sqlite3.Connection, one: str, other: str) -> bool:
 
 
 def _proposal(one: Member, other: Member, score: float, is_same: bool) -> Proposal:
-    older, newer = sorted((one, other), key=lambda it: (it.created_at, it.number))
+    older, newer = sorted((one, other), key=lambda it: (*_age(it), it.ref))
     if is_same:
         return Proposal("merge", older, newer, round(score, 4), "they say the same")
+    if _age(older) == _age(newer):
+        reason = "they state the same fact, and nobody can tell which is newer"
+        return Proposal("merge", older, newer, round(score, 4), reason)
     reason = "they state the same fact, and one is newer"
     return Proposal("supersede", older, newer, round(score, 4), reason)
+
+
+def _age(member: Member) -> tuple[float, int]:
+    """When a memory was created, to the second, and when its file was written, much finer."""
+    try:
+        moment = datetime.fromisoformat(member.created_at)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return moment.timestamp(), member.modified
+    except (ValueError, OverflowError):
+        return member.modified / 1e9, member.modified
 
 
 # Nearness for `related`

@@ -35,6 +35,7 @@ _SETTLED_AFTER: Final = (
     100_000_000  # ns: a file changed later than that may change unseen once more
 )
 _TRIES: Final = 10
+_AT_ONCE: Final = 32  # files that are looked up together
 _MANY: Final = 20  # from how many memories on the loss of most of them looks like an accident
 
 
@@ -100,9 +101,8 @@ def _reconcile(
     elif force:
         gone += _gone_before(store)
     # What is gone comes first, and leaves its vectors to the name it was moved to.
-    todo = list(
-        dict.fromkeys([*(_Todo(collection, file) for _, (collection, file) in gone), *todo])
-    )
+    todo = [*(_Todo(collection, file) for _, (collection, file) in gone), *todo]
+    todo = list({(one.collection, one.file): one for one in todo}.values())
     _doubt(store, generation, {one.collection for one in todo})
     added, changed, removed = _work_off(bank, store, todo, problems, progress, seen)
     with store.writing(generation) as connection:
@@ -223,8 +223,11 @@ def _work_off(
             turn = _Turn(opened, connection, problems, seen)
             end = time.monotonic() + _TURN_SECONDS
             while done < len(todo) and time.monotonic() < end:
-                counts[turn.index(todo[done])] += 1
-                done += 1
+                for outcome in turn.index(todo[done : done + _AT_ONCE]):
+                    counts[outcome] += 1
+                    done += 1
+                    if time.monotonic() >= end:  # a single file may take that long
+                        break
             turn.finish()
         if progress:
             progress(done, len(todo))
@@ -246,9 +249,13 @@ class _Turn:
         self._vectors: dict[bytes, bytes] = {}
         self._adding = rows.Adding(connection)
 
-    def index(self, todo: _Todo) -> str:
-        """Bring one file up to date and say what that meant."""
-        known = rows.known(self._connection, todo.collection, todo.file).get(todo.file)
+    def index(self, todo: Sequence[_Todo]) -> Iterator[str]:
+        """Bring a few files up to date and say of each what that meant."""
+        known = rows.known_of(self._connection, [(one.collection, one.file) for one in todo])
+        for one in todo:
+            yield self._index(one, known.get((one.collection, one.file)))
+
+    def _index(self, todo: _Todo, known: Known | None) -> str:
         read = self._read(todo) if todo.is_memory else None
         if read is None:
             return self._remove(known)

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Final
 
-__all__ = ["MAX_TERM", "is_question", "query", "words"]
+__all__ = ["MAX_TERM", "bag", "is_question", "query", "words"]
 
 MAX_TERM: Final = 64
 
@@ -89,6 +89,8 @@ _PILE = re.compile(r"([^\w\s\x00-\x7f]{16})[^\w\s\x00-\x7f]+")
 _COMPOUND = re.compile(
     r"^['-]*\.net(?![^.'+#-])|[^.'+#-]+(?:[.'-][^.'+#-]+)*(?:\+\+|#)?", re.IGNORECASE
 )
+# What most ids are, and every number: nothing to look for within its parts.
+_SLUG = re.compile(r"(?:[a-z]+|[0-9]+)(?:-(?:[a-z]+|[0-9]+))*")
 _JOINT = re.compile(r"[.-]")
 _DIGITS_MEET = re.compile(r"(?<=[0-9])[.-](?=[0-9])")
 _VERSION = re.compile(r"v(?=[0-9]+\.)", re.IGNORECASE)
@@ -98,21 +100,36 @@ _CLOSING = " \t\r\n\"'*_)\u00bb\u2019\u201d\u300d"
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 _BRACKETED = re.compile(r"\[[^\[\]]*\]|【[^【】]*】")
 
-# What a chunk of text comes to, its terms joined by spaces: "" for a stop word.
-_memo: dict[str, str] = {}
 _MEMO_ENTRIES = 100_000
 
 _stemming = allocate_lock()
 
 
+class _Memo(dict[str, str]):
+    """What a piece of text comes to, its terms joined by spaces: empty for a stop word."""
+
+    def __missing__(self, piece: str) -> str:
+        terms = _learned(piece)
+        if terms == piece:
+            terms = piece  # one object to fetch from memory, which takes longer than all else
+        if len(piece) <= MAX_TERM:
+            if len(self) >= _MEMO_ENTRIES:
+                self.clear()
+            self[piece] = terms
+        return terms
+
+
+_memo: Final = _Memo()
+
+
 def words(text: str) -> list[str]:
     """The terms of a text, in its order, repeated as often as they occur."""
-    chunks = _chunks(text)
-    try:
-        found = map(_memo.__getitem__, chunks)
-        return " ".join(found).split()
-    except KeyError:
-        return " ".join(_learn(chunks)).split()
+    return bag(text).split()
+
+
+def bag(text: str) -> str:
+    """The same as one string, in which a space parts one term from the next."""
+    return " ".join(filter(None, map(_memo.__getitem__, _pieces(text))))
 
 
 def query(text: str) -> list[str]:
@@ -121,7 +138,7 @@ def query(text: str) -> list[str]:
     Han and Hangul are indexed as characters and as pairs, but only a lone character is sought as
     one; and a name such as GitHub is one word, whether or not a text writes it with humps.
     """
-    found = [term for chunk in _chunks(text) for term in _terms(chunk, is_sought=True)]
+    found = [term for chunk in _pieces(text) for term in _terms(chunk, is_sought=True)]
     stems = _stems(found)
     return [stems.get(word, word) for word in found]
 
@@ -131,29 +148,33 @@ def is_question(text: str) -> bool:
     return _BRACKETED.sub("", text).rstrip(_CLOSING).endswith(_QUESTION_MARKS)
 
 
-def _chunks(text: str) -> list[str]:
+def _pieces(text: str) -> list[str]:
     return text.translate(_SPACED).split() if text.isascii() else text.split()
 
 
-def _learn(chunks: list[str]) -> list[str]:
-    if len(_memo) > _MEMO_ENTRIES:
-        _memo.clear()
-    known = {chunk: _memo.get(chunk) for chunk in chunks}
-    fresh = {chunk: _terms(chunk) for chunk, terms in known.items() if terms is None}
-    stems = _stems(word for found in fresh.values() for word in found)
-    for chunk, found in fresh.items():
-        known[chunk] = terms = " ".join([stems.get(word, word) for word in found])
-        if len(chunk) <= MAX_TERM:
-            _memo[chunk] = terms
-    return [known[chunk] or "" for chunk in chunks]
+def _learned(piece: str) -> str:
+    word = _common(piece)
+    if word is not None:
+        return _stem(word) if word and len(word) < MAX_TERM else word
+    found = _terms(piece)
+    stems = _stems(found)
+    return " ".join(" ".join([stems.get(word, word) for word in found]).split())
+
+
+def _common(piece: str) -> str | None:
+    """The lower case of a plain English word, empty for a stop word; None for all else."""
+    word = piece.rstrip(".'-")
+    if word.isalpha() and word.isascii() and (word.islower() or word.istitle() or word.isupper()):
+        word = word[:MAX_TERM].lower()
+        return "" if word in _STOP else word
+    return None
 
 
 def _terms(chunk: str, *, is_sought: bool = False) -> list[str]:
     """A chunk's terms, not yet stemmed."""
-    word = chunk.rstrip(".'-")
-    if word.isalpha() and word.isascii() and (word.islower() or word.istitle() or word.isupper()):
-        word = word[:MAX_TERM].lower()
-        return [] if word in _STOP else [word]
+    word = _common(chunk)
+    if word is not None:
+        return [word] if word else []
     if chunk.isascii():
         return _names(chunk.translate(_SPACED), is_sought=is_sought)
     from unicodedata import normalize
@@ -179,6 +200,9 @@ def _runs() -> Callable[[str], Iterator[re.Match[str]]]:
 
 
 def _names(text: str, *, is_sought: bool) -> list[str]:
+    if len(text) <= MAX_TERM and _SLUG.fullmatch(text):
+        parts = text.split("-")
+        return _with_whole(text, parts, [part for part in parts if part not in _STOP])
     return [
         word
         for piece in _STAMP.sub(r"\1 ", text).split()
@@ -243,9 +267,6 @@ def _parts(compound: str, *, is_sought: bool) -> list[str]:
     if _VERSION.match(compound):
         compound = compound[1:]
     parts = [compound] if compound.startswith((".", "'", "-")) else _JOINT.split(compound)
-    whole = _whole(compound, parts)
-    if whole and len(whole) == len(parts):  # initials, such as U.S. or e.g.
-        return [whole]
     found = [
         word
         for part in parts
@@ -253,6 +274,13 @@ def _parts(compound: str, *, is_sought: bool) -> list[str]:
         for one in _humps(name, is_sought=is_sought)
         if (word := _plain(one)) and word not in _STOP
     ]
+    return _with_whole(compound, parts, found)
+
+
+def _with_whole(compound: str, parts: list[str], found: list[str]) -> list[str]:
+    whole = _whole(compound, parts)
+    if whole and len(whole) == len(parts):  # initials, such as U.S. or e.g.
+        return [whole]
     return [*found, whole] if whole else found
 
 
@@ -297,15 +325,18 @@ def _stems(found: Iterable[str]) -> dict[str, str]:
     english = [word for word in found if word.isalpha() and word.isascii() and len(word) < MAX_TERM]
     if not english:
         return {}
-    based = [_BASE.get(word, word) for word in english]
+    return dict(zip(english, map(_stem, english), strict=True))
+
+
+def _stem(word: str) -> str:
     with _stemming:  # a stemmer serves one thread at a time
-        return dict(zip(english, _stemmer()(based), strict=True))
+        return _stemmer()(_BASE.get(word, word))
 
 
 @cache
-def _stemmer() -> Callable[[list[str]], list[str]]:
+def _stemmer() -> Callable[[str], str]:
     import Stemmer  # type: ignore[import-not-found]
 
     # Without its own cache: a word is remembered here.
-    stems: Callable[[list[str]], list[str]] = Stemmer.Stemmer("english", 0).stemWords
-    return stems
+    stem: Callable[[str], str] = Stemmer.Stemmer("english", 0).stemWord
+    return stem

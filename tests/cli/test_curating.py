@@ -86,7 +86,8 @@ def test_merge_takes_metadata_and_a_collection(three: None) -> None:
         (("auth-1", "auth-2", "--into", "new"), 2),
         (("auth-1", "auth-2", "--content", "-"), 2),
         (("--into", "new", "--content", "-"), 2),
-        (("auth-1", "--into", "new", "--content", "nothing.md"), 3),
+        (("auth-1", "--into", "new", "--content", "-"), 2),
+        (("auth-1", "auth-2", "--into", "new", "--content", "nothing.md"), 3),
     ],
     ids=str,
 )
@@ -97,6 +98,31 @@ def test_merge_that_cannot_be_done_changes_nothing(
     ran = call("merge", *words, input="text")
     assert (ran.code, ran.out) == (code, "")
     assert {path: path.read_bytes() for path in bank.rglob("*.md")} == before
+
+
+def test_merge_of_one_says_that_it_takes_two(three: None) -> None:
+    ran = call("merge", "auth-1", "--into", "new", "--content", "-", input="text")
+    assert "a merge takes at least two memories, and only memories/auth-1 was named" in ran.err
+
+
+def test_merged_memory_leads_to_the_new_one(three: None) -> None:
+    done("merge", "auth-1", "auth-2", "--into", "auth", "--content", "-", input="# A")
+    ran = call("get", "auth-1")
+    assert (ran.code, ran.out) == (3, "")
+    assert "auth-1 was merged into memories/auth\n" in ran.err
+    assert "retain get memories/auth" in ran.err
+    error = json.loads(call("get", "auth-1", "--json").err)["error"]
+    assert error["merged_into"] == "memories/auth"
+
+
+def test_superseded_memory_names_its_successor(three: None) -> None:
+    done("update", "auth-1", "--metadata", '{"superseded_by": "memories/auth-2"}')
+    ran = call("get", "auth-1")
+    assert (ran.code, ran.err) == (0, "memories/auth-1 is superseded by memories/auth-2\n")
+    assert json.loads(done("get", "auth-1", "--json"))["superseded_by"] == "memories/auth-2"
+    assert json.loads(done("get", "auth-2", "--json"))["superseded_by"] is None
+    done("update", "auth-2", "--content", "-", input="This is superseded by [[other]].")
+    assert json.loads(done("get", "auth-2", "--json"))["superseded_by"] == "other"
 
 
 def test_memory_of_the_global_bank_is_not_merged_from_a_project(three: None) -> None:
@@ -115,7 +141,14 @@ def test_groups_of_like_memories_come_with_the_command_that_merges_them(model: N
     put("day-3", "Baked bread with rye flour.")
     put("fact", "The session cookie of the login lacks a SameSite attribute.", "--type", "fact")
     (cluster,) = json.loads(done("suggest-merges", "--json"))
-    assert set(cluster) == {"cluster_id", "score", "reason", "memory_count", "memories"}
+    assert set(cluster) == {
+        "cluster_id",
+        "score",
+        "reason",
+        "memory_count",
+        "memories",
+        "command",
+    }
     assert (cluster["cluster_id"], cluster["memory_count"]) == (0, 2)
     assert cluster["score"] > 0.85
     assert cluster["reason"] == "High vector similarity (> 0.85)"
@@ -123,6 +156,7 @@ def test_groups_of_like_memories_come_with_the_command_that_merges_them(model: N
     assert [one["id"] for one in cluster["memories"]] == ["memories/day-1", "memories/day-2"]
     line = done("suggest-merges").splitlines()[-1].strip()
     assert line == "retain merge memories/day-1 memories/day-2 --into NEW --content FILE"
+    assert cluster["command"] == line
     words = [word.replace("NEW", "day").replace("FILE", "-") for word in shlex.split(line)[1:]]
     done(*words, input="Fixed the login bug.")
     assert call("suggest-merges").err == "No memories are alike enough to be merged.\n"
@@ -162,7 +196,7 @@ def test_fact_that_is_stated_anew_is_offered_as_superseding(model: None) -> None
         ("ski-2", False),
         ("ski-1", True),
     ]
-    assert "superseded by a newer memory" in done("search", "JR skiing")
+    assert "superseded by memories/ski-2" in done("search", "JR skiing")
 
 
 # What put says

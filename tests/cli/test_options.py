@@ -36,7 +36,7 @@ ROW = {
     "scope",
     "file_path",
 }
-MEMORY = ROW | {"content", "metadata", "hash", "problem"}
+MEMORY = ROW | {"content", "metadata", "hash", "problem", "superseded_by"}
 VERSION = {"version", "time", "author", "message", "source"}
 TRASHED = {"name", "id", "collection", "deleted_at", "path", "size"}
 STATUS = {
@@ -56,7 +56,7 @@ STATUS = {
     "problems",
     "warnings",
 }
-ANSWER = {"query", "mode", "hits", "confidence", "confident", "degraded"}
+ANSWER = {"query", "mode", "hits", "confidence", "confident", "degraded", "notes"}
 BRIEF = {
     "query",
     "text",
@@ -65,6 +65,7 @@ BRIEF = {
     "budget",
     "left_out",
     "confidence",
+    "confident",
     "degraded",
 }
 LINKED = {
@@ -81,6 +82,7 @@ LINKED = {
     "freshness",
     "line",
     "links",
+    "degraded",
 }
 MERGED = {
     "status",
@@ -124,14 +126,14 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
     ("search", "second"): ANSWER,
     ("brief", "second"): BRIEF,
     ("linked", "src/auth.py"): [LINKED],
-    ("related", "note"): [{"id", "collection", "title", "score", "reasons"}],
+    ("related", "note"): [{"id", "collection", "title", "score", "reasons", "degraded"}],
     ("graph",): {"nodes", "edges"},
     ("graph", "note", "--format", "dot"): {"nodes", "edges"},
-    ("merge", "note", "--into", "merged", "--content", "-"): MERGED,
+    ("merge", "note", "memories/twin", "--into", "merged", "--content", "-"): MERGED,
     ("suggest-merges", "--type", "fact"): [
-        {"cluster_id", "score", "reason", "memory_count", "memories"}
+        {"cluster_id", "score", "reason", "memory_count", "memories", "command"}
     ],
-    ("dedupe",): [{"action", "score", "reason", "older", "newer", "command"}],
+    ("dedupe",): [{"action", "score", "reason", "older", "newer", "command", "degraded"}],
     ("versions", "note"): [VERSION],
     ("diff", "note"): {"id", "diff"},
     ("restore", "note", "--version", "v1"): WRITTEN,
@@ -162,10 +164,12 @@ CALLS = sorted(SHAPES)
 
 
 @pytest.fixture(autouse=True)
-def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def bank(home: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
     """A project bank with a memory that has a past, and one in the trash."""
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
     done("init")
+    if "words" in request.fixturenames and request.getfixturevalue("words")[:1] == ("merge",):
+        done("put", "-", "--id", "twin", input="a second one, without which nothing is merged")
     done("put", "-", "--id", "note", input="first")
     done("update", "note", "--content", "-", input="second, see [[src/auth.py]]")
     done("put", "-", "--id", "gone", input="gone")
@@ -265,7 +269,7 @@ def test_errors_with_json_are_json_on_stderr_alone(
         (("search", "second"), "memories/note\n"),
         (("linked", "src/auth.py"), "memories/note\n"),
         (("graph", "note"), "ghost:src/auth.py\nmemories/note\n"),
-        (("merge", "note", "--into", "new", "--content", "-"), "memories/new\n"),
+        (("merge", "note", "twin", "--into", "new", "--content", "-"), "memories/new\n"),
         (("sync",), ""),
         (("doctor",), ""),
         (("collections",), "memories\n"),

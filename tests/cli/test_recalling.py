@@ -109,6 +109,58 @@ def test_nothing_found_is_no_error() -> None:
     assert answer("xylophone")["hits"] == []
 
 
+@pytest.mark.parametrize(
+    "words, note",
+    [
+        (
+            ("--collection", "diary"),
+            "there is no collection 'diary'; there are: journal, memories",
+        ),
+        (("--type", "fakt"), "there is no memory of the type 'fakt'; there are: journal, plan"),
+    ],
+    ids=str,
+)
+def test_search_for_what_is_not_there_at_all_says_so(words: tuple[str, ...], note: str) -> None:
+    ran = call("search", "token", *words)
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err == f"Nothing found.\n{note}\n"
+    assert answer("token", *words)["notes"] == [note]
+    assert answer("token")["notes"] == []
+    Path("queries.txt").write_text("token\n", encoding="utf-8")
+    (line,) = done("search", "--batch", "queries.txt", *words).splitlines()
+    assert json.loads(line)["notes"] == [note]
+
+
+def test_batch_and_a_query_are_one_too_many() -> None:
+    ran = call("search", "token", "--batch", "queries.txt")
+    assert ran.code == 2
+    assert "a query ('token') and --batch queries.txt were both given" in ran.err
+    assert "Leave one out" in ran.err
+    assert "stored" not in ran.err
+
+
+@pytest.mark.parametrize("source", ["nofile", "src"])
+def test_batch_that_cannot_be_read_is_said_to_be_one(source: str) -> None:
+    ran = call("search", "--batch", source)
+    assert ran.code in (2, 3)
+    assert "Nothing was searched." in ran.err
+    assert "one query on each line" in ran.err
+    assert "stored" not in ran.err
+    assert "import" not in ran.err
+
+
+def test_superseded_hit_names_its_successor() -> None:
+    done("update", "auth-plan", "--metadata", '{"superseded_by": "session-notes"}')
+    (hit,) = (one for one in answer("JWT")["hits"] if one["id"] == "auth-plan")
+    assert (hit["superseded"], hit["superseded_by"]) == (True, "journal/session-notes")
+    assert "superseded by journal/session-notes" in done("search", "JWT")
+
+
+@pytest.mark.parametrize("name", ["get", "graph", "related"])
+def test_help_speaks_of_handles(name: str) -> None:
+    assert "m:4f2a" in done(name, "--help")
+
+
 def test_nothing_is_found_where_there_is_no_bank(home: Path) -> None:
     ran = call("search", "tokens", "--global")
     assert (ran.code, ran.out, ran.err) == (0, "", "Nothing found.\n")
@@ -174,7 +226,9 @@ def test_whole_memories_and_single_parts_can_be_asked_for() -> None:
 def test_score_is_explained_when_asked() -> None:
     (hit,) = answer("JWT", "--explain")["hits"]
     assert hit["explanation"]["text"]["rank"] == 1
-    assert "why: text #1 (" in done("search", "JWT", "--explain")
+    printed = done("search", "JWT", "--explain")
+    assert "why: text #1 (" in printed
+    assert f"; sum {hit['explanation']['sum']:.3f}, shown by 6 around 0.4" in printed
 
 
 def test_semantic_search_without_a_model_says_why_it_finds_nothing() -> None:
@@ -312,6 +366,42 @@ def test_links_say_in_text_what_they_are_and_how_the_file_is() -> None:
     assert "Plan to refactor [[src/auth.py]] to use JWT tokens." in out
 
 
+def test_links_show_the_place_in_the_file_that_they_name() -> None:
+    put("anchored", "See [[src/auth.py#login|the login]].")
+    assert "at #login, fresh: See [[src/auth.py#login|the login]]." in done("linked", "src/auth.py")
+    rows = json.loads(done("linked", "src/auth.py", "--json"))
+    (row,) = (one for one in rows if one["id"] == "anchored")
+    assert [(one["anchor"], one["label"]) for one in row["links"]] == [("login", "the login")]
+
+
+def test_document_is_named_from_where_one_stands(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("src")
+    expected = ["journal/session-notes", "memories/auth-plan"]
+    for path in ("auth.py", "./auth.py", str(home / "work" / "src" / "auth.py"), "src/auth.py"):
+        assert sorted(done("linked", path, "--quiet").split()) == expected, path
+    ran = call("linked", "/etc/passwd")
+    assert (ran.code, ran.out) == (2, "")
+    assert "/etc/passwd is outside the project" in ran.err
+
+
+def test_answers_about_links_say_what_they_had_to_do_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = (("related", "auth-plan"), ("linked", "src/auth.py", "tokens"))
+    for words in calls:
+        assert {row["degraded"] for row in json.loads(done(*words, "--json"))} == {None}
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "./no-such-model")
+    for words in calls:
+        ran = call(*words, "--json")
+        rows = json.loads(ran.out)
+        assert rows
+        for row in rows:
+            assert "no-such-model" in row["degraded"]["reasons"][0]
+        assert "warning: " in ran.err
+
+
 def test_document_without_links_is_no_error() -> None:
     ran = call("linked", "src/nothing.py")
     assert (ran.code, ran.out, ran.err) == (0, "", "No memory links to src/nothing.py.\n")
@@ -338,7 +428,7 @@ def test_tree_shows_files_dangling_links_and_circles_once() -> None:
     assert done("graph", "auth-plan").splitlines()[0] == "memories/auth-plan  Auth plan"
     out = done("graph", "auth-plan")
     assert "src/auth.py (file, fresh)" in out
-    assert "src/lost.py (file, gone)" in out
+    assert "src/lost.py (file, planned)" in out
     assert "missing-note (nothing has this name)" in out
     assert out.count("  Session notes\n") == 1
     assert out.count("  Session notes ↑\n") == 2
@@ -351,6 +441,19 @@ def test_depth_limits_how_far_the_tree_reaches() -> None:
     near = done("graph", "auth-plan", "--depth", "1")
     assert "session-notes" in near
     assert "src/lost.py" not in near
+
+
+@pytest.mark.parametrize("path", ["src/lost.py", "./src/lost.py", "ghost:src/lost.py"])
+def test_graph_starts_at_a_file(path: str) -> None:
+    shown = done("graph", path, "--depth", "1")
+    assert shown == (
+        "src/lost.py (file, planned)\n└── related_to ← journal/session-notes  Session notes\n"
+    )
+    names = {node["name"] for node in json.loads(done("graph", path, "--json"))["nodes"]}
+    assert names >= {"ghost:src/lost.py", "journal/session-notes"}
+    ran = call("graph", "src/nowhere.py")
+    assert ran.code == 3
+    assert "there is no memory" in ran.err
 
 
 def test_graph_as_json_names_every_end_of_every_edge() -> None:

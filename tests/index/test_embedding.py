@@ -9,15 +9,17 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from retain.app import App
 from retain.embed import Embedder, EmbedderError, FloatArray
 from retain.index import embedding
-from retain.index.vectors import Cache, packed, unpacked
+from retain.index.vectors import Cache, Floats, packed
 from retain.indexed import Indexed
 from retain.recall.asking import Wanted
 from retain.recall.searching import FEW_PENDING
+from retain.similar import alike
 from tests import crash, indexes
 
 BATCH = embedding._BATCH
@@ -53,6 +55,13 @@ def _counts(bank: Indexed) -> tuple[int, int, int]:
     )
     found: tuple[int, int, int] = bank.look(lambda db: db.execute(query).fetchone())
     return found
+
+
+def unpacked(data: bytes) -> Floats:
+    """The vector again."""
+    scale = np.frombuffer(data[-4:], np.float32)[0]
+    vector: Floats = np.frombuffer(data[:-4], np.int8).astype(np.float32) * scale
+    return vector
 
 
 def _is_of(bank: Indexed, model: Embedder) -> None:
@@ -405,3 +414,35 @@ def test_the_cache_follows_every_change(root: Path) -> None:
             assert matrix.chunks.tolist() == fresh.chunks.tolist()
             asked = letters.query("bird")
             assert matrix.products(asked).tolist() == fresh.products(asked).tolist()
+
+
+class _Slow(indexes.Letters):
+    """A model that looks meanwhile whether anyone holds the index, as a truncated log tells."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root = root
+        self.is_held: list[bool] = []
+
+    def query(self, text: str) -> FloatArray:
+        with indexes.plain(self._root) as other:
+            other.execute("PRAGMA busy_timeout = 0")
+            (busy, _, _) = other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self.is_held.append(bool(busy))
+        return super().query(text)
+
+
+def test_nobody_waits_for_the_index_while_a_model_thinks_about_a_question(root: Path) -> None:
+    indexes.build(root, indexes.Letters())
+    indexes.write(root, "notes/one", "The build needs Node 18 and nothing else.")
+    indexes.write(root, "notes/two", "The build needs Node 20 and nothing else.")
+    slow = _Slow(root)
+    with indexes.opened(root, slow) as bank:
+        bank.refresh()
+        assert "two" in {one.member.id for one in alike(bank, "notes", "one")}
+        assert slow.is_held
+        assert not any(slow.is_held)
+        assert indexes.fill(bank)
+        slow.is_held.clear()
+        assert indexes.ids(bank, "node build", "hybrid")
+    assert slow.is_held == [False]

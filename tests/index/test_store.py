@@ -360,6 +360,23 @@ def test_every_migration_leads_from_the_first_schema_to_the_latest(
     assert len(letters.texts) == made
 
 
+def test_an_index_from_before_headings_were_known_is_filled_anew_with_its_own_vectors(
+    root: Path,
+) -> None:
+    letters = indexes.Letters()
+    indexes.build(root, letters)
+    made = len(letters.texts)
+    with indexes.opened(root) as bank, bank.store.writing() as connection:
+        connection.execute("ALTER TABLE chunks DROP COLUMN is_heading")
+        connection.execute("PRAGMA user_version = 1")
+    with indexes.opened(root, letters) as bank:
+        assert len(indexes.ids(bank, LANTERN)) == 8
+        indexes.fill(bank)
+        indexes.agrees(bank)
+        assert bank.store.notes == []
+    assert len(letters.texts) == made
+
+
 def _migrated(root: Path) -> tuple[int, int, int]:
     with indexes.opened(root) as bank:
         found = len(indexes.ids(bank, LANTERN))
@@ -443,6 +460,11 @@ def test_a_full_disk_still_answers(tmp_path: Path) -> None:
         with indexes.opened(root) as bank:
             assert len(indexes.ids(bank, LANTERN)) == 8
             assert "memory only" in " ".join(bank.store.notes)
+            subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
+            bank.store.close()
+            answer = indexes.ask(bank, LANTERN, "text")
+            assert (len(answer.hits), answer.degraded.reasons) == (8, ())
+            assert "memory only" not in " ".join(bank.store.notes)
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ import pytest
 import retain
 from retain.api import Retain
 from retain.app import App
+from retain.brief import cautions
 from retain.drafts import Draft
-from retain.errors import NotFound
+from retain.errors import NotFound, UsageError
 from retain.model import Hit, Linked
-from retain.recall.linking import Graph
+from retain.recall import Wanted, search
+from retain.recall.linking import Graph, with_links
 from tests.test_git import new_project, run_git
 
 CODE = "".join(f"def function_{number}() -> None: ...\n" for number in range(30))
@@ -75,6 +78,19 @@ def test_hits_say_how_the_files_they_link_to_are_now(project: Retain) -> None:
     assert again == {"auth": "fresh", "db": "changed", "old": "moved", "lost": "gone"}
 
 
+def test_file_that_is_still_to_be_made_is_planned_everywhere(project: Retain) -> None:
+    project.put("We will write [[src/token.py]], a walrus.", id="note")
+    (hit,) = project.search("walrus").hits
+    assert [one.freshness for one in hit.links] == ["planned"]
+    assert list(cautions(hit)) == ["src/token.py is not there yet"]
+    changed = hit.links[0]._replace(target="src/auth.py", freshness="changed")
+    both = hit._replace(links=(*hit.links, changed))
+    assert list(cautions(both)) == ["src/auth.py has changed", "src/token.py is not there yet"]
+    (found,) = project.linked("src/token.py").hits
+    assert [one.freshness for one in found.links] == ["planned"]
+    assert {node.freshness for node in project.graph().nodes if node.kind == "ghost"} == {"planned"}
+
+
 def test_what_a_hit_links_to_carries_context_edge_and_line(project: Retain) -> None:
     project.put("# Auth\n\nFirst.\n\nPlan to refactor [[src/auth.py]] to use JWT.", id="plan")
     found = link(project, "JWT")
@@ -113,6 +129,16 @@ def test_memory_of_the_global_bank_has_no_project(project: Retain) -> None:
     App(everywhere=True).put(Draft(text="A narwhal in [[src/auth.py]]."), name="mine")
     (hit,) = project.search("narwhal").hits
     assert (hit.scope, [one.freshness for one in hit.links]) == ("global", [""])
+
+
+def test_links_are_read_from_an_index_that_is_in_step(project: Retain) -> None:
+    project.put("A walrus in [[src/auth.py]].", id="note")
+    banks = project._app.library.banks()
+    now = datetime.now(UTC)
+    answer = search(banks, Wanted("walrus"), lambda _kind: (0.0, 1.0), now)
+    banks[0].store.set_aside("as another thread may do in between")
+    (hit,) = with_links(banks, answer).hits
+    assert [one.target for one in hit.links] == ["src/auth.py"]
 
 
 # Who links to a document
@@ -177,6 +203,57 @@ def test_without_a_question_the_newest_come_first(project: Retain) -> None:
 def test_document_is_found_however_it_is_spelt(target: str, project: Retain) -> None:
     project.put("See [[./src/auth.py]].", id="note")
     assert set(linked(project, target)) == {"memories/note"}
+
+
+def test_document_means_the_same_file_from_wherever_it_is_named(
+    project: Retain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.put("See [[src/auth.py]].", id="note")
+    project.put("See [[src/later.py]], not there yet.", id="plan")
+    project.put("See [[auth.py]] beside the bank.", id="other")
+    root = Path.cwd()
+    link = root.parent / "link"
+    link.symlink_to(root)
+    for target in (str(root / "src" / "auth.py"), str(link / "src" / "auth.py")):
+        assert set(linked(project, target)) == {"memories/note"}, target
+    monkeypatch.chdir("src")
+    with retain.open(background=False) as below:
+        for target in ("auth.py", "./auth.py", "../src/auth.py", "src/auth.py", "./src/auth.py"):
+            assert set(linked(below, target)) == {"memories/note"}, target
+        for target in ("later.py", "./later.py", "src/later.py"):
+            assert set(linked(below, target)) == {"memories/plan"}, target
+        assert set(linked(below, "../auth.py")) == {"memories/other"}
+
+
+def test_document_outside_the_project_is_refused_in_words(project: Retain) -> None:
+    project.put("See [[/etc/hosts]].", id="note")
+    for target in ("/etc/passwd", "../secret.txt", "src/../../x.py"):
+        with pytest.raises(UsageError, match="outside the project"):
+            project.linked(target)
+    with pytest.raises(UsageError, match="which document"):
+        project.linked(" ")
+    assert set(linked(project, "/etc/hosts")) == {"memories/note"}
+
+
+def test_file_that_moved_is_found_under_its_new_name(project: Retain) -> None:
+    project.put("See [[src/old.py]].", id="old")
+    project.put("See [[src/new.py]], to be.", id="new")
+    project.put("See [[src/lost.py]].", id="lost")
+    run_git(Path(), "mv", "src/old.py", "src/new.py")
+    Path("src/lost.py").unlink()
+    run_git(Path(), "commit", "-q", "-a", "-m", "move")
+    found = linked(project, "src/new.py")
+    assert set(found) == {"memories/old", "memories/new"}
+    assert [(one.freshness, one.now_at) for one in found["memories/old"].links] == [
+        ("moved", "src/new.py")
+    ]
+    assert set(linked(project, "src/old.py")) == {"memories/old"}
+
+
+def test_links_carry_their_anchor_and_label(project: Retain) -> None:
+    project.put("See [[src/auth.py#login|the login]].", id="note")
+    (link,) = linked(project, "src/auth.py")["memories/note"].links
+    assert (link.anchor, link.label) == ("login", "the login")
 
 
 def test_link_is_reason_enough_to_be_listed(project: Retain) -> None:
@@ -247,6 +324,14 @@ def test_graph_knows_who_links_here(web: Retain) -> None:
     assert ("memories/a", "extends", "other/b") in edges(web.graph("other/b", 1))
 
 
+@pytest.mark.parametrize("ref", ["src/auth.py", "./src/auth.py", "ghost:src/auth.py"])
+def test_graph_starts_at_a_file_as_well(ref: str, web: Retain) -> None:
+    assert kinds(web.graph(ref, 1)) == {"ghost:src/auth.py": "ghost", "memories/a": "memory"}
+    assert "other/b" in kinds(web.graph(os.path.abspath("src/auth.py"), 2))
+    with pytest.raises(NotFound):
+        web.graph("src/db.py")
+
+
 def test_graph_of_an_unknown_memory_is_an_error(web: Retain) -> None:
     with pytest.raises(NotFound):
         web.graph("nothing")
@@ -271,6 +356,39 @@ def test_names_of_merged_memories_lead_to_the_new_one(web: Retain) -> None:
     assert "dangling" not in {kind for name, kind in kinds(graph).items() if name in ("c", "d")}
     assert set(linked(web, "cd")) == {"memories/reader", "other/b"}
     assert set(linked(web, "memories/c")) == {"memories/reader", "other/b"}
+
+
+# What took a memory's place
+
+
+def superseded_by(memory: Retain, query: str) -> dict[str, str]:
+    return {hit.ref: hit.superseded_by for hit in memory.search(query).hits}
+
+
+def test_hits_name_what_supersedes_them(project: Retain) -> None:
+    project.put("A walrus, first.", id="one", metadata={"superseded_by": "memories/Two"})
+    project.put("A walrus, second.", id="Two")
+    project.put("A walrus, third.", id="three", collection="notes")
+    project.put("A walrus, fourth. It supersedes [[three]].", id="four")
+    project.put("A walrus, fifth. It was superseded by [[nobody]].", id="five")
+    found = superseded_by(project, "walrus")
+    assert found == {
+        "memories/one": "memories/Two",
+        "memories/Two": "",
+        "notes/three": "memories/four",
+        "memories/four": "",
+        "memories/five": "nobody",
+    }
+    (old,) = (hit for hit in project.search("walrus").hits if hit.id == "one")
+    assert list(cautions(old)) == ["superseded by memories/Two"]
+
+
+def test_what_is_merged_is_the_successor_that_was_named(project: Retain) -> None:
+    project.put("A walrus.", id="old", metadata={"superseded_by": "a"})
+    project.put("A tusk.", id="a")
+    project.put("A fin.", id="b")
+    project.merge(["a", "b"], "both", "Tusk and fin.")
+    assert superseded_by(project, "walrus") == {"memories/old": "memories/both"}
 
 
 # What is related

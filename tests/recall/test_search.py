@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -119,6 +120,17 @@ def test_line_is_that_of_the_file_whatever_the_frontmatter(memory: Retain) -> No
     for hit in memory.search("walrus", per="chunk").hits:
         first = hit.text.split("\n")[0]
         assert lines_of(hit)[hit.line - 1] == first, hit
+
+
+def test_heading_of_a_talk_leads_to_what_was_said_below_it(memory: Retain) -> None:
+    memory.put("# Walrus planning\n\nAnn: We start on Monday.\nBob: Fine by me.", id="talk")
+    hit = memory.search("walrus planning").hits[0]
+    assert (hit.text, hit.who) == ("Ann: We start on Monday.", "Ann")
+    assert lines_of(hit)[hit.line - 1] == hit.text
+    assert hit.header_path == "Walrus planning"
+    every = memory.search("walrus planning monday", per="chunk").hits
+    assert "# Walrus planning" not in [hit.text for hit in every]
+    assert len({hit.line for hit in every}) == len(every)
 
 
 def test_one_hit_per_memory_and_every_chunk_when_asked(memory: Retain) -> None:
@@ -590,6 +602,15 @@ def test_question_that_nothing_fits_is_said_to_be_so(query: str, notes: Retain) 
     assert answer.confidence < 0.5
 
 
+def test_repetitions_count_alike_side_by_side_and_apart(memory: Retain) -> None:
+    for text in ("walrus walrus walrus fish ice", "walrus fish walrus ice walrus"):
+        memory.put(text, id=text.replace(" ", "-"))
+    memory.put("walruses, a walrus; fishes and ice", id="two")
+    scores = {hit.id: hit.score for hit in memory.search("walrus", mode="text").hits}
+    both = scores["walrus-walrus-walrus-fish-ice"], scores["walrus-fish-walrus-ice-walrus"]
+    assert both[0] == both[1] > scores["two"]
+
+
 def test_without_hits_there_is_no_confidence(notes: Retain, memory: Retain) -> None:
     assert memory.search("anything") == Answer((), 0.0, False, memory.search("anything").degraded)
     strict = notes.search("How large is the connection pool?", min_score=1.1)
@@ -617,6 +638,9 @@ def test_parts_add_up_to_the_sum(query: str, mode: str, thinking: Retain) -> Non
         afterwards = parts.pop("first hits", 0.0)
         total = sum(parts.values()) * math.prod(boosts.values()) + afterwards
         assert total == pytest.approx(cast("float", hit.explanation["sum"]), abs=0.001)
+        step = cast("Mapping[str, float]", hit.explanation["shown"])
+        distance = total - step["granted"] - step["middle"]
+        assert 1 / (1 + math.exp(-step["slope"] * distance)) == pytest.approx(hit.score, abs=0.003)
         assert ("superseded" in boosts) == hit.is_superseded
         assert ("archived" in boosts) == (hit.status == "archived")
 
@@ -828,7 +852,8 @@ def test_every_text_is_searched_for_literally(memory: Retain) -> None:
         for mode in ("hybrid", "text", "semantic"):
             answer = memory.search(query, mode=mode, explain=True)
             assert "memories/other" not in refs(answer), ascii(query)
-        memory.linked(query, query)
+        with contextlib.suppress(UsageError):  # a path out of the project is refused
+            memory.linked(query, query)
         memory.brief(query)
         if "walrus" in query and "31m" not in query:
             assert refs(memory.search(query)) == ["memories/note"], ascii(query)

@@ -20,6 +20,7 @@ from retain.cli.inputs import (
     share,
 )
 from retain.cli.parser import Command, Parser, open_app, same_bank
+from retain.cli.recalling import degraded_data, shortfalls
 from retain.cli.render import Output
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ __all__ = [
 
 def _merge_arguments(parser: Parser) -> None:
     sources = parser.add_argument(
-        "sources", nargs="+", metavar="ID", help="the memories to merge: id or collection/id"
+        "sources", nargs="+", metavar="ID", help="two memories or more: id or collection/id"
     )
     complete(sources, "memories")
     parser.add_argument("--into", required=True, metavar="NEW", help="the id of the new memory")
@@ -54,8 +55,8 @@ def _merge_arguments(parser: Parser) -> None:
 
 def _merge(args: argparse.Namespace) -> Output:
     app = open_app(args)
-    text = read_text(args.content, app.config.number("memory.max_bytes"))
     sources = [app.ours(ref).address for ref in args.sources]
+    text = read_text(args.content, app.config.number("memory.max_bytes"))
     done = app.merge(sources, args.into, draft_from(args, text), collection=args.collection)
     memory, commit = done.written.memory, done.written.commit
     lines = [
@@ -124,14 +125,14 @@ def _suggest_merges(args: argparse.Namespace) -> Output:
     bank = same_bank(args)
     parts = [_shown_cluster(number, one, bank) for number, one in enumerate(found)]
     return Output(
-        [_cluster_data(number, one, args.threshold) for number, one in enumerate(found)],
+        [_cluster_data(number, one, args.threshold, bank) for number, one in enumerate(found)],
         "\n".join(parts),
         quiet="".join(" ".join(one.ref for one in cluster.members) + "\n" for cluster in found),
         messages=_none(app, found, "No memories are alike enough to be merged."),
     )
 
 
-def _cluster_data(number: int, cluster: Cluster, threshold: float) -> dict[str, object]:
+def _cluster_data(number: int, cluster: Cluster, threshold: float, bank: str) -> dict[str, object]:
     return {
         "cluster_id": number,
         "score": cluster.score,
@@ -141,6 +142,7 @@ def _cluster_data(number: int, cluster: Cluster, threshold: float) -> dict[str, 
             {"id": one.ref, "file_path": one.path, "preview": one.preview}
             for one in cluster.members
         ],
+        "command": _merging(cluster.members, bank),
     }
 
 
@@ -189,12 +191,14 @@ def _dedupe_arguments(parser: Parser) -> None:
 def _dedupe(args: argparse.Namespace) -> Output:
     app = open_app(args)
     found = app.library.dedupe()
+    degraded = app.library.shortfalls()
     bank = same_bank(args)
     return Output(
-        [_proposal_data(one, bank) for one in found],
+        [{**_proposal_data(one, bank), "degraded": degraded_data(degraded)} for one in found],
         "\n".join(_shown_proposal(one, bank) for one in found),
         quiet="".join(f"{one.older.ref} {one.newer.ref}\n" for one in found),
         messages=_none(app, found, "No fact seems to be stated twice."),
+        warnings=shortfalls(degraded),
     )
 
 

@@ -29,8 +29,10 @@ _MOST_LINES_BYTES = 100_000_000
 _PLAIN_FIELDS = ("status", "category", "context", "project", "priority")
 
 
-def add_id(parser: Parser, **settings: Any) -> None:
-    about = "the memory: id or collection/id"
+def add_id(parser: Parser, *, handles: bool = False, more: str = "", **settings: Any) -> None:
+    """The memory a command is about; some commands also take the handles of a brief."""
+    about = "id, collection/id or handle (m:4f2a)" if handles else "id or collection/id"
+    about = f"the memory: {about}{more}"
     complete(parser.add_argument("id", metavar="ID", help=about, **settings), "memories")
 
 
@@ -133,12 +135,12 @@ def _metadata(text: str | None) -> dict[str, object]:
     return fields
 
 
-def read_text(source: str, limit: int) -> str:
+def read_text(source: str, limit: int, what: str = "a memory") -> str:
     """The text in a file, or on standard input for `-`."""
     data = _read(source, limit)
     if len(data) > limit:
         raise LimitExceeded(
-            f"{_called(source)} has more than {limit:,} bytes, the most a memory may have",
+            f"{_called(source)} has more than {limit:,} bytes, the most {what} may have",
             unchanged="Nothing was stored.",
             hint="Split it, or raise memory.max_bytes in your own config.",
         )
@@ -153,8 +155,13 @@ def read_text(source: str, limit: int) -> str:
 
 
 def read_lines(source: str) -> list[str]:
-    """The lines of a file, or of standard input for `-`, with the empty ones."""
-    text = read_text(source, _MOST_LINES_BYTES).removeprefix("\ufeff")
+    """The queries in a file, or on standard input for `-`, one on each line, empty ones too."""
+    try:
+        text = read_text(source, _MOST_LINES_BYTES, "a batch").removeprefix("\ufeff")
+    except RetainError as error:
+        error.unchanged = "Nothing was searched."
+        error.hint = "Name a file with one query on each line, or - to read standard input."
+        raise
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
 
 

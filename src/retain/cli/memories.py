@@ -164,7 +164,7 @@ anything unless you say --replace.
 
 
 def _get_arguments(parser: Parser) -> None:
-    add_id(parser)
+    add_id(parser, handles=True)
     add_collection(parser, "the collection it is in")
     parser.add_argument(
         "--format",
@@ -183,11 +183,14 @@ def _get(args: argparse.Namespace) -> Output:
     memory = app.get(args.id, collection=args.collection, version=args.version)
     versions = app.versions(memory.address) if args.show_versions else None
     table = None if versions is None else as_versions(versions)
-    data = functools.partial(_get_data, memory, versions)
+    successor = app.successor(memory)
+    data = functools.partial(_get_data, memory, versions, successor)
     warnings = [f"{memory.path}: {memory.problem}"] if memory.problem else []
     messages = []
     if memory.scope != app.place.scope:
         messages = [f"(from your global bank: {memory.path})"]
+    if successor:
+        messages.append(f"{memory.ref} is superseded by {successor}")
     if args.format == "raw":
         raw = _raw(memory)
         return Output(data, raw=raw, table=table, messages=messages, warnings=warnings)
@@ -196,8 +199,10 @@ def _get(args: argparse.Namespace) -> Output:
     return Output(data, text, table=table, messages=messages, warnings=warnings)
 
 
-def _get_data(memory: Memory, versions: Sequence[Version] | None) -> dict[str, object]:
-    data = as_data(memory, content=True)
+def _get_data(
+    memory: Memory, versions: Sequence[Version] | None, successor: str
+) -> dict[str, object]:
+    data = {**as_data(memory, content=True), "superseded_by": successor or None}
     if versions is not None:
         data["versions"] = [one._asdict() for one in versions]
     return data
@@ -213,8 +218,11 @@ get_command = Command(
     _get_arguments,
     _get,
     """An id alone is looked for in every collection, in the project's bank and then in yours.
+A brief calls each memory by a handle, which is understood here too. What was merged or
+superseded says by which.
 
   retain get gpu-patterns
+  retain get m:4f2a
   retain get knowledge/gpu-patterns --format raw
   retain get gpu-patterns --version HEAD~2
   retain get gpu-patterns --json | jq -r .hash""",

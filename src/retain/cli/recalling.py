@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from retain.app import App
@@ -13,7 +13,7 @@ from retain.cli.inputs import add_collection, add_id, count, read_lines, share, 
 from retain.cli.parser import Command, Parser, open_app
 from retain.cli.progress import Bar
 from retain.cli.render import Line, Output, Table
-from retain.errors import UsageError
+from retain.errors import BadName, NotFound, UsageError
 from retain.model import Answer, Degraded, Hit, Linked
 from retain.words import words
 
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "brief_command",
+    "degraded_data",
     "graph_command",
     "linked_command",
     "related_command",
     "search_command",
+    "shortfalls",
 ]
 
 _INDENT = " " * 6
@@ -85,21 +87,51 @@ def _search_arguments(parser: Parser) -> None:
 
 
 def _search(args: argparse.Namespace) -> Output:
-    if (args.query is None) == (args.batch is None):
-        raise UsageError('say what to look for: retain search "QUERY", or --batch FILE')
+    _refuse_both_or_none(args)
     app = open_app(args)
     wanted = _wanted(args)
     if args.batch is not None:
         return Output(None, stream=_answers(app, wanted, read_lines(args.batch), args.full))
     answer = _searched(app, wanted)
+    notes = [] if answer.hits else _unknown(app, wanted)
     return Output(
-        functools.partial(_answer_data, app, wanted, answer, args.full),
+        functools.partial(_answer_data, app, wanted, answer, args.full, notes),
         _listing(app, wanted.query, answer, args.full),
         quiet="".join(f"{hit.ref}\n" for hit in answer.hits),
-        messages=_judged(answer),
-        warnings=_shortfalls(answer.degraded),
+        messages=[*_judged(answer), *notes],
+        warnings=shortfalls(answer.degraded),
         paint=_highlighting(wanted.query),
     )
+
+
+def _refuse_both_or_none(args: argparse.Namespace) -> None:
+    if args.query is not None and args.batch is not None:
+        raise UsageError(
+            f"a query ({args.query!r}) and --batch {args.batch} were both given",
+            unchanged="Nothing was searched.",
+            hint="Leave one out: --batch reads its queries from the file, one on each line.",
+        )
+    if args.query is None and args.batch is None:
+        raise UsageError('say what to look for: retain search "QUERY", or --batch FILE')
+
+
+def _unknown(app: App, wanted: Wanted) -> list[str]:
+    """What a search asks for that this bank does not have at all."""
+    collection, kind = wanted.conditions.collection, wanted.conditions.type
+    notes = []
+    if collection is not None:
+        names = dict.fromkeys(name or "(root)" for name, _, _ in app.collections())
+        if (collection or "(root)") not in names:
+            notes.append(_missing("collection", collection, names))
+    if kind:
+        types = app.library.types()
+        if kind not in types:
+            notes.append(_missing("memory of the type", kind, types))
+    return notes
+
+
+def _missing(what: str, wanted: str, known: Iterable[str]) -> str:
+    return f"there is no {what} {wanted!r}; there are: {', '.join(sorted(known)) or 'none yet'}"
 
 
 def _wanted(args: argparse.Namespace) -> Wanted:
@@ -130,10 +162,14 @@ def _answers(app: App, wanted: Wanted, queries: Sequence[str], full: bool) -> It
     """One answer for each query; the bank, its index and the model are opened once for all."""
     for query in queries:
         one = wanted._replace(query=query)
-        yield Line(_answer_data(app, one, app.library.search(one), full))
+        answer = app.library.search(one)
+        notes = [] if answer.hits else _unknown(app, one)
+        yield Line(_answer_data(app, one, answer, full, notes))
 
 
-def _answer_data(app: App, wanted: Wanted, answer: Answer, full: bool) -> dict[str, object]:
+def _answer_data(
+    app: App, wanted: Wanted, answer: Answer, full: bool, notes: Sequence[str]
+) -> dict[str, object]:
     hits = [_hit_data(hit) for hit in answer.hits]
     if full:
         for data, hit in zip(hits, answer.hits, strict=True):
@@ -144,7 +180,8 @@ def _answer_data(app: App, wanted: Wanted, answer: Answer, full: bool) -> dict[s
         "hits": hits,
         "confidence": answer.confidence,
         "confident": answer.is_confident,
-        "degraded": _degraded_data(answer.degraded),
+        "degraded": degraded_data(answer.degraded),
+        "notes": list(notes),
     }
 
 
@@ -165,6 +202,7 @@ def _hit_data(hit: Hit) -> dict[str, object]:
         "scope": hit.scope,
         "file_path": hit.path,
         "superseded": hit.is_superseded,
+        "superseded_by": hit.superseded_by or None,
         "links": list(map(_link_data, hit.links)),
     }
     if hit.explanation is not None:
@@ -180,17 +218,20 @@ def _link_data(link: Linked) -> dict[str, object]:
         "line": link.line,
         "freshness": link.freshness or None,
         "now_at": link.now_at or None,
+        "anchor": link.anchor or None,
+        "label": link.label or None,
     }
 
 
-def _degraded_data(degraded: Degraded) -> dict[str, object] | None:
+def degraded_data(degraded: Degraded) -> dict[str, object] | None:
+    """In what an answer falls short, for a program."""
     if not degraded:
         return None
     return {"pending": degraded.pending, "reasons": list(degraded.reasons)}
 
 
-def _shortfalls(degraded: Degraded) -> list[str]:
-    """In what an answer falls short, for a person."""
+def shortfalls(degraded: Degraded) -> list[str]:
+    """The same for a person."""
     notes = list(degraded.reasons)
     if degraded.pending:
         notes.append(
@@ -273,13 +314,22 @@ def _explained(hit: Hit) -> list[str]:
     arms = [f"{arm} {_arm(why[arm])}" for arm in ("text", "vector")]
     added = _numbers(why["parts"], "{} {:+.3f}")
     boosts = _numbers(why["boosts"], "{} x{:g}")
-    parts = [", ".join(arms), f"= {added}" if added else "", boosts]
+    parts = [", ".join(arms), f"= {added}" if added else "", boosts, _step(why)]
     lines = ["why: " + "; ".join(filter(None, parts))]
     for name in ("names", "dates"):
         found = why[name]
         if isinstance(found, list) and found:
             lines.append(f"{name} in the question: {', '.join(map(str, found))}")
     return lines
+
+
+def _step(why: Mapping[str, object]) -> str:
+    """The step from the sum to the score."""
+    step = why["shown"]
+    if not isinstance(step, dict):
+        return ""
+    less = f" - {step['granted']:g} granted" if step["granted"] else ""
+    return f"sum {why['sum']:.3f}{less}, shown by {step['slope']:g} around {step['middle']:g}"
 
 
 def _arm(place: object) -> str:
@@ -315,7 +365,8 @@ search_command = Command(
     _search,
     """Words and meaning count together; a question may name people, files and dates. Files that
 changed since the last command are taken in first. Each hit says how it is scored (0 to 1),
-where it stands, and whether a file it links to changed, moved or went since it was written.
+where it stands, and whether a file it links to changed, moved or went since it was written,
+or is yet to be made.
 
   retain search "GPU acceleration"
   retain search "what did we decide about tokens last week" --type decision --since 30d
@@ -346,7 +397,8 @@ def _brief(args: argparse.Namespace) -> Output:
         "budget": brief.budget,
         "left_out": brief.left_out,
         "confidence": brief.confidence,
-        "degraded": _degraded_data(brief.degraded),
+        "confident": brief.is_confident,
+        "degraded": degraded_data(brief.degraded),
     }
     messages = []
     if not brief.items:
@@ -360,7 +412,7 @@ def _brief(args: argparse.Namespace) -> Output:
         brief.text,
         quiet=brief.text,
         messages=messages,
-        warnings=_shortfalls(brief.degraded),
+        warnings=shortfalls(brief.degraded),
     )
 
 
@@ -377,6 +429,7 @@ def _item_data(item: Item) -> dict[str, object]:
         "file_path": hit.path,
         "line": hit.line,
         "superseded": hit.is_superseded,
+        "superseded_by": hit.superseded_by or None,
         "links": list(map(_link_data, hit.links)),
         "text": item.text,
         "tokens": item.tokens,
@@ -400,7 +453,7 @@ prints nothing.
 
 
 def _linked_arguments(parser: Parser) -> None:
-    parser.add_argument("document", metavar="DOC", help="a file, as links name it, or a memory")
+    parser.add_argument("document", metavar="DOC", help="a file of the project, or a memory")
     parser.add_argument(
         "query", nargs="?", default="", metavar="QUERY", help="rank by this; else newest first"
     )
@@ -411,16 +464,16 @@ def _linked(args: argparse.Namespace) -> Output:
     answer = open_app(args).library.linked(args.document, args.query, args.limit)
     messages = [] if answer.hits else [f"No memory links to {args.document}."]
     return Output(
-        [_linked_data(hit) for hit in answer.hits],
+        [_linked_data(hit, answer.degraded) for hit in answer.hits],
         "\n".join(_shown_links(hit, bool(args.query)) for hit in answer.hits),
         quiet="".join(f"{hit.ref}\n" for hit in answer.hits),
         messages=messages,
-        warnings=_shortfalls(answer.degraded),
+        warnings=shortfalls(answer.degraded),
         paint=_highlighting(args.query),
     )
 
 
-def _linked_data(hit: Hit) -> dict[str, object]:
+def _linked_data(hit: Hit, degraded: Degraded) -> dict[str, object]:
     first = _link_data(hit.links[0])
     return {
         "memory_id": f"memory:{hit.ref}",
@@ -436,6 +489,7 @@ def _linked_data(hit: Hit) -> dict[str, object]:
         "freshness": first["freshness"],
         "line": first["line"],
         "links": list(map(_link_data, hit.links)),
+        "degraded": degraded_data(degraded),
     }
 
 
@@ -443,7 +497,8 @@ def _shown_links(hit: Hit, is_ranked: bool) -> str:
     head = " · ".join(filter(None, (hit.ref, _flat(hit.title), hit.created_at[:10])))
     lines = [f"{hit.score:.2f}  {head}" if is_ranked else head]
     for link in hit.links:
-        about = filter(None, (link.edge, f"line {link.line}", _state(link)))
+        anchor = f"at #{_flat(link.anchor)}" if link.anchor else ""
+        about = filter(None, (link.edge, f"line {link.line}", anchor, _state(link)))
         lines += [f"{_INDENT}{', '.join(about)}: {_flat(link.context)}"]
     return "\n".join(lines) + "\n"
 
@@ -458,7 +513,9 @@ linked_command = Command(
     _linked,
     """A memory links to a file by naming it in double brackets: [[src/auth.py]]. The words
 around it tell how: mentions, plans, refactors, debugs, related_to. Each link says whether
-the file is still what it was: fresh, changed, moved or gone.
+the file is still what it was: fresh, changed, moved or gone; planned is one that never was.
+DOC is a path from where you stand, from the project's root as links have it, or a whole one;
+a file that moved is found by its new name too.
 
   retain linked src/auth.py
   retain linked src/auth.py "refactor plans" --limit 10 --json""",
@@ -469,13 +526,14 @@ the file is still what it was: fresh, changed, moved or gone.
 
 
 def _related_arguments(parser: Parser) -> None:
-    add_id(parser)
+    add_id(parser, handles=True)
     parser.add_argument("--limit", type=count, default=10, metavar="N", help="how many (10)")
 
 
 def _related(args: argparse.Namespace) -> Output:
     app = open_app(args)
     found = app.library.related(app.ours(args.id).address, args.limit)
+    degraded = app.library.shortfalls()
     table = Table(
         ("Score", "Memory", "Title", "Why"),
         [
@@ -491,9 +549,13 @@ def _related(args: argparse.Namespace) -> Output:
         flexible=("Title",),
     )
     return Output(
-        [{**one._asdict(), "reasons": dict(one.reasons)} for one in found],
+        [
+            {**one._asdict(), "reasons": dict(one.reasons), "degraded": degraded_data(degraded)}
+            for one in found
+        ],
         table=table,
         quiet="".join(f"{one.collection}/{one.id}\n".removeprefix("/") for one in found),
+        warnings=shortfalls(degraded),
     )
 
 
@@ -503,6 +565,7 @@ related_command = Command(
     """By links in either direction, files that both link to, tags they share, and meaning.
 
   retain related auth-plan
+  retain related m:4f2a
   retain related auth-plan --limit 3 --quiet""",
 )
 
@@ -511,7 +574,7 @@ related_command = Command(
 
 
 def _graph_arguments(parser: Parser) -> None:
-    add_id(parser, nargs="?")
+    add_id(parser, handles=True, more="; or a file that memories link to", nargs="?")
     parser.add_argument(
         "--depth", type=count, default=2, metavar="N", help="with an ID: how many steps away (2)"
     )
@@ -527,12 +590,24 @@ def _graph(args: argparse.Namespace) -> Output:
     from retain.cli.drawing import dot, tree
 
     app = open_app(args)
-    start = app.ours(args.id) if args.id else None
-    graph = app.library.graph(start.address if start else "", args.depth)
-    text = dot(graph) if args.format == "dot" else tree(graph, start.ref if start else "")
+    address, start = _start(app, args.id) if args.id else ("", "")
+    graph = app.library.graph(address, args.depth)
+    text = dot(graph) if args.format == "dot" else tree(graph, start)
     messages = [] if graph.nodes else ["There are no memories yet."]
     names = "".join(f"{node.name}\n" for node in graph.nodes)
     return Output(lambda: _graph_data(graph), text, quiet=names, messages=messages)
+
+
+def _start(app: App, ref: str) -> tuple[str, str]:
+    """Where a graph begins, as it is asked for and as it is drawn: at a memory, or at a file."""
+    try:
+        memory = app.ours(ref)
+    except (NotFound, BadName):
+        ghost = app.library.ghost(ref) if app.place.exists else ""
+        if not ghost:
+            raise
+        return ghost, ghost
+    return memory.address, memory.ref
 
 
 def _graph_data(graph: Graph) -> dict[str, object]:
@@ -563,11 +638,12 @@ def _graph_data(graph: Graph) -> dict[str, object]:
 graph_command = Command(
     _graph_arguments,
     _graph,
-    """The whole bank, or what is within some steps of one memory, in both directions. Files
-outside the bank say how they are now; a link that leads nowhere says so; ↑ marks what is
-drawn elsewhere already.
+    """The whole bank, or what is within some steps of one memory or file, in both directions.
+Files outside the bank say how they are now; a link that leads nowhere says so; ↑ marks what
+is drawn elsewhere already.
 
   retain graph
   retain graph auth-plan --depth 1
+  retain graph src/auth.py
   retain graph --format dot | dot -Tsvg > graph.svg""",
 )

@@ -238,6 +238,7 @@ def report(error: RetainError, *, as_json: bool) -> None:
             "message": message,
             "unchanged": error.unchanged,
             "hint": error.hint,
+            **error.details,
         }
         sys.stderr.write(_json({"error": body}))
         return

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from retain.chunks import Chunk, chunks
@@ -12,7 +14,7 @@ from retain.links import links, normal
 from retain.model import Memory, heading
 from retain.paths import key
 from retain.records import render
-from retain.words import is_question, words
+from retain.words import bag, is_question, words
 
 __all__ = ["FILE_ENDING", "ChunkRow", "Entry", "LinkRow", "digest", "entry", "vector_text"]
 
@@ -32,6 +34,7 @@ class ChunkRow(NamedTuple):
     length: int
     is_question: bool
     asks: float
+    is_heading: bool
     who: str
     skip: int
     lead: str
@@ -75,9 +78,10 @@ def entry(memory: Memory, modified: float) -> Entry:
     body = _searchable(memory)
     # A body is the tail of its file, so the lines above it are those it does not have.
     above = memory.data.count(b"\n") - memory.body.count("\n") if memory.body else 0
-    found = chunks(body) or [Chunk("", "", 1)]
-    rows = [_chunk_row(chunk, above) for chunk in found]
-    rows[0] = _headed(memory, rows[0])
+    tags = memory.tags
+    first, *others = chunks(body) or [Chunk("", "", 1)]
+    rows = [_first_row(first, above, memory, tags)]
+    rows += [_chunk_row(chunk, above) for chunk in others]
     linked = tuple(_linked(body, above))
     return Entry(
         type=memory.type,
@@ -86,19 +90,20 @@ def entry(memory: Memory, modified: float) -> Entry:
         written=_written(memory, modified),
         is_superseded=bool(memory.text("superseded_by")) or any(map(_replaces, linked)),
         title=memory.title,
-        tags=json.dumps(memory.tags, ensure_ascii=False),
-        meta=json.dumps(memory.meta, ensure_ascii=False, default=str),
+        tags=_json(tags) if tags else "[]",
+        meta=_json(memory.meta),
         problem=memory.problem,
         chunks=tuple(rows),
         links=(*_related(memory.meta), *linked),
     )
 
 
+_json: Final = json.JSONEncoder(ensure_ascii=False, default=str).encode
+
+
 def digest(text: str) -> bytes:
     """By what a chunk's vector is known: the text it was made from."""
-    import hashlib
-
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _searchable(memory: Memory) -> str:
@@ -109,22 +114,41 @@ def _searchable(memory: Memory) -> str:
     return f"{memory.body}\n\n{render(content)}".strip("\n") if memory.body else render(content)
 
 
-def _chunk_row(chunk: Chunk, above: int) -> ChunkRow:
-    said = chunk.spoken if chunk.who else chunk.text
-    terms = words(said)
+def _first_row(chunk: Chunk, above: int, memory: Memory, tags: Sequence[str]) -> ChunkRow:
+    """The first chunk, which is also found by the memory's title, tags, id and context."""
+    title = memory.text("title").strip()
+    if title and title == heading(memory.body):
+        title = ""
+    around = (title, memory.id, *tags, *map(memory.text, _SEARCHED))
+    return _chunk_row(chunk, above, title, around)
+
+
+def _chunk_row(chunk: Chunk, above: int, lead: str = "", around: Iterable[str] = ()) -> ChunkRow:
+    """A chunk with the terms of its text, and before them those around it that it lacks."""
+    text, who = chunk.text, chunk.who
+    said = chunk.spoken if who else text
+    skip = len(text) - len(said) if who and text.endswith(said) else 0
+    terms = bag(said)
+    length = terms.count(" ") + 1 if terms else 0
+    if around:
+        there = f" {terms} "
+        more = [term for term in dict.fromkeys(words(" ".join(around))) if f" {term} " not in there]
+        terms = " ".join([*more, terms])
+        length += len(more)
     return ChunkRow(
         line=chunk.line + above,
-        length=len(terms),
+        length=length,
         # Only in a talk is a question answered by what comes next.
-        is_question=bool(chunk.who) and is_question(said),
-        asks=_asking(said) if chunk.who else 0.0,
-        who=chunk.who,
-        skip=len(chunk.text) - len(said) if chunk.text.endswith(said) else 0,
-        lead="",
-        digest=digest(said),
+        is_question=bool(who) and is_question(said),
+        asks=_asking(said) if who else 0.0,
+        is_heading=chunk.is_heading,
+        who=who,
+        skip=skip,
+        lead=lead,
+        digest=digest(vector_text(lead, text[skip:])),
         header_path=chunk.header_path,
-        text=chunk.text,
-        terms=" ".join(terms),
+        text=text,
+        terms=terms,
     )
 
 
@@ -138,22 +162,6 @@ def _asking(said: str) -> float:
     return asked / max(sum(lengths), 1)
 
 
-def _headed(memory: Memory, row: ChunkRow) -> ChunkRow:
-    """The first chunk, which is also found by the memory's title, tags, id and context."""
-    title = memory.text("title").strip()
-    if title and title == heading(memory.body):
-        title = ""
-    around = [title, memory.id, *memory.tags, *map(memory.text, _SEARCHED)]
-    there = set(row.terms.split())
-    more = [term for term in dict.fromkeys(words(" ".join(around))) if term not in there]
-    return row._replace(
-        length=row.length + len(more),
-        lead=title,
-        digest=digest(vector_text(title, row.text[row.skip :])),
-        terms=" ".join([*more, row.terms]),
-    )
-
-
 def vector_text(title: str, text: str) -> str:
     """What a chunk's vector is made from."""
     return f"{title}. {text}" if title else text
@@ -161,8 +169,6 @@ def vector_text(title: str, text: str) -> str:
 
 def _written(memory: Memory, modified: float) -> float:
     """When the text was last changed, as the memory says or as its file does."""
-    from datetime import UTC, datetime
-
     stated = memory.text("updated_at") or memory.text("created_at")
     try:
         moment = datetime.fromisoformat(stated)

@@ -59,18 +59,23 @@ def edges_to(connection: sqlite3.Connection, targets: Iterable[str]) -> list[Edg
     return [Edge(*row) for row in connection.execute(query, (json.dumps(list(targets)),))]
 
 
-def superseded(connection: sqlite3.Connection) -> frozenset[str]:
-    """The memories that another one says it replaces, as `collection/key`.
+def superseded(connection: sqlite3.Connection) -> dict[str, int]:
+    """The memories that another one says it replaces, as `collection/key`, each with that one.
 
-    A bare name means the one in the same collection, else the only one of that name.
+    A bare name means the one in the same collection, else the only one of that name. Of several
+    that replace one the newest counts.
     """
     query = (
-        "SELECT DISTINCT l.target, m.collection FROM links l "
+        "SELECT l.target, m.collection, m.number FROM links l "
         "JOIN memories m ON m.number = l.memory "
-        "WHERE l.memory_edge = 'supersedes' AND NOT m.is_gone AND m.status <> 'retired'"
+        "WHERE l.memory_edge = 'supersedes' AND NOT m.is_gone AND m.status <> 'retired' "
+        "ORDER BY m.written, m.number"
     )
-    named = [(key(target), key(where)) for target, where in connection.execute(query)]
-    return frozenset(found for one in named for found in _meant(connection, *one))
+    return {
+        found: number
+        for target, where, number in connection.execute(query).fetchall()
+        for found in _meant(connection, key(target), key(where))
+    }
 
 
 def _meant(connection: sqlite3.Connection, target: str, collection: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ __all__ = [
     "delete",
     "fact",
     "known",
+    "known_of",
     "mark_gone",
     "purge",
     "put_vector",
@@ -31,8 +33,8 @@ _MEMORY: Final = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _CHUNK: Final = (
-    "INSERT INTO chunks (number, memory, line, length, is_question, asks, who, skip, lead, "
-    "digest, header_path, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO chunks (number, memory, line, length, is_question, asks, is_heading, who, skip, "
+    "lead, digest, header_path, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _LINK: Final = (
     "INSERT INTO links (memory, target, kind, edge, memory_edge, label, anchor, line, context, "
@@ -77,15 +79,25 @@ class File(NamedTuple):
     is_settled: bool
 
 
-def known(connection: sqlite3.Connection, collection: str, file: str = "") -> dict[str, Known]:
-    """The files of a collection that the index knows, or the one of them asked for, by name."""
+_KNOWN: Final = "number, file, size, modified, changed, hash, is_settled, is_gone"
+
+
+def known(connection: sqlite3.Connection, collection: str) -> dict[str, Known]:
+    """The files of a collection that the index knows, by name."""
+    query = f"SELECT {_KNOWN} FROM memories WHERE collection = ?"  # noqa: S608 - our own names
+    return {row[1]: Known(*row) for row in connection.execute(query, (collection,))}
+
+
+def known_of(
+    connection: sqlite3.Connection, files: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], Known]:
+    """Those of some files (collection and name) that the index knows."""
     query = (
-        "SELECT number, file, size, modified, changed, hash, is_settled, is_gone FROM memories "
-        "WHERE collection = ?"
+        f"SELECT collection, {_KNOWN} FROM json_each(?) AS wanted JOIN memories "  # noqa: S608 - our own names
+        "ON collection = wanted.value ->> 0 AND file = wanted.value ->> 1"
     )
-    values = (collection, file) if file else (collection,)
-    rows = connection.execute(query + (" AND file = ?" if file else ""), values)
-    return {row[1]: Known(*row) for row in rows}
+    found = connection.execute(query, (json.dumps(files),))
+    return {(row[0], row[2]): Known(*row[1:]) for row in found}
 
 
 class Adding:

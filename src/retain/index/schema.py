@@ -9,6 +9,37 @@ __all__ = ["APPLICATION", "LATEST", "MIGRATIONS", "STATE", "migrate", "version"]
 
 APPLICATION: Final = 0x5274_6E31  # "Rtn1", by which the file is told from anybody else's
 
+_TEXTS: Final = """
+-- The chunks of a memory have consecutive numbers: the one before and the one after are neighbours.
+-- A vector is made from the lead (a title the text lacks) and the text without its first `skip`
+-- characters (the name of the speaker). `asks` is the share of a turn that stands in questions.
+-- A heading alone is no answer: the chunk after it is shown instead.
+CREATE TABLE chunks (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  memory INTEGER NOT NULL,
+  line INTEGER NOT NULL,
+  length INTEGER NOT NULL,
+  is_question INTEGER NOT NULL,
+  asks REAL NOT NULL,
+  is_heading INTEGER NOT NULL,
+  who TEXT NOT NULL,
+  skip INTEGER NOT NULL,
+  lead TEXT NOT NULL,
+  digest BLOB NOT NULL,
+  header_path TEXT NOT NULL,
+  text TEXT NOT NULL
+);
+CREATE INDEX chunks_memory ON chunks (memory);
+CREATE INDEX chunks_who ON chunks (who) WHERE who <> '';
+
+-- Terms come cut and stemmed from `words`, so the tokenizer has only to part them at spaces.
+CREATE VIRTUAL TABLE terms USING fts5 (bag, tokenize = 'ascii');
+CREATE VIRTUAL TABLE vocabulary USING fts5vocab (terms, row);
+-- Whole memories of several chunks, for the score of a chunk's surroundings.
+CREATE VIRTUAL TABLE wholes USING fts5 (bag, tokenize = 'ascii');
+CREATE VIRTUAL TABLE whole_vocabulary USING fts5vocab (wholes, row);
+"""
+
 _FIRST: Final = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 -- Numbers are unique within one file; by this a cache knows that it is looking at another one.
@@ -55,33 +86,6 @@ CREATE TABLE memories (
 CREATE INDEX memories_key ON memories (key);
 CREATE INDEX memories_hidden ON memories (number) WHERE is_gone OR status = 'retired';
 
--- The chunks of a memory have consecutive numbers: the one before and the one after are neighbours.
--- A vector is made from the lead (a title the text lacks) and the text without its first `skip`
--- characters (the name of the speaker). `asks` is the share of a turn that stands in questions.
-CREATE TABLE chunks (
-  number INTEGER PRIMARY KEY AUTOINCREMENT,
-  memory INTEGER NOT NULL,
-  line INTEGER NOT NULL,
-  length INTEGER NOT NULL,
-  is_question INTEGER NOT NULL,
-  asks REAL NOT NULL,
-  who TEXT NOT NULL,
-  skip INTEGER NOT NULL,
-  lead TEXT NOT NULL,
-  digest BLOB NOT NULL,
-  header_path TEXT NOT NULL,
-  text TEXT NOT NULL
-);
-CREATE INDEX chunks_memory ON chunks (memory);
-CREATE INDEX chunks_who ON chunks (who) WHERE who <> '';
-
--- Terms come cut and stemmed from `words`, so the tokenizer has only to part them at spaces.
-CREATE VIRTUAL TABLE terms USING fts5 (bag, tokenize = 'ascii');
-CREATE VIRTUAL TABLE vocabulary USING fts5vocab (terms, row);
--- Whole memories of several chunks, for the score of a chunk's surroundings.
-CREATE VIRTUAL TABLE wholes USING fts5 (bag, tokenize = 'ascii');
-CREATE VIRTUAL TABLE whole_vocabulary USING fts5vocab (wholes, row);
-
 CREATE TABLE vectors (
   chunk INTEGER PRIMARY KEY,
   memory INTEGER NOT NULL,
@@ -112,9 +116,31 @@ CREATE INDEX links_target ON links (target);
 CREATE INDEX links_supersedes ON links (target) WHERE memory_edge = 'supersedes';
 """
 
+# A heading without a text joins the chunk below it, or is known for what it is where that one is a
+# spoken turn. Every text is cut anew; the vectors of those that come out as before wait for them.
+_HEADINGS: Final = """
+INSERT OR IGNORE INTO salvage SELECT digest, vector FROM vectors;
+DELETE FROM vectors;
+DELETE FROM pending;
+DELETE FROM links;
+DELETE FROM memories;
+DELETE FROM folders;
+DELETE FROM facts WHERE name = 'held';
+UPDATE facts SET value = hex(randomblob(16)) WHERE name = 'identity';
+UPDATE totals SET chunks = 0, length = 0, wholes = 0, version = version + 1;
+DROP TABLE chunks;
+DROP TABLE vocabulary;
+DROP TABLE whole_vocabulary;
+DROP TABLE terms;
+DROP TABLE wholes;
+"""
+
 # Never change one that was released: add another. Since everything here is derived, a migration
 # may simply empty the tables; the next look at the files fills them again.
-MIGRATIONS: Final = (("the first schema", _FIRST),)
+MIGRATIONS: Final = (
+    ("the first schema", _FIRST + _TEXTS),
+    ("headings without a text of their own", _HEADINGS + _TEXTS),
+)
 LATEST: Final = len(MIGRATIONS)
 
 

@@ -36,6 +36,7 @@ _MORE: Final = 100  # schemas that newer Retains may have; a higher number is no
 WAIT_SECONDS: Final = 10.0
 _INHERITED: Final[list[object]] = []  # connections of a parent process, kept from being closed
 _CHECKPOINT_WAIT: Final = 500  # milliseconds
+_ON_A_NETWORK: Final = "the bank is on a network file system: the index uses a safe journal"
 # What every connection has, asserted by reading it back.
 PRAGMAS: Final = (
     ("busy_timeout", int(WAIT_SECONDS * 1000)),
@@ -46,6 +47,7 @@ PRAGMAS: Final = (
     ("foreign_keys", 0),
     ("temp_store", 2),
     ("cache_size", -16_000),
+    ("wal_autocheckpoint", 4000),  # pages: a first indexing writes most of them many times
 )
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -163,11 +165,15 @@ class Store:
         """An index in memory, for a bank on a disk that refuses to be written to."""
         self.is_temporary = True
         self.generation += 1
-        self.lasting = [f"the index is kept in memory only: {self._folder}: {error}"]
-        self.notes += self.lasting
+        self._note_lasting(f"the index is kept in memory only: {self._folder}: {error}")
         connection = _configured(_connected(":memory:"), "memory")
         schema.migrate(connection)
         return connection
+
+    def _note_lasting(self, *reasons: str) -> None:
+        """Note what makes every answer worse from now on, in place of what did before."""
+        self.notes = [*(note for note in self.notes if note not in self.lasting), *reasons]
+        self.lasting = [*reasons]
 
     def _is_whole(self) -> bool:
         """Whether the file is ours and as we left it, told without opening it."""
@@ -274,9 +280,7 @@ class Store:
         self._inode = _inode(self.path)
         self.generation += 1
         journal = "delete" if is_network(self._folder) else "wal"
-        if journal != "wal":
-            self.lasting = ["the bank is on a network file system: the index uses a safe journal"]
-            self.notes = [*self.lasting]
+        self._note_lasting(*[_ON_A_NETWORK] * (journal != "wal"))
         connection = _connected(self.path)
         try:
             configured = _configured(connection, journal)

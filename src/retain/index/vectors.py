@@ -14,7 +14,7 @@ import numpy as np
 
 from retain.index.schema import STATE
 
-__all__ = ["Cache", "Floats", "Matrix", "Numbers", "nearest", "packed", "unpacked"]
+__all__ = ["Cache", "Floats", "Matrix", "Numbers", "nearest", "packed"]
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Bytes = np.ndarray[Any, np.dtype[np.int8]]
@@ -31,13 +31,6 @@ def packed(vector: Floats) -> bytes:
     scale = np.float32(max(float(np.abs(vector).max()), 1e-9) / 127)
     rounded: Bytes = np.rint(vector / scale).astype(np.int8)
     return rounded.tobytes() + scale.tobytes()
-
-
-def unpacked(data: bytes) -> Floats:
-    """The vector again."""
-    scale = np.frombuffer(data[-4:], np.float32)[0]
-    vector: Floats = np.frombuffer(data[:-4], np.int8).astype(np.float32) * scale
-    return vector
 
 
 class Matrix:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import re
 import sqlite3
 from collections.abc import Sequence
@@ -16,15 +17,39 @@ from retain.model import Memory
 from retain.paths import check_collection
 from retain.words import query as sought
 
-__all__ = ["Asked", "Conditions", "Wanted", "asked", "conditions"]
+__all__ = ["Asked", "Conditions", "Wanted", "asked", "conditions", "share", "whole"]
 
 MOST_CHARS: Final = 10_000  # of a question; what comes after would only blur it
 _MOST_TERMS: Final = 64
 _MOST_HITS: Final = 100_000
 _NAME_WORDS: Final = 4  # of the longest speaker's name that is looked for
 _WORD: Final = re.compile(r"[^\W_][\w.'-]*")
+# What stands in a question only because a question needs a verb.
+_SAYING: Final = re.compile(
+    r"\b(?:sa(?:y|ys|id)|tell|told|talk(?:ed|s)?|sp(?:ea|o)ke?|discuss(?:ed)?|mention(?:ed)?|"
+    r"happen(?:ed|s)?)\b",
+    re.IGNORECASE,
+)
 MODES: Final = ("hybrid", "text", "semantic")
 PER: Final = ("memory", "chunk")
+
+
+def whole(name: str, value: int, least: int = 1) -> int:
+    """A number of things as a program gives it, or a UsageError that names the argument."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise UsageError(f"{name} is a whole number from {least} on, not {value!r}")
+    return number
+
+
+def share(name: str, value: object) -> float:
+    """A score or a threshold as a program gives it, or a UsageError that names the argument."""
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise UsageError(f"{name} is a number from 0 to 1, not {value!r}")
+    return float(value)
 
 
 class Conditions(NamedTuple):
@@ -82,9 +107,7 @@ class Wanted(NamedTuple):
             raise UsageError(f"{self.mode!r} is no mode: {', '.join(MODES)}")
         if self.per not in PER:
             raise UsageError(f"per is {' or '.join(PER)}, not {self.per!r}")
-        if self.limit < 1:
-            raise UsageError(f"the limit is at least 1, not {self.limit}")
-        limit = min(self.limit, _MOST_HITS)
+        limit = min(whole("limit", self.limit), _MOST_HITS)
         return self._replace(query=self.query[:MOST_CHARS], limit=limit)
 
 
@@ -96,6 +119,7 @@ class Asked(NamedTuple):
     name_terms: frozenset[str]
     whens: Sequence[dates.When]
     meaning: str  # what the vector is made from
+    is_of_whom_or_when: bool = False  # it asks for whatever a speaker said, or is of a date
 
     def closeness(self, created: str) -> float:
         """How well the date of a memory fits those of the question."""
@@ -109,8 +133,22 @@ def asked(connection: sqlite3.Connection, query: str, today: date) -> Asked:
     names = _names_in(connection, query)
     plain = dates.without(query, whens) or query
     terms = tuple(dict.fromkeys(sought(plain)))[:_MOST_TERMS]
-    spoken = {term for name in names for term in sought(name)}
-    return Asked(terms, names, frozenset(spoken), whens, _without_names(plain, names))
+    spoken = frozenset(term for name in names for term in sought(name))
+    return Asked(
+        terms,
+        names,
+        spoken,
+        whens,
+        _without_names(plain, names),
+        bool(names or whens) and spoken.issuperset(_besides(query, whens)),
+    )
+
+
+def _besides(query: str, whens: Sequence[dates.When]) -> list[str]:
+    """The terms of a question besides its dates, and the verbs that ask for whatever there is."""
+    for when in whens:
+        query = query.replace(when.text, " ")
+    return sought(_SAYING.sub(" ", query))
 
 
 def _names_in(connection: sqlite3.Connection, query: str) -> tuple[str, ...]:

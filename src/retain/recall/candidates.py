@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import date
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from operator import mul
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import RetainError
 from retain.index import graph, text
@@ -17,15 +17,16 @@ from retain.recall.asking import Asked, Wanted
 from retain.recall.scoring import Weights
 
 if TYPE_CHECKING:
-    from retain.index.vectors import Matrix
+    from retain.index.vectors import Floats, Matrix
 
-__all__ = ["Candidates", "Near", "Row", "gather"]
+__all__ = ["Candidates", "Meaning", "Near", "Row", "gather", "meaning"]
 
 _DENSE: Final = 200  # chunks that the vector arm proposes
 _TOLD: Final = 200  # chunks that a speaker or a date alone proposes
 _FURTHER: Final = 10  # how much further down to look for memories when one holds every place
 _WIDENED: Final = 100  # chunks of the text arm whose neighbours are looked at
-AGREEING: Final = 10  # first places of each arm that are compared
+AGREEING: Final = 10  # first places of each arm that are compared, at most
+_OF_SO_MANY: Final = 20  # chunks for each of them: of few, any two lists have some in common
 
 
 class Row(NamedTuple):
@@ -37,6 +38,7 @@ class Row(NamedTuple):
     who: str
     is_question: bool
     asks: float
+    is_heading: bool
     type: str
     status: str
     created: str
@@ -44,27 +46,34 @@ class Row(NamedTuple):
     key: str
     collection: str
 
+    @property
+    def shown(self) -> int:
+        """The chunk that a hit shows: below a mere heading, the first one that says something."""
+        return self.chunk + 1 if self.is_heading else self.chunk
+
+
+class Meaning(NamedTuple):
+    """A question's vector, or why there is none."""
+
+    model: str = ""
+    vector: Floats | None = None
+    reasons: tuple[str, ...] = ()
+
 
 class Near(NamedTuple):
     """How the vector arm sees the bank."""
 
     matrix: Matrix
-    scores: Any
+    scores: Floats
     order: Sequence[int]  # chunks, nearest first
     first: frozenset[int]  # those of the highest cosine
     best: float  # the highest cosine
 
-    def scores_of(self, chunks: Sequence[int]) -> dict[int, float]:
-        """The scores of these chunks, of those that have a vector."""
-        if not chunks:
-            return {}
+    def scores_of(self, chunks: Sequence[int]) -> list[float]:
+        """The score of each of these chunks, 0 for one that has no vector."""
         places = self.matrix.at(chunks)
-        scores = self.scores[places].tolist()
-        return {
-            chunk: score
-            for chunk, place, score in zip(chunks, places.tolist(), scores, strict=True)
-            if place >= 0
-        }
+        found: list[float] = (self.scores[places] * (places >= 0)).tolist()
+        return found
 
 
 class Candidates(NamedTuple):
@@ -83,16 +92,29 @@ class Candidates(NamedTuple):
     reasons: tuple[str, ...]
 
 
+def meaning(bank: Indexed, wanted: Wanted, asked: Asked) -> Meaning:
+    """The question's vector; a model far away may take its time, so no index is held meanwhile."""
+    if wanted.mode == "text":
+        return Meaning()
+    try:
+        embedder = bank.embedder
+        if embedder is not None:
+            return Meaning(embedder.name, embedder.query(asked.meaning))
+    except RetainError as error:
+        return Meaning(reasons=(error.message,))
+    if wanted.mode == "semantic":
+        return Meaning(reasons=("there is no embedding model: recall.embedder is none",))
+    return Meaning()
+
+
 def gather(
-    bank: Indexed, connection: sqlite3.Connection, wanted: Wanted, today: date
+    bank: Indexed, connection: sqlite3.Connection, wanted: Wanted, asked: Asked, meant: Meaning
 ) -> Candidates:
     """Ask each arm for what it would propose."""
-    asked = asking.asked(connection, wanted.query, today)
     within = None
     if wanted.conditions.any or asking.hides_any(connection):
         within = Within(asking.allowed(connection, wanted.conditions))
-    reasons: list[str] = []
-    near = _nearest(bank, connection, wanted, asked, within, reasons)
+    near = _nearest(bank, connection, meant, within, max(_DENSE, wanted.limit))
     weights = scoring.TEXT if near is None else scoring.HYBRID
     lexicon = text.lexicon(connection, asked.terms, bank.counts)
     shares: Mapping[int, Shares] = {}
@@ -101,7 +123,7 @@ def gather(
         shares = _by_words(connection, lexicon, weights, within, wanted)
         wholes = text.whole_scores(connection, asked.terms, within, bank.counts)
     rarity = lexicon.weights
-    words = {chunk: found.weighed(rarity) for chunk, found in shares.items()}
+    words = {chunk: float(sum(map(mul, found, rarity))) for chunk, found in shares.items()}
     named = graph.named_files(connection, wanted.query)
     numbers = {*shares, *(near.order if near else ()), *named}
     if wanted.lists_all:
@@ -111,7 +133,7 @@ def gather(
     rows = _rows(connection, numbers, within)
     rows |= _rows(connection, _beside(rows, words), within)
     return Candidates(
-        asked, weights, lexicon, rarity, shares, words, near, named, wholes, rows, tuple(reasons)
+        asked, weights, lexicon, rarity, shares, words, near, named, wholes, rows, meant.reasons
     )
 
 
@@ -128,10 +150,11 @@ def _by_words(
     if len(shares) < most or wanted.per == "chunk":
         return shares
     query = (
-        "SELECT count(DISTINCT memory) FROM chunks WHERE number IN (SELECT value FROM json_each(?))"
+        "SELECT DISTINCT memory FROM json_each(?) "
+        "JOIN chunks ON number = json_each.value LIMIT ?"  # ends with the first few, as a rule
     )
-    (memories,) = connection.execute(query, (json.dumps(list(shares)),)).fetchone()
-    if memories >= wanted.limit:
+    values = (json.dumps(list(shares)), wanted.limit)
+    if len(connection.execute(query, values).fetchall()) == wanted.limit:
         return shares
     return text.chunk_shares(connection, lexicon, weights.k1, within, _FURTHER * most)
 
@@ -139,37 +162,23 @@ def _by_words(
 def _nearest(
     bank: Indexed,
     connection: sqlite3.Connection,
-    wanted: Wanted,
-    asked: Asked,
+    meant: Meaning,
     within: Within | None,
-    reasons: list[str],
+    most: int,
 ) -> Near | None:
-    """The vector arm, or None when there is no model, no vector, or no answer from the model."""
-    if wanted.mode == "text":
+    """The vector arm, or None when there is nothing to compare, or nothing to compare it with."""
+    if meant.vector is None:
         return None
-    try:
-        embedder = bank.embedder
-        if embedder is None:
-            if wanted.mode == "semantic":
-                reasons.append("there is no embedding model: recall.embedder is none")
-            return None
-        name, query = embedder.name, embedder.query(asked.meaning)
-        matrix = bank.vectors.matrix(connection, name, len(query))
-        if matrix is None:
-            return None
-        return _compared(matrix, query, within, max(_DENSE, wanted.limit))
-    except RetainError as error:
-        reasons.append(error.message)
-        return None
-
-
-def _compared(matrix: Matrix, query: Any, within: Within | None, most: int) -> Near:
     from retain.index.vectors import nearest
 
-    cosines, scores = matrix.compared(query)
+    matrix = bank.vectors.matrix(connection, meant.model, len(meant.vector))
+    if matrix is None:
+        return None
+    cosines, scores = matrix.compared(meant.vector)
     among = None if within is None else matrix.among(within.numbers)
     order = nearest(scores, most, among)
-    first = nearest(cosines, AGREEING, among)
+    agreeing = min(AGREEING, (len(matrix) if among is None else len(among)) // _OF_SO_MANY)
+    first = nearest(cosines, max(1, agreeing), among)
     best = float(cosines[first[0]]) if len(first) else 0.0
     chunks = matrix.chunks
     return Near(matrix, scores, chunks[order].tolist(), frozenset(chunks[first].tolist()), best)
@@ -214,20 +223,21 @@ def _first_chunks(connection: sqlite3.Connection, within: Within | None) -> Iter
 
 
 _ROWS: Final = (
-    "SELECT c.number, c.memory, m.chunks, c.who, c.is_question, c.asks, m.type, m.status, "
-    "m.created, m.is_superseded, m.key, m.collection FROM json_each(?) "
-    "JOIN chunks c ON c.number = json_each.value JOIN memories m ON m.number = c.memory "
-    "WHERE NOT m.is_gone"
+    "SELECT c.number, c.memory, m.chunks, c.who, c.is_question, c.asks, c.is_heading, m.type, "
+    "m.status, m.created, m.is_superseded, m.key, m.collection FROM json_each(?) "
+    "JOIN chunks c ON c.number = json_each.value JOIN memories m ON m.number = c.memory"
 )
 
 
 def _rows(
     connection: sqlite3.Connection, numbers: Collection[int], within: Within | None
 ) -> dict[int, Row]:
+    """What is known about these chunks, of those that may be found."""
     if not numbers:
         return {}
-    found = (Row(*row) for row in connection.execute(_ROWS, (json.dumps(sorted(numbers)),)))
-    if within is None:
-        return {row.chunk: row for row in found if row.status != "retired"}
+    rows = connection.execute(_ROWS, (json.dumps(sorted(numbers)),))
+    found = {row[0]: row for row in map(Row._make, rows)}
+    if within is None:  # then no memory is hidden
+        return found
     allowed = frozenset(within.numbers)
-    return {row.chunk: row for row in found if row.memory in allowed}
+    return {chunk: row for chunk, row in found.items() if row.memory in allowed}

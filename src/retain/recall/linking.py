@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.errors import NotFound
+from retain.errors import BadName, NotFound, UsageError
 from retain.index import graph
 from retain.index.graph import Edge
 from retain.indexed import Indexed
@@ -23,13 +24,39 @@ from retain.similar import nearest
 if TYPE_CHECKING:
     from retain.freshness import Project
 
-__all__ = ["Graph", "Node", "Related", "Relation", "graph_of", "linked", "related", "with_links"]
+__all__ = [
+    "Document",
+    "Graph",
+    "Node",
+    "Related",
+    "Relation",
+    "ghost_of",
+    "graph_of",
+    "linked",
+    "related",
+    "successors",
+    "with_links",
+]
 
 _SHARED_TAG: Final = 0.1  # what a shared tag adds, at most three times
 _LINK: Final = 0.4
 _MOST_LINKS: Final = 20  # files shown with one hit
 _SIMILAR: Final = 0.3  # cosine below which two memories have nothing to do with each other
 _SHARED_FILE: Final = 0.15
+_MOST_MISSING: Final = 200  # linked files that are not there, looked at for one that moved
+
+
+class Document(NamedTuple):
+    """A file or a memory as a person names it, and the directory they stand in."""
+
+    plain: str
+    cwd: str
+
+    @classmethod
+    def of(cls, target: str, cwd: str) -> Document:
+        plain = target.strip().removeprefix("ghost:").removeprefix("memory:")
+        # No file has half a character in its name.
+        return cls(plain.encode("utf-8", "replace").decode(), cwd)
 
 
 class Node(NamedTuple):
@@ -59,24 +86,70 @@ class Graph(NamedTuple):
     edges: tuple[Relation, ...]
 
 
+class _Around(NamedTuple):
+    """What stands around some hits: the files each links to, and what each is superseded by."""
+
+    edges: Mapping[tuple[str, str], Sequence[Edge]]
+    successors: Mapping[tuple[str, str], str]
+
+
 def with_links(banks: Sequence[Indexed], answer: Answer) -> Answer:
-    """Each hit with the files it links to, and how they are now."""
+    """Each hit with the files it links to, how they are now, and what it is superseded by."""
     hits = list(answer.hits)
     for bank in banks:
-        own = [at for at, hit in enumerate(hits) if hit.path.startswith(f"{bank.bank.root}/")]
+        own = [at for at, hit in enumerate(hits) if bank.owns(hit)]
         if own:
-            found = bank.look(partial(_linked, hits=[hits[at] for at in own]))
+            # In the very index that was brought in step: another may have been put in its place.
+            around = bank.read(partial(_around, hits=[hits[at] for at in own]), is_fresh=True)
             project = bank.project
             for at in own:
-                edges = found.get((hits[at].collection, hits[at].id), ())
-                hits[at] = hits[at]._replace(links=tuple(_how(edge, project) for edge in edges))
+                name = (hits[at].collection, hits[at].id)
+                hits[at] = hits[at]._replace(
+                    links=tuple(_how(edge, project) for edge in around.edges.get(name, ())),
+                    superseded_by=around.successors.get(name, ""),
+                )
     return answer._replace(hits=tuple(hits))
 
 
-def _linked(
-    connection: sqlite3.Connection, hits: Sequence[Hit]
+def _around(connection: sqlite3.Connection, hits: Sequence[Hit]) -> _Around:
+    found = {
+        (hit.collection, hit.id): number
+        for hit in hits
+        for number in _numbers(connection, hit.collection, hit.id)
+    }
+    old = {(hit.collection, hit.id) for hit in hits if hit.is_superseded} & found.keys()
+    named = successors(connection, [found[name] for name in old])
+    return _Around(
+        _files_linked(connection, found.values()),
+        {name: named[found[name]] for name in old if found[name] in named},
+    )
+
+
+def successors(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, str]:
+    """What each of these memories is superseded by, by its own word or the other's."""
+    numbers = list(numbers)
+    if not numbers:
+        return {}
+    replaced = graph.superseded(connection)
+    found: dict[int, str] = {}
+    for number in numbers:
+        collection, name = connection.execute(
+            "SELECT collection, key FROM memories WHERE number = ?", (number,)
+        ).fetchone()
+        heir = replaced.get(f"{key(collection)}/{name}")
+        if heir is not None:
+            found[number] = _ref(connection, heir)
+    for edge in graph.edges_from(connection, numbers):
+        # What a memory says of itself counts more; a name that nobody has is told as it is.
+        if edge.memory_edge == "superseded_by":
+            heir = _resolved(connection, key(edge.target))
+            found[edge.memory] = edge.target if heir is None else _ref(connection, heir)
+    return found
+
+
+def _files_linked(
+    connection: sqlite3.Connection, numbers: Iterable[int]
 ) -> Mapping[tuple[str, str], list[Edge]]:
-    numbers = [number for hit in hits for number in _numbers(connection, hit.collection, hit.id)]
     edges: dict[tuple[str, str], list[Edge]] = defaultdict(list)
     for edge in graph.edges_from(connection, numbers):
         # `collection/id` looks like a path too, until one asks whether there is such a memory.
@@ -101,35 +174,39 @@ def _numbers(connection: sqlite3.Connection, collection: str | None, name: str) 
 
 
 def _how(edge: Edge, project: Project | None) -> Linked:
+    found = Linked(
+        edge.target, edge.edge, edge.context, edge.line, anchor=edge.anchor, label=edge.label
+    )
     if project is None:
-        return Linked(edge.target, edge.edge, edge.context, edge.line)
-    state = project.check(edge.target, edge.written, edge.seen)
-    return Linked(edge.target, edge.edge, edge.context, edge.line, state.state, state.now_at)
+        return found
+    now = project.check(edge.target, edge.written, edge.seen)
+    return found._replace(freshness=now.state, now_at=now.now_at)
 
 
 # Who links to a document
 
 
 def linked(
-    banks: Sequence[Indexed], target: str, wanted: Wanted, recency: Recency, now: datetime
+    banks: Sequence[Indexed], document: Document, wanted: Wanted, recency: Recency, now: datetime
 ) -> Answer:
     """The memories that link to a document: those a question fits best, or the newest first."""
+    wanted = wanted.checked()
     hits: list[Hit] = []
     answers = []
     for bank in banks:
-        edges = bank.read(lambda connection: _linking_to(connection, target))
+        edges = bank.read(partial(_linking_to, document=document, project=bank.project))
         if edges:
             answer = _ranked(bank, edges, wanted, recency, now)
             hits += _with_anchors(bank, answer.hits, edges)
             answers.append(answer)
+    if not answers:
+        _refuse_outside(document, [bank.project for bank in banks])
     if not wanted.query.strip():  # every link answers a question that asks for nothing more
         hits = [hit._replace(score=1.0) for hit in hits]
     hits.sort(key=lambda hit: (hit.collection, hit.id))
     hits.sort(key=(lambda hit: hit.score) if wanted.query.strip() else _age, reverse=True)
-    reasons = dict.fromkeys(reason for one in answers for reason in one.degraded.reasons)
-    pending = sum(one.degraded.pending for one in answers)
     sure = max((one.confidence for one in answers), default=0.0)
-    degraded = Degraded(pending, tuple(reasons))
+    degraded = Degraded.of(one.degraded for one in answers)
     return Answer(tuple(hits[: wanted.limit]), sure, bool(hits), degraded)
 
 
@@ -154,16 +231,51 @@ def _with_anchors(bank: Indexed, hits: Sequence[Hit], edges: Sequence[Edge]) -> 
         yield hit._replace(links=tuple(_how(edge, project) for edge in own))
 
 
-def _linking_to(connection: sqlite3.Connection, target: str) -> list[Edge]:
+def _refuse_outside(document: Document, projects: Sequence[Project | None]) -> None:
+    """Say so when a document that nothing links to can be no file of any project."""
+    if not document.plain:
+        raise UsageError("say which document: a file of the project, or a memory")
+    roots = [project.root for project in projects if project]
+    if roots and not any(one.meant(document.plain, document.cwd) for one in projects if one):
+        raise UsageError(
+            f"{document.plain} is outside the project {roots[0]}, and no memory links to it",
+            hint=f"Name a file below {roots[0]}, or a memory.",
+        )
+
+
+def _linking_to(
+    connection: sqlite3.Connection, document: Document, project: Project | None
+) -> list[Edge]:
     """Every link to a document or a memory, however either is spelt."""
-    plain = target.strip().removeprefix("ghost:").removeprefix("memory:")
-    plain = plain.encode("utf-8", "replace").decode()  # no file has half a character in its name
-    names = {normal(plain), key(plain)}
+    plain = document.plain
+    names = set(_file_names(connection, document, project))
     number = _resolved(connection, key(plain))
     if number is not None:
         names |= _names_of(connection, number)
+    if number is not None or normal(plain) in names:
+        names.add(key(plain))
     edges = [edge for edge in graph.edges_to(connection, names) if edge.edge != "merged_from"]
     return edges if number is None else [it._replace(edge=it.memory_edge) for it in edges]
+
+
+def _file_names(
+    connection: sqlite3.Connection, document: Document, project: Project | None
+) -> list[str]:
+    """What links call a file: its place in the project, and where it stood before it moved."""
+    places = project.meant(document.plain, document.cwd) if project else []
+    if project is None or not places:
+        return [normal(document.plain)]
+    if not project.has(places[0]):
+        return places
+    known = _written(connection)
+    missing = [one for one in known if one not in places and not project.has(one)]
+    # What kept its name is likelier to be the same file; a bank may speak of many that are gone.
+    name = posixpath.basename(places[0])
+    missing.sort(key=lambda one: posixpath.basename(one) != name)
+    moved = [
+        one for one in missing[:_MOST_MISSING] if project.check(one, *known[one]).now_at in places
+    ]
+    return [*places, *moved]
 
 
 def _names_of(connection: sqlite3.Connection, number: int) -> set[str]:
@@ -192,15 +304,33 @@ def _resolved(connection: sqlite3.Connection, name: str) -> int | None:
 # The graph
 
 
-def graph_of(bank: Indexed, ref: str = "", depth: int = 2) -> Graph:
-    """The whole graph of a bank, or what is within some steps of a memory, in both directions."""
-    return bank.read(lambda connection: _graph(connection, bank.project, ref, depth))
+def graph_of(bank: Indexed, ref: str = "", depth: int = 2, *, cwd: str = "") -> Graph:
+    """A bank's whole graph, or what is within some steps of a memory or a file, both ways."""
+    return bank.read(lambda connection: _graph(connection, bank.project, ref, depth, cwd))
 
 
-def _graph(connection: sqlite3.Connection, project: Project | None, ref: str, depth: int) -> Graph:
+def ghost_of(bank: Indexed, path: str, cwd: str) -> str:
+    """The linked file that a path means, as the graph names it; empty for one nobody links to."""
+    document, project = Document.of(path, cwd), bank.project
+    return bank.read(lambda connection: _ghost(connection, document, project))
+
+
+def _ghost(connection: sqlite3.Connection, document: Document, project: Project | None) -> str:
+    for name in _file_names(connection, document, project):
+        if any(edge.kind == "ghost" for edge in graph.edges_to(connection, [name])):
+            return f"ghost:{name}"
+    return ""
+
+
+def _graph(
+    connection: sqlite3.Connection, project: Project | None, ref: str, depth: int, cwd: str
+) -> Graph:
     edges = _all_edges(connection)
     if ref:
         start = _start(connection, ref)
+        start = start or _ghost(connection, Document.of(ref, cwd), project)
+        if not start:
+            raise NotFound(f"there is no memory {ref!r}, and none links to such a file")
         edges = _within(edges, start, depth)
         names = {start} | {name for edge in edges for name in (edge.source, edge.target)}
     else:
@@ -213,11 +343,13 @@ def _graph(connection: sqlite3.Connection, project: Project | None, ref: str, de
 
 
 def _start(connection: sqlite3.Connection, ref: str) -> str:
-    collection, name = split_ref(ref)
+    """The memory that a reference names, empty if there is none."""
+    try:
+        collection, name = split_ref(ref)
+    except BadName:  # a path has names that no memory may have
+        return ""
     found = _numbers(connection, collection, name)
-    if not found:
-        raise NotFound(f"there is no memory {ref!r}")
-    return _ref(connection, found[0])
+    return _ref(connection, found[0]) if found else ""
 
 
 def _ref(connection: sqlite3.Connection, number: int) -> str:

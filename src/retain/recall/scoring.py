@@ -8,7 +8,7 @@ constants were found, and what each part is worth, is in `docs/benchmarks.md`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp, log
+from math import exp, log, sqrt
 from typing import Final, NamedTuple
 
 __all__ = [
@@ -30,6 +30,11 @@ ARCHIVED: Final = 0.7
 
 FIRST: Final = 5  # hits that stand as they are; the others gain by their nearness to these
 ENOUGH: Final = 0.5  # confidence from which on an answer counts as found
+_MEASURED: Final = 500  # chunks of the banks by which the signs of an answer were weighed
+_SURE_OF_WHOM_OR_WHEN: Final = 0.9
+# What one standard deviation counts. The cosines of a question with texts that have nothing to do
+# with it are spread by 0.07.
+_DEVIATION: Final = 0.07 * 12.2
 
 
 class Weights(NamedTuple):
@@ -129,20 +134,34 @@ class Signs(NamedTuple):
     agreement: float = 0.0  # of the first ten by words and by vector
     mass: float = 0.0  # how much of a question the best chunk's own words make up
     terms: int = 0  # how many of the question's words it has
+    chunks: int = _MEASURED  # of the bank
+    told: float = 0.0  # how well the speaker or the date fits, where nothing else is asked for
 
 
 def confidence(signs: Signs, weights: Weights) -> float:
     """How likely it is that anything found answers the question."""
-    if not weights.vector:
-        return _logistic(4.6 * signs.window + 0.9 * min(signs.terms, 6) - 4.2)
-    return _logistic(
-        12.2 * signs.cosine + 1.9 * signs.window + 1.1 * signs.agreement + 3.0 * signs.mass - 7.7
-    )
+    if weights.vector:
+        sign = 12.2 * signs.cosine + 1.9 * signs.window + 1.1 * signs.agreement + 3.0 * signs.mass
+        sign -= 7.7
+    else:
+        sign = 4.6 * signs.window + 0.9 * min(signs.terms, 6) - 4.2
+    sign += _DEVIATION * _missing_luck(signs.chunks)
+    return max(_logistic(sign), _SURE_OF_WHOM_OR_WHEN * signs.told)
+
+
+def _missing_luck(chunks: int) -> float:
+    """By how many standard deviations less something in a small bank fits any question by luck.
+
+    The luckiest of n texts stands about sqrt(2 ln n) deviations above their mean, so what is luck
+    among hundreds is a sign among ten.
+    """
+    return max(0.0, sqrt(2 * log(_MEASURED)) - sqrt(2 * log(max(chunks, 1))))
 
 
 def mass(rarity: float, chunks: int) -> float:
     """The rarity of the words found, as a share of what a telling question has."""
-    return min(1.0, rarity / log(1 + chunks) / 2.5) if chunks else 0.0
+    once = log(1 + max(0.0, chunks - 0.5) / 1.5)  # the rarity of a word that stands in one chunk
+    return min(1.0, rarity / once / 2.67) if once else 0.0
 
 
 def _logistic(value: float) -> float:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import Final, NamedTuple
 
 from retain.embed import EmbedderError
@@ -20,7 +20,7 @@ from retain.recall.asking import Wanted
 from retain.recall.candidates import Candidates, Row
 from retain.recall.weighing import Boosts, Weighed
 
-__all__ = ["Recency", "search"]
+__all__ = ["Recency", "prepared", "search"]
 
 FEW_PENDING: Final = 100  # vectors that a search makes before it answers
 
@@ -46,11 +46,10 @@ def search(banks: Sequence[Indexed], wanted: Wanted, recency: Recency, now: date
     outcomes = [_in_bank(bank, wanted, recency, now) for bank in asked]
     hits = sorted((hit for one in outcomes for hit in one.hits), key=_order)
     sure = max((one.confidence for one in outcomes if one.hits), default=0.0)
-    pending = sum(one.degraded.pending for one in outcomes)
-    reasons = dict.fromkeys(reason for one in outcomes for reason in one.degraded.reasons)
+    degraded = Degraded.of(one.degraded for one in outcomes)
     kept = tuple(hit for hit in hits if hit.score >= wanted.min_score)[: wanted.limit]
     is_confident = bool(kept) and sure >= scoring.ENOUGH
-    return Answer(kept, round(sure, 4), is_confident, Degraded(pending, tuple(reasons)))
+    return Answer(kept, round(sure, 4), is_confident, degraded)
 
 
 def _order(hit: Hit) -> float:
@@ -60,23 +59,23 @@ def _order(hit: Hit) -> float:
 
 def _in_bank(bank: Indexed, wanted: Wanted, recency: Recency, now: datetime) -> _Outcome:
     bank.refresh()
-    degraded = bank.mended(lambda: _prepared(bank, wanted.mode))
-    outcome = bank.read(
-        lambda connection: _asked(bank, connection, wanted, recency, now), is_fresh=True
-    )
-    reasons = (*degraded.reasons, *outcome.degraded.reasons, *bank.store.lasting, *_held(bank))
+    degraded = bank.mended(lambda: prepared(bank, wanted.mode))
+    take_apart = partial(asking.asked, query=wanted.query, today=now.date())
+    asked = bank.mended(lambda: bank.look(take_apart))
+    meant = candidates.meaning(bank, wanted, asked)
+    # Who asks for a certain time does not mean the last few days.
+    recency = _never if asked.whens else recency
+
+    def answered(connection: sqlite3.Connection) -> _Outcome:
+        found = candidates.gather(bank, connection, wanted, asked, meant)
+        return _ranked(bank, connection, wanted, found, _boosts(connection, recency, now))
+
+    outcome = bank.read(answered, is_fresh=True)
+    reasons = (*degraded.reasons, *outcome.degraded.reasons, *bank.shortfalls)
     return outcome._replace(degraded=Degraded(degraded.pending, reasons))
 
 
-def _held(bank: Indexed) -> Iterable[str]:
-    if bank.held:
-        yield (
-            f"{bank.held} memories are missing from disk at once and are left out; "
-            "`retain sync --force` forgets them"
-        )
-
-
-def _prepared(bank: Indexed, mode: str) -> Degraded:
+def prepared(bank: Indexed, mode: str = "hybrid") -> Degraded:
     """Fill a few missing vectors; say how many are missing when they are too many."""
     if mode == "text":
         return Degraded()
@@ -107,18 +106,14 @@ def _missing(connection: sqlite3.Connection, model: str) -> tuple[int, str]:
     return chunks, there
 
 
-def _asked(
+def _ranked(
     bank: Indexed,
     connection: sqlite3.Connection,
     wanted: Wanted,
-    recency: Recency,
-    now: datetime,
+    found: Candidates,
+    boosts: Boosts,
 ) -> _Outcome:
-    found = candidates.gather(bank, connection, wanted, now.date())
-    # Who asks for a certain time does not mean the last few days.
-    recency = _never if found.asked.whens else recency
-    linked = partial(graph.connected, connection)
-    weighed = weighing.weigh(found, _boosts(connection, recency, now), linked)
+    weighed = weighing.weigh(found, boosts, partial(graph.connected, connection))
     reading = _Reading(bank, connection, found, weighed, explains=wanted.explain)
     hits = [reading.hit(one) for one in _best(weighed, wanted)]
     sure = scoring.confidence(weighing.signs(found, weighed), found.weights)
@@ -132,42 +127,39 @@ def _best(weighed: Sequence[Weighed], wanted: Wanted) -> list[Weighed]:
         if len(best) >= wanted.limit:
             break
         if one.score > 0 or wanted.lists_all:
-            best.setdefault(one.row.memory if wanted.per == "memory" else one.row.chunk, one)
+            best.setdefault(one.row.memory if wanted.per == "memory" else one.row.shown, one)
     return list(best.values())
 
 
 def _boosts(connection: sqlite3.Connection, recency: Recency, now: datetime) -> Boosts:
     """What a memory's age and state do to its score."""
     replaced = graph.superseded(connection)
-    known: dict[tuple[str, str], float] = {}
 
-    def recent(kind: str, created: str) -> float:
-        if (kind, created) not in known:
-            days, factor = recency(kind)
-            moment = asking.parsed(created)
-            age = (now - moment).days if moment else -1
-            known[kind, created] = factor if 0 <= age <= days else 1.0
-        return known[kind, created]
-
-    def is_replaced(row: Row) -> bool:
-        return f"{key(row.collection)}/{row.key}" in replaced
-
-    def boosts(row: Row) -> dict[str, float]:
+    @cache
+    def factors(kind: str, status: str, created: str, is_replaced: bool) -> Mapping[str, float]:
         found = {}
-        if row.is_superseded or (replaced and is_replaced(row)):
+        if is_replaced:
             found["superseded"] = scoring.SUPERSEDED
-        if row.status == "archived":
+        if status == "archived":
             found["archived"] = scoring.ARCHIVED
-        if (factor := recent(row.type, row.created)) != 1:
+        days, factor = recency(kind)
+        moment = asking.parsed(created)
+        if moment and factor != 1 and 0 <= (now - moment).days <= days:
             found["recent"] = factor
         return found
+
+    def boosts(row: Row) -> Mapping[str, float]:
+        is_replaced = bool(replaced) and f"{key(row.collection)}/{row.key}" in replaced
+        return factors(row.type, row.status, row.created, is_replaced or bool(row.is_superseded))
 
     return boosts
 
 
 _HIT: Final = (
     "SELECT m.id, m.collection, c.text, c.header_path, c.line, m.title, m.type, m.status, "
-    "m.tags, m.created, c.who, m.file FROM chunks c JOIN memories m ON m.number = c.memory "
+    "m.tags, m.created, c.who, m.file, q.text FROM chunks c JOIN memories m "
+    "ON m.number = c.memory LEFT JOIN chunks q ON q.number = c.number - 1 "
+    "AND q.memory = c.memory AND q.header_path = c.header_path AND q.is_question AND c.who <> '' "
     "WHERE c.number = ?"
 )
 
@@ -190,9 +182,9 @@ class _Reading:
 
     def hit(self, one: Weighed) -> Hit:
         """A candidate with everything a person or an agent wants to know about it."""
-        name, collection, text, path, line, title, kind, status, tags, created, who, file = (
-            self._connection.execute(_HIT, (one.row.chunk,)).fetchone()
-        )
+        found = self._connection.execute(_HIT, (one.row.shown,)).fetchone()
+        name, collection, text, path, line, title, kind, status, tags, created, *rest = found
+        who, file, question = rest
         return Hit(
             id=name,
             collection=collection,
@@ -210,6 +202,7 @@ class _Reading:
             path=os.path.join(self._bank.bank.root, collection, file),
             is_superseded="superseded" in one.boosts,
             explanation=self._explained(one) if self._explains else None,
+            question=question or "",
         )
 
     def _explained(self, one: Weighed) -> dict[str, object]:
@@ -223,6 +216,11 @@ class _Reading:
             "parts": {name: round(value, 4) for name, value in added.items() if value},
             "boosts": dict(one.boosts),
             "sum": round(one.score, 4),
+            "shown": {
+                "granted": round(self._granted, 4),
+                "middle": self._found.weights.middle,
+                "slope": self._found.weights.slope,
+            },
             "names": list(self._found.asked.names),
             "dates": [when.text for when in self._found.asked.whens],
         }

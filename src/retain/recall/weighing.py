@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 from retain.index.text import Shares
 from retain.recall import scoring
+from retain.recall.asking import Asked
 from retain.recall.candidates import Candidates, Near, Row
-from retain.recall.scoring import Evidence, Signs
+from retain.recall.scoring import Evidence, Signs, Weights
 
 __all__ = ["Boosts", "Linked", "Weighed", "granted", "signs", "weigh"]
 
@@ -34,12 +36,10 @@ class Weighed(NamedTuple):
 
 def weigh(found: Candidates, boosts: Boosts, linked: Linked) -> list[Weighed]:
     """Every candidate with its score, the best first, equals in the order of their names."""
-    scores = found.near.scores_of(list(found.rows)) if found.near else {}
-    wholes = _outstanding(found)
-    closeness: dict[str, float] = {}
+    rows = list(found.rows.values())
     weighed = [
-        _weighed(found, row, _evidence(found, row, scores, wholes, closeness), boosts(row))
-        for row in found.rows.values()
+        _weighed(found.weights, row, evidence, boosts(row))
+        for row, evidence in zip(rows, _evidence(found, rows), strict=True)
     ]
     weighed.sort(key=_order)
     return _second_look(weighed, found, linked)
@@ -47,44 +47,38 @@ def weigh(found: Candidates, boosts: Boosts, linked: Linked) -> list[Weighed]:
 
 def _order(one: Weighed) -> tuple[float, str, str, int]:
     # By name, because numbers say only when something was indexed.
-    return (-one.score, one.row.collection, one.row.key, one.row.chunk)
+    row = one.row
+    return (-one.score, row.collection, row.key, row.chunk)
 
 
 def _weighed(
-    found: Candidates, row: Row, evidence: Evidence, boosts: Mapping[str, float]
+    weights: Weights, row: Row, evidence: Evidence, boosts: Mapping[str, float]
 ) -> Weighed:
-    score = scoring.total(evidence, found.weights)
+    score = scoring.total(evidence, weights)
     for boost in boosts.values():
         score *= boost
     # The last digits depend on the order in which vectors were added up.
     return Weighed(round(score, _DIGITS), row, evidence, boosts)
 
 
-def _evidence(
-    found: Candidates,
-    row: Row,
-    scores: Mapping[int, float],
-    wholes: Mapping[int, float],
-    closeness: dict[str, float],
-) -> Evidence:
-    before, after = _beside(found, row, -1), _beside(found, row, 1)
-    text = found.words.get(row.chunk, 0.0)
-    around, answers = text, 0.0
-    if before or after:
-        own = found.shares.get(row.chunk)
-        around = _around(found, own, before, after, found.rarity)
-    if before:
-        answers = found.rows[row.chunk - 1].asks * found.words[row.chunk - 1]
-    return Evidence(
-        text=text,
-        around=around,
-        vector=scores.get(row.chunk, 0.0),
-        answers=answers,
-        whole=wholes.get(row.memory, 0.0) * min(1.0, (row.chunks - 1) / _FULL_CHUNKS),
-        is_who=found.asked.names == (row.who,),
-        date=_closeness(found, row.created, closeness),
-        asks=row.asks if row.is_question else 0.0,
-        links=found.named.get(row.chunk, 0.0),
+def _evidence(found: Candidates, rows: Sequence[Row]) -> Iterable[Evidence]:
+    """What speaks for each candidate, column by column, because most questions leave some empty."""
+    asked, wholes = found.asked, _outstanding(found)
+    nothing = [0.0] * len(rows)
+    chunks = [row.chunk for row in rows]
+    texts = [found.words.get(chunk, 0.0) for chunk in chunks]
+    closeness = cache(asked.closeness)
+    return map(
+        Evidence,
+        texts,
+        [_surrounded(found, row, text) for row, text in zip(rows, texts, strict=True)],
+        found.near.scores_of(chunks) if found.near else nothing,
+        [_answers(found, row) for row in rows],
+        [_whole(row, wholes) for row in rows] if wholes else nothing,
+        [asked.names == (row.who,) for row in rows],
+        [closeness(row.created) for row in rows] if asked.whens else nothing,
+        [row.asks if row.is_question else 0.0 for row in rows],
+        [found.named.get(chunk, 0.0) for chunk in chunks] if found.named else nothing,
     )
 
 
@@ -93,28 +87,48 @@ def _beside(found: Candidates, row: Row, step: int) -> Shares | None:
     if row.chunks == 1:
         return None
     shares = found.shares.get(row.chunk + step)
-    other = found.rows.get(row.chunk + step)
+    other = found.rows.get(row.chunk + step) if shares else None
     return shares if other and other.memory == row.memory else None
 
 
-_NONE: Final = Shares(())
+def _surrounded(found: Candidates, row: Row, text: float) -> float:
+    """How well a chunk fits by its words and its neighbours'."""
+    if row.chunks == 1:
+        return text
+    before, after = _beside(found, row, -1), _beside(found, row, 1)
+    return _around(found, row, before, after, found.rarity) if before or after else text
 
 
 def _around(
     found: Candidates,
-    own: Shares | None,
+    row: Row,
     before: Shares | None,
     after: Shares | None,
     weights: Sequence[float],
 ) -> float:
     """Each term where it counts most: here, or for less in the chunk before or after."""
     nothing = (0.0,) * len(weights)
-    here, there, then = ((one or _NONE).of_terms or nothing for one in (own, before, after))
+    here = found.shares.get(row.chunk, nothing)
     share_before, share_after = found.weights.before, found.weights.after
     return sum(
-        weight * max(a, share_before * b, share_after * c)
-        for weight, a, b, c in zip(weights, here, there, then, strict=True)
+        [
+            weight * max(a, share_before * b, share_after * c)
+            for weight, a, b, c in zip(
+                weights, here, before or nothing, after or nothing, strict=True
+            )
+        ]
     )
+
+
+def _answers(found: Candidates, row: Row) -> float:
+    """How well the question fits that a chunk follows, if it follows one."""
+    if row.chunks == 1 or not _beside(found, row, -1):
+        return 0.0
+    return found.rows[row.chunk - 1].asks * found.words[row.chunk - 1]
+
+
+def _whole(row: Row, wholes: Mapping[int, float]) -> float:
+    return wholes.get(row.memory, 0.0) * min(1.0, (row.chunks - 1) / _FULL_CHUNKS)
 
 
 def _outstanding(found: Candidates) -> Mapping[int, float]:
@@ -134,14 +148,6 @@ def _outstanding(found: Candidates) -> Mapping[int, float]:
     }
 
 
-def _closeness(found: Candidates, created: str, known: dict[str, float]) -> float:
-    if not found.asked.whens:
-        return 0.0
-    if created not in known:
-        known[created] = found.asked.closeness(created)
-    return known[created]
-
-
 def _second_look(weighed: list[Weighed], found: Candidates, linked: Linked) -> list[Weighed]:
     """Let what follows the first hits gain by its nearness to them: answers come in groups."""
     first, rest = weighed[: scoring.FIRST], weighed[scoring.FIRST : _AGAIN]
@@ -151,41 +157,43 @@ def _second_look(weighed: list[Weighed], found: Candidates, linked: Linked) -> l
     beside = {one.row.chunk + step for one in first for step in (-1, 1)}
     memories = {one.row.memory for one in first}
     connected = linked(memories)
-    like = _like_the_best(found.near, first[0].row.chunk, [one.row.chunk for one in rest])
+    like = _like_the_best(found.near, [one.row.chunk for one in (first[0], *rest)])
     again = []
-    for one in rest:
+    for one, likeness in zip(rest, like, strict=True):
         is_beside = one.row.chunk in beside and one.row.memory in memories
         gained = (
-            found.weights.like_the_best * like.get(one.row.chunk, 0.0)
+            found.weights.like_the_best * likeness
             + found.weights.beside_the_first * is_beside
             + found.weights.linked_with_the_first * (one.row.memory in connected)
         )
-        again.append(one._replace(score=round(one.score + gained, _DIGITS), gained=gained))
+        again.append(
+            Weighed(round(one.score + gained, _DIGITS), one.row, one.evidence, one.boosts, gained)
+        )
     again.sort(key=_order)
     # What gained so much that it would overtake the first may come right after them.
-    capped = [_capped(one, limit) for one in again]
+    capped = [_capped(one, limit) if one.score > limit else one for one in again]
     return [*first, *capped, *weighed[_AGAIN:]]
 
 
 def _capped(one: Weighed, limit: float) -> Weighed:
-    over = max(0.0, one.score - limit)
+    over = one.score - limit
     return one._replace(score=one.score - over, gained=one.gained - over)
 
 
-def _like_the_best(near: Near | None, best: int, chunks: Sequence[int]) -> dict[int, float]:
-    """How near these chunks are to the best one, beyond what all have in common."""
+def _like_the_best(near: Near | None, chunks: Sequence[int]) -> list[float]:
+    """How near all but the first of these chunks are to it, beyond what all have in common."""
+    nothing = [0.0] * (len(chunks) - 1)
     if near is None:
-        return {}
+        return nothing
     import numpy as np
 
-    places = near.matrix.at([best, *chunks])
+    places = near.matrix.at(chunks)
     if places[0] < 0:
-        return {}
-    known = places >= 0
-    vectors = near.matrix.around(places[known])
-    likeness = np.maximum(vectors @ vectors[0] - near.matrix.hub(places[known]), 0)
-    numbers = near.matrix.chunks[places[known]]
-    return dict(zip(numbers.tolist(), likeness.tolist(), strict=True))
+        return nothing
+    vectors = near.matrix.around(places)
+    likeness = np.maximum(vectors @ vectors[0] - near.matrix.hub(places), 0) * (places >= 0)
+    found: list[float] = likeness[1:].tolist()
+    return found
 
 
 def granted(found: Candidates, weighed: Sequence[Weighed]) -> float:
@@ -199,56 +207,69 @@ def granted(found: Candidates, weighed: Sequence[Weighed]) -> float:
 
 def signs(found: Candidates, weighed: Sequence[Weighed]) -> Signs:
     """What tells whether the bank holds an answer; names alone tell nothing."""
+    if not weighed:
+        return Signs()
     rarity = {
         at: value
         for at, (term, value) in enumerate(found.lexicon.rarity.items())
         if term not in found.asked.name_terms
     }
     total = sum(rarity.values())
-    weights = [
-        rarity.get(at, 0.0) / total if total else 0.0 for at in range(len(found.lexicon.rarity))
+    words = _words_without_names(found, weighed, rarity, total)
+    plain = [
+        found.weights.vector * one.evidence.vector + found.weights.text * by_words
+        for one, by_words in zip(weighed, words, strict=True)
     ]
-    ranked = [(_plain_score(found, one, weights), one.row) for one in weighed]
-    if not ranked:
-        return Signs()
-    best = max(ranked, key=lambda one: (one[0][0], -one[1].chunk))[1]
-    own = found.shares.get(best.chunk, _NONE).of_terms
+    best = max(zip(plain, weighed, strict=True), key=lambda it: (it[0], -it[1].row.chunk))[1].row
+    own = found.shares.get(best.chunk, ())
     there = [at for at, share in enumerate(own) if share and at in rarity]
     return Signs(
         cosine=found.near.best if found.near else 0.0,
         window=_window(found, best, rarity, total)
         if found.near
-        else max(_window(found, row, rarity, total) for _, row in ranked[:_LOOKED_THROUGH]),
-        agreement=_agreement(found, ranked),
+        else max(_window(found, one.row, rarity, total) for one in weighed[:_LOOKED_THROUGH]),
+        agreement=_agreement(found.near, zip(words, weighed, strict=True)),
         mass=scoring.mass(sum(rarity[at] for at in there), found.lexicon.chunks),
         terms=len(there),
+        chunks=found.lexicon.chunks,
+        told=max(_told(found.asked, one.evidence) for one in weighed),
     )
 
 
-def _plain_score(found: Candidates, one: Weighed, weights: Sequence[float]) -> tuple[float, float]:
-    """A candidate's score by words and vector alone, and by words alone."""
-    row = one.row
-    if not found.asked.name_terms:  # nothing is left out, so it is known already
-        words = one.evidence.around
-        return found.weights.vector * one.evidence.vector + found.weights.text * words, words
-    own = found.shares.get(row.chunk)
-    before, after = _beside(found, row, -1), _beside(found, row, 1)
-    words = _around(found, own, before, after, weights) if own or before or after else 0.0
-    return found.weights.vector * one.evidence.vector + found.weights.text * words, words
+def _told(asked: Asked, evidence: Evidence) -> float:
+    """How well the speaker and the date fit of a question that asks for nothing else."""
+    if not asked.is_of_whom_or_when:
+        return 0.0
+    date = min(1.0, evidence.date) if asked.whens else 1.0
+    return date if evidence.is_who or not asked.names else 0.0
+
+
+def _words_without_names(
+    found: Candidates, weighed: Sequence[Weighed], rarity: Mapping[int, float], total: float
+) -> list[float]:
+    """How well each candidate fits by its words and its neighbours', names left out."""
+    if not found.asked.name_terms:  # then it is known already
+        return [one.evidence.around for one in weighed]
+    weights = [
+        rarity.get(at, 0.0) / total if total else 0.0 for at in range(len(found.lexicon.rarity))
+    ]
+    rows = [one.row for one in weighed]
+    return [
+        _around(found, row, _beside(found, row, -1), _beside(found, row, 1), weights)
+        for row in rows
+    ]
 
 
 def _window(found: Candidates, row: Row, rarity: Mapping[int, float], total: float) -> float:
     """The share of the question's words that stand in a chunk or beside it."""
     sides = (found.shares.get(row.chunk), _beside(found, row, -1), _beside(found, row, 1))
-    there = {at for one in sides if one for at, share in enumerate(one.of_terms) if share}
+    there = {at for one in sides if one for at, share in enumerate(one) if share}
     return sum(rarity.get(at, 0.0) for at in there) / total if total else 0.0
 
 
-def _agreement(found: Candidates, ranked: Sequence[tuple[tuple[float, float], Row]]) -> float:
-    if found.near is None:
+def _agreement(near: Near | None, by_words: Iterable[tuple[float, Weighed]]) -> float:
+    """How many of the first by vector are among the first by words."""
+    if near is None or not near.first:
         return 0.0
-    by_words = sorted(((words, -row.chunk) for (_, words), row in ranked if words), reverse=True)[
-        : len(found.near.first)
-    ]
-    both = sum(-chunk in found.near.first for _, chunk in by_words)
-    return both / len(found.near.first) if found.near.first else 0.0
+    ranked = sorted(((words, -one.row.chunk) for words, one in by_words if words), reverse=True)
+    return sum(-chunk in near.first for _, chunk in ranked[: len(near.first)]) / len(near.first)
