@@ -19,6 +19,7 @@ __all__ = [
     "archived",
     "change_entry",
     "created",
+    "dated",
     "grown",
     "may_create_over",
     "restored",
@@ -131,6 +132,17 @@ def restored(record: Record, target: str, now: str) -> Record | None:
         fix = "Only retired memories can be restored. Use --action unarchive for archived memories."
         raise _forbidden("RESTORE_ERROR", target, status, fix)
     return _turned(record, "active", "Restored: returned to active from retired", now, {})
+
+
+def dated(old: Record, new: Record, now: str) -> Record:
+    """A record whose status someone set by hand, with the fields that go with it."""
+    status = status_of(new)
+    if status == status_of(old):
+        return new
+    if status not in ("retired", "archived"):
+        return _stateless(new)
+    fields = {f"{status}_at": now, f"{status}_reason": new.get(f"{status}_reason") or _NO_REASON}
+    return {**_stateless(new), **fields}
 
 
 def superseded(old: Record, new_ref: str, now: str) -> Record:
