@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from retain.doctor import Findings
     from retain.library import Library
     from retain.porter import Exported, Imported
-    from retain.typed.ledger import Ledger
+    from retain.typed.ledger import Ledger, Outcome
 
 __all__ = ["App"]
 
@@ -420,6 +420,41 @@ class App:
                 hint="Name two or more; `retain update` and `retain move` change a single one.",
             )
         return list(found.values())
+
+    # Typed memories
+
+    def record(
+        self,
+        category: str,
+        content: Mapping[str, object],
+        *,
+        name: str = "",
+        force: bool = False,
+        allow_secret: bool = False,
+        **fields: object,
+    ) -> Outcome:
+        """Store a typed memory with this content; `fields` are its title, tags and the like."""
+        from retain.typed import forms
+        from retain.typed.fixing import slugify
+        from retain.typed.ledger import Target
+
+        form, at_once = forms.form(category, self.ledger.rules), now()
+        given = {
+            "schema_version": "1.0",
+            "category": category,
+            "created_at": at_once,
+            "updated_at": at_once,
+            "title": fields.pop("title", "") or forms.title(form, content),
+            "tags": fields.pop("tags", None) or ["untagged"],
+            "content": dict(content),
+            **{field: value for field, value in fields.items() if value},
+        }
+        clean, warnings = self.guarded(given, allow_secret=allow_secret)
+        clean["id"] = name = name or slugify(str(clean["title"]))
+        suffix = ".json" if self.bank.kind.listing else ".md"
+        at = Target(form.folder, name, suffix, f"{form.folder}/{name}")
+        done = self.ledger.create(category, at, clean, force=force)
+        return done._replace(warnings=(*warnings, *done.warnings))
 
     def candidate(self, category: str, news: str, event: str | None = None) -> dict[str, Any]:
         """Which typed memory new information belongs to, and what may be done with it."""

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain.app import App
-from retain.bank import now
 from retain.cli.inputs import add_collection, add_id, add_secrets, complete, split_words
 from retain.cli.parser import Command, Parser, open_app, same_bank
 from retain.cli.render import Output, Table
@@ -294,41 +293,24 @@ def _new_arguments(parser: Parser) -> None:
 
 def _new(args: argparse.Namespace) -> Output:
     from retain.typed import forms
-    from retain.typed.fixing import slugify
-    from retain.typed.ledger import Target, checked
 
     app = open_app(args)
     form = forms.form(args.category, app.ledger.rules)
     content = forms.filled(form, args.field)
     if not args.field and sys.stdin.isatty():
         content = forms.asked(form, _prompt)
-    title = args.title or forms.title(form, content)
-    at_once = now()
-    given: dict[str, object] = {
-        "id": args.id or "untitled",
-        "schema_version": "1.0",
-        "category": args.category,
-        "created_at": at_once,
-        "updated_at": at_once,
-        "title": title,
-        "tags": split_words(args.tags) or ["untagged"],
-        "content": content,
-        "related_files": args.file or None,
-        "confidence": args.confidence,
-    }
-    given = {name: value for name, value in given.items() if value is not None}
-    clean, warnings = app.guarded(given, allow_secret=args.allow_secret)
-    if args.id and clean["id"] != args.id:
-        raise UsageError("the id looks like a secret", hint="Choose another one with --id.")
-    if not title:
-        checked(clean, app.ledger.rules)  # which fields are missing says more
-        raise UsageError("there is no text to make a title from", hint="Give one with --title.")
-    suffix = ".json" if app.bank.kind.listing else ".md"
-    name = args.id or slugify(str(clean["title"]))
-    clean["id"] = name
-    at = Target(form.folder, name, suffix, f"{form.folder}/{name}")
-    done = app.ledger.create(args.category, at, clean, force=args.force)
-    return outcome_output(done._replace(warnings=(*warnings, *done.warnings)))
+    done = app.record(
+        args.category,
+        content,
+        name=args.id,
+        force=args.force,
+        allow_secret=args.allow_secret,
+        title=args.title,
+        tags=split_words(args.tags),
+        related_files=args.file,
+        confidence=args.confidence,
+    )
+    return outcome_output(done)
 
 
 def _prompt(question: str) -> str:

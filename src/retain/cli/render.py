@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from retain.errors import RetainError
 from retain.guard.characters import visible
-from retain.model import Memory, Version
+from retain.model import FREE_TYPES, Memory, Version
 
 if TYPE_CHECKING:
     from retain.index.checking import Facts
@@ -266,6 +266,7 @@ def as_context(memory: Memory) -> str:
         f"Created: {created} by {memory.text('created_by') or 'unknown'}",
     ]
     named = (
+        ("Type", "" if memory.type in FREE_TYPES else memory.type),
         ("Context", memory.text("context")),
         ("Tags", ", ".join(memory.tags)),
         ("Category", memory.text("category")),
