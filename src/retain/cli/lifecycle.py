@@ -296,6 +296,8 @@ def _new(args: argparse.Namespace) -> Output:
 
     app = open_app(args)
     form = forms.form(args.category, app.ledger.rules)
+    if args.id and not args.allow_secret and app.guarded({"id": args.id}, allow_secret=False)[1]:
+        raise UsageError("the id looks like a secret", hint="Choose another one with --id.")
     content = forms.filled(form, args.field)
     if not args.field and sys.stdin.isatty():
         content = forms.asked(form, _prompt)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from retain.bank import Bank, now
 from retain.categories import Category, Rules
 from retain.codec import codec
-from retain.errors import BadName, Conflict, NotFound, RecordError
+from retain.errors import BadName, Conflict, NotFound, RecordError, UsageError
 from retain.model import Memory, Written
 from retain.typed import lifecycle, merging, reports
 from retain.typed.fixing import Record, fixed
@@ -60,8 +60,11 @@ class Ledger:
         """Store a new record; what is in force under that name is never written over unasked."""
         kind = self._enabled(category, force)
         mended, notes = fixed(given, is_new=True, now=now())
-        wanted, more = lifecycle.created(mended, category, at.name, now())
+        wanted, more = lifecycle.created(mended, category, at.name or "untitled", now())
         self._check(wanted)
+        if not at.name:  # said last: which fields are missing says more
+            hint = "Give it a title or an id."
+            raise UsageError("there is no text to make a title from", hint=hint)
         if not force:
             self._refuse_full(kind)
         written = self._placed(at, new(wanted, at.suffix, self._author), force)
