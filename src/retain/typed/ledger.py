@@ -350,10 +350,24 @@ def in_step(before: Memory, text: bytes, rules: Rules) -> bytes:
         return text
     old, wanted = record(before), record(after)
     if is_record(before):
-        wanted = merging.noted(old, _remembering(old, wanted), now())
+        kept = _remembering(old, wanted)
+        wanted = merging.noted(old, kept, now())
+        if wanted is kept and before.body != after.body and before.path.endswith(".md"):
+            wanted = _retold(kept, now())
         wanted = lifecycle.dated(old, wanted, now())
     checked(wanted, rules)
     return data(wanted, after)
+
+
+def _retold(kept: Record, at_once: str) -> Record:
+    """A record below whose fields a person has written something else."""
+    entry, count = lifecycle.change_entry(at_once, "text changed", "text"), kept["times_updated"]
+    return {
+        **kept,
+        "changes": lifecycle.grown(kept.get("changes"), [entry]),
+        "times_updated": count + 1 if isinstance(count, int) else 1,
+        "updated_at": at_once,
+    }
 
 
 def _remembering(old: Record, wanted: Record) -> Record:

@@ -1,0 +1,550 @@
+"""new, retire, archive, supersede, changes, gc, health, candidate: typed memories for people."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from retain.schema import faults
+from tests.cli.door import call, done
+from tests.conftest import command
+from tests.typed.filing import CONTENT, Record, Store, draft
+
+FIELDS = (
+    *("--field", "status=accepted", "--field", "context=one writer is not enough"),
+    *("--field", "decision=Postgres 17", "--field", "rationale=transactions"),
+)
+
+
+@pytest.fixture(params=[".json", ".md"])
+def store(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    return Store(home / "work", request.param)
+
+
+def new(title: str, *words: str) -> str:
+    return done("new", "decision", "--title", title, *FIELDS, "--quiet", *words).strip()
+
+
+def age(store: Store, ref: str, field: str, value: str = "2020-01-01T00:00:00Z") -> None:
+    """Give a record an earlier time, as if it had been there for years."""
+    path, stamp = store.path(ref), store.record(ref)[field]
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(stamp, value), encoding="utf-8")
+
+
+def valid(store: Store, ref: str) -> bool:
+    return not faults(store.record(ref))
+
+
+# new
+
+
+def test_new_stores_what_the_fields_say(store: Store) -> None:
+    ref = new("Use Postgres", "--tags", "db, SQL", "--file", "src/db.py", "--confidence", "0.9")
+    assert ref == "decisions/use-postgres"
+    record = store.record(ref)
+    assert record["content"] == CONTENT["decision"]
+    assert (record["tags"], record["related_files"]) == (["db", "sql"], ["src/db.py"])
+    assert record["confidence"] == 0.9
+    assert valid(store, ref)
+    if not store.is_json:
+        text = store.path(ref).read_text(encoding="utf-8")
+        assert text.startswith("---\nid: use-postgres\ntitle: Use Postgres\ntype: decision\n")
+    store.index_agrees()
+
+
+def test_new_takes_lists_json_and_flags_as_one_types_them(store: Store) -> None:
+    done(
+        *("new", "constraint", "--title", "Ten a second", "--field", "kind=limitation"),
+        *("--field", "rule=10/s", "--field", "impact=slow", "--field", 'impact=["a","b"]'),
+        *("--field", "impact=[not json", "--field", "severity=high", "--field", "active=Yes"),
+    )
+    content = store.record("constraints/ten-a-second")["content"]
+    assert content["impact"] == ["slow", "a", "b", "[not json"]
+    assert content["active"] is True
+    one = '{"option": "MySQL", "rejected_reason": "no"}'
+    ref = new("Three", "--field", f"alternatives={one}", "--field", f"alternatives=[{one}, {one}]")
+    assert len(store.record(ref)["content"]["alternatives"]) == 3
+    done(
+        *("new", "preference", "--field", "topic=indent", "--field", "value=spaces"),
+        *("--field", "reason=style", "--field", "strength=soft"),
+        *("--field", 'examples={"prefer": ["  "], "avoid": ["\\t"]}'),
+    )
+    assert store.record("preferences/indent")["content"]["examples"]["prefer"] == ["  "]
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("recipe",), "There are: session_summary, decision"),
+        (("decision", "--field", "colour=red"), "has no field 'colour'"),
+        (("decision", "--field", "status"), "'status' is not NAME=VALUE"),
+        (("decision", "--field", "=x"), "is not NAME=VALUE"),
+        (("decision", *FIELDS, "--field", "status=proposed"), "status is given twice"),
+        (("decision", *FIELDS, "--field", "alternatives=x"), '\'alternatives=[{"option"'),
+        (("decision",), "content.rationale: expected a list with at least 1 item"),
+        (("decision", "--title", "x", *FIELDS[:-2]), "content.rationale"),
+        (("decision", *FIELDS, "--field", "decision2=x"), "has no field"),
+        (("constraint", "--title", "x", "--field", "active=perhaps"), "content.active"),
+        (("decision", *FIELDS, "--title", "x" * 121), "title"),
+        (("decision", *FIELDS, "--id", "No Good"), "id: expected"),
+    ],
+)
+def test_new_refuses_what_is_wrong_or_missing(
+    store: Store, words: tuple[str, ...], said: str
+) -> None:
+    ran = call("new", *words)
+    assert ran.code in (1, 2)
+    assert said in ran.err
+    assert "Nothing was changed." in ran.err
+    assert "VALIDATION_ERROR" not in ran.err
+    assert store.files() == {}
+
+
+def test_new_names_only_the_fields_that_are_missing(store: Store) -> None:
+    assert "id:" not in call("new", "decision").err
+
+
+def test_new_makes_a_title_and_an_id_from_the_text(store: Store) -> None:
+    long = "We keep every single memory in a plain file that anyone can read with any tool"
+    ran = call("new", "runbook", *_runbook(long), "--json")
+    told = json.loads(ran.out)
+    assert told["title"] == "We keep every single memory in a plain file that anyone can"
+    assert told["id"] == "we-keep-every-single-memory-in-a-plain-file-that-anyone-can"
+    told = json.loads(call("new", "runbook", *_runbook("队列卡住了"), "--json").out)
+    assert told["id"].startswith("m-")
+    assert store.memory(f"runbooks/{told['id']}").title == "队列卡住了"
+    store.index_agrees()
+
+
+def _runbook(trigger: str) -> tuple[str, ...]:
+    return (
+        *("--field", f"trigger={trigger}", "--field", "steps=restart"),
+        *("--field", "verification=it drains"),
+    )
+
+
+def test_new_hides_secrets_and_refuses_them_as_names(store: Store) -> None:
+    token = "ghp_" + "a1B2" * 9
+    ran = call("new", "runbook", *_runbook(f"the token {token} is gone"))
+    assert ran.code == 0
+    assert "warning: replaced 2 secrets" in ran.err  # the title is made of it too
+    assert call("new", "runbook", *_runbook("x"), "--id", token).code == 2
+    for path in store.root.rglob("*"):
+        assert token not in path.name
+        if path.is_file():
+            assert token.encode() not in path.read_bytes()
+
+
+def test_new_over_one_in_force_needs_force(store: Store) -> None:
+    ref = new("Use Postgres")
+    before = store.files()
+    ran = call("new", "decision", "--title", "Use Postgres", *FIELDS)
+    assert ran.code == 1
+    assert "create error" in ran.err
+    assert store.files() == before
+    assert new("Use Postgres", "--force") == ref
+
+
+def _typed(words: list[str], lines: str, cwd: Path) -> tuple[int, str]:
+    """What a command says on a terminal where a person types these lines."""
+    terminal, side = pty.openpty()
+    process = subprocess.Popen(
+        [*command(), *words], stdin=side, stdout=side, stderr=side, cwd=cwd, close_fds=True
+    )
+    os.close(side)
+    os.write(terminal, lines.encode())
+    said, end = b"", time.monotonic() + 60
+    try:
+        while time.monotonic() < end:
+            if select.select([terminal], [], [], 0.2)[0]:
+                try:
+                    said += os.read(terminal, 65536)
+                except OSError:  # how Linux says that the other side is closed
+                    break
+        return process.wait(30), said.decode()
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+
+
+def test_new_asks_on_a_terminal(store: Store) -> None:
+    answers = [
+        *("maybe", "accepted"),  # what is no choice is asked again
+        *("", "one writer is not enough"),  # and so is what cannot be left out
+        "Postgres 17",
+        *("", "transactions", ""),  # one reason at least
+        "",
+    ]
+    code, said = _typed(["new", "decision"], "\n".join(answers) + "\n", store.project)
+    assert code == 0, said
+    assert "Status (proposed|accepted|deprecated|superseded): " in said
+    assert "Rationale 1: " in said
+    assert "Rationale 2 (empty: done): " in said
+    assert store.record("decisions/postgres-17")["content"] == CONTENT["decision"]
+
+
+def test_new_left_in_the_middle_stores_nothing(store: Store) -> None:
+    code, said = _typed(["new", "decision"], "accepted\n\x04", store.project)
+    assert code == 2, said
+    assert store.files() == {}
+
+
+# The steps
+
+
+def test_retire_restore_archive_unarchive(store: Store) -> None:
+    ref = new("Use Postgres")
+    ran = call("retire", "use-postgres", "--reason", "we moved on")
+    assert ran.out.startswith(f"Retired: {ref}\n")
+    assert "Reason: we moved on\n" in ran.out
+    assert "It can be brought back for 30 days: retain restore decisions/use-postgres" in ran.err
+    assert "use-postgres" not in done("list")
+    assert "use-postgres" in done("list", "--status", "retired")
+    assert done("retire", ref).startswith("Nothing to do, already retired")
+    assert call("archive", ref).code == 1
+    assert done("restore", "use-postgres").startswith(f"Restored: {ref}\n")
+    ran = call("restore", ref)
+    assert ran.out.startswith("Nothing to do, already active")
+    assert "--version V" in ran.err
+    assert done("archive", ref).startswith(f"Archived: {ref}\n")
+    ran = call("retire", ref)
+    assert (ran.code, "must be unarchived" in ran.err) == (1, True)
+    told = json.loads(done("unarchive", ref, "--json"))
+    assert (told["status"], told["type"], told["file_path"]) == (
+        "unarchived",
+        "decision",
+        str(store.path(ref)),
+    )
+    assert call("unarchive", ref).code == 1
+    assert call("retire", "nothing-of-the-kind").code == 3
+    assert valid(store, ref)
+    store.index_agrees()
+
+
+def test_a_note_can_be_retired_and_keeps_no_list_of_changes(store: Store) -> None:
+    done("put", "-", "--id", "note", input="just a note\n")
+    done("retire", "note", "--reason", "old")
+    text = next(store.root.rglob("note.md")).read_text(encoding="utf-8")
+    assert "status: retired" in text
+    assert "changes" not in text
+    assert "category" not in text
+    done("restore", "note")
+    text = next(store.root.rglob("note.md")).read_text(encoding="utf-8")
+    assert "retired" not in text
+    assert text.endswith("just a note\n")
+
+
+def test_secrets_in_a_reason_are_replaced(store: Store) -> None:
+    token = "ghp_" + "a1B2" * 9
+    ref = new("Use Postgres")
+    ran = call("retire", ref, "--reason", f"leaked {token}")
+    assert "warning: replaced 1 secret" in ran.err
+    assert token not in ran.out
+    assert token.encode() not in store.path(ref).read_bytes()
+
+
+# supersede
+
+
+def test_supersede_is_remembered_by_both_and_demotes_the_old_one(store: Store) -> None:
+    old = new("Database MySQL", "--tags", "db")
+    young = new("Database Postgres", "--tags", "db")
+    said = done("supersede", old, "--by", young)
+    assert said.startswith(f"Superseded: {old}\n")
+    assert said.endswith(f"By: {young}\n")
+    before, after = store.record(old), store.record(young)
+    assert before["content"]["status"] == "superseded"
+    assert before["changes"][-1]["summary"] == f"Superseded by {young}"
+    assert after["changes"][-1]["summary"] == f"Supersedes {old}"
+    assert valid(store, old)
+    assert valid(store, young)
+    assert store.memory(old).meta["superseded_by"] == young
+    hits = json.loads(done("search", "database", "--json"))["hits"]
+    assert [hit["id"] for hit in hits] == ["database-postgres", "database-mysql"]
+    kept = store.files()
+    told = json.loads(done("supersede", old, "--by", young, "--json"))
+    assert (told["status"], told["superseded_by"]) == ("already_superseded", young)
+    assert store.files() == kept
+    assert json.loads(done("status", "--json"))["problems"] == []
+    store.index_agrees()
+
+
+def test_one_may_supersede_several_and_saying_it_again_changes_nothing(store: Store) -> None:
+    young = new("Number three")
+    olds = [new("Number one"), new("Number two")]
+    for old in olds:
+        done("supersede", old, "--by", young)
+    kept = store.files()
+    for old in olds:
+        assert "already superseded" in done("supersede", old, "--by", young)
+    assert store.files() == kept
+
+
+def test_supersede_refuses_itself_the_absent_and_the_unreadable(store: Store) -> None:
+    ref = new("Use Postgres")
+    assert call("supersede", ref, "--by", ref).code == 1
+    assert call("supersede", ref, "--by", "absent").code == 3
+    (store.root / "decisions/broken.json").write_text("{", encoding="utf-8")
+    (store.root / "decisions/free.json").write_text('{"a": 1}', encoding="utf-8")
+    before = store.files()
+    for name in ("broken", "free"):
+        assert call("supersede", ref, "--by", name).code == 1
+        assert call("supersede", name, "--by", ref).code == 1
+    assert store.files() == before
+
+
+def test_notes_may_be_superseded_too(store: Store) -> None:
+    for name in ("old", "young", "third"):
+        done("put", "-", "--id", name, input=f"a note on {name} things\n")
+    done("supersede", "old", "--by", "young")
+    done("supersede", "third", "--by", "young")
+    folder = next(store.root.rglob("young.md")).parent
+    text = (folder / "young.md").read_text(encoding="utf-8")
+    assert "memories/old" in text
+    assert "memories/third" in text
+    assert "superseded_by: memories/young" in (folder / "old.md").read_text(encoding="utf-8")
+    assert "changes:" not in text
+
+
+# What people do to typed memories by other commands
+
+
+def test_update_leaves_an_entry_and_refuses_what_is_invalid(store: Store) -> None:
+    ref = new("Use Postgres", "--tags", "db")
+    done("update", ref, "--title", "Use Postgres 18")
+    record = store.record(ref)
+    assert record["changes"][-1]["summary"] == "title changed"
+    assert record["times_updated"] == 1
+    before = store.files()
+    for bad, field in (
+        ({"content": {"status": "maybe"}}, "content.status"),
+        ({"confidence": 2}, "confidence"),
+        ({"changes": "none"}, "changes"),
+    ):
+        ran = call("update", ref, "--metadata", json.dumps(bad))
+        assert (ran.code, f"{field}: expected" in ran.err) == (1, True), ran.err
+    assert store.files() == before
+
+
+def test_update_of_the_content_of_a_json_record(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    store = Store(home / "work", ".json")
+    ref = new("Use Postgres")
+    content = {**CONTENT["decision"], "decision": "Postgres 18"}
+    done("update", ref, "--content", "-", input=json.dumps(content))
+    assert store.record(ref)["changes"][-1]["field"] == "content.decision"
+    before = store.files()
+    for bad in ({**content, "status": "maybe"}, {"x": 1}):
+        ran = call("update", ref, "--content", "-", input=json.dumps(bad))
+        assert (ran.code, "content." in ran.err) == (1, True)
+    assert call("append", ref, "--content", "-", input="more").code == 1
+    assert store.files() == before
+    store.index_agrees()
+
+
+def test_append_and_text_of_a_markdown_record(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    store = Store(home / "work", ".md")
+    ref = new("Use Postgres")
+    done("append", ref, "--content", "-", input="A remark below.\n")
+    record = store.record(ref)
+    assert (record["changes"][-1]["summary"], record["times_updated"]) == ("text changed", 1)
+    assert store.memory(ref).data.endswith(b"A remark below.\n")
+    assert valid(store, ref)
+    done("update", ref, "--content", "-", input="Another remark.\n")
+    assert len(store.record(ref)["changes"]) == 2
+    assert store.record(ref)["content"] == CONTENT["decision"]
+
+
+def test_edit_leaves_an_entry_and_refuses_what_is_invalid(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = new("Use Postgres")
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i "$EXPRESSION" "$1"\n', encoding="utf-8")
+    editor.chmod(0o700)
+    monkeypatch.setenv("EDITOR", str(editor))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("EXPRESSION", "s/Postgres 17/Postgres 18/")
+    done("edit", ref)
+    (entry,) = store.record(ref)["changes"]
+    assert (entry["field"], entry["new_value"]) == ("content.decision", "Postgres 18")
+    before = store.files()
+    monkeypatch.setenv("EXPRESSION", "s/accepted/perhaps/")
+    ran = call("edit", ref)
+    assert ran.code == 1
+    assert "content.status: expected one of proposed, accepted" in ran.err
+    assert store.files() == before
+
+
+def test_restoring_a_version_leaves_an_entry_and_keeps_the_history(store: Store) -> None:
+    ref = new("Use Postgres")
+    for n in (18, 19):
+        content = {**CONTENT["decision"], "decision": f"Postgres {n}"}
+        store.answer(store.write("update", ref, given=draft(content=content, tags=["untagged"])))
+    done("restore", ref, "--version", "v1")
+    record = store.record(ref)
+    assert record["content"]["decision"] == "Postgres 17"
+    assert [entry["new_value"] for entry in record["changes"]] == [
+        "Postgres 18",
+        "Postgres 19",
+        "Postgres 17",
+    ]
+    assert valid(store, ref)
+
+
+def test_status_lists_a_record_that_someone_wrote_wrongly(store: Store) -> None:
+    ref = new("Use Postgres")
+    path = store.path(ref)
+    text = path.read_text(encoding="utf-8").replace("accepted", "perhaps")
+    path.write_text(text, encoding="utf-8")
+    (problem,) = json.loads(done("status", "--json"))["problems"]
+    assert problem["path"] == str(path)
+    assert "content.status: expected one of proposed" in problem["reason"]
+    # It is mended by hand or by an update; it can always be retired.
+    assert call("retire", ref).code == 0
+
+
+def test_put_of_a_typed_memory_is_checked(store: Store) -> None:
+    good = (
+        "---\ntitle: Use SQLite\ntype: decision\ncontent:\n  status: accepted\n  context: c\n"
+        "  decision: d\n  rationale: [r]\n---\nBody text.\n"
+    )
+    done("put", "-", "--id", "decisions/use-sqlite", input=good)
+    record_of = json.loads(done("get", "decisions/use-sqlite", "--json"))
+    assert record_of["type"] == "decision"
+    before = store.files()
+    bad = good.replace("accepted", "perhaps")
+    ran = call("put", "-", "--id", "decisions/other", input=bad)
+    assert (ran.code, "content.status" in ran.err) == (1, True)
+    ran = call("put", "-", "--id", "decisions/use-sqlite", input=bad)
+    assert (ran.code, "content.status" in ran.err) == (1, True)
+    assert store.files() == before
+    # Without fields it is a text like any other.
+    done("put", "-", "--id", "decisions/loose", "--type", "decision", input="just a text\n")
+
+
+# changes, gc, health, candidate
+
+
+def test_changes_shows_the_newest_first_and_since(store: Store) -> None:
+    one, other = new("Number one"), new("Number two")
+    done("archive", one, "--reason", "done")
+    age(store, one, "archived_at")
+    done("retire", other)
+    said = json.loads(done("changes", "--json"))
+    assert [(it["collection"] + "/" + it["id"], it["summary"]) for it in said] == [
+        (other, "Retired: No reason provided"),
+        (one, "Archived: done"),
+    ]
+    assert [it["id"] for it in json.loads(done("changes", "--since", "1d", "--json"))] == [
+        "number-two"
+    ]
+    assert len(json.loads(done("changes", "--since", "2019-01-01", "--json"))) == 2
+    assert json.loads(done("changes", one, "--json"))[0]["id"] == "number-one"
+    ran = call("changes", "--limit", "1")
+    assert "... and 1 earlier ones: --limit 2" in ran.err
+    assert call("changes", "--limit", "0").code == 2
+    assert call("changes", "--since", "the day after never").code == 2
+    assert call("changes", "absent").code == 3
+
+
+def test_gc_removes_what_was_retired_long_ago(store: Store) -> None:
+    old, fresh = new("Number one"), new("Number two")
+    for ref in (old, fresh):
+        done("retire", ref)
+    age(store, old, "retired_at")
+    before = store.files()
+    assert done("gc", "--dry-run").startswith(f"Would remove: {store.target(old)} (retired ")
+    assert store.files() == before
+    ran = call("gc")
+    assert ran.out.startswith(f"Removed: {store.target(old)} (retired ")
+    assert "They are in the trash" in ran.out
+    assert not store.path(old).exists()
+    assert store.path(fresh).exists()
+    done("restore", "--trash", "number-one")
+    assert store.path(old).exists()
+    store.index_agrees()
+    told = json.loads(done("gc", "--json"))
+    assert [one["path"] for one in told["removed"]] == [store.target(old)]
+    assert done("gc") == "Nothing is due.\n"
+
+
+def _settings(store: Store, records: Record, category: Record) -> None:
+    if store.is_json:
+        text = json.dumps({"delete": records, "categories": {"decision": category}})
+        (store.root / "memory-config.json").write_text(text, encoding="utf-8")
+    else:
+        lines = ["format = 1", "[records]"]
+        lines += [f"{name} = {json.dumps(value)}" for name, value in records.items()]
+        lines += ["[categories.decision]"]
+        lines += [f"{name} = {json.dumps(value)}" for name, value in category.items()]
+        (store.root / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def test_gc_destroys_what_the_rules_do_not_keep(store: Store) -> None:
+    _settings(store, {"archive_retired": False, "grace_period_days": 1}, {})
+    ref = new("Secret affair")
+    done("retire", ref)
+    age(store, ref, "retired_at")
+    done("gc")
+    assert json.loads(done("trash", "list", "--json")) == []
+    assert not list((store.root / ".trash").rglob("*.json")) + list(
+        (store.root / ".trash").rglob("*.md")
+    )
+
+
+def test_gc_retires_what_its_category_keeps_no_longer(store: Store) -> None:
+    _settings(store, {}, {"retention_days": 30})
+    old, fresh = new("Number one"), new("Number two")
+    age(store, old, "updated_at")
+    assert done("gc", "--dry-run").startswith(f"Would retire: {store.target(old)} (last changed ")
+    assert done("gc").startswith(f"Retired: {store.target(old)}")
+    assert store.record(old)["retired_reason"] == "older than retention_days (30)"
+    assert store.record(fresh)["record_status"] == "active"
+    assert done("gc") == "Nothing is due.\n"
+    store.index_agrees()
+
+
+def test_gc_says_what_it_could_not_judge(store: Store) -> None:
+    ref = new("Number one")
+    done("retire", ref)
+    age(store, ref, "retired_at", "once upon a time")
+    ran = call("gc")
+    assert ran.out == "Nothing is due.\n"
+    assert f"warning: SKIP {store.path(ref).name}: invalid retired_at timestamp" in ran.err
+    assert store.path(ref).exists()
+
+
+def test_health_counts_and_names_what_needs_a_look(store: Store) -> None:
+    new("Number one")
+    done("retire", new("Number two"), "--reason", "x")
+    text = done("health")
+    assert "  DECISION: 1\n  TOTAL (active): 1\n  Retired: 1\n" in text
+    assert "  [DECISION] Number two (0 day(s) ago)\n" in text
+    assert text.endswith("--- Summary ---\n  Health: GOOD\n")
+    assert json.loads(done("health", "--json"))["healthy"] is True
+
+
+def test_candidate_says_what_to_do_in_words(store: Store) -> None:
+    ref = new("Use Postgres for the queue", "--tags", "postgres")
+    said = done("candidate", "postgres runs the queue", "--category", "decision")
+    assert said.startswith(f"Action: update\nMemory: {store.target(ref)}\n")
+    assert "  decision: Postgres 17\n" in said
+    assert "Veto: Cannot DELETE decision (triage-initiated)" in said
+    assert done("candidate", "zebras", "--category", "decision").startswith("Action: create\n")
+    said = done("candidate", "zebras", "--category", "runbook", "--event", "removed")
+    assert said.startswith("Action: noop\n")
+    assert call("candidate", "x", "--category", "nonsense").code == 2
