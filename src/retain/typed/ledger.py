@@ -99,7 +99,7 @@ class Ledger:
             wanted, odd = merging.merged(old, mended, now=now(), exists=self._exists)
             self._check(wanted)
             notes[:], warnings[:] = fixes, odd
-            return data(wanted, memory)
+            return data(_named(memory, wanted), memory)
 
         self._found(at, "UPDATE_ERROR", "Use --action create instead.")
         written = self._changed(at, edit, "updated")
@@ -150,7 +150,9 @@ class Ledger:
         def edit(memory: Memory) -> bytes:
             old = self._readable(memory, at)
             wanted = step(old, at.called, *rest, now())
-            return memory.data if wanted is None else data(_own(memory, old, wanted), memory)
+            if wanted is None:
+                return memory.data
+            return data(_named(memory, _own(memory, old, wanted)), memory)
 
         self._found(at, code, "Check the name: `retain list --status all` shows what there is.")
         written = self._changed(at, edit, status)
@@ -376,6 +378,11 @@ def _remembering(old: Record, wanted: Record) -> Record:
     if not isinstance(before, list) or not isinstance(after, list) or not before:
         return wanted
     return {**wanted, "changes": [*before, *(entry for entry in after if entry not in before)]}
+
+
+def _named(memory: Memory, wanted: Record) -> Record:
+    """A record with its file's name as its id; a rename that was killed may have left another."""
+    return {**wanted, "id": memory.id} if "id" in wanted and is_record(memory) else wanted
 
 
 def _own(memory: Memory, old: Record, wanted: Record) -> Record:

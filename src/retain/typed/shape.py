@@ -13,6 +13,7 @@ from typing import Final
 
 from retain import markdown, records
 from retain.codec import codec
+from retain.frontmatter import same
 from retain.model import FREE_TYPES, Memory
 from retain.typed.fixing import Record
 
@@ -79,11 +80,18 @@ def data(wanted: Record, before: Memory) -> bytes:
     changes = {
         name: wanted.get(name)
         for name in dict.fromkeys((*old, *wanted))
-        if old.get(name) != wanted.get(name)
+        if not _is_alike(name, old.get(name), wanted.get(name))
     }
     if not before.path.endswith(".json"):
         changes = _frontmatter(changes)
     return codec(before.path).edit(before.data, changes)
+
+
+def _is_alike(name: str, old: object, wanted: object) -> bool:
+    """Whether a field says the same; tags have no order, and stay in the one they were given."""
+    if name == "tags" and isinstance(old, list) and isinstance(wanted, list):
+        return sorted(map(str, old)) == sorted(map(str, wanted))
+    return same(old, wanted)
 
 
 def new(wanted: Record, suffix: str, author: str) -> bytes:
