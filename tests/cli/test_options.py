@@ -109,7 +109,38 @@ STATS = INDEX | {
     "problems",
 }
 DOCTOR = {"healthy", "memories", "problems", "faults", "repaired", "notes", "index"}
+OUTCOME = {
+    "status",
+    "id",
+    "collection",
+    "type",
+    "title",
+    "file_path",
+    "hash",
+    "renamed_from",
+    "commit",
+    "notes",
+    "warnings",
+}
+CHANGE = {"date", "id", "collection", "type", "summary", "field", "old_value", "new_value"}
+VERDICT = {
+    "candidate",
+    "lifecycle_event",
+    "delete_allowed",
+    "pre_action",
+    "structural_cud",
+    "vetoes",
+    "hints",
+}
+COLLECTED = {"dry_run", "removed", "retired", "problems", "commit"}
+REPORT = {"report"}
 IMPORTED = {"source", "created", "unchanged", "kept", "replaced", "commit", "warnings"}
+
+NEW = tuple(
+    "new preference --field topic=a --field value=b --field reason=c --field strength=soft".split()
+)
+RECORD = ".retain/memories/note.md"
+ROOTED = ("--root", ".retain")
 
 # Command -> the keys of its JSON; a list holds rows of those keys. Programs rely on this table.
 SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
@@ -134,6 +165,22 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
         {"cluster_id", "score", "reason", "memory_count", "memories", "command"}
     ],
     ("dedupe",): [{"action", "score", "reason", "older", "newer", "command", "degraded"}],
+    NEW: OUTCOME,
+    ("candidate", "tabs", "--category", "preference"): VERDICT,
+    ("retire", "note", "--reason", "old"): OUTCOME,
+    ("restore", "note"): OUTCOME,
+    ("archive", "note"): OUTCOME,
+    ("unarchive", "shelved"): OUTCOME,
+    ("supersede", "note", "--by", "shelved"): OUTCOME | {"superseded_by"},
+    ("changes",): [CHANGE],
+    ("gc",): COLLECTED,
+    ("gc", "--dry-run"): COLLECTED,
+    ("health",): {"healthy", "report"},
+    ("record", "write", "--action", "retire", "--target", RECORD): {"status", "target", "reason"},
+    ("record", "write", "--action", "restore", "--target", RECORD): {"status", "target"},
+    ("record", "candidate", "--category", "runbook", "--new-info", "x", *ROOTED): VERDICT,
+    ("record", "index", "--validate", *ROOTED): REPORT,
+    ("record", "index", "--rebuild", *ROOTED): REPORT,
     ("versions", "note"): [VERSION],
     ("diff", "note"): {"id", "diff"},
     ("restore", "note", "--version", "v1"): WRITTEN,
@@ -160,6 +207,8 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
 ENDLESS = {"watch"}
 # Commands that have something to say only about memories that are alike.
 COMPARING = {"related", "suggest-merges", "dedupe"}
+# Commands that are about typed memories, or about archived ones.
+TYPED = {"unarchive", "supersede", "changes"}
 CALLS = sorted(SHAPES)
 
 
@@ -168,8 +217,12 @@ def bank(home: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReq
     """A project bank with a memory that has a past, and one in the trash."""
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
     done("init")
-    if "words" in request.fixturenames and request.getfixturevalue("words")[:1] == ("merge",):
+    called = request.getfixturevalue("words")[:1] if "words" in request.fixturenames else ()
+    if called == ("merge",):
         done("put", "-", "--id", "twin", input="a second one, without which nothing is merged")
+    if TYPED.intersection(called):
+        done(*NEW, "--id", "shelved")
+        done("archive", "shelved")
     done("put", "-", "--id", "note", input="first")
     done("update", "note", "--content", "-", input="second, see [[src/auth.py]]")
     done("put", "-", "--id", "gone", input="gone")
