@@ -61,6 +61,14 @@ def completions(line: str, **variables: str) -> set[str]:
         ("retain --json get gpu-p", {"gpu-patterns"}),
         ("retain config ", {"get", "set", "list", "path", "check"}),
         ("retain completion ", {"bash", "zsh", "fish"}),
+        ("retain new de", {"decision"}),
+        ("retain candidate x --category tech", {"tech_debt"}),
+        ("retain retire gpu-p", {"gpu-patterns"}),
+        ("retain supersede gpu-notes --by gpu-p", {"gpu-patterns"}),
+        ("retain record ", {"write", "candidate", "index"}),
+        ("retain record write --action un", {"unarchive"}),
+        ("retain record write --category run", {"runbook"}),
+        ("retain record index --he", {"--health", "--help"}),
     ],
 )
 def test_shell_is_offered_what_could_come_next(line: str, expected: set[str]) -> None:
@@ -70,6 +78,13 @@ def test_shell_is_offered_what_could_come_next(line: str, expected: set[str]) ->
 def test_ids_of_the_bank_named_on_the_line_are_offered(home: Path) -> None:
     done("put", "-", "--id", "gpu-mine", "--global", input="text")
     assert completions("retain get --global gpu") == {"gpu-mine"}
+
+
+def test_categories_of_ones_own_are_offered_and_asking_makes_no_bank(home: Path) -> None:
+    done("config", "set", "categories.incident.folder", "incidents")
+    assert completions("retain new inc") == {"incident"}
+    assert completions("retain new --global inc") == set()
+    assert not (home / ".retain").exists()
 
 
 def test_broken_bank_offers_nothing_and_says_nothing() -> None:

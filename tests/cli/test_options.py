@@ -288,6 +288,13 @@ def test_what_is_not_understood_is_a_usage_error_and_changes_nothing(
     assert {path: path.read_bytes() for path in bank.rglob("*") if path.is_file()} == before
 
 
+def test_tool_inside_a_command_is_named_by_its_errors() -> None:
+    ran = call("record", "index", "--validate", "--frobnicate")
+    assert "`retain record index` does not take --frobnicate" in ran.err
+    assert "`retain record index --help`" in ran.err
+    assert "`retain record write --help`" in call("record", "write").err
+
+
 @pytest.mark.parametrize(
     "words, code, name",
     [

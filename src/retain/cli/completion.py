@@ -9,7 +9,7 @@ from retain.cli.parser import COMMANDS, Command, Parser, build, command_in, open
 from retain.cli.render import Output
 from retain.errors import RetainError
 
-__all__ = ["collections", "complete", "completion_command", "memories", "trashed"]
+__all__ = ["categories", "collections", "complete", "completion_command", "memories", "trashed"]
 
 
 def complete() -> None:
@@ -20,7 +20,29 @@ def complete() -> None:
 
     name = command_in(os.environ.get("COMP_LINE", "").split()[1:])
     parser = build([name]) if name in COMMANDS else build()
+    _offer_categories(parser)
     argcomplete.autocomplete(parser, always_complete_options=False)
+
+
+def _offer_categories(parser: argparse.ArgumentParser) -> None:
+    """Let every argument called a category offer those there are."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                _offer_categories(inner)
+        elif action.dest == "category":
+            action.completer = categories  # type: ignore[attr-defined]
+
+
+def categories(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """The categories of typed memories, with those that the bank has added."""
+    from retain.config import rules
+
+    try:
+        app = open_app(parsed_args)
+        return list(rules(app.config, app.place.root).categories)
+    except RetainError:
+        return []
 
 
 def memories(parsed_args: argparse.Namespace, prefix: str = "", **_: object) -> list[str]:

@@ -130,6 +130,12 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=_formatter, allow_abbrev=False, **settings)
 
+    def parse_known_args(self, *args: Any, **settings: Any) -> tuple[Any, list[str]]:
+        found, rest = super().parse_known_args(*args, **settings)
+        if not hasattr(found, "called"):  # the innermost comes first: `retain record write`
+            found.called = self.prog
+        return found, rest
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=f"`{self.prog} --help` shows how it is called.")
 
@@ -170,12 +176,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     for word in argv:
         if word.startswith("--") and word.endswith("=--"):
             raise UsageError(f"{word} gives no value")  # argparse would take it for an empty list
-    args, rest = build([name] if name else []).parse_known_args(argv)
+    found, rest = build([name] if name else []).parse_known_args(argv)
+    args: argparse.Namespace = found
     if rest:
-        called = f"retain {name}".rstrip()
         raise UsageError(
-            f"`{called}` does not take {' '.join(rest)}",
-            hint=f"`{called} --help` shows how it is called.",
+            f"`{args.called}` does not take {' '.join(rest)}",
+            hint=f"`{args.called} --help` shows how it is called.",
         )
     return args
 
