@@ -80,8 +80,9 @@ def main() -> None:
             import scale
 
             os.environ |= {"HOME": scratch, "RETAIN_HOME": os.path.join(scratch, "home")}
-            scale.report(scratch, [int(size) for size in args.sizes.split(",")])
-            scale.model_report(scratch)
+            sizes = [int(size) for size in args.sizes.split(",")]
+            scale.report(scratch, sizes)
+            scale.model_report(scratch, sizes)
     finally:
         shutil.rmtree(scratch)
 

@@ -232,11 +232,12 @@ def test_groups_are_connected_directly_or_by_way_of_others(memory: Retain) -> No
 
 
 def test_threshold_must_be_exceeded_not_only_reached(memory: Retain) -> None:
-    memory.put("The very same text.", id="a")
-    memory.put("The very same text.", id="b")
-    (cluster,) = memory.suggest_merges(0.99)
-    assert cluster.score == pytest.approx(1.0, abs=0.001)
-    assert memory.suggest_merges(1.001) == []
+    memory.put("Fixed the login bug: the session cookie had no SameSite attribute.", id="a")
+    memory.put("Fixed the login bug, the session cookie lacked a SameSite attribute.", id="b")
+    (cluster,) = memory.suggest_merges(0.85)
+    assert 0.85 < cluster.score < 0.999
+    assert len(memory.suggest_merges(cluster.score - 0.001)) == 1
+    assert memory.suggest_merges(cluster.score + 0.001) == []
 
 
 def test_only_the_type_asked_for_is_grouped(journals: Retain) -> None:
