@@ -260,6 +260,7 @@ def test_a_window_left_half_done_is_closed_by_the_next_session(scratch: Path) ->
     given = draft("session_summary", "Session 9", **SESSION)
     app.ledger.create("session_summary", at("sessions/s9", ".json"), given)
     active = [it.id for it in app.bank.memories("sessions") if it.status == "active"]
+    app.close()
     assert active == ["s3", "s4", "s5", "s6", "s9"]
 
 
