@@ -14,7 +14,6 @@ import pytest
 from retain.app import App
 from retain.errors import Conflict, RecordError, RetainError, UsageError
 from retain.schema import faults
-from retain.typed import ledger as ledgers
 from retain.typed import lifecycle
 from retain.typed.ledger import Ledger, Target, at_memory, checked, in_step
 from retain.typed.shape import record
@@ -117,13 +116,13 @@ def test_supersede_is_both_or_neither_when_someone_else_writes(filed: Filed) -> 
     filed.create("decisions/two", title="Two")
     path = filed.path("decisions/two")
     before, theirs = filed.path("decisions/one").read_bytes(), path.read_bytes() + b"\n"
-    settle = ledgers.is_record
+    step = lifecycle.superseding
 
-    def slow(memory: Any) -> bool:
+    def slow(*args: Any) -> Any:
         path.write_bytes(theirs)
-        return settle(memory)
+        return step(*args)
 
-    with mock.patch.object(ledgers, "is_record", slow), pytest.raises(Conflict):
+    with mock.patch.object(lifecycle, "superseding", slow), pytest.raises(Conflict):
         filed.ledger.supersede(filed.at("decisions/one"), filed.at("decisions/two"))
     assert filed.path("decisions/one").read_bytes() == before
     assert path.read_bytes() == theirs

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from retain.errors import NotSaved, UsageError
-from retain.typed import upkeep
+from retain.typed import reports, upkeep
 from tests.typed.filing import draft
 from tests.typed.test_ledger import Filed
 
@@ -84,14 +84,14 @@ def test_one_that_was_changed_since_it_was_judged_stays(filed: Filed) -> None:
     filed.create()
     retire(filed, "decisions/one")
     ledger = filed.ledger
-    judge = upkeep.reports.due
+    judge = reports.due
 
     def slow(*args: Any) -> Any:
         found = judge(*args)
         filed.ledger.restore(filed.at("decisions/one"))
         return found
 
-    with mock.patch.object(upkeep.reports, "due", slow):
+    with mock.patch.object(reports, "due", slow):
         done = upkeep.gc(ledger)
     assert not done.deleted
     assert len(done.problems) == 1

@@ -361,13 +361,16 @@ def _index(args: argparse.Namespace) -> Output:
     app = _at_root(args)
     if app is None:
         return _no_root(args.root)
-    if args.rebuild:
-        return _rebuilt(app)
-    if args.validate:
-        return _validated(app)
     if args.query is not None:
         return _queried(app, args.query)
-    return _healthy(app) if args.health else _collected(app)
+    unread = [
+        f"WARNING: Could not parse {memory.path}: {memory.problem}"
+        for memory in app.bank.memories()
+        if memory.problem and memory.path.endswith(".json")
+    ]
+    scan = next(run for name, run in _SCANS.items() if getattr(args, name))
+    output = scan(app)
+    return output._replace(messages=[*unread, *output.messages])
 
 
 def _rebuilt(app: App) -> Output:
@@ -414,6 +417,14 @@ def _collected(app: App) -> Output:
     text = reports.collected(days, done.deleted, done.problems, needs_rebuild=False)
     messages = [f"[WARN] {one}" for one in done.warnings]
     return _said(text)._replace(messages=messages)
+
+
+_SCANS: Final = {
+    "rebuild": _rebuilt,
+    "validate": _validated,
+    "health": _healthy,
+    "gc": _collected,
+}
 
 
 def _said(text: str, code: int = 0) -> Output:
