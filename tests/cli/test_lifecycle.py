@@ -494,16 +494,25 @@ def _settings(store: Store, records: Record, category: Record) -> None:
         (store.root / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def test_gc_destroys_what_the_rules_do_not_keep(store: Store) -> None:
-    _settings(store, {"archive_retired": False, "grace_period_days": 1}, {})
+def test_gc_destroys_what_the_person_does_not_keep(store: Store, home: Path) -> None:
+    (home / ".retain").mkdir()
+    text = "format = 1\n[records]\narchive_retired = false\n"
+    (home / ".retain/config.toml").write_text(text, encoding="utf-8")
     ref = new("Secret affair")
     done("retire", ref)
     age(store, ref, "retired_at")
     done("gc")
     assert json.loads(done("trash", "list", "--json")) == []
-    assert not list((store.root / ".trash").rglob("*.json")) + list(
-        (store.root / ".trash").rglob("*.md")
-    )
+    assert not [it for it in store.root.rglob("secret-affair*") if ".trash" in it.parts]
+
+
+def test_gc_destroys_nothing_because_a_project_says_so(store: Store) -> None:
+    _settings(store, {"archive_retired": False, "grace_period_days": 1}, {})
+    ref = new("Secret affair")
+    done("retire", ref)
+    age(store, ref, "retired_at")
+    done("gc")
+    assert [it["id"] for it in json.loads(done("trash", "list", "--json"))] == ["secret-affair"]
 
 
 def test_gc_retires_what_its_category_keeps_no_longer(store: Store) -> None:
