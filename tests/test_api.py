@@ -74,7 +74,10 @@ def test_public_names_are_few() -> None:
     methods = {name for name, _ in inspect.getmembers(Retain) if not name.startswith("_")}
     assert methods == {
         "append",
+        "archive",
         "brief",
+        "candidate",
+        "changes",
         "close",
         "dedupe",
         "delete",
@@ -86,10 +89,15 @@ def test_public_names_are_few() -> None:
         "merge",
         "problems",
         "put",
+        "record",
         "related",
+        "restore",
+        "retire",
         "search",
         "suggest_merges",
+        "supersede",
         "sync",
+        "unarchive",
         "update",
     }
     for name in methods:

@@ -59,13 +59,13 @@ def test_without_a_word_the_rules_are_document_004s(bank: Path) -> None:
 def test_a_project_may_set_every_rule(bank: Path) -> None:
     found = read(
         bank,
-        "[records]\ngrace_period_days = 7\narchive_retired = false\nmax_per_category = 0\n"
+        "[records]\ngrace_period_days = 7\narchive_retired = true\nmax_per_category = 0\n"
         'match_strategy = "hybrid"\n[categories.decision]\nretention_days = 365\n'
         "[categories.preference]\nenabled = false\nauto_capture = false\n"
         '[categories.incident]\nfolder = "incidents"\nmax_retained = 3\n'
         'description = "What broke."\n[categories.incident.schema]\nrequired = ["impact"]\n',
     )
-    assert found[1:] == (7, False, 0, "hybrid", ())
+    assert found[1:] == (7, True, 0, "hybrid", ())
     assert found.categories == {
         **DEFAULTS,
         "decision": DEFAULTS["decision"]._replace(retention_days=365),
@@ -270,12 +270,18 @@ def test_the_default_file_of_document_004_means_the_defaults(claude: Path) -> No
     assert found.values["records.grace_period_days"].origin == f"{claude}/memory-config.json"
 
 
+def test_only_the_person_can_have_retired_memories_destroyed(claude: Path) -> None:
+    found, said = of_claude(claude, {"delete": {"archive_retired": False}})
+    assert said.archive_retired
+    assert "only you can have retired memories destroyed" in found.warnings[0]
+
+
 def test_its_settings_are_understood(claude: Path) -> None:
     (claude / "incident.json").write_text('{"required": ["impact"]}', encoding="utf-8")
     found, said = of_claude(
         claude,
         {
-            "delete": {"grace_period_days": 5, "archive_retired": False},
+            "delete": {"grace_period_days": 5, "archive_retired": True},
             "max_memories_per_category": 7,
             "auto_commit": True,
             "retrieval": {"match_strategy": "tags", "enabled": False},

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from retain.brief import Brief
     from retain.recall.linking import Graph, Related
     from retain.similar import Cluster, Proposal
-    from retain.typed.ledger import Outcome, Target
+    from retain.typed.ledger import Outcome
     from retain.typed.upkeep import Change
 
 __all__ = ["Retain"]
@@ -145,7 +145,7 @@ class Retain:
     ) -> Outcome:
         """Store a decision, a runbook, a constraint ...: a memory whose fields are checked."""
         with self._changing():
-            return self._app.record(
+            return self._app.desk.record(
                 category,
                 content,
                 name=id,
@@ -159,44 +159,37 @@ class Retain:
     def retire(self, ref: str, reason: str = "") -> Outcome:
         """Take a memory out of force; `restore` brings it back until it is collected."""
         with self._changing():
-            return self._app.ledger.retire(self._at(ref), reason)
+            return self._app.desk.retire(ref, reason)
 
     def restore(self, ref: str) -> Outcome:
         """Put a retired memory in force again."""
         with self._changing():
-            return self._app.ledger.restore(self._at(ref))
+            return self._app.desk.restore(ref)
 
     def archive(self, ref: str, reason: str = "") -> Outcome:
         """Put a memory on the shelf: kept for good, behind those in force."""
         with self._changing():
-            return self._app.ledger.archive(self._at(ref), reason)
+            return self._app.desk.archive(ref, reason)
 
     def unarchive(self, ref: str) -> Outcome:
         """Take a memory off the shelf."""
         with self._changing():
-            return self._app.ledger.unarchive(self._at(ref))
+            return self._app.desk.unarchive(ref)
 
     def supersede(self, ref: str, by: str) -> Outcome:
         """Say that one memory has taken another's place; both remember it."""
         with self._changing():
-            return self._app.ledger.supersede(self._at(ref), self._at(by))[0]
+            return self._app.desk.supersede(ref, by)[0]
 
     def changes(self, ref: str = "", since: str = "") -> Sequence[Change]:
         """What happened to typed memories, the newest first; `since` is a UTC time."""
-        from retain.typed import upkeep
-
         with self._opened():
-            return upkeep.changes(self._app.ledger, ref, since)
+            return self._app.desk.changes(ref, since)
 
     def candidate(self, category: str, news: str, event: str | None = None) -> Mapping[str, object]:
         """Which typed memory new information belongs to, and what may be done with it."""
         with self._opened():
-            return self._app.candidate(category, news, event)
-
-    def _at(self, ref: str) -> Target:
-        from retain.typed.ledger import at_memory
-
-        return at_memory(self._app.ours(ref))
+            return self._app.desk.candidate(category, news, event)
 
     # Recall
 

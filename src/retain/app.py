@@ -10,22 +10,23 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from retain import drafts, filters, paths
 from retain.bank import Bank, now, restated
 from retain.codec import codec
 from retain.config import Config, rules
 from retain.drafts import Draft
-from retain.errors import Ambiguous, Conflict, NotFound, RetainError, Unreadable, UsageError
+from retain.errors import Ambiguous, Conflict, NotFound, Unreadable, UsageError
 from retain.model import Deleted, Memory, Merged, Place, Problem, Trashed, Version, Written
 from retain.workspace import Opened, Workspace
 
 if TYPE_CHECKING:
+    from retain.desk import Desk
     from retain.doctor import Findings
     from retain.library import Library
     from retain.porter import Exported, Imported
-    from retain.typed.ledger import Ledger, Outcome
+    from retain.typed.ledger import Ledger
 
 __all__ = ["App"]
 
@@ -78,8 +79,14 @@ class App:
         """Typed memories, and what may become of them."""
         from retain.typed.ledger import Ledger
 
-        self.workspace.make()
         return Ledger(self.bank, rules(self.config, self.bank.root), self._author(), self._settled)
+
+    @cached_property
+    def desk(self) -> Desk:
+        """Everything else that is asked about them."""
+        from retain.desk import Desk
+
+        return Desk(self.ledger, self.workspace.make, self.guarded, self.ours, self._alike)
 
     def close(self) -> None:
         """Let go of what was opened; every file is safe already."""
@@ -225,7 +232,7 @@ class App:
         _refuse_merged(ref, collection, readable)
         return readable[0].bank.find_or_suggest(ref, collection), readable[0]
 
-    def ours(self, ref: str, *, collection: str | None = None) -> Memory:
+    def ours(self, ref: str, collection: str | None = None) -> Memory:
         """A memory of the bank in force, which alone is changed and drawn."""
         if _HANDLE.fullmatch(ref):
             ref = self._named(ref, [self.workspace.writable])
@@ -421,51 +428,6 @@ class App:
             )
         return list(found.values())
 
-    # Typed memories
-
-    def record(
-        self,
-        category: str,
-        content: Mapping[str, object],
-        *,
-        name: str = "",
-        force: bool = False,
-        allow_secret: bool = False,
-        **fields: object,
-    ) -> Outcome:
-        """Store a typed memory with this content; `fields` are its title, tags and the like."""
-        from retain.typed import forms
-        from retain.typed.fixing import slugify
-        from retain.typed.ledger import Target
-
-        form, at_once = forms.form(category, self.ledger.rules), now()
-        given = {
-            "schema_version": "1.0",
-            "category": category,
-            "created_at": at_once,
-            "updated_at": at_once,
-            "title": fields.pop("title", "") or forms.title(form, content),
-            "tags": fields.pop("tags", None) or ["untagged"],
-            "content": dict(content),
-            **{field: value for field, value in fields.items() if value},
-        }
-        clean, warnings = self.guarded(given, allow_secret=allow_secret)
-        clean["id"] = name = name or slugify(str(clean["title"]))
-        suffix = ".json" if self.bank.kind.listing else ".md"
-        at = Target(form.folder, name, suffix, f"{form.folder}/{name}")
-        done = self.ledger.create(category, at, clean, force=force)
-        return done._replace(warnings=(*warnings, *done.warnings))
-
-    def candidate(self, category: str, news: str, event: str | None = None) -> dict[str, Any]:
-        """Which typed memory new information belongs to, and what may be done with it."""
-        from retain.typed import upkeep
-
-        if self.bank.kind.listing:
-            # Whoever asks will read the store's list next: a killed writer may have left it stale.
-            with contextlib.suppress(RetainError):
-                self.bank.relist()
-        return upkeep.chosen(self.ledger, category, news, event, self._alike)
-
     def _alike(self, category: str, news: str) -> Sequence[tuple[str, float]]:
         """Memories of a category that are near to a text, with scores; none without confidence."""
         from retain.recall.asking import Wanted, conditions
@@ -628,7 +590,7 @@ class App:
 
         return in_step(memory, new, self.ledger.rules)
 
-    def guarded(self, record: Mapping[str, object], *, allow_secret: bool) -> Guarded:
+    def guarded(self, record: Mapping[str, object], allow_secret: bool) -> Guarded:
         """A record as it may be stored, and what has to be said about secrets in it."""
         draft, warnings = self._guarded(Draft(fields=record, allow_secret=allow_secret))
         return dict(draft.fields), warnings

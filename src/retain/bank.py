@@ -61,6 +61,7 @@ class Bank(Reader):
         file = name + suffix
         with self._writing(os.path.join(collection, file)) as shop:
             with self._folder(shop, collection) as folder:
+                self._refuse_reserved(self._name_of(folder), file)
                 self._refuse_taken(folder, name)
                 shop.create(folder, file, data)
                 memory = self._read(folder, Entry(name, self._name_of(folder), file))
@@ -422,7 +423,9 @@ class Bank(Reader):
         return name
 
     def _refuse_reserved(self, collection: str, name: str) -> None:
-        if not collection and any(key(name) == key(one) for one in self.kind.not_memories):
+        if collection:
+            return
+        if self.kind.keeps(name) or key(name) in map(key, self.kind.not_memories):
             raise BadName(
                 f"{name} at the bank's root is not a memory: the bank keeps something else there",
                 unchanged="Nothing was stored.",

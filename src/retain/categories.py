@@ -51,7 +51,7 @@ DEFAULTS: Final[Mapping[str, Category]] = {
 
 FIELDS: Final[Mapping[str, str]] = {
     "folder": "The collection its records are in; setting it adds a category of your own.",
-    "enabled": "Whether records of it are made and recalled.",
+    "enabled": "Whether new records of it may be made.",
     "auto_capture": "Whether a session's end may propose such records.",
     "retention_days": "After how many days a record is retired; 0 means never.",
     "max_retained": "How many active records it keeps, the oldest retired first; 0 means all.",

@@ -303,6 +303,10 @@ def _set(
         warnings.append(
             f"{origin}: {key} may only be set in your own config, not by a project; ignored"
         )
+    elif is_project and (key, value) == ("records.archive_retired", False):
+        warnings.append(
+            f"{origin}: only you can have retired memories destroyed, in your own config; ignored"
+        )
     elif is_project and (key, value) == ("versioning.mode", "off"):
         warnings.append(f"{origin}: only you can switch versions off, in your own config; ignored")
     else:
@@ -425,7 +429,7 @@ _CLAUDES: Final[Mapping[str, str]] = {
 def _from_claude(path: str, warnings: list[str]) -> dict[str, object]:
     """The settings of a `memory-config.json` in Retain's words; its other keys are for the hooks.
 
-    As document 004 has it, a file that cannot be read leaves the defaults.
+    A file that cannot be read leaves the defaults.
     """
     import json
 

@@ -29,6 +29,7 @@ __all__ = [
 
 PROFILES: Final = ("USER.md", "PREFERENCES.md", "MEMORY.md")
 SUFFIXES: Final = (".md", ".json")
+SCHEMA: Final = ".schema.json"  # of a category of the person's own
 
 MAX_ID_BYTES: Final = 180  # leaves room for a trash timestamp within 255
 MAX_COLLECTION_BYTES: Final = 100
@@ -50,6 +51,10 @@ class Kind(NamedTuple):
     not_memories: tuple[str, ...]
     not_collections: tuple[str, ...]
     listing: str = ""  # the file in which the store lists its records
+
+    def keeps(self, name: str) -> bool:
+        """Whether a file of that name at the root is the store's own and no memory."""
+        return name in self.not_memories or name.endswith(SCHEMA)
 
 
 KINDS: Final[Mapping[str, Kind]] = {

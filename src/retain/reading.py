@@ -306,7 +306,7 @@ class Reader:
                 return "a directory inside a collection; not read" if collection else None
             is_known = not collection and name in _OUR_OWN
             return None if is_known or _is_editors(name) else _OTHER
-        if not collection and name in self.kind.not_memories:
+        if not collection and self.kind.keeps(name):
             return None
         if item.is_symlink():
             return _LINK
@@ -368,7 +368,7 @@ class Reader:
         """The entry of that name in any spelling; the exact one costs no listing."""
         for suffix in SUFFIXES:
             name = wanted + suffix
-            if folder.has(name) and (collection or name not in self.kind.not_memories):
+            if folder.has(name) and (collection or not self.kind.keeps(name)):
                 return Entry(wanted, collection, name)
         for entry in self._entries(folder, collection, []):
             if key(entry.id) == key(wanted):

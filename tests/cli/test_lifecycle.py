@@ -148,8 +148,8 @@ def test_new_over_one_in_force_needs_force(store: Store) -> None:
     ref = new("Use Postgres")
     before = store.files()
     ran = call("new", "decision", "--title", "Use Postgres", *FIELDS)
-    assert ran.code == 1
-    assert "create error" in ran.err
+    assert ran.code == 4
+    assert "exists already" in ran.err
     assert store.files() == before
     assert new("Use Postgres", "--force") == ref
 
@@ -292,7 +292,7 @@ def test_one_may_supersede_several_and_saying_it_again_changes_nothing(store: St
 
 def test_supersede_refuses_itself_the_absent_and_the_unreadable(store: Store) -> None:
     ref = new("Use Postgres")
-    assert call("supersede", ref, "--by", ref).code == 1
+    assert call("supersede", ref, "--by", ref).code == 2
     assert call("supersede", ref, "--by", "absent").code == 3
     (store.root / "decisions/broken.json").write_text("{", encoding="utf-8")
     (store.root / "decisions/free.json").write_text('{"a": 1}', encoding="utf-8")

@@ -15,7 +15,7 @@ from retain.cli.render import Output, Table
 from retain.errors import UsageError
 
 if TYPE_CHECKING:
-    from retain.typed.ledger import Outcome, Target
+    from retain.typed.ledger import Outcome
 
 __all__ = [
     "archive_command",
@@ -80,12 +80,6 @@ def _outcome_data(done: Outcome) -> dict[str, object]:
     }
 
 
-def _at(app: App, ref: str, collection: str | None = None) -> Target:
-    from retain.typed.ledger import at_memory
-
-    return at_memory(app.ours(ref, collection=collection))
-
-
 # retire, archive, unarchive
 
 
@@ -95,17 +89,9 @@ def _with_reason(parser: Parser) -> None:
     parser.add_argument("--reason", default="", metavar="WHY", help="why, in a sentence")
 
 
-def _reason(app: App, args: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
-    """The reason as it may be stored, and what has to be said about secrets in it."""
-    clean, warnings = app.guarded({"reason": args.reason}, allow_secret=False)
-    return str(clean["reason"]), warnings
-
-
 def _retire(args: argparse.Namespace) -> Output:
     app = open_app(args)
-    reason, warnings = _reason(app, args)
-    done = app.ledger.retire(_at(app, args.id, args.collection), reason)
-    done = done._replace(warnings=(*warnings, *done.warnings))
+    done = app.desk.retire(args.id, args.reason, args.collection)
     days = app.ledger.rules.grace_period_days
     back = f"retain restore {done.memory.ref}{same_bank(args)}"
     return outcome_output(done, [f"It can be brought back for {days} days: {back}"])
@@ -123,10 +109,7 @@ retire_command = Command(
 
 
 def _archive(args: argparse.Namespace) -> Output:
-    app = open_app(args)
-    reason, warnings = _reason(app, args)
-    done = app.ledger.archive(_at(app, args.id, args.collection), reason)
-    return outcome_output(done._replace(warnings=(*warnings, *done.warnings)))
+    return outcome_output(open_app(args).desk.archive(args.id, args.reason, args.collection))
 
 
 archive_command = Command(
@@ -145,8 +128,7 @@ def _only_id(parser: Parser) -> None:
 
 
 def _unarchive(args: argparse.Namespace) -> Output:
-    app = open_app(args)
-    return outcome_output(app.ledger.unarchive(_at(app, args.id, args.collection)))
+    return outcome_output(open_app(args).desk.unarchive(args.id, args.collection))
 
 
 unarchive_command = Command(
@@ -160,7 +142,7 @@ unarchive_command = Command(
 
 def restored(app: App, ref: str, collection: str | None) -> Output:
     """Put a retired memory in force again, as `restore` without a version does."""
-    done = app.ledger.restore(_at(app, ref, collection))
+    done = app.desk.restore(ref, collection)
     messages = []
     if done.status.startswith("already"):
         messages = [f"For an earlier text of it: retain restore {done.memory.ref} --version V"]
@@ -178,8 +160,7 @@ def _supersede_arguments(parser: Parser) -> None:
 
 
 def _supersede(args: argparse.Namespace) -> Output:
-    app = open_app(args)
-    old, new = app.ledger.supersede(_at(app, args.id, args.collection), _at(app, args.by))
+    old, new = open_app(args).desk.supersede(args.id, args.by, args.collection)
     output = outcome_output(old)
     data = {**_outcome_data(old), "superseded_by": new.memory.ref}
     return output._replace(data=data, text=f"{output.text}By: {new.memory.ref}\n")
@@ -188,7 +169,7 @@ def _supersede(args: argparse.Namespace) -> Output:
 supersede_command = Command(
     _supersede_arguments,
     _supersede,
-    """Both memories remember it, and search puts the old one behind the new one. Nothing is
+    """Both memories remember it, and search halves the score of the old one. Nothing is
 deleted: `retain get OLD` still shows it and says what took its place.
 
   retain supersede use-mysql --by use-postgres""",
@@ -207,13 +188,10 @@ def _changes_arguments(parser: Parser) -> None:
 
 
 def _changes(args: argparse.Namespace) -> Output:
-    from retain.typed import upkeep
-
     app = open_app(args)
     if args.limit < 1:
         raise UsageError("--limit is at least 1")
-    ref = app.ours(args.id).address if args.id else ""
-    found = upkeep.changes(app.ledger, ref, _moment(args.since))
+    found = app.desk.changes(args.id, _moment(args.since))
     shown = found[: args.limit]
     table = Table(
         ("When", "Memory", "What"),
@@ -296,12 +274,10 @@ def _new(args: argparse.Namespace) -> Output:
 
     app = open_app(args)
     form = forms.form(args.category, app.ledger.rules)
-    if args.id and not args.allow_secret and app.guarded({"id": args.id}, allow_secret=False)[1]:
-        raise UsageError("the id looks like a secret", hint="Choose another one with --id.")
     content = forms.filled(form, args.field)
     if not args.field and sys.stdin.isatty():
         content = forms.asked(form, _prompt)
-    done = app.record(
+    done = app.desk.record(
         args.category,
         content,
         name=args.id,
@@ -340,7 +316,7 @@ session_summary  goal outcome completed next_actions [in_progress blockers key_c
   retain new decision
   retain new decision --title "Use Postgres" --tags db --field status=accepted \\
     --field context="one writer is not enough" --field decision="Postgres 17" \\
-    --field rationale="transactions" --field rationale="we know it" """,
+    --field rationale="transactions" --field rationale="we know it\"""",
 )
 
 
@@ -359,7 +335,7 @@ def _candidate_arguments(parser: Parser) -> None:
 
 
 def _candidate(args: argparse.Namespace) -> Output:
-    verdict = open_app(args).candidate(args.category, args.news, args.event)
+    verdict = open_app(args).desk.candidate(args.category, args.news, args.event)
     found = verdict["candidate"]
     lines = [f"Action: {verdict['structural_cud'].replace('_', ' ').lower()}"]
     if found:
@@ -375,7 +351,7 @@ candidate_command = Command(
     _candidate,
     """Says whether new information is a memory of its own or belongs to one that is there.
 
-  retain candidate "we moved from MySQL to Postgres" --category decision
+  retain candidate "use Postgres 17 for the main database" --category decision
   retain candidate "the retry workaround is gone" --category tech_debt --event resolved""",
 )
 
@@ -385,10 +361,8 @@ def _gc_arguments(parser: Parser) -> None:
 
 
 def _gc(args: argparse.Namespace) -> Output:
-    from retain.typed import upkeep
-
     app = open_app(args)
-    done = upkeep.gc(app.ledger, dry_run=args.dry_run)
+    done = app.desk.gc(dry_run=args.dry_run)
     named = app.ledger.named
     verbs = ("Would remove", "Would retire") if args.dry_run else ("Removed", "Retired")
     lines = [f"{verbs[0]}: {named(one.path)} (retired {one.days} days ago)" for one in done.deleted]
@@ -426,9 +400,7 @@ def _no_arguments(_parser: Parser) -> None:
 
 
 def _health(args: argparse.Namespace) -> Output:
-    from retain.typed import upkeep
-
-    text, is_healthy = upkeep.health(open_app(args).ledger)
+    text, is_healthy = open_app(args).desk.health()
     return Output({"healthy": is_healthy, "report": text}, f"{text}\n")
 
 

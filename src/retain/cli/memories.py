@@ -308,6 +308,10 @@ def _listing(memories: list[Memory], empty: str) -> Table:
         columns.append("Scope")
         for row, memory in zip(rows, memories, strict=True):
             row.append(memory.scope)
+    if any(memory.status != "active" for memory in memories):
+        columns.append("Status")
+        for row, memory in zip(rows, memories, strict=True):
+            row.append(memory.status)
     title = f"Memories ({len(rows)})"
     return Table(columns, rows, title, empty, flexible=("Title", "Collection", "Tags"))
 

@@ -107,7 +107,7 @@ def _written(args: argparse.Namespace) -> Output:
     given = _given(args.input) if takes_input else {}
     app, at = _opened(args, makes=args.action == "create")
     said, warnings = app.guarded(
-        {"record": given, "reason": args.reason, "name": at.name}, allow_secret=args.allow_secret
+        {"record": given, "reason": args.reason, "name": at.name}, args.allow_secret
     )
     if args.action == "create" and said["name"] != at.name:
         raise _bad_path(args.target, "Its name looks like a secret. Choose another one.")
@@ -340,7 +340,7 @@ def _candidate(args: argparse.Namespace) -> Output:
     app = _at_root(args)
     if app is None:
         return _no_root(args.root)
-    verdict = app.candidate(args.category, args.new_info, args.lifecycle_event)
+    verdict = app.desk.candidate(args.category, args.new_info, args.lifecycle_event)
     return Output(verdict, json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -416,6 +416,7 @@ def _collected(app: App) -> Output:
     days = app.ledger.rules.grace_period_days
     text = reports.collected(days, done.deleted, done.problems, needs_rebuild=False)
     messages = [f"[WARN] {one}" for one in done.warnings]
+    messages += [f"Retired {one.path}: unchanged for {one.days} days" for one in done.retired]
     return _said(text)._replace(messages=messages)
 
 

@@ -10,10 +10,12 @@ but reading every byte would notice a changed letter.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import stat
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from typing import Final
@@ -27,6 +29,8 @@ __all__ = ["FILE", "Damaged", "Replaced", "Store"]
 
 FILE: Final = "index.db"
 _LOCK: Final = "index.lock"
+_TRIES: Final = 20  # for the lock that the last one to close wants, with pauses between
+_PAUSE: Final = 0.01
 _SEAL: Final = "index.seal"
 _MARK: Final = schema.APPLICATION.to_bytes(4, "big")
 _BESIDE: Final = ("-wal", "-shm", "-journal")
@@ -393,11 +397,34 @@ def _turn(folder: str, *, alone: bool = False) -> Iterator[None]:
 
     fd = _private(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT)
     try:
-        with contextlib.suppress(OSError):  # a file system without such locks
-            fcntl.flock(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        if alone:
+            _lock_alone(fd)
+        else:
+            with contextlib.suppress(OSError):  # a file system without such locks
+                fcntl.flock(fd, fcntl.LOCK_SH)
         yield
     finally:
         os.close(fd)
+
+
+def _lock_alone(fd: int) -> None:
+    """Wait for those who open just now, but not for ever: BlockingIOError.
+
+    Python may let go of a forgotten store at any moment, also while this very thread opens
+    another one and holds the lock itself.
+    """
+    import fcntl
+
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE)
+        except OSError:  # a file system without such locks
+            return
+        else:
+            return
+    raise BlockingIOError(errno.EAGAIN, "others are opening the index")
 
 
 def _private(path: str, flags: int) -> int:

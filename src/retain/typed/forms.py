@@ -96,7 +96,7 @@ def filled(form: Form, given: Sequence[str]) -> dict[str, object]:
             raise UsageError(f"{pair!r} is not NAME=VALUE")
         if name not in known and not form.is_open:
             raise UsageError(
-                f"a {form.category} has no field {name!r}",
+                f"{form.category} has no field {name!r}",
                 hint=f"Its fields are: {', '.join(known)}.",
             )
         _fill(content, known.get(name, Field(name, "text", False)), value)

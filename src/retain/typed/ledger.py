@@ -165,8 +165,7 @@ class Ledger:
         before = self._found(old, "UPDATE_ERROR", "Name the memory that is replaced.")
         after = self._found(by, "UPDATE_ERROR", "Store the one that replaces it first.")
         if before.path == after.path:
-            lines = [("target", old.called), ("fix", "Name two memories.")]
-            raise refusal(Block("UPDATE_ERROR", lines))
+            raise UsageError("a memory cannot take its own place", hint="Name two memories.")
         for at, memory in ((old, before), (by, after)):
             self._refuse_mute(at, memory)
         texts = [
