@@ -296,7 +296,7 @@ def test_its_settings_are_understood(claude: Path) -> None:
     )
     assert found.warnings == ()
     assert found.flag("versioning.auto_commit")
-    assert said[1:] == (5, False, 7, "tags", ())
+    assert said[1:] == (5, True, 7, "tags", ())
     assert said.categories["decision"][4:7] == (3, 0, "Why.")
     assert not said.categories["runbook"].enabled
     assert said.categories["incident"].schema == {"required": ["impact"]}

@@ -392,6 +392,13 @@ def test_bank_that_was_named_and_is_not_there_is_not_an_empty_bank(words: tuple[
         ("sync",),
         ("index",),
         ("doctor",),
+        ("changes",),
+        ("health",),
+        ("gc",),
+        ("gc", "--dry-run"),
+        ("candidate", "x", "--category", "decision"),
+        ("retire", "x"),
+        ("restore", "x"),
     ],
     ids=str,
 )
