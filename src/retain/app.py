@@ -18,6 +18,7 @@ from retain.codec import codec
 from retain.config import Config, rules
 from retain.drafts import Draft
 from retain.errors import Ambiguous, Conflict, NotFound, Unreadable, UsageError
+from retain.gate import Gate, signed
 from retain.model import Deleted, Memory, Merged, Place, Problem, Trashed, Version, Written
 from retain.workspace import Opened, Workspace
 
@@ -30,23 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["App"]
 
-Guarded = tuple[dict[str, object], tuple[str, ...]]
-
 SORTS: Final = ("collection", "id", "title", "type", "status", "created", "updated")
 
 _TRIES: Final = 50  # how often a put may find its memory gone and there again
 _HANDLE: Final = re.compile(r"m:[0-9a-f]{4,64}")  # as a brief calls a memory
 _SCOPES: Final = {"project": "0", "bank": "0", "global": "1"}  # the project's own come first
-
-# Which variable a host sets in the commands its agent runs, and what the agent is called.
-_AGENTS: Final = (
-    ("CLAUDECODE", "Claude"),
-    ("CODEX_THREAD_ID", "Codex"),
-    ("CODEX_SANDBOX", "Codex"),
-    ("GEMINI_CLI", "Gemini"),
-    ("CURSOR_AGENT", "Cursor"),
-    ("OPENCODE", "OpenCode"),
-)
 
 
 class App:
@@ -79,14 +68,16 @@ class App:
         """Typed memories, and what may become of them."""
         from retain.typed.ledger import Ledger
 
-        return Ledger(self.bank, rules(self.config, self.bank.root), self._author(), self._settled)
+        return Ledger(
+            self.bank, rules(self.config, self.bank.root), self.gate.author(), self._settled
+        )
 
     @cached_property
     def desk(self) -> Desk:
         """Everything else that is asked about them."""
         from retain.desk import Desk
 
-        return Desk(self.ledger, self.workspace.make, self.guarded, self.ours, self._alike)
+        return Desk(self.ledger, self.workspace.make, self.gate.record, self.ours, self._alike)
 
     def close(self) -> None:
         """Let go of what was opened; every file is safe already."""
@@ -102,6 +93,11 @@ class App:
     def config(self) -> Config:
         """The settings in force for that bank."""
         return self.workspace.config
+
+    @cached_property
+    def gate(self) -> Gate:
+        """What may come in, and in whose name."""
+        return Gate(self.config, self._env)
 
     @property
     def bank(self) -> Bank:
@@ -126,14 +122,14 @@ class App:
         """Store a memory: a new one, or a new text for the id given."""
         self.workspace.make()
         bank = self.bank
-        draft, warnings = self._guarded(_signed(draft, created_by))
-        self._refuse_secret_names(draft.allow_secret, name, collection)
+        draft, warnings = self.gate.admitted(signed(draft, created_by))
+        self.gate.refuse_secret_names(draft.allow_secret, name, collection)
         given = drafts.given(draft)
         collection, wanted = self._address(name, collection, draft.title, given)
         fields: dict[str, object] = {
             "id": wanted,
             "created_at": given.meta.get("created_at") or now(),
-            "created_by": self._author(),
+            "created_by": self.gate.author(),
             **drafts.changes(draft, ()),
         }
         data = given.composed(drafts.ordered(fields))
@@ -296,7 +292,7 @@ class App:
                 unchanged=f"{ref} is as it was.",
                 hint="Give --content, --tags, --title, --metadata or another field.",
             )
-        draft, warnings = self._guarded(draft)
+        draft, warnings = self.gate.admitted(draft)
         given = drafts.given(draft) if draft.text is not None else None
 
         def edit(memory: Memory) -> bytes:
@@ -315,7 +311,7 @@ class App:
         self, ref: str, draft: Draft, *, collection: str | None = None, expect: str = ""
     ) -> Written:
         """Add text to the end of a memory, two line breaks after what is there."""
-        draft, warnings = self._guarded(draft)
+        draft, warnings = self.gate.admitted(draft)
         addition = draft.text or ""
         if not addition.strip():
             raise UsageError("there is no text to add", unchanged=f"{ref} is as it was.")
@@ -350,7 +346,7 @@ class App:
     ) -> Written:
         """Let a person rewrite the whole file; it is checked before it is saved."""
         bank, memory = self._writable(ref, collection)
-        draft, warnings = self._guarded(Draft(text=editor(memory), allow_secret=allow_secret))
+        draft, warnings = self.gate.admitted(Draft(text=editor(memory), allow_secret=allow_secret))
         data = (draft.text or "").encode()
         document = codec(memory.path).parse(data)
         if document.problem:
@@ -383,7 +379,7 @@ class App:
         """Give a memory another collection or another id."""
         if to_collection is None and not to_id:
             raise UsageError("say where to: --collection NAME, --id NEW, or both")
-        self._refuse_secret_names(False, to_id, to_collection)
+        self.gate.refuse_secret_names(False, to_id, to_collection)
         bank, before = self._writable(ref, collection)
         written = bank.move(ref, collection=collection, to_collection=to_collection, to_id=to_id)
         if written.status == "unchanged":
@@ -398,8 +394,8 @@ class App:
     ) -> Merged:
         """Put one memory in the place of several; what they linked to stays linked."""
         bank = self.bank
-        draft, warnings = self._guarded(draft)
-        self._refuse_secret_names(draft.allow_secret, into, collection)
+        draft, warnings = self.gate.admitted(draft)
+        self.gate.refuse_secret_names(draft.allow_secret, into, collection)
         given = drafts.given(draft)
         found = self._several(sources)
         where, wanted = paths.split_ref(into, collection)
@@ -408,7 +404,7 @@ class App:
             [memory.address for memory in found],
             where,
             wanted,
-            lambda memories: drafts.merged(memories, wanted, draft, given, self._author()),
+            lambda memories: drafts.merged(memories, wanted, draft, given, self.gate.author()),
         )
         changes: dict[str, bytes | None] = {memory.path: None for memory in merged}
         changes[after.path] = after.data
@@ -464,7 +460,7 @@ class App:
 
     def untrash(self, name: str, *, collection: str | None = None, to_id: str = "") -> Written:
         """Bring a deleted memory back."""
-        self._refuse_secret_names(False, to_id)
+        self.gate.refuse_secret_names(False, to_id)
         written = self.bank.untrash(name, collection=collection, to_id=to_id)
         return self._done(written, f"restore {written.memory.ref}", ())
 
@@ -590,48 +586,6 @@ class App:
 
         return in_step(memory, new, self.ledger.rules)
 
-    def guarded(self, record: Mapping[str, object], allow_secret: bool) -> Guarded:
-        """A record as it may be stored, and what has to be said about secrets in it."""
-        draft, warnings = self._guarded(Draft(fields=record, allow_secret=allow_secret))
-        return dict(draft.fields), warnings
-
-    def _guarded(self, draft: Draft) -> tuple[Draft, tuple[str, ...]]:
-        """The draft as it may be stored, and what has to be said about secrets in it."""
-        if draft.type:  # a field like the others, and looked at like the others
-            draft = draft._replace(type="", fields={**draft.fields, "type": draft.type})
-        clean, kinds = drafts.cleaned(draft)
-        if not kinds:
-            return draft, ()
-        names = f"{len(kinds)} secret{'s' * (len(kinds) > 1)} ({', '.join(sorted(set(kinds)))})"
-        if draft.allow_secret or not self.config.flag("guard.redact_secrets"):
-            return draft, (f"stored as given, with what looks like {names}",)
-        note = f"replaced {names} by [REDACTED:...]; --allow-secret stores it as it is"
-        return clean, (note,)
-
-    def _refuse_secret_names(self, allowed: bool, *names: str | None) -> None:
-        """A name cannot be redacted, and it stands in listings, paths and commit messages."""
-        if allowed or not self.config.flag("guard.redact_secrets"):
-            return
-        from retain.guard.secrets import redact
-
-        for name in filter(None, names):
-            if kinds := redact(name)[1]:
-                raise UsageError(
-                    f"a name looks like a secret ({', '.join(kinds)})",
-                    unchanged="Nothing was changed.",
-                    hint="Choose another id or collection.",
-                )
-
-    def _author(self) -> str:
-        """Who is writing: the one configured, the agent that runs this command, or the user."""
-        given = self.config.text("memory.created_by")
-        if given:
-            return given
-        for variable, agent in _AGENTS:
-            if self._env.get(variable):
-                return agent
-        return self._env.get("USER") or self._env.get("LOGNAME") or _login()
-
 
 def _refuse_merged(ref: str, collection: str | None, banks: Iterable[Opened]) -> None:
     """Say where a memory went that is gone because it was merged."""
@@ -642,20 +596,6 @@ def _refuse_merged(ref: str, collection: str | None, banks: Iterable[Opened]) ->
                 hint=f"See: retain get {heir}",
                 details={"merged_into": heir},
             )
-
-
-def _signed(draft: Draft, author: str) -> Draft:
-    """The draft with its author among its fields, so that the guard sees it too."""
-    return draft._replace(fields={**draft.fields, "created_by": author}) if author else draft
-
-
-def _login() -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def _has_status(memory: Memory, wanted: str) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from retain import shapes
 from retain.app import App
 from retain.cli.inputs import (
     add_collection,
@@ -20,7 +20,7 @@ from retain.cli.inputs import (
     share,
 )
 from retain.cli.parser import Command, Parser, open_app, same_bank
-from retain.cli.recalling import degraded_data, shortfalls
+from retain.cli.recalling import shortfalls
 from retain.cli.render import Output
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "dedupe_command",
     "merge_command",
-    "similar_data",
     "similar_notes",
     "suggest_merges_command",
 ]
@@ -194,7 +193,7 @@ def _dedupe(args: argparse.Namespace) -> Output:
     degraded = app.library.shortfalls()
     bank = same_bank(args)
     return Output(
-        [{**_proposal_data(one, bank), "degraded": degraded_data(degraded)} for one in found],
+        [{**_proposal_data(one, bank), "degraded": shapes.degraded(degraded)} for one in found],
         "\n".join(_shown_proposal(one, bank) for one in found),
         quiet="".join(f"{one.older.ref} {one.newer.ref}\n" for one in found),
         messages=_none(app, found, "No fact seems to be stated twice."),
@@ -207,20 +206,9 @@ def _proposal_data(one: Proposal, bank: str) -> dict[str, object]:
         "action": one.action,
         "score": one.score,
         "reason": one.reason,
-        "older": _member_data(one.older),
-        "newer": _member_data(one.newer),
+        "older": shapes.member(one.older),
+        "newer": shapes.member(one.newer),
         "command": _accepting(one, bank),
-    }
-
-
-def _member_data(one: Member) -> dict[str, object]:
-    return {
-        "id": one.id,
-        "collection": one.collection,
-        "title": one.title,
-        "created_at": one.created_at or None,
-        "file_path": one.path,
-        "preview": one.preview,
     }
 
 
@@ -240,8 +228,7 @@ def _accepting(one: Proposal, bank: str) -> str:
 
 
 def _superseding(older: Member, newer: str, bank: str) -> str:
-    fields = json.dumps({"superseded_by": newer}, ensure_ascii=False)
-    return f"retain update {_argument(older)} --metadata {shlex.quote(fields)}{bank}"
+    return f"retain supersede {_argument(older)} --by {shlex.quote(newer)}{bank}"
 
 
 dedupe_command = Command(
@@ -259,22 +246,8 @@ and says so.
 # What `put` says about a memory that is like another
 
 
-def similar_data(found: Sequence[Alike]) -> list[dict[str, object]]:
-    """Memories that are like one just stored."""
-    return [
-        {
-            "id": one.member.id,
-            "collection": one.member.collection,
-            "score": one.score,
-            "same": one.is_same,
-            "preview": one.member.preview,
-        }
-        for one in found
-    ]
-
-
 def similar_notes(found: Sequence[Alike], new: str, bank: str) -> list[str]:
-    """The same for a person, with what they can do about it."""
+    """Memories that are like one just stored, and what a person can do about it."""
     lines = []
     for one in found[:3]:
         refs = f"{_argument(one.member)} {shlex.quote(new)}"

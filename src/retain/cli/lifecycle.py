@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from retain import shapes
 from retain.app import App
 from retain.cli.inputs import add_collection, add_id, add_secrets, complete, split_words
 from retain.cli.parser import Command, Parser, open_app, same_bank
@@ -55,29 +56,12 @@ def outcome_output(done: Outcome, messages: Sequence[str] = ()) -> Output:
     if done.commit:
         lines.append(f"Committed: {done.commit[:10]}")
     return Output(
-        functools.partial(_outcome_data, done),
+        functools.partial(shapes.outcome, done),
         "\n".join(lines) + "\n",
         quiet=f"{memory.ref}\n",
         messages=[*(f"mended: {note}" for note in done.notes), *messages],
         warnings=done.warnings,
     )
-
-
-def _outcome_data(done: Outcome) -> dict[str, object]:
-    memory = done.memory
-    return {
-        "status": done.status,
-        "id": memory.id,
-        "collection": memory.collection,
-        "type": memory.type,
-        "title": memory.title,
-        "file_path": memory.path,
-        "hash": memory.hash,
-        "renamed_from": done.renamed_from or None,
-        "commit": done.commit or None,
-        "notes": list(done.notes),
-        "warnings": list(done.warnings),
-    }
 
 
 # retire, archive, unarchive
@@ -162,7 +146,7 @@ def _supersede_arguments(parser: Parser) -> None:
 def _supersede(args: argparse.Namespace) -> Output:
     old, new = open_app(args).desk.supersede(args.id, args.by, args.collection)
     output = outcome_output(old)
-    data = {**_outcome_data(old), "superseded_by": new.memory.ref}
+    data = {**shapes.outcome(old), "superseded_by": new.memory.ref}
     return output._replace(data=data, text=f"{output.text}By: {new.memory.ref}\n")
 
 
@@ -201,19 +185,7 @@ def _changes(args: argparse.Namespace) -> Output:
     )
     more = len(found) - len(shown)
     messages = [f"... and {more} earlier ones: --limit {len(found)}"] if more else []
-    data = [
-        {
-            "date": one.date,
-            "id": one.memory.id,
-            "collection": one.memory.collection,
-            "type": one.memory.type,
-            "summary": one.summary,
-            "field": one.field or None,
-            "old_value": one.old_value,
-            "new_value": one.new_value,
-        }
-        for one in shown
-    ]
+    data = list(map(shapes.change, shown))
     return Output(data, table=table, messages=messages)
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from retain import shapes
 from retain.app import SORTS, App
 from retain.cli.inputs import (
     add_collection,
@@ -20,7 +21,7 @@ from retain.cli.inputs import (
     read_text,
 )
 from retain.cli.parser import Command, Parser, open_app, same_bank
-from retain.cli.render import Output, Table, as_context, as_data, as_versions, wants_json
+from retain.cli.render import Output, Table, as_context, as_versions, wants_json
 from retain.drafts import Draft
 from retain.errors import RetainError, UsageError
 from retain.guard.characters import visible
@@ -64,24 +65,8 @@ def written_output(written: Written) -> Output:
     if written.commit:
         lines.append(f"Committed: {written.commit[:10]}")
     text = "\n".join(lines) + "\n"
-    data = functools.partial(_written_data, written)
+    data = functools.partial(shapes.written, written)
     return Output(data, text, quiet=f"{memory.ref}\n", warnings=written.warnings)
-
-
-def _written_data(written: Written) -> dict[str, object]:
-    memory = written.memory
-    return {
-        "id": memory.id,
-        "collection": memory.collection,
-        "file_path": memory.path,
-        "status": written.status,
-        "hash": memory.hash,
-        "created_at": memory.meta.get("created_at"),
-        "updated_at": memory.meta.get("updated_at"),
-        "previous_version": written.kept or None,
-        "commit": written.commit or None,
-        "warnings": list(written.warnings),
-    }
 
 
 # put
@@ -117,7 +102,7 @@ def _put(args: argparse.Namespace) -> Output:
     if getattr(args, "quiet", False) and not wants_json(args):
         return output
     found = _similar(app, written)
-    data = {**_written_data(written), "similar": found and _similar_data(found)}
+    data = {**shapes.written(written), "similar": found and _similar_data(found)}
     return output._replace(data=data, messages=_similar_notes(found, written, args))
 
 
@@ -131,9 +116,7 @@ def _similar(app: App, written: Written) -> Sequence[Alike]:
 
 
 def _similar_data(found: Sequence[Alike]) -> list[dict[str, object]]:
-    from retain.cli.curating import similar_data
-
-    return similar_data(found)
+    return list(map(shapes.alike, found))
 
 
 def _similar_notes(
@@ -202,7 +185,7 @@ def _get(args: argparse.Namespace) -> Output:
 def _get_data(
     memory: Memory, versions: Sequence[Version] | None, successor: str
 ) -> dict[str, object]:
-    data = {**as_data(memory, content=True), "superseded_by": successor or None}
+    data = {**shapes.memory(memory, content=True), "superseded_by": successor or None}
     if versions is not None:
         data["versions"] = [one._asdict() for one in versions]
     return data
@@ -270,7 +253,7 @@ def _list(args: argparse.Namespace) -> Output:
     left_out = sum(not problem.is_minor for problem in problems)
     warnings = [f"{left_out} file(s) left out; `retain status` says why"] if left_out else []
     return Output(
-        lambda: [as_data(memory) for memory in memories],
+        lambda: [shapes.memory(memory) for memory in memories],
         table=_listing(memories, "" if memories else _none_found(app, args.collection)),
         quiet="".join(f"{name}\n" for name in _names(memories)),
         warnings=warnings,

@@ -45,9 +45,9 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Recall": {
         "search": ("recalling", "Find memories by words and by meaning."),
         "brief": ("recalling", "Pack the best hits into a token budget, for a prompt."),
-        "linked": ("recalling", "Find the memories that link to a document."),
-        "related": ("recalling", "Find the memories connected with one."),
-        "graph": ("recalling", "Draw links, backlinks, linked files and dangling links."),
+        "linked": ("linking", "Find the memories that link to a document."),
+        "related": ("linking", "Find the memories connected with one."),
+        "graph": ("linking", "Draw links, backlinks, linked files and dangling links."),
     },
     "Curation": {
         "merge": ("curating", "Put one memory in the place of several."),

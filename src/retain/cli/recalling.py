@@ -1,4 +1,4 @@
-"""search, brief, linked, related, graph."""
+"""search, brief."""
 
 from __future__ import annotations
 
@@ -8,31 +8,29 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from retain import shapes
 from retain.app import App
-from retain.cli.inputs import add_collection, add_id, count, read_lines, share, split_words
+from retain.cli.inputs import add_collection, count, read_lines, share, split_words
 from retain.cli.parser import Command, Parser, open_app
 from retain.cli.progress import Bar
-from retain.cli.render import Line, Output, Table
-from retain.errors import BadName, NotFound, UsageError
-from retain.model import Answer, Degraded, Hit, Linked
+from retain.cli.render import Line, Output
+from retain.errors import UsageError
+from retain.model import Answer, Degraded, Hit
 from retain.words import words
 
 if TYPE_CHECKING:
-    from retain.brief import Item
     from retain.recall import Wanted
-    from retain.recall.linking import Graph
 
 __all__ = [
+    "INDENT",
     "brief_command",
-    "degraded_data",
-    "graph_command",
-    "linked_command",
-    "related_command",
+    "flat",
+    "highlighting",
     "search_command",
     "shortfalls",
 ]
 
-_INDENT = " " * 6
+INDENT = " " * 6
 _MOST_LINES = 6
 _MOST_CHARS = 240
 _WORD = re.compile(r"\w[\w.'+#-]{0,39}")
@@ -100,7 +98,7 @@ def _search(args: argparse.Namespace) -> Output:
         quiet="".join(f"{hit.ref}\n" for hit in answer.hits),
         messages=[*_judged(answer), *notes],
         warnings=shortfalls(answer.degraded),
-        paint=_highlighting(wanted.query),
+        paint=highlighting(wanted.query),
     )
 
 
@@ -170,68 +168,16 @@ def _answers(app: App, wanted: Wanted, queries: Sequence[str], full: bool) -> It
 def _answer_data(
     app: App, wanted: Wanted, answer: Answer, full: bool, notes: Sequence[str]
 ) -> dict[str, object]:
-    hits = [_hit_data(hit) for hit in answer.hits]
+    found = shapes.answer(wanted.query, wanted.mode, answer)
     if full:
-        for data, hit in zip(hits, answer.hits, strict=True):
-            data["content"] = app.library.body(hit)
-    return {
-        "query": wanted.query,
-        "mode": wanted.mode,
-        "hits": hits,
-        "confidence": answer.confidence,
-        "confident": answer.is_confident,
-        "degraded": degraded_data(answer.degraded),
-        "notes": list(notes),
-    }
-
-
-def _hit_data(hit: Hit) -> dict[str, object]:
-    data: dict[str, object] = {
-        "id": hit.id,
-        "collection": hit.collection,
-        "score": hit.score,
-        "text": hit.text,
-        "header_path": hit.header_path,
-        "line": hit.line,
-        "title": hit.title,
-        "type": hit.type,
-        "status": hit.status,
-        "tags": list(hit.tags),
-        "created_at": hit.created_at or None,
-        "who": hit.who or None,
-        "scope": hit.scope,
-        "file_path": hit.path,
-        "superseded": hit.is_superseded,
-        "superseded_by": hit.superseded_by or None,
-        "links": list(map(_link_data, hit.links)),
-    }
-    if hit.explanation is not None:
-        data["explanation"] = dict(hit.explanation)
-    return data
-
-
-def _link_data(link: Linked) -> dict[str, object]:
-    return {
-        "target": link.target,
-        "edge_type": link.edge,
-        "anchor_context": link.context,
-        "line": link.line,
-        "freshness": link.freshness or None,
-        "now_at": link.now_at or None,
-        "anchor": link.anchor or None,
-        "label": link.label or None,
-    }
-
-
-def degraded_data(degraded: Degraded) -> dict[str, object] | None:
-    """In what an answer falls short, for a program."""
-    if not degraded:
-        return None
-    return {"pending": degraded.pending, "reasons": list(degraded.reasons)}
+        bodies = (app.library.body(hit) for hit in answer.hits)
+        hits = [{**shapes.hit(hit), "content": next(bodies)} for hit in answer.hits]
+        found["hits"] = hits
+    return {**found, "notes": list(notes)}
 
 
 def shortfalls(degraded: Degraded) -> list[str]:
-    """The same for a person."""
+    """In what an answer falls short, for a person."""
     notes = list(degraded.reasons)
     if degraded.pending:
         notes.append(
@@ -269,14 +215,14 @@ def _shown(hit: Hit, text: str, several: bool) -> str:
         hit.scope if several else "",
         *dict.fromkeys(cautions(hit)),
     ]
-    head = " · ".join(_flat(part) for part in about if part)
+    head = " · ".join(flat(part) for part in about if part)
     lines = [f"{hit.score:.2f}  {head}", *text.splitlines(), *_explained(hit)]
     return "".join(
-        f"{_INDENT if number else ''}{line}".rstrip() + "\n" for number, line in enumerate(lines)
+        f"{INDENT if number else ''}{line}".rstrip() + "\n" for number, line in enumerate(lines)
     )
 
 
-def _flat(text: str) -> str:
+def flat(text: str) -> str:
     return " ".join(text.split())
 
 
@@ -342,7 +288,7 @@ def _numbers(values: object, form: str) -> str:
     return ", ".join(form.format(name, value) for name, value in items)
 
 
-def _highlighting(query: str) -> Callable[[str], str]:
+def highlighting(query: str) -> Callable[[str], str]:
     """Bold for the words of a question, in the text under each head."""
     asked = set(words(query))
 
@@ -353,7 +299,7 @@ def _highlighting(query: str) -> Callable[[str], str]:
 
     def paint(text: str) -> str:
         return "".join(
-            _WORD.sub(bold, line) if line.startswith(_INDENT) else line
+            _WORD.sub(bold, line) if line.startswith(INDENT) else line
             for line in text.splitlines(keepends=True)
         )
 
@@ -389,17 +335,6 @@ def _brief_arguments(parser: Parser) -> None:
 
 def _brief(args: argparse.Namespace) -> Output:
     brief = open_app(args).library.brief(args.query, args.budget, args.limit)
-    data = {
-        "query": args.query,
-        "text": brief.text,
-        "items": list(map(_item_data, brief.items)),
-        "tokens": brief.tokens,
-        "budget": brief.budget,
-        "left_out": brief.left_out,
-        "confidence": brief.confidence,
-        "confident": brief.is_confident,
-        "degraded": degraded_data(brief.degraded),
-    }
     messages = []
     if not brief.items:
         messages.append(
@@ -408,33 +343,12 @@ def _brief(args: argparse.Namespace) -> Output:
             else "Nothing fits well enough; `retain search` lists what is nearest."
         )
     return Output(
-        data,
+        shapes.brief(args.query, brief),
         brief.text,
         quiet=brief.text,
         messages=messages,
         warnings=shortfalls(brief.degraded),
     )
-
-
-def _item_data(item: Item) -> dict[str, object]:
-    hit = item.hit
-    return {
-        "handle": item.handle,
-        "id": hit.id,
-        "collection": hit.collection,
-        "title": hit.title,
-        "created_at": hit.created_at or None,
-        "score": hit.score,
-        "scope": hit.scope,
-        "file_path": hit.path,
-        "line": hit.line,
-        "superseded": hit.is_superseded,
-        "superseded_by": hit.superseded_by or None,
-        "links": list(map(_link_data, hit.links)),
-        "text": item.text,
-        "tokens": item.tokens,
-        "cut": item.is_cut,
-    }
 
 
 brief_command = Command(
@@ -446,204 +360,4 @@ prints nothing.
 
   retain brief "move the login to JWT"
   retain brief "GPU kernels" --budget 800 --json""",
-)
-
-
-# linked
-
-
-def _linked_arguments(parser: Parser) -> None:
-    parser.add_argument("document", metavar="DOC", help="a file of the project, or a memory")
-    parser.add_argument(
-        "query", nargs="?", default="", metavar="QUERY", help="rank by this; else newest first"
-    )
-    parser.add_argument("--limit", type=count, default=5, metavar="N", help="how many (5)")
-
-
-def _linked(args: argparse.Namespace) -> Output:
-    answer = open_app(args).library.linked(args.document, args.query, args.limit)
-    messages = [] if answer.hits else [f"No memory links to {args.document}."]
-    return Output(
-        [_linked_data(hit, answer.degraded) for hit in answer.hits],
-        "\n".join(_shown_links(hit, bool(args.query)) for hit in answer.hits),
-        quiet="".join(f"{hit.ref}\n" for hit in answer.hits),
-        messages=messages,
-        warnings=shortfalls(answer.degraded),
-        paint=_highlighting(args.query),
-    )
-
-
-def _linked_data(hit: Hit, degraded: Degraded) -> dict[str, object]:
-    first = _link_data(hit.links[0])
-    return {
-        "memory_id": f"memory:{hit.ref}",
-        "id": hit.id,
-        "collection": hit.collection,
-        "score": hit.score,
-        "title": hit.title,
-        "type": hit.type,
-        "content": hit.text,
-        "anchor_context": first["anchor_context"],
-        "edge_type": first["edge_type"],
-        "file_path": hit.path,
-        "freshness": first["freshness"],
-        "line": first["line"],
-        "links": list(map(_link_data, hit.links)),
-        "degraded": degraded_data(degraded),
-    }
-
-
-def _shown_links(hit: Hit, is_ranked: bool) -> str:
-    head = " · ".join(filter(None, (hit.ref, _flat(hit.title), hit.created_at[:10])))
-    lines = [f"{hit.score:.2f}  {head}" if is_ranked else head]
-    for link in hit.links:
-        anchor = f"at #{_flat(link.anchor)}" if link.anchor else ""
-        about = filter(None, (link.edge, f"line {link.line}", anchor, _state(link)))
-        lines += [f"{_INDENT}{', '.join(about)}: {_flat(link.context)}"]
-    return "\n".join(lines) + "\n"
-
-
-def _state(link: Linked) -> str:
-    """How the linked file is now, in words."""
-    return f"moved to {link.now_at}" if link.freshness == "moved" else link.freshness
-
-
-linked_command = Command(
-    _linked_arguments,
-    _linked,
-    """A memory links to a file by naming it in double brackets: [[src/auth.py]]. The words
-around it tell how: mentions, plans, refactors, debugs, related_to. Each link says whether
-the file is still what it was: fresh, changed, moved or gone; planned is one that never was.
-DOC is a path from where you stand, from the project's root as links have it, or a whole one;
-a file that moved is found by its new name too.
-
-  retain linked src/auth.py
-  retain linked src/auth.py "refactor plans" --limit 10 --json""",
-)
-
-
-# related
-
-
-def _related_arguments(parser: Parser) -> None:
-    add_id(parser, handles=True)
-    parser.add_argument("--limit", type=count, default=10, metavar="N", help="how many (10)")
-
-
-def _related(args: argparse.Namespace) -> Output:
-    app = open_app(args)
-    found = app.library.related(app.ours(args.id).address, args.limit)
-    degraded = app.library.shortfalls()
-    table = Table(
-        ("Score", "Memory", "Title", "Why"),
-        [
-            (
-                f"{one.score:.2f}",
-                f"{one.collection}/{one.id}" if one.collection else one.id,
-                one.title,
-                ", ".join(f"{why} {value:.2f}" for why, value in one.reasons.items()),
-            )
-            for one in found
-        ],
-        empty="Nothing is connected with it.",
-        flexible=("Title",),
-    )
-    return Output(
-        [
-            {**one._asdict(), "reasons": dict(one.reasons), "degraded": degraded_data(degraded)}
-            for one in found
-        ],
-        table=table,
-        quiet="".join(f"{one.collection}/{one.id}\n".removeprefix("/") for one in found),
-        warnings=shortfalls(degraded),
-    )
-
-
-related_command = Command(
-    _related_arguments,
-    _related,
-    """By links in either direction, files that both link to, tags they share, and meaning.
-
-  retain related auth-plan
-  retain related m:4f2a
-  retain related auth-plan --limit 3 --quiet""",
-)
-
-
-# graph
-
-
-def _graph_arguments(parser: Parser) -> None:
-    add_id(parser, handles=True, more="; or a file that memories link to", nargs="?")
-    parser.add_argument(
-        "--depth", type=count, default=2, metavar="N", help="with an ID: how many steps away (2)"
-    )
-    parser.add_argument(
-        "--format",
-        choices=("tree", "json", "dot"),
-        default="tree",
-        help="tree: for reading, the default; json; dot: for Graphviz",
-    )
-
-
-def _graph(args: argparse.Namespace) -> Output:
-    from retain.cli.drawing import dot, tree
-
-    app = open_app(args)
-    address, start = _start(app, args.id) if args.id else ("", "")
-    graph = app.library.graph(address, args.depth)
-    text = dot(graph) if args.format == "dot" else tree(graph, start)
-    messages = [] if graph.nodes else ["There are no memories yet."]
-    names = "".join(f"{node.name}\n" for node in graph.nodes)
-    return Output(lambda: _graph_data(graph), text, quiet=names, messages=messages)
-
-
-def _start(app: App, ref: str) -> tuple[str, str]:
-    """Where a graph begins, as it is asked for and as it is drawn: at a memory, or at a file."""
-    try:
-        memory = app.ours(ref)
-    except (NotFound, BadName):
-        ghost = app.library.ghost(ref) if app.place.exists else ""
-        if not ghost:
-            raise
-        return ghost, ghost
-    return memory.address, memory.ref
-
-
-def _graph_data(graph: Graph) -> dict[str, object]:
-    return {
-        "nodes": [
-            {
-                "name": node.name,
-                "kind": node.kind,
-                "title": node.title or None,
-                "freshness": node.freshness or None,
-                "now_at": node.now_at or None,
-            }
-            for node in graph.nodes
-        ],
-        "edges": [
-            {
-                "source": edge.source,
-                "target": edge.target.removeprefix("?"),
-                "edge_type": edge.edge,
-                "anchor_context": edge.context,
-                "line": edge.line,
-            }
-            for edge in graph.edges
-        ],
-    }
-
-
-graph_command = Command(
-    _graph_arguments,
-    _graph,
-    """The whole bank, or what is within some steps of one memory or file, in both directions.
-Files outside the bank say how they are now; a link that leads nowhere says so; ↑ marks what
-is drawn elsewhere already.
-
-  retain graph
-  retain graph auth-plan --depth 1
-  retain graph src/auth.py
-  retain graph --format dot | dot -Tsvg > graph.svg""",
 )

@@ -106,7 +106,7 @@ def _written(args: argparse.Namespace) -> Output:
     takes_input = args.action in ("create", "update")
     given = _given(args.input) if takes_input else {}
     app, at = _opened(args, makes=args.action == "create")
-    said, warnings = app.guarded(
+    said, warnings = app.gate.record(
         {"record": given, "reason": args.reason, "name": at.name}, args.allow_secret
     )
     if args.action == "create" and said["name"] != at.name:

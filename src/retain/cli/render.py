@@ -19,7 +19,6 @@ __all__ = [
     "Output",
     "Table",
     "as_context",
-    "as_data",
     "as_versions",
     "coloured",
     "facts_data",
@@ -284,31 +283,6 @@ def _readable(memory: Memory) -> str:
     from retain.records import render
 
     return "\n\n".join(filter(None, (render(content), memory.body)))
-
-
-def as_data(memory: Memory, *, content: bool = False) -> dict[str, object]:
-    """A memory as JSON: what every listing has, and with `content` everything there is."""
-    data: dict[str, object] = {
-        "id": memory.id,
-        "title": memory.title,
-        "collection": memory.collection,
-        "type": memory.type,
-        "status": memory.status,
-        "tags": list(memory.tags),
-        "category": memory.meta.get("category"),
-        "created_at": memory.meta.get("created_at"),
-        "updated_at": memory.meta.get("updated_at"),
-        "scope": memory.scope,
-        "file_path": memory.path,
-    }
-    if content:
-        data |= {
-            "content": memory.body,
-            "metadata": dict(memory.meta),
-            "hash": memory.hash,
-            "problem": memory.problem or None,
-        }
-    return data
 
 
 def as_versions(versions: Sequence[Version]) -> Table:
