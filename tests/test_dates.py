@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
@@ -12,6 +10,7 @@ from hypothesis import strategies as st
 
 from retain.dates import When, closeness, mentioned, moment, without
 from retain.errors import UsageError
+from tests.growth import grows_linearly
 
 TODAY = date(2026, 11, 18)  # a Wednesday
 NOW = datetime(2026, 11, 18, 15, 30, tzinfo=timezone(timedelta(hours=2)))
@@ -331,21 +330,6 @@ def test_any_text_is_a_moment_or_a_usage_error(text: str, now: datetime) -> None
     assert since <= moment(text, now, end=True)
 
 
-def _seconds(run: Callable[[str], object], text: str) -> float:
-    start = time.process_time()
-    run(text)
-    return time.process_time() - start
-
-
-def _grows_linearly(run: Callable[[str], object], text: str) -> bool:
-    """Compare two sizes in one process, so that a slow machine slows both alike."""
-    half = text[: len(text) // 2]
-    if _seconds(run, text) < 0.1:  # a quadratic step needs seconds at this size
-        return True
-    slow = min(_seconds(run, text) for _ in range(3))
-    return slow < 3 * min(_seconds(run, half) for _ in range(3)) + 0.05
-
-
 @pytest.mark.parametrize(
     "unit",
     [
@@ -359,4 +343,4 @@ def test_hostile_text_takes_linear_time(unit: str) -> None:
         question = f"{text} last week"  # so that there is something to look for
         without(question, mentioned(question, TODAY))
 
-    assert _grows_linearly(ask, (unit * 100_000)[:100_000])
+    assert grows_linearly(ask, (unit * 100_000)[:100_000])

@@ -6,8 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -19,6 +17,7 @@ from retain.errors import LimitExceeded
 from retain.guard import secrets as guard
 from retain.guard.characters import strip_invisible, visible, visible_json
 from retain.guard.secrets import KINDS, redact, redact_value
+from tests.growth import grows_linearly
 from tests.guard_samples import CONTEXTUAL, HARMLESS, TOKENS, chars, private_key
 
 SURROUNDINGS = {
@@ -428,23 +427,6 @@ _UNITS = (
 )
 
 
-def _seconds(run: Callable[[str], object], text: str) -> float:
-    start = time.process_time()
-    run(text)
-    return time.process_time() - start
-
-
-def _grows_linearly(run: Callable[[str], object], text: str) -> bool:
-    """Compare two sizes in one process, so that a slow machine slows both alike."""
-    half = text[: len(text) // 2]
-    # Anything below this is noise; a quadratic pattern needs seconds at this size.
-    if _seconds(run, text) < 0.05:
-        return True
-    # The fastest of several runs is the one that no other process disturbed.
-    slow = min(_seconds(run, text) for _ in range(3))
-    return slow < 3 * min(_seconds(run, half) for _ in range(3)) + 0.05
-
-
 def _search(pattern: re.Pattern[str], text: str) -> None:
     for _ in pattern.finditer(text):
         pass
@@ -459,21 +441,21 @@ def _match_at_some_places(pattern: re.Pattern[str], text: str) -> None:
 def test_searched_pattern_is_linear_on_hostile_text(source: str) -> None:
     search = partial(_search, re.compile(source, re.ASCII))
     for unit in _UNITS:
-        assert _grows_linearly(search, (unit * 100_000)[:100_000]), unit
+        assert grows_linearly(search, (unit * 100_000)[:100_000]), unit
 
 
 @pytest.mark.parametrize("source", sorted(set(guard._anchored())))
 def test_anchored_pattern_is_linear_on_hostile_text(source: str) -> None:
     match = partial(_match_at_some_places, re.compile(source, re.ASCII))
     for unit in _UNITS:
-        assert _grows_linearly(match, (unit * 100_000)[:100_000]), unit
+        assert grows_linearly(match, (unit * 100_000)[:100_000]), unit
 
 
 @pytest.mark.parametrize("unit", _UNITS)
 def test_whole_scan_is_linear_on_hostile_text(unit: str) -> None:
     text = (unit * 100_000)[:100_000]
     for scan in (redact, strip_invisible, visible, visible_json):
-        assert _grows_linearly(scan, text), scan.__name__
+        assert grows_linearly(scan, text), scan.__name__
 
 
 def test_every_compiled_pattern_is_listed_for_the_linearity_test() -> None:

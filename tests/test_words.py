@@ -8,9 +8,7 @@ import random
 import sqlite3
 import subprocess
 import sys
-import time
 import unicodedata
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -20,6 +18,7 @@ from hypothesis import strategies as st
 
 from retain import words as module
 from retain.words import MAX_TERM, is_question, query, words
+from tests.growth import grows_linearly
 
 ANY_TEXT = st.text(max_size=80)
 # Letters that meet: marks, joints, humps, scripts with and without spaces.
@@ -347,21 +346,6 @@ def test_importing_it_loads_neither_the_stemmer_nor_tables() -> None:
     assert not loaded & {"Stemmer", "threading", "unicodedata", "datetime", "sqlite3"}
 
 
-def _seconds(run: Callable[[str], object], text: str) -> float:
-    start = time.process_time()
-    run(text)
-    return time.process_time() - start
-
-
-def _grows_linearly(run: Callable[[str], object], text: str) -> bool:
-    """Compare two sizes in one process, so that a slow machine slows both alike."""
-    half = text[: len(text) // 2]
-    if _seconds(run, text) < 0.1:  # a quadratic step needs seconds at this size
-        return True
-    slow = min(_seconds(run, text) for _ in range(3))
-    return slow < 3 * min(_seconds(run, half) for _ in range(3)) + 0.05
-
-
 @pytest.mark.parametrize(
     "unit",
     [
@@ -373,5 +357,5 @@ def _grows_linearly(run: Callable[[str], object], text: str) -> bool:
 def test_hostile_text_takes_linear_time(unit: str) -> None:
     text = (unit * 100_000)[:100_000]
     for run in (words, query, is_question):
-        assert _grows_linearly(run, text), run.__name__
-        assert _grows_linearly(run, "ก" + text), run.__name__
+        assert grows_linearly(run, text), run.__name__
+        assert grows_linearly(run, "ก" + text), run.__name__
