@@ -385,9 +385,9 @@ class App:
         if written.status == "unchanged":
             return written
         after = written.memory
-        changes = {before.path: None, after.path: after.data}
+        changes = {before.path: None, **self.ledger.follow(before.ref, after)}
         commit, warnings = self._settled(changes, f"move {before.ref} to {after.ref}")
-        return written._replace(commit=commit, warnings=warnings)
+        return written._replace(memory=bank.find(after.address), commit=commit, warnings=warnings)
 
     def merge(
         self, sources: Sequence[str], into: str, draft: Draft, *, collection: str | None = None
@@ -410,6 +410,8 @@ class App:
         changes[after.path] = after.data
         names = ", ".join(memory.ref for memory in merged)
         commit, notes = self._settled(changes, f"merge {names} into {after.ref}")
+        if any(isinstance(one.meta.get("content"), dict) for one in merged):
+            notes += ("typed memories became one plain text; their fields are in the trash",)
         written = Written(after, "merged", "", commit, warnings + given.warnings + notes)
         return Merged(written, tuple(trashed))
 
@@ -569,12 +571,13 @@ class App:
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[str, tuple[str, ...]]:
         """What follows a write, whatever made it: it is indexed, and committed if the bank does."""
-        notes = self.library.take_in(changes, progress)
+        bank = self.bank
+        notes = (*bank.notes(), *self.library.take_in(changes, progress))
         if not commit and not self.config.flag("versioning.auto_commit"):
             return "", notes
         history = self.workspace.writable.history()
         # As the files are now, while nobody writes: another may have written since.
-        with self.bank.at_rest(changes) as present:
+        with bank.at_rest([*changes, *bank.own_list()]) as present:
             outcome = history.commit(present, f"retain: {what}")
         return outcome.commit or "", (*notes, outcome.warning) if outcome.warning else notes
 

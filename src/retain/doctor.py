@@ -83,13 +83,25 @@ def _faults(memory: Memory) -> list[str]:
 
 def _broken_rules(memory: Memory, rules: Rules) -> list[str]:
     """In what a typed memory that someone wrote by hand differs from its schema."""
-    if not is_record(memory):
-        return []
+    kind = rules.category(memory.type)
+    if not is_record(memory) or kind is None:
+        return _nearly_typed(memory, rules)
     from retain.schema import faults
 
-    kind = rules.category(memory.type)
-    found = faults(record(memory), kind.schema if kind else None)
+    found = faults(record(memory), kind.schema)
     return [f"{one.field}: expected {one.expected}; got {one.got}" for one in found]
+
+
+def _nearly_typed(memory: Memory, rules: Rules) -> list[str]:
+    """What keeps a memory from being the typed one that it was surely meant to be."""
+    if memory.problem or "content" not in memory.meta:
+        return []
+    if rules.category(memory.type):
+        return ["content: expected the fields of its category; got text"]
+    import difflib
+
+    near = difflib.get_close_matches(memory.type, rules.categories, 1, 0.8)
+    return [f"type {memory.type!r} is no category; did you mean {near[0]}?"] if near else []
 
 
 def _is_time(text: str) -> bool:

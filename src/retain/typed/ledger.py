@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from retain.bank import Bank, now
 from retain.categories import Category, Rules
 from retain.codec import codec
-from retain.errors import BadName, Conflict, NotFound, RecordError, UsageError
+from retain.errors import BadName, Conflict, NotFound, RecordError, RetainError, UsageError
 from retain.model import Memory, Written
+from retain.paths import key
 from retain.typed import lifecycle, merging, reports
 from retain.typed.fixing import Record, fixed
 from retain.typed.refusing import Block, refusal
@@ -67,11 +70,14 @@ class Ledger:
             raise UsageError("there is no text to make a title from", hint=hint)
         if not force:
             self._refuse_full(kind)
-        written = self._placed(at, new(wanted, at.suffix, self._author), force)
+        written = self._placed(at, wanted, force)
         done = self._done("created", written, f"create {written.memory.ref}", [*notes, *more])
-        return done._replace(warnings=(*done.warnings, *self._windowed(kind, written.memory)))
+        odd = [] if key(at.collection) == key(kind.folder) else [_astray(kind)]
+        windowed = self._windowed(kind, written.memory)
+        return done._replace(warnings=(*done.warnings, *odd, *windowed))
 
-    def _placed(self, at: Target, text: bytes, force: bool) -> Written:
+    def _placed(self, at: Target, wanted: Record, force: bool) -> Written:
+        text = new(wanted, at.suffix, self._author)
         try:
             return self.bank.create(at.collection, at.name, text, suffix=at.suffix)
         except Conflict:
@@ -83,28 +89,38 @@ class Ledger:
                 raise refusal(Block("CREATE_ERROR", lines)) from None
             lifecycle.may_create_over(record(old), at.called, now(), force=force)
             # Another may have written since: over that one nobody has said a word.
-            return self._changed(at, lambda _: text, "replaced", old.hash)
+            return self._changed(at, lambda it: _replacing(it, wanted), "replaced", old.hash)
 
-    def update(self, at: Target, given: Record, *, expect: str = "") -> Outcome:
-        """Change a record within the rules; the file's hash, if given, must be the one read."""
+    def update(
+        self, at: Target, given: Record, *, expect: str = "", puts_aside: bool = False
+    ) -> Outcome:
+        """Change a record within the rules; the file's hash, if given, must be the one read.
+
+        What comes too late is lost to a caller who has no other copy, unless it is put aside.
+        """
+        newer: list[str] = []
         notes: list[str] = []
         warnings: list[str] = []
         titles: list[str] = []
 
         def edit(memory: Memory) -> bytes:
             old = self._readable(memory, at)
-            _refuse_changed(memory, expect, at)
-            titles[:] = [memory.title]
+            newer[:] = _newer(memory, expect)
+            if newer:
+                return memory.data
             mended, fixes = fixed(given, is_new=False, now=now())
             wanted, odd = merging.merged(old, mended, now=now(), exists=self._exists)
             self._check(wanted)
             notes[:], warnings[:] = fixes, odd
+            titles[:] = [str(one.get("title") or "") for one in (old, wanted)]
             return data(_named(memory, wanted), memory)
 
         self._found(at, "UPDATE_ERROR", "Use --action create instead.")
         written = self._changed(at, edit, "updated")
         after = written.memory
-        slug = merging.new_slug(titles[0], after.title, after.id)
+        if newer:
+            raise self._outdated(at, after, expect, newer[0], given if puts_aside else None)
+        slug = merging.new_slug(titles[0], titles[1], after.id)
         done = self._done("updated", written, f"update {after.ref}", notes, warnings)
         return self._renamed(done, slug) if slug else done
 
@@ -117,14 +133,29 @@ class Ledger:
             why = "is taken" if isinstance(error, Conflict) else "no file may have"
             note = f"the new title suggests the id {slug!r}, which {why}; kept {before.id!r}"
             return done._replace(warnings=(*done.warnings, note))
-        changes = {before.path: None, moved.path: moved.data}
+        changes = {before.path: None, **self.follow(before.ref, moved)}
         commit, notes = self._settle(changes, f"rename {before.ref} to {moved.ref}")
         return done._replace(
-            memory=moved,
+            memory=self.bank.find(moved.address),
             renamed_from=before.id,
             commit=commit or done.commit,
             warnings=(*done.warnings, *notes),
         )
+
+    def follow(self, old_ref: str, moved: Memory) -> dict[str, bytes | None]:
+        """Note that a memory has another name now, there and where others name it."""
+        if is_record(moved):
+            entry = lifecycle.change_entry(now(), f"Moved from {old_ref}", "id", old_ref, moved.ref)
+            moved = self.bank.change(moved.address, lambda it: _with_entry(it, entry)).memory
+        changes: dict[str, bytes | None] = {moved.path: moved.data}
+        for name in ("superseded_by", "supersedes"):
+            # Who replaces another one is named by it, and names it in turn.
+            for ref in _relations(moved, name):
+                with contextlib.suppress(RetainError):
+                    rename = partial(_renaming, old_ref=old_ref, new_ref=moved.ref)
+                    after = self.bank.change(ref, rename).memory
+                    changes[after.path] = after.data
+        return changes
 
     def retire(self, at: Target, reason: str = "") -> Outcome:
         """Take a record out of force; `restore` brings it back until it is collected."""
@@ -168,6 +199,7 @@ class Ledger:
             raise UsageError("a memory cannot take its own place", hint="Name two memories.")
         for at, memory in ((old, before), (by, after)):
             self._refuse_mute(at, memory)
+        self._refuse_circle(before, after)
         texts = [
             (before, _related(before, "superseded_by", after.ref, lifecycle.superseded)),
             (after, _related(after, "supersedes", before.ref, lifecycle.superseding)),
@@ -183,6 +215,21 @@ class Ledger:
             Outcome("superseded", one, warnings=warnings, commit=commit),
             Outcome("updated", other, commit=commit),
         )
+
+    def _refuse_circle(self, before: Memory, after: Memory) -> None:
+        """Refuse a successor that the memory itself has taken the place of, however far back."""
+        seen, one = {before.ref}, after
+        while (ref := one.superseded_by) and ref not in seen:
+            seen.add(ref)
+            try:
+                one = self.bank.find(ref)
+            except RetainError:
+                return
+        if ref == before.ref:
+            raise UsageError(
+                f"{after.ref} has been superseded by {before.ref} itself",
+                hint="Name the memory that holds now.",
+            )
 
     def _refuse_mute(self, at: Target, memory: Memory) -> None:
         """Refuse a file that has no place to say what it has to do with another."""
@@ -223,7 +270,8 @@ class Ledger:
             return
         count = sum(
             memory.type == kind.name and memory.status == "active"
-            for memory in self.bank.memories(kind.folder)
+            for memory in self.bank.memories()
+            if is_record(memory)
         )
         if count >= most:
             fix = "Retire, archive or merge some of them, raise the limit, or use --force."
@@ -240,13 +288,21 @@ class Ledger:
             (path, fields)
             for path, (memory, fields) in found.items()
             if memory.type == kind.name and memory.status == "active" and path != newest.path
+            if is_record(memory)
         ]
         left = kind.max_retained - 1
         said = []
         for path, fields in reports.beyond_window(others, left) if left else others:
             memory = found[path][0]
             only_here = reports.unique_content(fields, [it[1] for it in found.values()])
-            self.retire(at_memory(memory), f"rolling window: max_retained is {kind.max_retained}")
+            try:
+                self.retire(
+                    at_memory(memory), f"rolling window: max_retained is {kind.max_retained}"
+                )
+            except RetainError as error:
+                # What was asked for is stored already; this is tried again with the next one.
+                said.append(f"{memory.ref} could not be retired: {error.message}")
+                continue
             said.append(f"retired {memory.ref}, the oldest beyond max_retained")
             if only_here:
                 said.append(f"{memory.ref} has content found nowhere else: {'; '.join(only_here)}")
@@ -281,6 +337,18 @@ class Ledger:
         except Conflict as error:
             current = self._found(at, "OCC_CONFLICT", error.hint).hash
             raise _conflict(at, read[0], current, f"{error.unchanged} {error.hint}") from error
+
+    def _outdated(
+        self, at: Target, memory: Memory, expect: str, current: str, lost: Record | None
+    ) -> RecordError:
+        fix = "Re-read the file and retry with its current hash."
+        if lost is not None:
+            try:
+                aside = self.bank.put_aside(memory, json.dumps(lost, ensure_ascii=False, indent=2))
+                fix = f"{fix} Your record is in the trash as {aside.name}."
+            except RetainError as error:
+                fix = f"{fix} Your record could not be kept: {error.message}."
+        return _conflict(at, expect, current, fix)
 
     def _check(self, wanted: Record) -> None:
         checked(wanted, self.rules)
@@ -323,7 +391,10 @@ def checked(wanted: Record, rules: Rules) -> None:
     from retain.schema import faults
 
     kind = rules.category(str(wanted.get("category")))
-    found = faults(wanted, kind.schema if kind else None)
+    if kind is None:
+        known = ", ".join(rules.categories)
+        raise _validation("category", f"one of {known}", str(wanted.get("category")))
+    found = faults(wanted, kind.schema)
     if found:
         raise refusal(
             *(
@@ -347,10 +418,15 @@ def in_step(before: Memory, text: bytes, rules: Rules) -> bytes:
     after = before._replace(
         meta=document.meta, body=document.body, data=text, problem=document.problem
     )
-    if text == before.data or not (is_record(before) or is_record(after)):
+    was, is_now = (_is_known(one, rules) for one in (before, after))
+    if text == before.data or not (was or is_now):
         return text
+    if was and after.type != before.type:
+        raise _validation(
+            "category", before.type, after.type, "Retire it, and make a new one of the other type."
+        )
     old, wanted = record(before), record(after)
-    if is_record(before):
+    if was:
         kept = _remembering(old, wanted)
         wanted = merging.noted(old, kept, now())
         if wanted is kept and before.body != after.body and before.path.endswith(".md"):
@@ -358,6 +434,10 @@ def in_step(before: Memory, text: bytes, rules: Rules) -> bytes:
         wanted = lifecycle.dated(old, wanted, now())
     checked(wanted, rules)
     return data(wanted, after)
+
+
+def _is_known(memory: Memory, rules: Rules) -> bool:
+    return is_record(memory) and rules.category(memory.type) is not None
 
 
 def _retold(kept: Record, at_once: str) -> Record:
@@ -376,7 +456,47 @@ def _remembering(old: Record, wanted: Record) -> Record:
     before, after = old.get("changes") or [], wanted.get("changes") or []
     if not isinstance(before, list) or not isinstance(after, list) or not before:
         return wanted
-    return {**wanted, "changes": [*before, *(entry for entry in after if entry not in before)]}
+    # An older text has older entries, which the cap may have dropped since: those are no news.
+    last = before[-1].get("date") if isinstance(before[-1], dict) else ""
+    news = [
+        entry
+        for entry in after
+        if entry not in before and isinstance(entry, dict) and str(entry.get("date")) >= str(last)
+    ]
+    return {**wanted, "changes": lifecycle.grown(before, news)}
+
+
+def _replacing(memory: Memory, wanted: Record) -> bytes:
+    """A record put in the place of an earlier one, whose history and text below it goes on."""
+    old = record(memory)
+    entry = lifecycle.change_entry(now(), "Replaced by a new record", "record")
+    history = lifecycle.grown(old.get("changes"), [*(wanted.get("changes") or ()), entry])
+    born = {"created_at": old["created_at"]} if old.get("created_at") else {}
+    return data({**wanted, **born, "changes": history}, memory)
+
+
+def _with_entry(memory: Memory, entry: dict[str, object]) -> bytes:
+    wanted = record(memory)
+    return data({**wanted, "changes": lifecycle.grown(wanted.get("changes"), [entry])}, memory)
+
+
+def _renaming(memory: Memory, old_ref: str, new_ref: str) -> bytes:
+    """A memory's bytes in which another one's new name stands for its old one."""
+    steps = {"superseded_by": lifecycle.superseded, "supersedes": lifecycle.superseding}
+    for name, step in steps.items():
+        known = _relations(memory, name)
+        if old_ref not in known or new_ref in known:
+            continue
+        if memory.path.endswith(".json"):
+            return data(step(record(memory), new_ref, now()), memory)
+        renamed = [new_ref if one == old_ref else one for one in known]
+        value = renamed if isinstance(memory.meta.get(name), list) else renamed[0]
+        return codec(memory.path).edit(memory.data, {name: value})
+    return memory.data
+
+
+def _astray(kind: Category) -> str:
+    return f"a {kind.name} belongs in {kind.folder}/; it was stored elsewhere, as asked for"
 
 
 def _named(memory: Memory, wanted: Record) -> Record:
@@ -389,15 +509,12 @@ def _own(memory: Memory, old: Record, wanted: Record) -> Record:
     return wanted if is_record(memory) else {**wanted, "changes": old.get("changes")}
 
 
-def _refuse_changed(memory: Memory, expect: str, at: Target) -> None:
-    """Refuse an update of a text that is no longer the one its writer read."""
+def _newer(memory: Memory, expect: str) -> list[str]:
+    """The hash of a text that is no longer the one its writer read; none if it is."""
     wanted = expect.lower().removeprefix("sha256:").removeprefix("md5:")
-    if not wanted:
-        return
     is_md5 = len(wanted) == 32
     current = hashlib.md5(memory.data).hexdigest() if is_md5 else memory.hash  # noqa: S324 - names a text, guards nothing
-    if wanted != current:
-        raise _conflict(at, expect, current, "Re-read the file and retry with its current hash.")
+    return [current] if wanted and wanted != current else []
 
 
 def _conflict(at: Target, expected: str, current: str, fix: str) -> RecordError:

@@ -163,13 +163,15 @@ def superseding(new: Record, old_ref: str, now: str) -> Record:
 def change_entry(
     now: str, summary: str, field: str, old_value: object = None, new_value: object = None
 ) -> dict[str, Any]:
-    """One entry of a record's changes."""
+    """One entry of a record's changes; a secret that was taken out does not live on in it."""
+    from retain.guard.secrets import redact, redact_value
+
     return {
         "date": now,
-        "summary": shortened(summary, _MAX_SUMMARY),
+        "summary": shortened(redact(summary)[0], _MAX_SUMMARY),
         "field": field,
-        "old_value": old_value,
-        "new_value": new_value,
+        "old_value": redact_value(old_value)[0],
+        "new_value": redact_value(new_value)[0],
     }
 
 

@@ -54,7 +54,7 @@ def noted(old: Record, new: Record, now: str) -> Record:
     before = list(map(_bare, _listed(old.get("changes"))))
     after = list(map(_bare, _listed(new.get("changes"))))
     is_explained = any(not _is_among(entry, before) for entry in after)
-    entries = list(_automatic(old, new, now, _BOOKKEEPING, is_explained))
+    entries = list(_automatic(old, new, now, {*_BOOKKEEPING, *STATE_FIELDS}, is_explained))
     if not entries:
         return new
     return {
