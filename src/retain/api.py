@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from retain.app import App
 from retain.drafts import Draft
-from retain.errors import RetainError, UsageError
+from retain.errors import UsageError
+from retain.filling import Filling
 from retain.model import Answer, Deleted, Memory, Merged, Problem, Written
 from retain.recall.asking import Wanted, conditions, whole
 from retain.sync import Changes, Progress
@@ -36,7 +37,7 @@ class Retain:
         self._lock = threading.RLock()
         self._indexing = threading.Lock()  # apart, so that nobody waits for many vectors
         self._is_closed = threading.Event()
-        self._filling = _Filling(self._app) if background else None
+        self._filling = Filling(self._app.library) if background else None
         # Explicitly, so that the index is sealed also when nobody calls close().
         self._finalizer = weakref.finalize(self, _close, self._app, self._filling)
 
@@ -290,36 +291,7 @@ class Retain:
                 self._filling.wake()
 
 
-class _Filling:
-    """A thread that makes missing vectors whenever it is woken."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._woken, self._ended = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def wake(self) -> None:
-        self._woken.set()
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name="retain-vectors", daemon=True)
-            self._thread.start()
-
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            self._woken.wait()
-            self._woken.clear()
-            # A model that does not answer is reported by the next search.
-            with contextlib.suppress(RetainError):
-                self._app.library.fill(is_stopped=self._ended.is_set)
-
-    def end(self) -> None:
-        self._ended.set()
-        self._woken.set()
-        if self._thread is not None:
-            self._thread.join()
-
-
-def _close(app: App, filling: _Filling | None) -> None:
+def _close(app: App, filling: Filling | None) -> None:
     if filling:
         filling.end()
     app.close()

@@ -18,6 +18,7 @@ from retain.codec import codec
 from retain.config import Config, rules
 from retain.drafts import Draft
 from retain.errors import Ambiguous, Conflict, NotFound, Unreadable, UsageError
+from retain.fsio import Directory
 from retain.gate import Gate, signed
 from retain.model import Deleted, Memory, Merged, Place, Problem, Trashed, Version, Written
 from retain.workspace import Opened, Workspace
@@ -118,8 +119,9 @@ class App:
         name: str = "",
         created_by: str = "",
         replace: bool = False,
+        is_new: bool = False,
     ) -> Written:
-        """Store a memory: a new one, or a new text for the id given."""
+        """Store a memory: a new one, or a new text for the id given unless it must be new."""
         self.workspace.make()
         bank = self.bank
         draft, warnings = self.gate.admitted(signed(draft, created_by))
@@ -140,6 +142,8 @@ class App:
                 written = bank.create(collection, wanted, data)
                 break
             except Conflict as taken:
+                if is_new:
+                    raise
                 with contextlib.suppress(NotFound):  # it was deleted in between: store it then
                     old, again = bank.find(f"{collection}/{wanted}"), drafts.unsigned(draft)
                     if (not name and not replace) or paths.nfc(old.id) != wanted:
@@ -432,6 +436,20 @@ class App:
 
         found = self.library.search(Wanted(news, conditions=conditions(kind=category)))
         return [(hit.path, hit.score) for hit in found.hits] if found.is_confident else []
+
+    def profiles(self) -> Sequence[str]:
+        """The profile files that are there, which tell who the person is."""
+        root = self.place.root
+        return [name for name in paths.PROFILES if os.path.isfile(os.path.join(root, name))]
+
+    def profile(self, name: str) -> str:
+        """The text of a profile file."""
+        if name not in self.profiles():
+            raise NotFound(f"there is no profile {name!r}")
+        with Directory.open(self.bank.root) as root:
+            return root.read(name, self.config.number("memory.max_bytes")).decode(
+                "utf-8", "replace"
+            )
 
     # History and trash
 

@@ -72,6 +72,9 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "restore": ("past", "Bring a retired or deleted memory, or an earlier text, back."),
         "trash": ("past", "List or empty the trash."),
     },
+    "Agents": {
+        "mcp": ("agents", "Serve memory to an agent, over MCP."),
+    },
     "Banks": {
         "init": ("banks", "Make a bank for this project."),
         "status": ("banks", "Say which bank is in force, why, and how it is."),
@@ -280,7 +283,7 @@ def overview() -> str:
     return "\n".join(lines)
 
 
-def open_app(args: argparse.Namespace) -> App:
+def open_app(args: argparse.Namespace, *, stays: bool = False) -> App:
     """The app for the place a call asks for."""
     from retain.app import App
 
@@ -299,6 +302,7 @@ def open_app(args: argparse.Namespace) -> App:
         everywhere=getattr(args, "everywhere", False),
         cwd=cwd,
         env=os.environ,
+        stays=stays,
     )
     args.close = app.close
     return app

@@ -1,0 +1,42 @@
+"""Vectors made in the background, for whoever keeps a bank open."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from retain.errors import RetainError
+from retain.library import Library
+
+__all__ = ["Filling"]
+
+
+class Filling:
+    """A thread that makes missing vectors whenever it is woken."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._woken, self._ended = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """Something was written."""
+        self._woken.set()
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="retain-vectors", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            self._woken.wait()
+            self._woken.clear()
+            # A model that does not answer is reported by the next search.
+            with contextlib.suppress(RetainError):
+                self._library.fill(is_stopped=self._ended.is_set)
+
+    def end(self) -> None:
+        """Stop after the vector that is being made."""
+        self._ended.set()
+        self._woken.set()
+        if self._thread is not None:
+            self._thread.join()

@@ -1,0 +1,150 @@
+"""Serving over standard input and output: nothing but the protocol leaves, and nothing stays.
+
+The process ends when its client goes: at the end of input, at a broken pipe, at a signal. A host
+that closes the pipe waits about two seconds before it kills; work under way gets less than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+import anyio
+import anyio.to_thread
+
+__all__ = ["serve"]
+
+_MOST: Final = 4_000_000  # bytes of one message
+_WAITING: Final = 64  # messages that are read ahead
+_GRACE: Final = 1.5  # seconds for a write under way
+_SMALL: Final = 4_096  # a message that a pipe takes at once
+
+
+def serve(server: Any, cleanup: Callable[[], None]) -> NoReturn:
+    """Answer until the client goes, then clean up and leave."""
+    wire = _claim()
+    code = 0
+    try:
+        anyio.run(_serve, server, *wire)
+    except BaseExceptionGroup as group:
+        if group.split((BrokenPipeError, ConnectionError))[1] is not None:
+            print(f"retain mcp: {group!r}", file=sys.stderr)  # noqa: T201
+            code = 1
+    except (KeyboardInterrupt, BrokenPipeError):
+        pass
+    _leave(cleanup, code)
+
+
+def _claim() -> tuple[int, int]:
+    """The wire for ourselves: what any library prints goes to standard error."""
+    sys.stdout.flush()
+    source, sink = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return source, sink
+
+
+async def _serve(server: Any, source: int, sink: int) -> None:
+    from mcp.server.stdio import stdio_server
+
+    async with anyio.create_task_group() as tasks:
+
+        async def end_at_signal() -> None:
+            ends = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+            with anyio.open_signal_receiver(*ends) as signals:
+                async for _ in signals:
+                    tasks.cancel_scope.cancel()
+                    return
+
+        tasks.start_soon(end_at_signal)
+        streams: Any = {"stdin": _Lines(source), "stdout": _Sink(sink)}
+        async with stdio_server(**streams) as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
+def _leave(cleanup: Callable[[], None], code: int) -> NoReturn:
+    """End now: an interpreter that waits for its threads would keep a host waiting."""
+    done = threading.Thread(target=cleanup, daemon=True)
+    done.start()
+    done.join(_GRACE)
+    end = time.monotonic() + _GRACE / 3
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.main_thread():
+            thread.join(max(0.0, end - time.monotonic()))
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+    os._exit(code)
+
+
+class _Lines:
+    """The messages that come in, read on a thread that nobody has to wait for."""
+
+    def __init__(self, fd: int) -> None:
+        self._loop, self._queue = asyncio.get_running_loop(), asyncio.Queue[bytes | None]()
+        self._room = threading.Semaphore(_WAITING)
+        threading.Thread(target=self._pump, args=(fd,), name="retain-mcp-in", daemon=True).start()
+
+    def _pump(self, fd: int) -> None:
+        with open(fd, "rb", closefd=False) as file:
+            while line := self._line(file):
+                self._room.acquire()
+                self._put(line)
+        self._put(None)
+
+    def _line(self, file: Any) -> bytes:
+        try:
+            line: bytes = file.readline(_MOST + 1)
+            if len(line) <= _MOST:
+                return line
+            while line and not line.endswith(b"\n"):
+                line = file.readline(_MOST)
+        except OSError:
+            return b""
+        return b"too long\n"  # which is no JSON, and is answered as such
+
+    def _put(self, line: bytes | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, line)
+
+    def __aiter__(self) -> _Lines:
+        return self
+
+    async def __anext__(self) -> str:
+        line = await self._queue.get()
+        if line is None:
+            raise StopAsyncIteration
+        self._room.release()
+        return line.decode("utf-8", "replace")
+
+
+class _Sink:
+    """Where messages go out."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    async def write(self, text: str) -> None:
+        data = text.encode()
+        if len(data) <= _SMALL:
+            self._write(data)
+        else:  # a client that does not read must not stop the loop
+            await anyio.to_thread.run_sync(self._write, data, abandon_on_cancel=True)
+
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._fd, rest) :]
+
+    async def flush(self) -> None:
+        """Nothing is held back."""
