@@ -310,15 +310,19 @@ def test_its_settings_are_understood(claude: Path) -> None:
         ({"delete": {"grace_period_days": "30"}}, 1),
         ({"delete": {"grace_period_days": None}}, 1),
         ({"delete": {"archive_retired": "true"}}, 1),
-        ({"delete": 5, "retrieval": [], "triage": "x"}, 0),
+        ({"delete": 5, "retrieval": [], "triage": "x"}, 2),
+        ({"retrieval": "x", "delete": [1]}, 2),
+        ({"retrieval": None}, 1),
         ({"max_memories_per_category": 1.5}, 1),
         ({"auto_commit": 1}, 1),
         ({"retrieval": {"match_strategy": "magic"}}, 1),
         ({"categories": {"decision": {"folder": "../x", "enabled": 0}}}, 2),
         ({"categories": {"Bad Name": {"folder": "x"}}}, 1),
         ({"categories": {"decision": {"colour": "red"}}}, 0),
-        ({"categories": {"decision": True}}, 0),
-        ({"categories": []}, 0),
+        ({"categories": {"decision": True}}, 1),
+        ({"categories": {"tech_debt": 5, "x" * 1000: 5}}, 2),
+        ({"categories": {"\x1b[2J": 5}}, 1),
+        ({"categories": []}, 1),
         ({}, 0),
         ("", 1),
         ("{", 1),
@@ -335,6 +339,7 @@ def test_a_broken_file_leaves_the_defaults_and_is_said(
     found, said = of_claude(claude, theirs)
     assert len(found.warnings) == warned
     assert all(len(one) < 500 for one in found.warnings)
+    assert not any("\x1b" in one for one in found.warnings)
     assert said == Rules(dict(DEFAULTS))
 
 
@@ -411,6 +416,59 @@ def test_a_slip_of_the_pen_changes_nothing(run: Run, bank: Path, words: tuple[st
     assert ran.code == 2
     assert ran.err
     assert list(bank.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "key, value", [("records.archive_retired", "false"), ("versioning.mode", "off")]
+)
+def test_what_a_project_may_not_set_is_refused_and_not_written(
+    home: Path, bank: Path, key: str, value: str
+) -> None:
+    ran = call("config", "set", key, value)
+    assert ran.code == 2
+    assert f"retain config set {key} {value} --global" in ran.err
+    assert list(bank.iterdir()) == []
+    assert call("config", "set", key, value, "--global").code == 0
+    assert call("config", "get", key).out == f"{value}\n"
+    allowed = "auto" if value == "off" else "true"
+    assert call("config", "set", key, allowed).code == 0
+
+
+TAKEN = (
+    '[categories.decision]\nfolder = "runbooks"\n[categories.incident]\nfolder = "sessions"\n'
+    '[categories.outage]\nfolder = "outages"\nschema = "none.json"\n'
+)
+
+
+def test_list_and_get_show_the_folders_in_force(bank: Path) -> None:
+    load(bank, TAKEN)
+    rows = {row["key"]: row for row in json.loads(call("config", "list", "--json").out)}
+    decision = rows["categories.decision.folder"]
+    assert (decision["value"], decision["origin"]) == ("decisions", "default")
+    assert rows["categories.outage.folder"]["value"] == "outages"
+    assert "categories.incident.folder" not in rows
+    assert call("config", "get", "categories.decision.folder").out == "decisions\n"
+    assert "the folder runbooks is taken" in call("config", "list").err
+
+
+def test_status_and_doctor_tell_of_categories_that_are_not_as_the_config_says(bank: Path) -> None:
+    load(bank, TAKEN)
+    told = [
+        "the folder runbooks is taken; the category decision keeps decisions",
+        "the folder sessions is session_summary's; the category incident is ignored",
+        "the schema of the category outage is not used",
+    ]
+    for command in ("status", "doctor"):
+        ran = call(command)
+        assert all(one in ran.out for one in told), ran.out
+        assert call(command, "--json").out.count("the folder runbooks is taken") == 1
+
+
+def test_status_tells_of_a_value_where_settings_belong(claude: Path) -> None:
+    of_claude(claude, {"categories": {"tech_debt": 5}, "retrieval": "x", "delete": [1]})
+    ran = call("status")
+    for where in ("categories.tech_debt", "retrieval", "delete"):
+        assert f"memory-config.json: {where} is no JSON object; ignored" in ran.err
 
 
 def test_check_tells_of_schemas_that_cannot_be_used(bank: Path) -> None:

@@ -225,6 +225,43 @@ def test_differences_name_files_not_listed_and_entries_without_a_file() -> None:
     )
 
 
+def test_a_doubled_entry_is_one_without_a_file() -> None:
+    text = f"{render([API, SQLITE])}{format_line(API)}\n"
+    assert differences(text, [API, SQLITE]) == ([], [API.path])
+    other = format_line(API._replace(title="API has no quota"))
+    assert differences(f"{render([API])}{other}\n", [API]) == ([], [API.path])
+    assert differences(f"{text}{format_line(API)}\n", [SQLITE]) == ([], [API.path])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        SQLITE._replace(title="Use something else"),
+        SQLITE._replace(tags=("db",)),
+        SQLITE._replace(tags=("db", "sql", "x")),
+        SQLITE._replace(tags=()),
+        SQLITE._replace(display="RUNBOOK"),
+    ],
+)
+def test_an_entry_that_says_something_else_than_its_file_is_missing_and_stale(line: Line) -> None:
+    assert differences(render([API, line]), [API, SQLITE]) == ([SQLITE.path], [SQLITE.path])
+    assert differences(render([line, API]) + format_line(line), [API, SQLITE]) == (
+        [SQLITE.path],
+        [SQLITE.path],
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- [DECISION] Use SQLite -> m/decisions/use-sqlite.json #tags:sql,db",
+        "-  [DECISION]  Use  SQLite  ->  m/decisions/use-sqlite.json  #tags: SQL, db,sql",
+    ],
+)
+def test_an_entry_as_another_tool_writes_it_is_no_difference(text: str) -> None:
+    assert differences(f"{HEADER}{text}\n", [SQLITE]) == ([], [])
+
+
 @given(st.dictionaries(PATHS, st.tuples(TITLES, TAGS), max_size=5))
 def test_no_title_or_tag_forges_a_line_or_a_path(
     files: dict[str, tuple[str, tuple[str, ...]]],

@@ -6,7 +6,8 @@ import copy
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -556,6 +557,12 @@ for _ in range(3000):
         {"properties": {"impact": {"pattern": r"(a)\1"}}},
         {"properties": {"impact": {"pattern": "(?=a)"}}},
         {"patternProperties": {"(a+)+$": {}}},
+        {"unevaluatedProperties": True},
+        {"properties": {"x": {"unevaluatedItems": False}}},
+        {"$ref": "#anchor", "$defs": {"x": {"$anchor": "anchor"}}},
+        {"properties": {"x": {"$id": "https://evil.example/x"}}},
+        {"properties": {f"p{number}": {} for number in range(1001)}},
+        {"type": [{}] * 201},
         DOUBLING,
         DEEP,
     ],
@@ -572,6 +579,122 @@ def test_a_schema_that_cannot_be_used_is_a_fault_and_nothing_is_fetched(
     assert fault.field == "schema"
     assert "JSON Schema" in fault.expected
     assert fault.got
+
+
+def nested(part: Record, times: int) -> Record:
+    for _ in range(times):
+        part = {"anyOf": [part, part], **{key: True for key in part if key == WIDE}}
+    return part
+
+
+WIDE = "unevaluatedProperties"
+REFERRED = {"allOf": [{"$ref": "#/$defs/x"}] * 150}
+LARGE = {"x": [{"a": [number, str(number)]} for number in range(20_000)]}
+
+
+@pytest.mark.parametrize(
+    "schema, content",
+    [
+        (nested({WIDE: True}, 11), {"x": 1}),
+        (nested({"type": "string"}, 8) | {"$defs": {"x": {}}}, LARGE),
+        ({"properties": {"x": {"enum": [[number] for number in range(900)]}}}, LARGE),
+        ({"properties": {"x": {"items": {"enum": list(range(9000))}}}}, LARGE),
+        ({**REFERRED, "$defs": {"x": {"properties": {"x": {"uniqueItems": True}}}}}, LARGE),
+        ({**REFERRED, "$defs": {"x": {"type": "string"}}}, LARGE),
+        ({**REFERRED, "$defs": {"x": {"properties": {"x": False}}}}, LARGE),
+        ({**REFERRED, "$defs": {"x": dict.fromkeys(map(str, range(9000)))}}, {}),
+        ({"required": [str(number) for number in range(9000)]}, {}),
+        ({"additionalProperties": False}, dict.fromkeys(map(str, range(90_000)))),
+    ],
+    ids=lambda value: str(value)[:60],
+)  # fmt: skip
+def test_no_schema_and_no_content_takes_long(schema: Record, content: Record) -> None:
+    assert_quick(lambda: faults(incident() | {"content": content}, schema))
+
+
+def assert_quick(check: Callable[[], object]) -> None:
+    """Processor time, of which even a slow machine gives a hang far more."""
+    before = time.process_time()
+    check()
+    assert time.process_time() - before < 5
+
+
+@pytest.mark.parametrize(
+    "items, is_unique",
+    [
+        (LARGE["x"], True),
+        ([*LARGE["x"], {"a": [7.0, "7"]}], False),
+        ([{"a": 1, "b": 2}, {"b": 2, "a": 1.0}], False),
+        ([1, True, "1", [1], None, "None", {"1": 1}, 1.5], True),
+        ([0, False, 0.5, -0.5], True),
+        ([[1, [2]], [1, [2.0]]], False),
+        ([number * (2**61 - 1) for number in range(50_000)], True),
+        ([[], {}, ""], True),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_the_items_of_a_list_are_compared_as_json_does(items: list[Any], is_unique: bool) -> None:
+    schema = {"properties": {"x": {"uniqueItems": True}}}
+    assert_quick(lambda: faults(incident(x=items), schema))
+    assert (faults(incident(x=items), schema) == []) is is_unique
+    assert faults(incident(x=items), {"properties": {"x": {"uniqueItems": False}}}) == []
+
+
+@pytest.mark.parametrize(
+    "of, number, fits",
+    [
+        (0.5, 10**400, True), (0.5, 10**400 + 1, True), (0.3, 10**400, False), (0.1, 0.3, True),
+        (0.01, 4.02, True), (2, 3, False), (2, 4.0, True), (3, 10**400, False),
+        (1e-300, 1e300, True), (0.5, True, True), (0.5, "x", True),
+    ],
+)  # fmt: skip
+def test_a_multiple_is_one_however_large_the_number(of: float, number: object, fits: bool) -> None:
+    found = faults(incident(x=number), {"properties": {"x": {"multipleOf": of}}})
+    assert [one.field for one in found] == ([] if fits else ["content.x"])
+
+
+def test_a_number_that_cannot_be_written_down_is_no_crash() -> None:
+    huge = 10**5000
+    for rule in ({"type": "string"}, {"maximum": 5}, {"uniqueItems": True}, {"enum": [1]}):
+        found = faults(incident(x=huge, y=[huge, huge]), {"properties": {"x": rule, "y": rule}})
+        assert found
+        assert all(one.got for one in found)
+    assert faults(incident() | {"title": huge})[0].field == "title"
+
+
+def test_a_content_nested_beyond_reason_is_a_fault() -> None:
+    deep: Any = []
+    for _ in range(5000):
+        deep = [deep]
+    schema = {
+        "properties": {"x": {"$ref": "#/$defs/x"}},
+        "$defs": {"x": {"items": {"$ref": "#/$defs/x"}}},
+    }
+    assert [one.field for one in faults(incident(x=deep), schema)] == ["schema"]
+
+
+def test_a_record_with_a_fault_in_every_field_is_told_of_in_moments() -> None:
+    whole = record() | {f"x{number}": 1 for number in range(30_000)}
+    assert_quick(lambda: faults(whole))
+
+
+def test_a_large_record_of_an_ordinary_kind_is_checked() -> None:
+    hosts = {"x": [{"name": f"host {number}", "up": True, "load": 0.5} for number in range(5000)]}
+    rules = {
+        "type": "object",
+        "required": ["name", "up"],
+        "properties": {
+            "name": {"type": "string", "pattern": "^host [0-9]+$"},
+            "up": {"type": "boolean"},
+            "load": {"type": "number", "minimum": 0},
+        },
+        "additionalProperties": False,
+    }
+    schema = {"properties": {"x": {"type": "array", "items": rules, "uniqueItems": True}}}
+    assert faults(incident() | {"content": hosts}, schema) == []
+    hosts["x"][7]["up"] = "yes"
+    (fault,) = faults(incident() | {"content": hosts}, schema)
+    assert fault == ("content.x.7.up", "true or false", '"yes" (string)')
 
 
 def test_why_a_schema_cannot_be_used_is_known_before_there_is_a_record() -> None:

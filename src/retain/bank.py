@@ -53,6 +53,7 @@ class Bank(Reader):
     def __init__(self, place: Place, *, max_bytes: int = 2_000_000, max_versions: int = 10) -> None:
         super().__init__(place, max_bytes=max_bytes)
         self.max_versions = max_versions
+        self._unlisted = ""  # why the list of records could not be written, the last time
 
     def create(self, collection: str, name: str, data: bytes, *, suffix: str = ".md") -> Written:
         """Store a new memory; a name already taken, in any spelling, is a Conflict."""
@@ -169,6 +170,12 @@ class Bank(Reader):
             hint=f"Read it again with `retain get {memory.ref}` and repeat your change, or see "
             f"both: `retain restore --trash {aside.name} --id NEW`.",
         )
+
+    def put_aside(self, memory: Memory, text: str) -> Trashed:
+        """Keep in the trash what someone meant to make of a memory, as JSON."""
+        with self._writing(memory.path) as shop:
+            name = f"{memory.id}.json"
+            return trash.put_aside(shop, name, memory.collection, f"{text}\n".encode())
 
     def delete(self, ref: str, *, collection: str | None = None, expect: str = "") -> Trashed:
         """Move a memory to the trash."""
@@ -338,8 +345,11 @@ class Bank(Reader):
             if self.kind.listing:
                 # It is derived: a disk that refuses it has not refused the write, and the next
                 # write makes it right.
-                with contextlib.suppress(RetainError):
+                try:
                     self._list_anew(shop)
+                    self._unlisted = ""
+                except RetainError as error:
+                    self._unlisted = error.message
 
     # The list of its records that some stores keep
 
@@ -347,6 +357,17 @@ class Bank(Reader):
         """The text of the store's own list of its records, None when there is none."""
         with self._reading() as root:
             return self._list_text(root) if root else None
+
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said after a write that was done itself: that its list is behind."""
+        why = self._unlisted
+        return (f"{self.kind.listing} could not be written: {why}",) if why else ()
+
+    def own_list(self) -> list[str]:
+        """The path of that list, if there is one and it is in order."""
+        path = os.path.join(self.root, self.kind.listing)
+        is_there = self.kind.listing and not self._unlisted and os.path.isfile(path)
+        return [path] if is_there else []
 
     def lines(self) -> list[Line]:
         """The records in force, as lines of that list."""

@@ -23,6 +23,8 @@ __all__ = [
     "Setting",
     "Value",
     "changed",
+    "forbidden",
+    "in_force",
     "listed",
     "load",
     "parse_value",
@@ -303,17 +305,20 @@ def _set(
         warnings.append(
             f"{origin}: {key} may only be set in your own config, not by a project; ignored"
         )
-    elif is_project and (key, value) == ("records.archive_retired", False):
-        warnings.append(
-            f"{origin}: only you can have retired memories destroyed, in your own config; ignored"
-        )
-    elif is_project and (key, value) == ("versioning.mode", "off"):
-        warnings.append(f"{origin}: only you can switch versions off, in your own config; ignored")
+    elif is_project and (why := forbidden(key, value)):
+        warnings.append(f"{origin}: {why}, in your own config; ignored")
     else:
         try:
             values[key] = Value(_checked(known, _written(key, value)), origin)
         except UsageError as error:
             warnings.append(f"{origin}: {error.message}; ignored")
+
+
+def forbidden(key: str, value: object) -> str:
+    """Why a project may not set a key that it may set to this value; empty if it may."""
+    if (key, value) == ("records.archive_retired", False):
+        return "only you can have retired memories destroyed"
+    return "only you can switch versions off" if (key, value) == ("versioning.mode", "off") else ""
 
 
 def _written(key: str, value: object) -> object:
@@ -447,6 +452,7 @@ def _from_claude(path: str, warnings: list[str]) -> dict[str, object]:
     if not isinstance(theirs, dict):
         warnings.append(f"{path} is too large or no JSON object, so the defaults apply")
         return {}
+    warnings += [f"{path}: {where} is no JSON object; ignored" for where in _no_tables(theirs)]
     found = dict(_flat(theirs))
     ours = {_CLAUDES[key]: value for key, value in found.items() if key in _CLAUDES}
     return ours | {
@@ -454,6 +460,18 @@ def _from_claude(path: str, warnings: list[str]) -> dict[str, object]:
         for key, value in found.items()
         if key.startswith("categories.") and key.rpartition(".")[2] in FIELDS
     }
+
+
+def _no_tables(theirs: Mapping[str, object]) -> Iterator[str]:
+    """Where a `memory-config.json` has a value in place of settings that are read."""
+    sections = dict.fromkeys(key.split(".")[0] for key in _CLAUDES if "." in key)
+    yield from (name for name in sections if not isinstance(theirs.get(name, {}), dict))
+    categories = theirs.get("categories", {})
+    if isinstance(categories, dict):
+        wrong = (name for name, fields in categories.items() if not isinstance(fields, dict))
+        yield from (f"categories.{_shown(name)[1:-1]}" for name in wrong)
+    else:
+        yield "categories"
 
 
 def rules(config: Config, root: str) -> Rules:
@@ -474,6 +492,14 @@ def rules(config: Config, root: str) -> Rules:
         config.text("records.match_strategy"),
         tuple(warnings),
     )
+
+
+def in_force(config: Config, kept: Rules, key: str) -> Value:
+    """A setting's value; a category whose folder is another's keeps its own."""
+    stated = config.value(key)
+    parts = key.split(".")
+    kind = kept.category(parts[1]) if parts[0] == "categories" and parts[2] == "folder" else None
+    return stated if kind is None or kind.folder == stated.value else Value(kind.folder, "default")
 
 
 def listed(config: Config) -> Iterator[tuple[Setting, Value]]:

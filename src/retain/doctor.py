@@ -29,7 +29,7 @@ class Findings(NamedTuple):
 
 def examine(bank: Bank, rules: Rules) -> Findings:
     """Read every memory once and count what is there; typed ones are checked by their rules."""
-    problems: list[Problem] = []
+    problems = [Problem(bank.root, reason) for reason in rules.warnings]
     by_collection: dict[str, int] = {}
     by_type: dict[str, int] = {}
     by_status: dict[str, int] = {}

@@ -99,10 +99,25 @@ def refreshed(old_text: str, lines: Iterable[Line]) -> str:
 
 
 def differences(text: str, lines: Iterable[Line]) -> tuple[list[str], list[str]]:
-    """The paths of files that an index lacks, and those in it that are no file's."""
-    listed = {line.path for line in parse(text)}
-    actual = {line.path for line in lines}
-    return sorted(actual - listed), sorted(listed - actual)
+    """The paths of files that an index lacks, and of its entries that are no file's.
+
+    A second entry for a file is one of those. An entry that says something else than its file is
+    both: what the file says is missing.
+    """
+    lines = list(lines)
+    wanted = {line.path: _said(line) for line in parse(render(lines))}
+    found: dict[str, list[object]] = {}
+    for line in parse(text):
+        found.setdefault(line.path, []).append(_said(line))
+    right = {path for path, said in found.items() if path in wanted and wanted[path] in said}
+    once = {path for path in right if len(found[path]) == 1}
+    return sorted({line.path for line in lines} - right), sorted(found.keys() - once)
+
+
+def _said(line: Line) -> object:
+    """What an entry says of its file, in whatever order it has the tags."""
+    display, title, _, tags = _cleaned(line)
+    return display, title, frozenset(tags)
 
 
 def harmless(text: str) -> str:

@@ -8,7 +8,7 @@ refused, an optional field may also be null, and a time is any string.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -204,7 +204,8 @@ def faults(record: Mapping[str, object], schema: Mapping[str, object] | None = N
     content = record.get("content")
     if schema is not None and isinstance(content, dict):
         found += _unfit(content, schema)
-    found.sort(key=lambda one: _position(record, one[0]))
+    orders: _Orders = {}
+    found.sort(key=lambda one: _position(record, one[0], orders))
     return [Fault(".".join(map(str, loc)), *rest) for loc, *rest in found]
 
 
@@ -214,6 +215,7 @@ def schema_fault(schema: Mapping[str, object]) -> str:
 
 
 _Loc = tuple[int | str, ...]
+_Orders = dict[int, dict[object, int]]
 _Found = tuple[_Loc, str, str]
 
 
@@ -248,12 +250,14 @@ def _value(record: object, loc: _Loc) -> object:
     return record
 
 
-def _position(record: object, loc: _Loc) -> tuple[int, ...]:
+def _position(record: object, loc: _Loc, orders: _Orders) -> tuple[int, ...]:
     """Where in the record a place is; what is not there comes after all that is."""
     places = []
     for part in loc:
         if isinstance(record, Mapping):
-            places.append(list(record).index(part) if part in record else len(record))
+            if id(record) not in orders:  # counted once: a record may have as many faults as fields
+                orders[id(record)] = {name: place for place, name in enumerate(record)}
+            places.append(orders[id(record)].get(part, len(record)))
             record = record.get(part)
         elif isinstance(part, int):
             places.append(part)
@@ -352,7 +356,10 @@ def _got(value: object, rule: Mapping[str, Any]) -> str:
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
+    except (ValueError, RecursionError):  # thousands of digits, or of levels
+        return f"a value too large to show ({_kind(value)})"
     if len(text) > _SHOWN:
         text = f"{text[: _SHOWN - 3]}..."
     # An escape sequence or a turned direction in a stranger's file is not for a terminal.
@@ -415,10 +422,15 @@ class _Unusable(Exception):
     """A schema that Retain does not work with."""
 
 
-_MAX_REFS: Final = 10_000
+_MAX_STEPS: Final = 500_000
+_MAX_OBJECTS: Final = 1_000
+_MAX_PARTS: Final = 200
 _REFUSED: Final[Mapping[str, str]] = {
     "$dynamicRef": "no $dynamicRef, only $ref",
     "patternProperties": "no patternProperties; name the properties",
+    # These try every other keyword again, and so take time beyond any count.
+    "unevaluatedProperties": "no unevaluatedProperties, only additionalProperties",
+    "unevaluatedItems": "no unevaluatedItems, only items",
 }
 
 
@@ -436,8 +448,8 @@ _KEYWORDS: Final[Mapping[str, str]] = {
 def _unfit(content: Mapping[str, object], schema: Mapping[str, object]) -> list[_Found]:
     """Where a content breaks a JSON Schema that may be a stranger's.
 
-    Nothing is fetched, and nothing takes more than moments: references are counted, and patterns
-    are matched by an engine whose time does not explode.
+    Nothing is fetched, and nothing takes more than moments: the schema is of a bounded size, the
+    steps are counted, and patterns are matched by an engine whose time does not explode.
     """
     from jsonschema.exceptions import SchemaError
     from referencing.exceptions import Unresolvable
@@ -452,7 +464,9 @@ def _unfit(content: Mapping[str, object], schema: Mapping[str, object]) -> list[
     except Unresolvable as error:
         wrong = f"a reference to {_shown(error.ref)}, which is not there"
     except RecursionError:
-        wrong = "a schema that is nested too deep or refers to itself for ever"
+        wrong = "a schema or a content that is nested too deep, or a schema that never ends"
+    except (ArithmeticError, ValueError):
+        wrong = "a number beyond what can be computed"
     except _Unusable as error:
         wrong = str(error)
     return [
@@ -462,55 +476,159 @@ def _unfit(content: Mapping[str, object], schema: Mapping[str, object]) -> list[
 
 def _checker(schema: Mapping[str, object]) -> Any:
     """A validator for the schema, which is refused if it reaches out or cannot be understood."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import extend
+    from jsonschema import Draft202012Validator as Draft
+    from jsonschema.validators import create
     from referencing import Registry
 
     if schema.get("$schema", DRAFT) not in (DRAFT, f"{DRAFT}#"):
         raise _Unusable(f"$schema {_shown(schema['$schema'])}")
     # Below, a $schema would choose another validator, which follows references anywhere.
-    own = {name: value for name, value in schema.items() if name != "$schema"}
-    _refuse(own)
-    Draft202012Validator.check_schema(own)
-    keywords = {"$ref": _counted(Draft202012Validator.VALIDATORS["$ref"]), "pattern": _pattern}
-    kind: Any = extend(Draft202012Validator, keywords)  # type: ignore[no-untyped-call]
+    own = {name: value for name, value in schema.items() if name not in ("$schema", "$id")}
+    _refuse(own, iter(range(_MAX_OBJECTS)))
+    Draft.check_schema(own)
+    meter = _Meter()
+    ours = {"pattern": _pattern, "uniqueItems": _unique, "multipleOf": _multiple}
+    keywords = {name: meter.counted(name, one) for name, one in (Draft.VALIDATORS | ours).items()}
+    kind: Any = create(
+        Draft.META_SCHEMA, keywords, type_checker=Draft.TYPE_CHECKER, applicable_validators=meter.of
+    )
     return kind(own, registry=Registry())
 
 
-def _refuse(node: object) -> None:
+def _refuse(node: object, left: Iterator[int]) -> None:
     if isinstance(node, Mapping):
+        if next(left, None) is None:
+            raise _Unusable(f"more than {_MAX_OBJECTS:,} objects in a schema")
         for name, value in node.items():
-            if name in _REFUSED:
-                raise _Unusable(_REFUSED[name])
-            if name == "$schema" and isinstance(value, str):
-                raise _Unusable("a $schema inside the schema")
-            if name == "$ref" and isinstance(value, str) and not value.startswith("#"):
-                raise _Unusable(f"$ref {_shown(value)}: only references like #/$defs/name")
-            if name == "pattern" and isinstance(value, str):
-                _matcher(value)
-            _refuse(value)
+            _refuse_keyword(name, value)
+            _refuse(value, left)
     elif isinstance(node, list):
         for value in node:
-            _refuse(value)
+            _refuse(value, left)
 
 
-def _counted(follow: Any) -> Any:
-    """The keyword $ref, which a few lines can make run 2^30 times."""
-    left = iter(range(_MAX_REFS))
+def _refuse_keyword(name: str, value: object) -> None:
+    if name in _REFUSED:
+        raise _Unusable(_REFUSED[name])
+    if name in ("$schema", "$id") and isinstance(value, str):
+        raise _Unusable(f"a {name} inside the schema")
+    # Every reference to an anchor would search the whole schema.
+    if name == "$ref" and isinstance(value, str) and value[:2] not in ("#", "#/"):
+        raise _Unusable(f"$ref {_shown(value)}: only references like #/$defs/name")
+    if name == "pattern" and isinstance(value, str):
+        _matcher(value)
+    if name != "enum" and _is_long(value):
+        raise _Unusable(f"more than {_MAX_PARTS} parts in a list, at {_shown(name)}")
 
-    def ref(*of: Any) -> Iterator[Any]:
-        if next(left, None) is None:
-            raise _Unusable(f"more than {_MAX_REFS:,} references to follow")
-        yield from follow(*of)
 
-    return ref
+def _is_long(value: object) -> bool:
+    """Whether a list would be compared with itself for ever when the schema is checked."""
+    return (
+        isinstance(value, list)
+        and len(value) > _MAX_PARTS
+        and not all(isinstance(part, str) for part in value)
+    )
+
+
+class _Meter:
+    """The steps that one check takes; a few lines of a schema can ask for 2^30 of them.
+
+    A step is a keyword that is looked at, a value it is compared with, or a part of a value that
+    an error repeats.
+    """
+
+    def __init__(self) -> None:
+        self._left = _MAX_STEPS
+        self._sizes: dict[int, int] = {}
+
+    def _spend(self, steps: int) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise _Unusable(f"more than {_MAX_STEPS:,} steps to check this content")
+
+    def of(self, schema: Any) -> Iterable[Any]:
+        """The keywords of a schema."""
+        self._spend(len(schema))
+        return schema.items()
+
+    def counted(self, name: str, keyword: Any) -> Any:
+        """A keyword that stops the check when it takes too long."""
+
+        def check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+            self._spend(self._cost(name, value, instance))
+            for error in keyword(validator, value, instance, schema) or ():
+                if not isinstance(error.validator, str):  # it is new, and quotes both
+                    self._spend(self._size(instance) + self._size(value))
+                yield error
+
+        return check
+
+    def _cost(self, name: str, value: Any, instance: Any) -> int:
+        if name == "$ref":
+            return 1 + int(value.count("/")) ** 2
+        if name in ("enum", "const", "dependentRequired"):
+            return self._size(value)
+        if name in ("uniqueItems", "pattern"):
+            return self._size(instance)
+        return 1 + sum(len(one) for one in (value, instance) if isinstance(one, list | dict))
+
+    def _size(self, value: object) -> int:
+        """How many values there are in a value; a long text counts for more than one."""
+        if not isinstance(value, list | dict):
+            return 1 + (len(value) // 100 if isinstance(value, str) else 0)
+        if id(value) not in self._sizes:
+            count, waiting = 0, [value]
+            while waiting:
+                one: Any = waiting.pop()
+                if isinstance(one, list | dict):
+                    count += 1
+                    waiting += [*one, *one.values()] if isinstance(one, dict) else one
+                else:
+                    count += self._size(one)
+            self._sizes[id(value)] = count
+        return self._sizes[id(value)]
 
 
 def _pattern(_: Any, pattern: str, instance: object, __: Any) -> Iterator[Any]:
+    if isinstance(instance, str) and not _matcher(pattern).isinstance_python(instance):
+        yield _mismatch(f"does not match {pattern}")
+
+
+def _unique(_: Any, is_wanted: bool, instance: Any, __: Any) -> Iterator[Any]:
+    is_list = is_wanted and isinstance(instance, list)
+    if is_list and len(set(map(_canonical, instance))) < len(instance):
+        yield _mismatch("has an item twice")
+
+
+def _canonical(value: object) -> str:
+    """A text that two values share if JSON holds them for equal.
+
+    A text, because whoever chooses numbers can choose them so that their hashes are all the same.
+    """
+    if isinstance(value, Mapping):
+        parts = sorted(f"{_canonical(name)}:{_canonical(one)}" for name, one in value.items())
+        return f"{{{','.join(parts)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_canonical, value))}]"
+    return repr(_whole(value))
+
+
+def _multiple(_: Any, of: float, instance: object, __: Any) -> Iterator[Any]:
+    """Exact, as a float is neither 0.1 nor large enough for every whole number."""
+    from fractions import Fraction
+
+    if isinstance(instance, int | float) and not isinstance(instance, bool):
+        unit, number = (
+            Fraction(one if isinstance(one, int) else repr(one)) for one in (of, instance)
+        )
+        if number % unit:
+            yield _mismatch(f"is no multiple of {of}")
+
+
+def _mismatch(said: str) -> Exception:
     from jsonschema.exceptions import ValidationError as Mismatch
 
-    if isinstance(instance, str) and not _matcher(pattern).isinstance_python(instance):
-        yield Mismatch(f"does not match {pattern}")
+    return Mismatch(said)
 
 
 @cache
@@ -536,9 +654,10 @@ def _told(error: Any) -> Iterator[_Found]:
             if name not in error.instance:
                 yield (*loc, name), _required(properties.get(name, {})), "nothing"
     elif error.validator == "additionalProperties":
+        expected = _unknown(rule)
         for name in error.instance:
             if name not in properties:
-                yield (*loc, name), _unknown(rule), _shown(error.instance[name])
+                yield (*loc, name), expected, _shown(error.instance[name])
     else:
         expected = _keyword(error.validator, error.validator_value)
         yield loc, expected, _got(error.instance, rule)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
@@ -13,7 +14,7 @@ import pytest
 
 from retain.errors import NotSaved
 from tests.cli.door import call
-from tests.conftest import Ran
+from tests.conftest import Ran, command
 from tests.typed.filing import CONTENT, FOLDERS, Record, Store, draft, keys
 
 REF = "decisions/use-postgres"
@@ -420,7 +421,7 @@ def test_a_title_that_becomes_another_one_renames_the_file(store: Store) -> None
     assert record["id"] == "keep-everything-in-files"
     assert "title changed" in [entry["summary"] for entry in record["changes"]]
     versions = json.loads(call("versions", new, "--bank", str(store.root), "--json").out)
-    assert len(versions) == 2  # before the update, and before the id inside the file
+    assert len(versions) == 3  # before the update, the id inside the file, the entry about it
     if store.is_json:
         assert len(store.entries()) == 1
         assert store.target(new) in store.index()
@@ -493,6 +494,16 @@ def test_a_full_category_takes_no_more(store: Store) -> None:
     store.answer(store.write("delete", "decisions/one-0"))
     store.answer(store.create("decisions/one-3"))
     store.answer(store.create("decisions/one-4", "--force"))
+
+
+def test_a_record_that_is_too_large_has_a_block_of_its_own(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_MEMORY_MAX_BYTES", "400")
+    given = draft(content={**CONTENT["decision"], "context": "x" * 500})
+    said = refused(store, store.create(given=given), "SIZE_ERROR", "error", "fix")
+    assert "400 is the limit" in said["error"]
+    assert store.input.exists()
 
 
 def test_a_category_of_ones_own_takes_any_content_or_what_its_schema_allows(store: Store) -> None:
@@ -756,6 +767,21 @@ def test_a_bank_by_another_name_is_used_when_it_is_in_force(home: Path) -> None:
     assert (bank / "decisions/use-postgres.md").exists()
 
 
+@pytest.mark.parametrize("flags", [("--bank", "../mine"), ("--global",)])
+def test_a_target_in_another_bank_than_the_one_named_is_refused(
+    store: Store, home: Path, flags: tuple[str, ...]
+) -> None:
+    assert call("init", "--bank", str(home / "mine")).code == 0
+    ran = store.create(REF, *flags)
+    said = refused(store, ran, "PATH_ERROR", "target", "fix")
+    named = home / ("mine" if len(flags) > 1 else ".retain")
+    assert said["fix"] == f"Target must be inside the bank that is named: {named}"
+    assert store.files() == {}
+    assert store.input.exists()
+    assert store.answer(store.create(REF, "--bank", str(store.root)))["status"] == "created"
+    assert store.answer(store.write("archive", REF, "--local"))["status"] == "archived"
+
+
 # What is handed in
 
 
@@ -850,6 +876,106 @@ def test_a_link_to_a_draft_is_read_and_only_the_link_goes(store: Store, place: P
     assert os.listdir(place) == ["real.json"]
 
 
+def test_a_stored_memory_is_never_taken_for_a_draft(store: Store, home: Path, place: Path) -> None:
+    store.create("decisions/other", given=draft(title="Other"))
+    store.create()
+    assert call("init", "--bank", str(home / "mine")).code == 0
+    elsewhere = []
+    for folder in (home / "mine/notes", home / "x/.claude/memory", home / "x/.memories/notes"):
+        folder.mkdir(parents=True)
+        elsewhere.append(folder / "a.json")
+        elsewhere[-1].write_text(json.dumps(draft(title="News")), encoding="utf-8")
+    (place / "link.json").symlink_to(store.path("decisions/other"))
+    before = store.files()
+    inputs = [store.path(REF), store.path("decisions/other"), place / "link.json", *elsewhere]
+    for source in inputs:
+        for action in ("update", "create"):
+            ran = put_in(store, str(source), action)
+            said = refused(store, ran, "SECURITY_ERROR", "path", "resolved", "fix")
+            assert said["fix"].startswith("Input file must not be in a memory store."), source
+            assert source.exists()
+    assert store.files() == before
+
+
+def test_a_draft_inside_the_bank_that_is_named_is_refused(home: Path) -> None:
+    bank = home / "plain"
+    bank.mkdir()
+    source = bank / "a.json"
+    source.write_text(json.dumps(draft()), encoding="utf-8")
+    ran = call(
+        *("record", "write", "--action", "create", "--category", "decision"),
+        *("--target", str(bank / "decisions/b.md"), "--bank", str(bank), "--input", str(source)),
+    )
+    assert (ran.code, keys(ran.out)[0]) == (1, "SECURITY_ERROR")
+    assert [path.name for path in bank.iterdir()] == ["a.json"]
+
+
+def test_a_file_that_took_the_drafts_name_is_not_deleted(store: Store, place: Path) -> None:
+    from retain.typed.ledger import Ledger
+
+    source = place / "draft.json"
+    source.write_text(json.dumps(draft()), encoding="utf-8")
+    create = Ledger.create
+
+    def slow(*args: object, **options: object) -> object:
+        (place / "next").write_text("the next draft", encoding="utf-8")
+        os.replace(place / "next", source)
+        return create(*args, **options)  # type: ignore[arg-type]
+
+    with mock.patch.object(Ledger, "create", slow):
+        store.answer(put_in(store, str(source)))
+    assert source.read_text(encoding="utf-8") == "the next draft"
+
+
+def test_standard_input_that_cannot_be_read_is_a_block(store: Store) -> None:
+    words = [*command(), "record", "write", "--action", "create", "--category", "decision"]
+    words += ["--target", store.target(REF), "--input", "-"]
+    for redirection in ("<&-", "0>/dev/null"):
+        script = f'exec "$@" {redirection}'
+        done = subprocess.run(
+            ["/bin/sh", "-c", script, "sh", *words],
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+        ran = Ran(done.returncode, done.stdout, done.stderr)
+        refused(store, ran, "INPUT_ERROR", "path", "error", "fix")
+        assert ran.err == ""
+
+
+def test_a_record_from_a_pipe_that_comes_too_late_is_kept(store: Store) -> None:
+    store.create()
+    before = store.files()
+    late = draft(content={**CONTENT["decision"], "decision": "MySQL"})
+    words = ["record", "write", "--action", "update", "--target", store.target(REF)]
+    words += ["--hash", "0" * 32, "--input"]
+    ran = call(*words, "-", input=json.dumps(late))
+    said = refused(store, ran, "OCC_CONFLICT", "target", "expected_hash", "current_hash", "fix")
+    (kept,) = (store.root / ".trash/decisions").iterdir()
+    assert said["fix"].endswith(f"Your record is in the trash as {kept.name}.")
+    assert json.loads(kept.read_text(encoding="utf-8")) == late
+    assert store.files() == before
+    assert (
+        call("restore", "--trash", kept.name, "--id", "late", "--bank", str(store.root)).code == 0
+    )
+    # A file is still where it was.
+    store.input.write_text(json.dumps(late), encoding="utf-8")
+    ran = call(*words, str(store.input))
+    said = refused(store, ran, "OCC_CONFLICT", "target", "expected_hash", "current_hash", "fix")
+    assert said["fix"] == "Re-read the file and retry with its current hash."
+    assert store.input.exists()
+    assert not list((store.root / ".trash/decisions").iterdir())
+
+
+def test_a_late_record_that_cannot_be_kept_is_a_conflict_all_the_same(store: Store) -> None:
+    store.create()
+    words = ("record", "write", "--action", "update", "--target", store.target(REF))
+    with mock.patch("retain.trash.put_aside", side_effect=NotSaved("the disk is full")):
+        ran = call(*words, "--hash", "0" * 32, "--input", "-", input=json.dumps(draft()))
+    said = refused(store, ran, "OCC_CONFLICT", "target", "expected_hash", "current_hash", "fix")
+    assert said["fix"].endswith("Your record could not be kept: the disk is full.")
+
+
 def test_only_a_draft_that_became_a_record_is_deleted(store: Store, place: Path) -> None:
     source = place / "draft.json"
     source.write_text(json.dumps(draft()), encoding="utf-8")
@@ -939,6 +1065,109 @@ def test_the_reports_of_the_index_are_word_for_word(claude: Store) -> None:
         f"Garbage Collection (grace period: 30 days)\n{'=' * 50}\n\n"
         "No retired memories past grace period.\n"
     )
+
+
+def test_a_bank_that_is_named_is_the_one_that_is_reported_and_collected(
+    claude: Store, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claude.create()
+    claude.write("delete", REF)
+    stamp = claude.record(REF)["retired_at"]
+    old = claude.path(REF).read_text(encoding="utf-8").replace(stamp, "2020-01-01T00:00:00Z")
+    claude.path(REF).write_text(old, encoding="utf-8")
+    other = Store(home / "other", ".json")
+    with monkeypatch.context() as there:
+        there.chdir(other.project)
+        other.answer(other.create(given=draft(tags=["postgres"])))
+    for flags in (("--bank", str(other.root)), ("--global",)):
+        ran = call("record", "index", "--gc", *flags)
+        assert "DELETED" not in ran.out
+    assert claude.path(REF).exists()
+    ran = call("record", "index", "--query", "postgres", "--bank", str(other.root))
+    assert "Use Postgres" in ran.out
+    assert "DELETED" in call("record", "index", "--gc", "--local").out
+    words = ("record", "candidate", "--category", "decision", "--new-info", "postgres 18")
+    assert json.loads(call(*words).out)["candidate"] is None
+    said = json.loads(call(*words, "--bank", str(other.root)).out)
+    assert said["candidate"]["title"] == "Use Postgres"
+    for flags in (("--bank", str(other.root)), ("--global",), ("--local",)):
+        assert call(*words, "--root", str(claude.root), *flags).code == 2
+        assert call("record", "index", "--gc", "--root", str(claude.root), *flags).code == 2
+
+
+def test_the_first_news_of_a_project_is_a_record_to_create(home: Path) -> None:
+    words = ("record", "candidate", "--category", "decision", "--new-info", "we use Postgres")
+    for flags in ((), ("--global",)):
+        ran = call(*words, *flags)
+        assert (ran.code, json.loads(ran.out)["structural_cud"]) == (0, "CREATE")
+        said = json.loads(call(*words, *flags, "--lifecycle-event", "removed").out)
+        assert said["structural_cud"] == "NOOP"
+        assert call(*words, *flags, "--category", "nonsense").code == 2
+    assert list((home / "work").iterdir()) == []
+    assert not (home / ".retain").exists()
+    for flag in ("--root", "--bank"):
+        ran = call(*words, flag, "nowhere")
+        assert ran.code == 1
+        assert ran.err.endswith("nowhere' is not a directory.\n")
+    (home / "work/.claude").mkdir()
+    (home / "work/.claude/memory").touch()
+    assert call(*words).code == 1
+
+
+def test_a_root_that_is_not_there_is_an_error_in_json_too(home: Path) -> None:
+    said = json.loads(call("record", "index", "--health", "--root", "nope", "--json").out)
+    assert said == {"error": "Memory root 'nope' is not a directory."}
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
+def test_a_list_that_cannot_be_written_is_said_and_the_record_stored(
+    claude: Store, home: Path, kind: str
+) -> None:
+    listing, note = claude.root / "index.md", home / "note.md"
+    note.write_text("mine", encoding="utf-8")
+    if kind == "link":
+        listing.symlink_to(note)
+    elif kind == "folder":
+        listing.mkdir()
+    else:
+        os.mkfifo(listing)
+    ran = claude.create()
+    assert claude.answer(ran)["status"] == "created"
+    assert ran.err.count("[WARN] index.md could not be written: ") == 1
+    ran = claude.write("update", REF, given=draft(title="Keep everything in files"))
+    assert "renamed_from" in claude.answer(ran)
+    assert ran.err.count("[WARN] index.md could not be written: ") == 1
+    ran = call("retire", "keep-everything-in-files")
+    assert (ran.code, ran.err.count("warning: index.md could not be written: ")) == (0, 1), ran
+    ran = call("put", "-", "--id", "plain", input="text")
+    assert (ran.code, ran.err.count("warning: index.md could not be written: ")) == (0, 1), ran
+    assert note.read_text(encoding="utf-8") == "mine"
+    listing.rmdir() if kind == "folder" else listing.unlink()
+    ran = claude.create("decisions/two", given=draft(title="Two"))
+    assert "index.md" not in ran.err
+    assert len(claude.entries()) == 1
+
+
+def test_the_commit_of_a_change_has_the_list_too(claude: Store) -> None:
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], capture_output=True, encoding="utf-8", check=True)
+        return done.stdout
+
+    git("init", "-q")
+    git("config", "user.name", "Ada")
+    git("config", "user.email", "ada@example.org")
+    configure(claude, auto_commit=True)
+    claude.answer(claude.create())
+    names = git("show", "--format=", "--name-only", "HEAD").split()
+    assert names == [".claude/memory/decisions/use-postgres.json", ".claude/memory/index.md"]
+    assert call("retire", "use-postgres").code == 0
+    assert git("show", "HEAD:.claude/memory/index.md") == claude.index()
+    # One that cannot be written is not in the way.
+    os.unlink(claude.root / "index.md")
+    os.mkfifo(claude.root / "index.md")
+    claude.answer(claude.create("decisions/two", given=draft(title="Two")))
+    names = git("show", "--format=", "--name-only", "HEAD").split()
+    assert names == [".claude/memory/decisions/two.json"]
 
 
 def test_the_next_write_mends_a_stale_doubled_or_missing_index(claude: Store) -> None:

@@ -26,6 +26,10 @@ LONG = "a" * 79 + "-b-c"
 RULES = [
     ({"schema_version": None}, {"schema_version": "1.0"}, ["schema_version: set to '1.0'"]),
     ({"schema_version": ""}, {"schema_version": "1.0"}, ["schema_version: set to '1.0'"]),
+    ({"schema_version": 1.0}, {"schema_version": "1.0"}, ["schema_version: set to '1.0'"]),
+    ({"schema_version": 1}, {"schema_version": "1.0"}, ["schema_version: set to '1.0'"]),
+    ({"schema_version": 2.0}, {"schema_version": 2.0}, []),
+    ({"schema_version": True}, {"schema_version": True}, []),
     ({"schema_version": "2.0"}, {"schema_version": "2.0"}, []),
     ({"updated_at": ""}, {"updated_at": NOW}, ["updated_at: set to current UTC"]),
     ({"created_at": None}, {"created_at": NOW}, ["created_at: set to current UTC"]),
@@ -43,8 +47,13 @@ RULES = [
     ({"confidence": 1.5}, {"confidence": 1.0}, ["confidence: clamped to 1.0"]),
     ({"confidence": "1.5"}, {"confidence": 1.0}, ["confidence: clamped to 1.0"]),
     ({"confidence": 10**400}, {"confidence": 1.0}, ["confidence: clamped to 1.0"]),
-    ({"confidence": float("-inf")}, {"confidence": 0.0}, ["confidence: clamped to 0.0"]),
-    ({"confidence": "0.7"}, {"confidence": "0.7"}, []),
+    ({"confidence": "-2"}, {"confidence": 0.0}, ["confidence: clamped to 0.0"]),
+    ({"confidence": "0.7"}, {"confidence": 0.7}, ["confidence: converted to 0.7"]),
+    ({"confidence": "1"}, {"confidence": 1.0}, ["confidence: converted to 1.0"]),
+    ({"confidence": float("-inf")}, {"confidence": float("-inf")}, []),
+    ({"confidence": "inf"}, {"confidence": "inf"}, []),
+    ({"confidence": "1e999"}, {"confidence": "1e999"}, []),
+    ({"confidence": "nan"}, {"confidence": "nan"}, []),
     ({"confidence": "high"}, {"confidence": "high"}, []),
     ({"confidence": []}, {"confidence": []}, []),
     ({"confidence": None}, {"confidence": None}, []),
@@ -140,6 +149,12 @@ def test_a_title_of_nested_markers_is_cleaned_in_one_pass() -> None:
         (" \t\n", ""),
         ("인증 결정", "m-6c5ae8d90355"),
         ("\ud800", "m-"),
+        ("Релиз 2", "m-"),
+        ("リリース２", "m-"),
+        ("Релиз v2", "v2"),
+        ("2026-05", "2026-05"),
+        ("№ 5 — 2 €", "no-5-2"),
+        ("½ 2", "12-2"),
     ],
 )
 def test_an_id_is_made_of_a_text(text: str, slug: str) -> None:
@@ -151,6 +166,8 @@ def test_an_id_is_made_of_a_text(text: str, slug: str) -> None:
 def test_the_id_of_a_text_without_latin_letters_is_its_own_however_it_is_composed() -> None:
     assert slugify("인증") == slugify(" \u110b\u1175\u11ab\u110c\u1173\u11bc ")  # 인증, decomposed
     assert slugify("인증") != slugify("결정")
+    assert slugify("Релиз 2") != slugify("Бюджет 2")
+    assert slugify("Релиз 2") != slugify("Релиз 3")
 
 
 @pytest.mark.parametrize("text", ["", "-a", "a-", "A", "a b", "a\n", "a" * 81])

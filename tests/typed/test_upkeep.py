@@ -80,6 +80,19 @@ def test_one_that_cannot_be_retired_does_not_stop_the_others(filed: Filed) -> No
     assert done.problems == ["ERROR retiring decisions/one: the disk is full"]
 
 
+def test_only_typed_memories_are_retired_for_their_age(filed: Filed) -> None:
+    sessions = filed.root / "sessions"
+    sessions.mkdir()
+    text = f"---\ntype: session_summary\nupdated_at: {LONG_AGO}\n---\nmy own notes\n"
+    (sessions / "mine.md").write_text(text, encoding="utf-8")
+    at = filed.at("sessions/typed")
+    filed.ledger.create("session_summary", at, draft("session_summary", "Typed"))
+    age(filed, "sessions/typed", "updated_at")
+    for done in (upkeep.gc(filed.ledger, dry_run=True), upkeep.gc(filed.ledger)):
+        assert [Path(one.path).stem for one in done.retired] == ["typed"]
+    assert (sessions / "mine.md").read_text(encoding="utf-8") == text
+
+
 def test_one_that_was_changed_since_it_was_judged_stays(filed: Filed) -> None:
     filed.create()
     retire(filed, "decisions/one")
@@ -161,15 +174,21 @@ def test_a_candidate_is_chosen_by_search_where_the_rules_say_so(filed: Filed) ->
     path = str(filed.path("decisions/one"))
     ledger = rules(filed, match_strategy="hybrid")
     asked: list[tuple[str, str]] = []
+    score = 0.7
 
     def search(category: str, words: str) -> list[tuple[str, float]]:
         asked.append((category, words))
-        return [("/nowhere/else.md", 0.9), (path, 0.7)]
+        return [("/nowhere/else.md", 0.9), (path, score)]
 
     said = upkeep.chosen(ledger, "decision", "which database", None, search)
     assert asked == [("decision", "which database")]
     assert said["candidate"]["path"] == ledger.named(path)
-    assert said["hints"] == ["1 candidate found (score=7)"]
+    assert said["hints"] == ["1 candidate found (score=8)"]
+    for sure, points in ((1.0, 10), (0.05, 3)):  # on the scale of words and tags
+        said = upkeep.chosen(ledger, "decision", "x", None, lambda *_, it=sure: [(path, it)])
+        assert said["hints"] == [f"1 candidate found (score={points})"]
+    score = 0.1  # far below what the answer is sure of
+    assert upkeep.chosen(ledger, "decision", "x", None, search)["candidate"] is None
     assert upkeep.chosen(ledger, "decision", "x", None, lambda *_: [])["candidate"] is None
 
 

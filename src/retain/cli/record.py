@@ -9,15 +9,16 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from retain import paths
 from retain.app import App
 from retain.cli.inputs import add_secrets
 from retain.cli.parser import Command, Parser, add_common, open_app
 from retain.cli.render import Output
-from retain.errors import BadName, RecordError, RetainError, Unreadable
-from retain.fsio import make_folder, saving
+from retain.config import FILE
+from retain.errors import BadName, LimitExceeded, RecordError, RetainError, Unreadable, UsageError
+from retain.fsio import STATE, make_folder, saving
 from retain.guard.characters import visible
 from retain.typed.refusing import Block, refusal
 
@@ -29,6 +30,8 @@ __all__ = ["record_command"]
 _ACTIONS: Final = ("create", "update", "delete", "retire", "archive", "unarchive", "restore")
 _EVENTS: Final = ("resolved", "removed", "reversed", "superseded", "deprecated")
 _STAGING: Final = "/tmp"  # noqa: S108 - where a draft may come from; it is read, never written
+_STORES: Final = frozenset((".retain", ".memories", ".arcaneum-retain"))
+_ROOT: Final = ".claude/memory"
 _MOST: Final = 2_000_000
 
 
@@ -93,9 +96,10 @@ def _refused(blocks: Sequence[str]) -> Output:
 
 def _block(error: RetainError) -> str:
     """Any other failure in the form that the reader of blocks knows."""
-    code = f"{error.code.upper().replace('-', '_')}_ERROR"
+    # The limit that LIMIT_ERROR speaks of is another one: of records, not of bytes.
+    code = "size" if isinstance(error, LimitExceeded) else error.code.replace("-", "_")
     fix = " ".join(filter(None, (error.unchanged, error.hint)))
-    return str(Block(code, [("error", error.message), ("fix", fix)]))
+    return str(Block(f"{code.upper()}_ERROR", [("error", error.message), ("fix", fix)]))
 
 
 def _written(args: argparse.Namespace) -> Output:
@@ -104,8 +108,11 @@ def _written(args: argparse.Namespace) -> Output:
     if args.action == "create" and not args.category:
         return _mistake("--category is required for create action.")
     takes_input = args.action in ("create", "update")
-    given = _given(args.input) if takes_input else {}
+    source = _taken(args.input) if takes_input else _Source("", b"")
+    given = _given(source) if takes_input else {}
     app, at = _opened(args, makes=args.action == "create")
+    if source.file and paths.is_inside(source.path, app.place.root):
+        raise _stored_input(source.path, os.path.realpath(source.path))
     said, warnings = app.gate.record(
         {"record": given, "reason": args.reason, "name": at.name}, args.allow_secret
     )
@@ -115,9 +122,9 @@ def _written(args: argparse.Namespace) -> Output:
     args.reason = str(said["reason"])
     done = _done(app, at, args, cast("dict[str, Any]", said["record"]), messages)
     messages += [f"[AUTO-FIX] {one}" for one in done.notes]
-    messages += [f"[WARN] {one}" for one in done.warnings]
-    if takes_input and args.input != "-":
-        _forget(args.input)
+    # A record that is renamed is written twice, and what is amiss with the store said twice.
+    messages += dict.fromkeys(f"[WARN] {one}" for one in done.warnings)
+    _forget(source)
     data = _answer(done, at, args)
     return Output(data, json.dumps(data, ensure_ascii=False) + "\n", messages=messages)
 
@@ -140,7 +147,8 @@ def _done(
         case "update":
             if not args.hash:
                 messages.append("WARNING: --hash not provided for update. OCC protection disabled.")
-            return ledger.update(at, given, expect=args.hash)
+            # A file stays where it is; what came through a pipe is nowhere else.
+            return ledger.update(at, given, expect=args.hash, puts_aside=args.input == "-")
         case "archive":
             return ledger.archive(at, args.reason)
         case "unarchive":
@@ -211,7 +219,14 @@ def _parted(args: argparse.Namespace) -> tuple[str, list[str]]:
     links += [os.path.join(root, *inside[:depth]) for depth in range(1, len(inside) + 1)]
     for link in filter(os.path.islink, links):
         raise _bad_path(args.target, f"{link} is a symbolic link, which is not followed.")
+    if _names_bank(args) and (named := open_app(args).place.root) != root:
+        raise _bad_path(args.target, f"Target must be inside the bank that is named: {named}")
     return root, inside
+
+
+def _names_bank(args: argparse.Namespace) -> bool:
+    """Whether a call says which bank it is about."""
+    return any(hasattr(args, name) for name in ("bank", "local", "everywhere"))
 
 
 def _end_of_store(parts: Sequence[str]) -> int:
@@ -276,18 +291,37 @@ def _bad_path(target: str, fix: str) -> RecordError:
 # What is handed in
 
 
-def _given(source: str) -> dict[str, object]:
-    """The record a caller hands in; from a file only of the place where drafts are staged."""
+class _Source(NamedTuple):
+    """What a caller hands in, and the file it was read from, if any: its device and inode."""
+
+    path: str
+    data: bytes
+    file: tuple[int, int] | None = None
+
+
+def _taken(source: str) -> _Source:
+    """What is handed in; from a file only of the place where drafts are staged."""
+    if source != "-":
+        return _staged(source)
+    if sys.stdin is None:
+        raise _bad_input(source, "Write the record to it.", "standard input is closed")
+    try:
+        return _Source(source, sys.stdin.buffer.read(_MOST + 1))
+    except OSError as error:
+        raise _bad_input(source, "Write the record to it.", str(error)) from error
+
+
+def _given(source: _Source) -> dict[str, object]:
+    """The record a caller hands in."""
     from retain.records import load
 
-    data = sys.stdin.buffer.read(_MOST + 1) if source == "-" else _staged(source)
     fix = "Write the record as one JSON object."
-    if len(data) > _MOST:
-        raise _bad_input(source, fix, f"larger than {_MOST:,} bytes")
+    if len(source.data) > _MOST:
+        raise _bad_input(source.path, fix, f"larger than {_MOST:,} bytes")
     try:
-        return load(data)
+        return load(source.data)
     except Unreadable as error:
-        raise _bad_input(source, fix, error.message) from error
+        raise _bad_input(source.path, fix, error.message) from error
 
 
 def _bad_input(source: str, fix: str, error: str) -> RecordError:
@@ -296,13 +330,45 @@ def _bad_input(source: str, fix: str, error: str) -> RecordError:
     return refusal(Block("INPUT_ERROR", shown))
 
 
-def _staged(source: str) -> bytes:
+def _unsafe_input(source: str, real: str, fix: str) -> RecordError:
+    lines = [("path", source), ("resolved", real), ("fix", fix)]
+    shown = [(name, visible(value, keep_newlines=False)) for name, value in lines]
+    return refusal(Block("SECURITY_ERROR", shown))
+
+
+def _stored_input(source: str, real: str) -> RecordError:
+    # A draft is deleted once it has become a record; a memory must not go that way.
+    fix = "Input file must not be in a memory store. Copy it to another place in /tmp/ first."
+    return _unsafe_input(source, real, fix)
+
+
+def _is_stored(path: str) -> bool:
+    """Whether a file lies in a store: by the names on its path, or by what only a bank has."""
+    *folders, _ = parts = path.split(os.sep)
+    if _end_of_store(parts) or not _STORES.isdisjoint(folders):
+        return True
+    around = (os.sep.join(folders[:depth]) for depth in range(len(folders), 2, -1))
+    return any(map(_is_bank, around))
+
+
+def _is_bank(folder: str) -> bool:
+    """Whether Retain has written here, or would: a lock, or a config with a bank's format."""
+    if os.path.lexists(os.path.join(folder, STATE, "lock")):
+        return True
+    config = os.path.join(folder, FILE)
+    if not os.path.isfile(config):
+        return False
+    with open(config, encoding="utf-8", errors="replace") as file:
+        return any(line.startswith("format") for line in file.read(100_000).splitlines())
+
+
+def _staged(source: str) -> _Source:
     real = os.path.realpath(source) if "\0" not in source else ""
     if os.pardir in source.split("/") or not real or not paths.is_inside(real, _STAGING):
         fix = "Input file must be in /tmp/ and its path must not contain '..'."
-        lines = [("path", source), ("resolved", real), ("fix", fix)]
-        shown = [(name, visible(value, keep_newlines=False)) for name, value in lines]
-        raise refusal(Block("SECURITY_ERROR", shown))
+        raise _unsafe_input(source, real, fix)
+    if _is_stored(real):
+        raise _stored_input(source, real)
     try:
         # Not blocking: a pipe in the place of a file must not hold the caller for ever.
         fd = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -310,18 +376,21 @@ def _staged(source: str) -> bytes:
         fix = "Write the record to that file first."
         raise _bad_input(source, fix, error.strerror or str(error)) from error
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        facts = os.fstat(fd)
+        if not stat.S_ISREG(facts.st_mode):
             raise _bad_input(source, "Give a plain file.", "not a plain file")
         with os.fdopen(fd, "rb", closefd=False) as file:
-            return file.read(_MOST + 1)
+            return _Source(source, file.read(_MOST + 1), (facts.st_dev, facts.st_ino))
     finally:
         os.close(fd)
 
 
-def _forget(source: str) -> None:
-    """The draft has become a record; one that someone else took away is gone as well."""
-    with contextlib.suppress(OSError):
-        os.unlink(source)
+def _forget(source: _Source) -> None:
+    """Delete the draft that has become a record, and no other file that has its name by now."""
+    with contextlib.suppress(OSError):  # someone else took it away
+        facts = os.stat(source.path)  # of a link it is the link that goes
+        if (facts.st_dev, facts.st_ino) == source.file:
+            os.unlink(source.path)
 
 
 # candidate
@@ -338,10 +407,22 @@ def _candidate_arguments(parser: Any) -> None:
 
 def _candidate(args: argparse.Namespace) -> Output:
     app = _at_root(args)
-    if app is None:
-        return _no_root(args.root)
-    verdict = app.desk.candidate(args.category, args.new_info, args.lifecycle_event)
+    if app:
+        verdict = app.desk.candidate(args.category, args.new_info, args.lifecycle_event)
+    elif args.root is None and not hasattr(args, "bank") and not os.path.lexists(args.where):
+        verdict = _of_nothing(args)
+    else:
+        return _no_root(args)
     return Output(verdict, json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
+
+
+def _of_nothing(args: argparse.Namespace) -> dict[str, Any]:
+    """What is said where the first memory has yet to make the store."""
+    from retain.config import rules
+    from retain.typed import upkeep
+
+    app = open_app(args) if _names_bank(args) else App(bank=_ROOT, cwd=os.getcwd())
+    return upkeep.unfiled(rules(app.config, app.place.root), args.category, args.lifecycle_event)
 
 
 # index
@@ -360,7 +441,7 @@ def _index_arguments(parser: Any) -> None:
 def _index(args: argparse.Namespace) -> Output:
     app = _at_root(args)
     if app is None:
-        return _no_root(args.root)
+        return _no_root(args)
     if args.query is not None:
         return _queried(app, args.query)
     unread = [
@@ -433,13 +514,19 @@ def _said(text: str, code: int = 0) -> Output:
 
 
 def _add_root(parser: Any) -> None:
-    parser.add_argument(
-        "--root", default=".claude/memory", metavar="PATH", help="the store (.claude/memory)"
-    )
+    parser.add_argument("--root", default=None, metavar="PATH", help="the store (.claude/memory)")
 
 
 def _at_root(args: argparse.Namespace) -> App | None:
-    root = os.path.abspath(args.root)
+    """The store a call is about; None when it is not there."""
+    if _names_bank(args):
+        if args.root is not None:
+            raise UsageError("--root and --bank, --local or --global exclude each other")
+        app = open_app(args)
+        args.where = app.place.root
+        return app if app.place.exists else None
+    args.where = _ROOT if args.root is None else args.root
+    root = os.path.abspath(args.where)
     if not os.path.isdir(root):
         return None
     paths.refuse_link(root)
@@ -448,8 +535,9 @@ def _at_root(args: argparse.Namespace) -> App | None:
     return app
 
 
-def _no_root(root: str) -> Output:
-    return Output({}, code=1, messages=[f"ERROR: Memory root '{root}' is not a directory."])
+def _no_root(args: argparse.Namespace) -> Output:
+    error = f"Memory root '{args.where}' is not a directory."
+    return Output({"error": error}, code=1, messages=[f"ERROR: {error}"])
 
 
 _TOOLS: Final = {

@@ -38,7 +38,7 @@ def _config(args: argparse.Namespace) -> Output:
 
 def _get(app: App, args: argparse.Namespace) -> Output:
     _refuse_unknown(app, config.setting(args.key).key)
-    value, origin = app.config.value(args.key)
+    value, origin = config.in_force(app.config, _rules(app), args.key)
     data = {"key": args.key, "value": value, "origin": origin}
     return Output(data, f"{_shown(value)}\n")
 
@@ -48,13 +48,19 @@ def _set(app: App, args: argparse.Namespace) -> Output:
     if not args.key.endswith(".folder"):
         _refuse_unknown(app, args.key)
     value = config.parse_value(setting, args.value)
+    _refuse_forbidden(app, args.key, value)
     path = app.workspace.set_config(setting, value)
     data = {"key": args.key, "value": value, "file": path}
     return Output(data, f"{args.key} = {_shown(value)}\nFile: {path}\n", quiet="")
 
 
 def _list(app: App, args: argparse.Namespace) -> Output:  # noqa: ARG001 - one shape for all
-    found = list(config.listed(app.config))
+    kept = _rules(app)
+    found = [
+        (one, config.in_force(app.config, kept, one.key))
+        for one, _ in config.listed(app.config)
+        if _is_kept(one.key, kept)
+    ]
     rows = [
         (one.key, _brief(one.key, _shown(value)), origin, "yes" if one.project else "no")
         for one, (value, origin) in found
@@ -70,7 +76,7 @@ def _list(app: App, args: argparse.Namespace) -> Output:  # noqa: ARG001 - one s
         for one, (value, origin) in found
     ]
     table = Table(("Key", "Value", "From", "A project may set it"), rows)
-    return Output(data, table=table, warnings=app.config.warnings)
+    return Output(data, table=table, warnings=[*app.config.warnings, *kept.warnings])
 
 
 def _path(app: App, args: argparse.Namespace) -> Output:  # noqa: ARG001 - one shape for all
@@ -87,6 +93,23 @@ def _check(app: App, args: argparse.Namespace) -> Output:  # noqa: ARG001 - one 
         warnings = [error.message]
     text = "".join(f"{warning}\n" for warning in warnings) or "The configuration is fine.\n"
     return Output({"warnings": warnings}, text, code=1 if warnings else 0)
+
+
+def _refuse_forbidden(app: App, key: str, value: config.Scalar) -> None:
+    """A setting that would be ignored where it is written is not written."""
+    own, path = app.workspace.config_files()
+    why = config.forbidden(key, value)
+    if why and path != own:
+        raise UsageError(
+            f"a project cannot set {key} to {_shown(value)}: {why}",
+            unchanged="Nothing was changed.",
+            hint=f"Set it in your own config: `retain config set {key} {_shown(value)} --global`.",
+        )
+
+
+def _is_kept(key: str, kept: Rules) -> bool:
+    """Whether a setting is of no category, or of one that is not ignored."""
+    return not key.startswith("categories.") or key.split(".")[1] in kept.categories
 
 
 def _refuse_unknown(app: App, key: str) -> None:

@@ -6,6 +6,7 @@ Only what has one right answer is mended. A value of a wrong type is left for va
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import unicodedata
 from typing import Any, Final
@@ -56,7 +57,9 @@ def fixed(record: Record, *, is_new: bool, now: str) -> tuple[Record, list[str]]
 
 
 def _fix_absent(mended: Record, notes: list[str], is_new: bool, now: str) -> None:
-    if not mended.get("schema_version"):
+    version = mended.get("schema_version")
+    # YAML and JSON read an unquoted 1.0 as a number.
+    if not version or (type(version) in (int, float) and version == 1):
         mended["schema_version"] = "1.0"
         notes.append("schema_version: set to '1.0'")
     for field in ("updated_at", "created_at") if is_new else ("updated_at",):
@@ -76,15 +79,22 @@ def _fix_id(mended: Record, notes: list[str]) -> None:
 
 
 def _fix_confidence(mended: Record, notes: list[str]) -> None:
-    value = mended.get("confidence")
-    if isinstance(value, str):
+    value = stated = mended.get("confidence")
+    if isinstance(stated, str):
         try:
-            value = float(value)
+            value = float(stated)
         except ValueError:
             return
-    if isinstance(value, int | float) and (value < 0 or value > 1):  # which no NaN is
+    if not isinstance(value, int | float):
+        return
+    if isinstance(value, float) and not math.isfinite(value):
+        return
+    if value < 0 or value > 1:
         mended["confidence"] = 0.0 if value < 0 else 1.0
         notes.append(f"confidence: clamped to {mended['confidence']}")
+    elif isinstance(stated, str):
+        mended["confidence"] = value
+        notes.append(f"confidence: converted to {value}")
 
 
 def _fix_title(mended: Record, notes: list[str]) -> None:
@@ -137,7 +147,7 @@ def _without_marker(text: str) -> str:
 
 
 def slugify(text: str) -> str:
-    """An id for a text; what has no Latin letters or digits gets one that is only its own."""
+    """An id for a text; what is written in other letters gets one that is only its own."""
     slug = latin_slug(text)
     if slug or not text.strip():
         return slug
@@ -145,6 +155,11 @@ def slugify(text: str) -> str:
 
 
 def latin_slug(text: str) -> str:
-    """The Latin letters and digits of a text in kebab-case; empty if it has none."""
+    """The Latin letters and digits of a text in kebab-case; empty if it has none.
+
+    The digits of a text in other letters are not enough: `Релиз 2` and `Бюджет 2` are not both `2`.
+    """
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii").lower()
+    if not any(map(str.isalpha, plain)) and any(map(str.isalpha, text)):
+        return ""
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:80].rstrip("-")

@@ -140,9 +140,9 @@ def _retirements(records: Sequence[tuple[str, _Record]], now: datetime) -> list[
     ]
     recent.sort(key=lambda one: one[0])
     return [
-        f"[{display}] {_title(record)} ({days} day(s) ago)"
+        f"[{display}] {_title(record)} ({max(days, 0)} day(s) ago)"
         for days, display, record in recent
-        if days <= _RECENT_DAYS
+        if -1 <= days <= _RECENT_DAYS  # a clock may be ahead by hours; it is not by years
     ]
 
 

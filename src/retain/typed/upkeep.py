@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from retain.categories import Category, Rules
 from retain.errors import RetainError, UsageError
 from retain.listing import Line, differences, parse
 from retain.model import Memory
@@ -23,8 +24,11 @@ __all__ = [
     "health",
     "lines",
     "listed",
+    "unfiled",
     "unlisted",
 ]
+
+_ENOUGH, _MOST = 3, 10  # the points that a hit of a search is given for its score of 0 to 1
 
 Search = Callable[[str, str], Sequence[tuple[str, float]]]  # category and words to refs and scores
 
@@ -57,9 +61,10 @@ def gc(ledger: Ledger, *, dry_run: bool = False) -> Collected:
     for as long. Files go to the trash, unless the rules say that they are not kept.
     """
     rules, found = ledger.rules, {memory.path: (memory, it) for memory, it in ledger.everything()}
-    filed = [(path, it[1]) for path, it in found.items()]
+    filed = [(path, it) for path, (_, it) in found.items()]
+    typed = [(path, it) for path, (memory, it) in found.items() if is_record(memory)]
     kept_for = {name: kind.retention_days for name, kind in rules.categories.items()}
-    outlived = reports.outlived(filed, _now(), kept_for)
+    outlived = reports.outlived(typed, _now(), kept_for)
     doomed, problems = reports.due(filed, _now(), rules.grace_period_days)
     if dry_run:
         return Collected(doomed, outlived, problems)
@@ -166,10 +171,7 @@ def chosen(
     ledger: Ledger, category: str, news: str, event: str | None, search: Search
 ) -> dict[str, Any]:
     """Which record new information belongs to, and what may be done with it."""
-    kind = ledger.rules.category(category)
-    if kind is None:
-        known = ", ".join(ledger.rules.categories)
-        raise UsageError(f"there is no category {category!r}", hint=f"There are: {known}.")
+    kind = _kind(ledger.rules, category)
     found = {
         ledger.named(memory.path): (memory, it)
         for memory, it in ledger.everything()
@@ -181,11 +183,33 @@ def chosen(
     ]
     best = _best(ledger, entries, category, news, search)
     excerpt = candidate.excerpt(found[best[0].path][1]) if best else None
-    verdict = candidate.verdict(
-        category, best[0] if best else None, event, best[1] if best else 0, excerpt
-    )
+    return _verdict(kind, event, best, excerpt)
+
+
+def unfiled(rules: Rules, category: str, event: str | None) -> dict[str, Any]:
+    """The same of a store that is not there yet."""
+    return _verdict(_kind(rules, category), event)
+
+
+def _kind(rules: Rules, category: str) -> Category:
+    kind = rules.category(category)
+    if kind is None:
+        known = ", ".join(rules.categories)
+        raise UsageError(f"there is no category {category!r}", hint=f"There are: {known}.")
+    return kind
+
+
+def _verdict(
+    kind: Category,
+    event: str | None,
+    best: tuple[candidate.Entry, int] | None = None,
+    excerpt: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    entry, points = best or (None, 0)
+    verdict = candidate.verdict(kind.name, entry, event, points, excerpt)
     if not kind.auto_capture:
-        verdict["hints"].append(f"auto_capture is off for {category}; save only what was asked for")
+        hint = f"auto_capture is off for {kind.name}; save only what was asked for"
+        verdict["hints"].append(hint)
     return verdict
 
 
@@ -200,9 +224,12 @@ def _best(
     if strategy != "hybrid":
         return candidate.select(entries, category, news, strategy)
     by_path = {entry.path: entry for entry in entries}
-    for path, score in search(category, news):
-        if entry := by_path.get(ledger.named(path)):
-            return entry, round(score * 10)
+    found = search(category, news)
+    for path, score in found:
+        entry = by_path.get(ledger.named(path))
+        # That an answer is a sure one says nothing of what stands far below its best.
+        if entry and score >= found[0][1] / 2:
+            return entry, _ENOUGH + round(score * (_MOST - _ENOUGH))
     return None
 
 
