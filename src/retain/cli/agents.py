@@ -20,6 +20,13 @@ def _mcp_arguments(parser: Parser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="with --http: where (127.0.0.1)")
     parser.add_argument("--port", type=int, default=7878, metavar="N", help="with --http (7878)")
     parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --http: another name that clients use for it, such as a proxy's",
+    )
+    parser.add_argument(
         "--tools", choices=("core", "all"), default="all", help="core: the six that matter most"
     )
     parser.add_argument(
@@ -42,7 +49,7 @@ def _mcp(args: argparse.Namespace) -> Output:
     if args.http:
         from retain.mcp.http import serve as serve_http
 
-        serve_http(server, args.host, args.port, memory.close)
+        serve_http(server, args.host, args.port, memory.close, allow=args.allow_host)
     else:
         from retain.mcp.stdio import serve
 
@@ -51,10 +58,10 @@ def _mcp(args: argparse.Namespace) -> Output:
 
 
 def _token(args: argparse.Namespace) -> Output:
-    from retain.mcp.token import path, token
+    from retain.mcp.token import VARIABLE, path, token
 
     made = token(os.environ, new=args.new)
-    where = path(os.environ)
+    where = f"${VARIABLE}" if os.environ.get(VARIABLE) else path(os.environ)
     return Output(
         {"token": made, "file": where},
         f"{made}\n",

@@ -1,0 +1,214 @@
+"""The token of the HTTP door: made once, read by its owner only, never in a project."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from retain.errors import ConfigError, NotSaved, Unsafe, UsageError
+from retain.mcp import token as tokens
+from retain.mcp.token import kept, path, token
+from tests.conftest import Run
+
+GIVEN = "given-by-the-person-0123456789"
+
+
+@pytest.fixture
+def env(home: Path) -> dict[str, str]:
+    return {"RETAIN_HOME": str(home / ".retain")}
+
+
+@pytest.fixture
+def file(home: Path) -> Path:
+    return home / ".retain" / "mcp-token"
+
+
+def test_a_token_is_made_once_and_kept_for_its_owner(env: dict[str, str], file: Path) -> None:
+    assert not kept(env)
+    made = token(env)
+    assert len(made) == 43
+    assert made == token(env) == kept(env)
+    assert path(env) == str(file)
+    assert file.read_text(encoding="ascii") == f"{made}\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o777])
+def test_no_umask_changes_who_can_read_it(env: dict[str, str], file: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        token(env)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_new_token_takes_the_place_of_the_old(env: dict[str, str], file: Path) -> None:
+    old = token(env)
+    made = token(env, new=True)
+    assert made != old
+    assert kept(env) == made
+    assert sorted(one.name for one in file.parent.iterdir()) == [
+        ".gitignore",
+        "config.toml",
+        "mcp-token",
+    ]
+
+
+def test_without_a_setting_it_lies_in_the_home_directory(home: Path) -> None:
+    assert path({}) == str(home / ".retain" / "mcp-token")
+
+
+def test_many_that_make_it_at_once_have_the_same(home: Path, file: Path) -> None:
+    code = "import os; from retain.mcp.token import token; print(token(os.environ))"
+    running = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        for _ in range(8)
+    ]
+    said = {one.communicate(timeout=60)[0].strip() for one in running}
+    assert said == {file.read_text(encoding="ascii").strip()}
+    assert not list(file.parent.glob("mcp-token.*"))
+
+
+def test_a_link_is_not_followed(env: dict[str, str], file: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text(f"{GIVEN}\n", encoding="ascii")
+    elsewhere.chmod(0o600)
+    file.parent.mkdir()
+    file.symlink_to(elsewhere)
+    with pytest.raises(Unsafe):
+        token(env)
+    made = token(env, new=True)
+    assert elsewhere.read_text(encoding="ascii") == f"{GIVEN}\n"
+    assert not file.is_symlink()
+    assert made == kept(env) != GIVEN
+
+
+def test_a_dangling_link_is_not_filled(env: dict[str, str], file: Path, tmp_path: Path) -> None:
+    file.parent.mkdir()
+    file.symlink_to(tmp_path / "planted")
+    with pytest.raises(Unsafe):
+        token(env)
+    assert not (tmp_path / "planted").exists()
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o640, 0o660, 0o602, 0o644, 0o601])
+def test_a_file_that_others_can_reach_is_refused(
+    env: dict[str, str], file: Path, mode: int
+) -> None:
+    old = token(env)
+    file.chmod(mode)
+    with pytest.raises(Unsafe) as caught:
+        token(env)
+    assert old not in caught.value.message
+    assert "--new" in caught.value.hint
+    assert token(env, new=True) != old
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_file_of_another_owner_is_refused(
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token(env)
+    other = os.geteuid() + 1
+    monkeypatch.setattr(tokens.os, "geteuid", lambda: other)
+    with pytest.raises(Unsafe, match="another user"):
+        kept(env)
+
+
+def test_a_directory_or_a_pipe_is_no_token(env: dict[str, str], file: Path) -> None:
+    file.mkdir(parents=True)
+    with pytest.raises(Unsafe):
+        token(env)
+    with pytest.raises(NotSaved):
+        token(env, new=True)
+    file.rmdir()
+    os.mkfifo(file, 0o600)
+    with pytest.raises(Unsafe):
+        token(env)
+
+
+@pytest.mark.parametrize("text", ["", "short", "with a space in the middle", "x" * 600, "ü" * 30])
+def test_a_file_without_a_usable_token_is_refused(
+    env: dict[str, str], file: Path, text: str
+) -> None:
+    token(env)
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        token(env)
+    assert not text or text not in str(caught.value)
+
+
+def test_the_variable_overrides_the_file(env: dict[str, str], file: Path) -> None:
+    given = {**env, "RETAIN_MCP_TOKEN": GIVEN}
+    assert token(given) == kept(given) == GIVEN
+    assert not file.exists()
+    with pytest.raises(UsageError):
+        token(given, new=True)
+    assert token({**env, "RETAIN_MCP_TOKEN": ""}) == kept(env)
+    with pytest.raises(ConfigError) as caught:
+        token({**env, "RETAIN_MCP_TOKEN": "guessable"})
+    assert "guessable" not in str(caught.value)
+
+
+def test_it_never_reaches_a_repository_or_a_list(run: Run, home: Path, file: Path) -> None:
+    subprocess.run(["git", "init", "-q", file.parent], check=True)
+    (file.parent / ".gitignore").write_text("*.bak", encoding="utf-8")
+    assert run("mcp", "token").code == 0
+    shown = subprocess.run(
+        ["git", "status", "--porcelain", "-uall"],
+        cwd=file.parent,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert "mcp-token" not in shown
+    ignored = (file.parent / ".gitignore").read_text(encoding="utf-8")
+    assert ignored == "*.bak\nmcp-token*\n"
+    run("mcp", "token", "--new")
+    assert (file.parent / ".gitignore").read_text(encoding="utf-8") == ignored
+    assert "mcp-token" not in run("list", "--global").out
+    assert file.read_text(encoding="ascii").strip() not in run("status", "--global", "--json").out
+
+
+def test_a_linked_ignore_file_is_left_alone(
+    env: dict[str, str], file: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "ignore"
+    target.write_text("", encoding="utf-8")
+    file.parent.mkdir()
+    (file.parent / ".gitignore").symlink_to(target)
+    with pytest.raises(Unsafe):
+        token(env)
+    assert not target.read_text(encoding="utf-8")
+    assert not file.exists()
+
+
+def test_it_is_not_kept_in_a_project(run: Run, home: Path, file: Path) -> None:
+    assert run("init").code == 0
+    ran = run("mcp", "token", "--json")
+    assert json.loads(ran.out)["file"] == str(file)
+    assert not list((home / "work").rglob("mcp-token*"))
+
+
+def test_the_command_says_where_it_comes_from(run: Run, file: Path) -> None:
+    first = run("mcp", "token")
+    assert first.out.strip() == file.read_text(encoding="ascii").strip()
+    assert str(file) in first.err
+    assert run("mcp", "token").out == first.out
+    assert run("mcp", "token", "--new").out != first.out
+    given = run("mcp", "token", env={"RETAIN_MCP_TOKEN": GIVEN})
+    assert given.out.strip() == GIVEN
+    assert "$RETAIN_MCP_TOKEN" in given.err
+
+
+def test_asking_for_it_loads_no_protocol() -> None:
+    code = "import sys; import retain.mcp.token; sys.exit('mcp_types' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
