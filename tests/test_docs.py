@@ -14,7 +14,7 @@ from retain.cli.parser import GROUPS
 from retain.config import SETTINGS
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 COMMANDS = [name for commands in GROUPS.values() for name in commands]
 
 

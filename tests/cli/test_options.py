@@ -134,6 +134,17 @@ VERDICT = {
 }
 COLLECTED = {"dry_run", "removed", "retired", "problems", "commit"}
 REPORT = {"report"}
+INSTALLED = {
+    "status",
+    "dry_run",
+    "host",
+    "scope",
+    "file",
+    "backup",
+    "entry",
+    "diff",
+    "warnings",
+}
 IMPORTED = {"source", "created", "unchanged", "kept", "replaced", "commit", "warnings"}
 
 NEW = tuple(
@@ -195,6 +206,9 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
     ("config", "list"): [{"key", "value", "origin", "about", "project"}],
     ("config", "path"): [{"file", "exists"}],
     ("config", "check"): {"warnings"},
+    ("install", "claude-code"): INSTALLED,
+    ("install", "codex", "--dry-run"): INSTALLED,
+    ("install", "cursor", "--uninstall"): INSTALLED,
     ("export", "out.zip"): {"path", "memories", "warnings"},
     ("import", "other.md"): IMPORTED,
     ("completion", "bash"): {"shell", "script"},

@@ -73,6 +73,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "trash": ("past", "List or empty the trash."),
     },
     "Agents": {
+        "install": ("installing", "Make Retain known to the program your agent runs in."),
         "mcp": ("agents", "Serve memory to an agent, over MCP."),
     },
     "Banks": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from retain.errors import RetainError
 from retain.guard.characters import visible
@@ -28,6 +28,7 @@ __all__ = [
     "show",
     "size",
     "surprise",
+    "wants_colour",
     "wants_json",
 ]
 
@@ -108,7 +109,7 @@ def _show_text(output: Output) -> None:
         _show_raw(output.raw)
     if output.text:
         text = visible(output.text)
-        sys.stdout.write(output.paint(text) if output.paint and _wants_colour() else text)
+        sys.stdout.write(output.paint(text) if output.paint and wants_colour(sys.stdout) else text)
     if output.table is not None:
         sys.stdout.write("\n" if output.text and output.table.rows else "")
         _show_table(output.table)
@@ -145,11 +146,12 @@ def _show_table(table: Table) -> None:
         sys.stdout.write(_aligned(table.columns, rows))
 
 
-def _wants_colour() -> bool:
+def wants_colour(stream: TextIO) -> bool:
+    """Whether whoever reads a stream sees colours and has not asked for none."""
     import os
 
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return sys.stdout.isatty() and not is_plain
+    return stream.isatty() and not is_plain
 
 
 def _short_cells(table: Table, rows: Sequence[Sequence[str]]) -> list[list[str]]:

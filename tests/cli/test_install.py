@@ -1,0 +1,203 @@
+"""`retain install`: shown first, asked at a terminal, written once, taken away again."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retain.hosts import HOSTS
+from tests.cli.door import call, done
+from tests.cli.test_asking import answered
+
+
+def answer(*words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(done("install", *words, "--json"))
+    return found
+
+
+def command_of(*words: str) -> list[str]:
+    entry = answer("cursor", "--dry-run", *words)["entry"]
+    return [entry["command"], *entry["args"]]
+
+
+@pytest.fixture
+def tree(home: Path) -> set[Path]:
+    return set(home.rglob("*"))
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_dry_run_shows_the_change_and_writes_nothing(
+    host: str, home: Path, tree: set[Path]
+) -> None:
+    ran = call("install", host, "--dry-run")
+    assert (ran.code, ran.err) == (0, "Nothing was written: this was a dry run.\n")
+    assert ran.out.startswith("--- /dev/null\n+++ /")
+    assert "retain" in ran.out
+    assert set(home.rglob("*")) == tree
+    assert answer(host, "--dry-run")["status"] == "installed"
+    assert set(home.rglob("*")) == tree
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_second_time_there_is_nothing_to_do(host: str) -> None:
+    first = done("install", host)
+    assert f"{HOSTS[host].title} knows retain now.\nFile: /" in first
+    assert HOSTS[host].check in first
+    again = done("install", host)
+    assert again.startswith(f"Nothing to do: {HOSTS[host].title} knows retain already.\n")
+    assert (answer(host)["status"], answer(host)["diff"]) == ("unchanged", "")
+    assert answer(host, "--uninstall")["status"] == "removed"
+    assert "does not know retain" in done("install", host, "--uninstall")
+
+
+def test_file_that_was_there_is_kept_beside(home: Path) -> None:
+    path = home / ".claude.json"
+    path.write_text('{\n  "numStartups": 1\n}\n', encoding="utf-8")
+    shown = done("install", "claude-code")
+    assert '-  "numStartups": 1\n+  "numStartups": 1,\n+  "mcpServers": {\n' in shown
+    assert f"Before: {path}.retain-backup\n" in shown
+    told = answer("claude-code", "--uninstall")
+    assert told["backup"] == f"{path}.retain-backup"
+    assert told["entry"] is None
+    assert path.read_text(encoding="utf-8") == '{\n  "numStartups": 1\n}\n'
+
+
+def test_change_of_the_bank_is_an_update() -> None:
+    assert answer("claude-code")["status"] == "installed"
+    assert answer("claude-code", "--global")["status"] == "updated"
+    assert "has the new entry" in done("install", "claude-code")
+
+
+def test_bank_that_is_named_is_passed_on_whole(home: Path) -> None:
+    assert command_of()[1:] == ["mcp"]
+    assert command_of("--bank", "notes")[1:] == ["mcp", "--bank", str(home / "work" / "notes")]
+    assert command_of("--bank", "~/n")[1:] == ["mcp", "--bank", str(home / "n")]
+    assert command_of("--global")[1:] == ["mcp", "--global"]
+    assert command_of("--local")[1:] == ["mcp", "--local"]
+    assert call("install", "cursor", "--bank", "").code == 2
+
+
+@pytest.fixture
+def script(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `retain` in a directory of the person's own, which is the one that runs."""
+    path = home / "tools" / "bin" / "retain"
+    path.parent.mkdir(parents=True)
+    path.write_text("#!/bin/sh\n", encoding="utf-8")
+    path.chmod(0o700)
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    return path
+
+
+def test_command_is_named_as_every_shell_finds_it(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert command_of()[0] == str(script)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    assert command_of()[0] == "retain"
+    assert answer("claude-desktop", "--dry-run")["entry"]["command"] == str(script)
+    monkeypatch.setenv("VIRTUAL_ENV", str(script.parent.parent))
+    assert command_of()[0] == str(script)
+
+
+def test_module_is_named_where_there_is_no_command(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(home / "python"))
+    monkeypatch.setattr(sys, "argv", ["__main__.py"])
+    assert command_of() == [str(home / "python"), "-m", "retain", "mcp"]
+
+
+def test_path_of_this_machine_in_a_shared_file_is_pointed_out(script: Path) -> None:
+    ran = call("install", "cursor", "--project", "--dry-run")
+    assert f"warning: {script} is a path of this machine" in ran.err
+    assert "warning" not in call("install", "cursor", "--dry-run").err
+
+
+def test_address_is_written_without_the_token(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETAIN_TOKEN", "top-secret-value")
+    words = ("--http", "http://127.0.0.1:7878/mcp", "--token-env", "RETAIN_TOKEN")
+    told = answer("gemini", *words)
+    assert told["entry"] == {
+        "httpUrl": "http://127.0.0.1:7878/mcp",
+        "headers": {"Authorization": "Bearer ${RETAIN_TOKEN}"},
+    }
+    assert told["warnings"] == []
+    text = (home / ".gemini" / "settings.json").read_text(encoding="utf-8")
+    assert "top-secret-value" not in text
+    far = answer("cursor", "--http", "http://example.com/mcp", "--token-env", "RETAIN_TOKEN")
+    assert "unencrypted" in far["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cursor", "--http", "ftp://x"),
+        ("cursor", "--http", "nonsense"),
+        ("cursor", "--http", "http://[x"),
+        ("cursor", "--http", "http://a b/"),
+        ("cursor", "--http", "https://me:pw@example.com/mcp"),
+        ("cursor", "--http", "https://example.com/mcp", "--token-env", "sk-live-token"),
+        ("cursor", "--token-env", "NAME"),
+        ("cursor", "--http", "https://example.com/mcp", "--bank", "x"),
+        ("cursor", "--user", "--project"),
+        ("claude-desktop", "--project"),
+        ("claude-desktop", "--http", "https://example.com/mcp"),
+        ("notepad",),
+        (),
+    ],
+    ids=" ".join,
+)
+def test_calls_that_make_no_sense_are_refused(
+    words: tuple[str, ...], home: Path, tree: set[Path]
+) -> None:
+    ran = call("install", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert "sk-live-token" not in ran.err
+    assert "pw@" not in ran.err
+    assert set(home.rglob("*")) == tree
+
+
+def test_secrets_beside_the_entry_are_not_shown(home: Path) -> None:
+    (home / ".cursor").mkdir()
+    key = "ghp_" + "a1B2" * 9
+    mine = {"mcpServers": {"github": {"env": {"GITHUB_TOKEN": key}}}}
+    path = home / ".cursor" / "mcp.json"
+    path.write_text(json.dumps(mine), encoding="utf-8")
+    assert key not in done("install", "cursor", "--dry-run")
+    assert key not in json.dumps(answer("cursor"))
+    assert key in path.read_text(encoding="utf-8")
+
+
+def test_file_that_cannot_be_read_is_told_with_what_to_paste(home: Path) -> None:
+    (home / ".claude.json").write_text("{ broken", encoding="utf-8")
+    ran = call("install", "claude-code", "--json")
+    error = json.loads(ran.err)["error"]
+    assert (ran.code, error["code"]) == (1, "unreadable")
+    assert "mcpServers" in error["snippet"]
+    assert '"mcpServers": {' in call("install", "claude-code").err
+    assert (home / ".claude.json").read_text(encoding="utf-8") == "{ broken"
+
+
+@pytest.mark.parametrize(
+    "typed, is_written", [("y", True), ("yes", True), ("n", False), ("", False)]
+)
+def test_person_is_shown_the_change_and_asked(typed: str, is_written: bool, home: Path) -> None:
+    code, screen = answered(typed, "install", "gemini")
+    path = home / ".gemini" / "settings.json"
+    assert (code, path.exists()) == ((0, True) if is_written else (2, False))
+    assert screen.index("mcpServers") < screen.index(f"Write this to {path}? [y/N]")
+    assert "\x1b[32m+" in screen
+    assert ("knows retain now" in screen) == is_written
+
+
+def test_yes_and_nothing_to_do_are_not_asked_about(home: Path) -> None:
+    code, screen = answered("n", "install", "gemini", "--yes")
+    assert (code, "[y/N]" in screen) == (0, False)
+    assert "\x1b[32m+" in screen
+    code, screen = answered("n", "install", "gemini")
+    assert (code, "[y/N]" in screen) == (0, False)
