@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from retain.errors import ConfigError, NotSaved, Unsafe, UsageError
-from retain.mcp import token as tokens
 from retain.mcp.token import kept, path, token
 from tests.conftest import Run
 
@@ -118,7 +117,7 @@ def test_a_file_of_another_owner_is_refused(
 ) -> None:
     token(env)
     other = os.geteuid() + 1
-    monkeypatch.setattr(tokens.os, "geteuid", lambda: other)
+    monkeypatch.setattr(os, "geteuid", lambda: other)
     with pytest.raises(Unsafe, match="another user"):
         kept(env)
 

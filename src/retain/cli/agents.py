@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from typing import NoReturn
 
 from retain.cli.parser import Command, Parser, open_app
 from retain.cli.render import Output
@@ -40,6 +41,10 @@ def _mcp(args: argparse.Namespace) -> Output:
         return _token(args)
     if not 0 <= args.port <= 65_535:
         raise UsageError(f"{args.port} is no port")
+    _serve(args)
+
+
+def _serve(args: argparse.Namespace) -> NoReturn:
     # Loaded before anything else: a host waits for the first answer.
     from retain.mcp.server import Memory, build
 
@@ -54,7 +59,6 @@ def _mcp(args: argparse.Namespace) -> Output:
         from retain.mcp.stdio import serve
 
         serve(server, memory.close)
-    return Output({})
 
 
 def _token(args: argparse.Namespace) -> Output:

@@ -379,7 +379,7 @@ def _config(wall: ASGIApp, limits: Limits) -> uvicorn.Config:
         proxy_headers=False,
         headers=[("X-Content-Type-Options", "nosniff")],
         limit_concurrency=_CONNECTIONS,
-        timeout_keep_alive=30,
+        timeout_keep_alive=math.ceil(limits.seconds),
         timeout_graceful_shutdown=_GRACE,
     )
 
