@@ -37,14 +37,14 @@ def _mcp_arguments(parser: Parser) -> None:
 
 
 def _mcp(args: argparse.Namespace) -> Output:
-    if args.action == "token":
-        return _token(args)
-    if not 0 <= args.port <= 65_535:
-        raise UsageError(f"{args.port} is no port")
-    _serve(args)
+    if args.action != "token":
+        _serve(args)
+    return _token(args)
 
 
 def _serve(args: argparse.Namespace) -> NoReturn:
+    if not 0 <= args.port <= 65_535:
+        raise UsageError(f"{args.port} is no port")
     # Loaded before anything else: a host waits for the first answer.
     from retain.mcp.server import Memory, build
 
