@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -15,11 +15,13 @@ from retain.errors import ConfigError, Conflict, NotFound, RetainError
 from retain.index import Damaged
 from retain.indexed import Indexed
 from retain.model import Degraded, Hit, Problem
+from retain.paths import global_root
 from retain.recall.asking import Wanted, share, whole
 from retain.sync import Changes, Progress
 from retain.workspace import Opened, Workspace
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from threading import Event
 
     from retain.brief import Brief
@@ -213,14 +215,24 @@ class Library:
         for bank in self.banks():
             bank.refresh(progress=progress)
 
-    def watch(self, ended: Event) -> Iterator[Changes]:
-        """Keep the bank in force in step with its files until `ended` is set."""
+    def watch(
+        self, ended: Event, turn: AbstractContextManager[object] | None = None
+    ) -> Iterator[Changes]:
+        """Keep the bank in force in step with its files until `ended` is set.
+
+        Where other threads use the index, `turn` is the lock under which they do.
+        """
         from retain import watch
 
         bank = self._in_force().bank
         root = bank.root
+
+        def look() -> Changes:
+            with turn or contextlib.nullcontext():
+                return self.sync()
+
         return watch.changes(
-            self.sync,
+            look,
             lambda: [root, *(os.path.join(root, name) for name in bank.collections() if name)],
             ended,
         )
@@ -318,9 +330,12 @@ class Library:
         root = opened.bank.root
         if root not in self._indexed:
             project = "" if opened.bank.place.scope == "global" else _project_of(root)
+            make = partial(_embedder, self._workspace)
+            if not self._stays:  # who comes and goes asks someone who has the model loaded
+                make = partial(make, warm=_warm_banks(self._workspace))
             self._indexed[root] = Indexed(
                 opened.bank,
-                partial(_embedder, self._workspace),
+                make,
                 project=project,
                 stays=self._stays,
             )
@@ -331,7 +346,7 @@ class Library:
         _close_all(self._indexed)
 
 
-def _embedder(workspace: Workspace) -> Embedder | None:
+def _embedder(workspace: Workspace, warm: Sequence[str] = ()) -> Embedder | None:
     """The model a person chose; no method, because a bank must not keep its library alive."""
     wanted = workspace.config.text("recall.embedder")
     if wanted == NONE:
@@ -342,7 +357,13 @@ def _embedder(workspace: Workspace) -> Embedder | None:
         wanted,
         model=workspace.config.text("recall.model"),
         api_key=workspace.env.get("RETAIN_RECALL_API_KEY", ""),
+        warm=warm,
     )
+
+
+def _warm_banks(workspace: Workspace) -> tuple[str, ...]:
+    """The banks whose warm processes may be asked: any of them has the same model."""
+    return workspace.place.root, global_root(workspace.env)
 
 
 def _close_all(banks: dict[str, Indexed]) -> None:

@@ -218,7 +218,7 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
     ("doctor",): DOCTOR,
 }
 # The one command that does not end by itself; it answers with lines, in test_indexing.
-ENDLESS = {"watch"}
+ENDLESS = {"serve", "watch"}
 # Commands that have something to say only about memories that are alike.
 COMPARING = {"related", "suggest-merges", "dedupe"}
 # Commands that are about typed memories, or about archived ones.

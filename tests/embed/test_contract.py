@@ -14,17 +14,23 @@ import pytest
 import retain.embed
 from retain.embed import Embedder, EmbedderError, embedder
 from tests.embed import models, server
+from tests.warm.process import listening
 
 TEXTS = ["the tea is hot", "", "rain", "the tea is hot", "a\ud800b", "tea " * 5000, "ünïcödé 茶"]
 
 
-@pytest.fixture(params=["bundled", "directory", "http"])
+@pytest.fixture(params=["bundled", "directory", "http", "warm"])
 def any_embedder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Embedder]:
     if request.param == "http":
         with server.running() as running:
             yield made(running.base, model="m")
     elif request.param == "directory":
         yield made(str(models.write(tmp_path / "tiny")))
+    elif request.param == "warm":
+        with listening(str(tmp_path / "bank")) as bank:
+            found = embedder(warm=[bank])
+            assert found is not None
+            yield found
     else:
         yield made("bundled")
 

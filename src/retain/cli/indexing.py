@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "doctor_command",
+    "filled",
+    "heard",
     "index_command",
     "stats_command",
     "sync_command",
@@ -193,12 +195,12 @@ def _watch(args: argparse.Namespace) -> Output:
 def _watched(app: App, with_vectors: bool, quiet: bool) -> Iterator[Line]:
     """One line for each set of changes, until a signal ends it."""
     ended = threading.Event()
-    with _heard(ended):
+    with heard(ended):
         watching = app.library.watch(ended)
         if not quiet:
             print(f"Watching {app.place.root}; Ctrl-C ends it.", file=sys.stderr, flush=True)
         for changes in watching:
-            made = _filled(app, ended) if with_vectors else 0
+            made = filled(app, ended) if with_vectors else 0
             for note in held_note(changes.held):
                 print(f"warning: {note}", file=sys.stderr, flush=True)
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -207,7 +209,8 @@ def _watched(app: App, with_vectors: bool, quiet: bool) -> Iterator[Line]:
             yield Line(data, f"{time.strftime('%H:%M:%S')}  {counts}")
 
 
-def _filled(app: App, ended: threading.Event) -> int:
+def filled(app: App, ended: threading.Event) -> int:
+    """Make the vectors that are missing; how many were made."""
     try:
         return app.library.fill(is_stopped=ended.is_set)
     except RetainError as error:  # words are searchable without; the next change tries again
@@ -216,9 +219,11 @@ def _filled(app: App, ended: threading.Event) -> int:
 
 
 @contextlib.contextmanager
-def _heard(ended: threading.Event) -> Iterator[None]:
+def heard(ended: threading.Event) -> Iterator[None]:
     """Take Ctrl-C and a polite kill for the wish to end, between two steps and not amid one."""
-    signals = (signal.SIGINT, signal.SIGTERM)
+    signals = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # a closed terminal, without nohup
+        signals.append(signal.SIGHUP)
     before = [signal.signal(one, lambda *_: ended.set()) for one in signals]
     try:
         yield

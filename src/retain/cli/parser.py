@@ -90,6 +90,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "sync": ("indexing", "Take in what changed on disk."),
         "index": ("indexing", "Make everything searchable, anew if need be."),
         "watch": ("indexing", "Take in changes as they happen, until you stop it."),
+        "serve": ("serving", "Stay, with the model loaded, so that others answer faster."),
         "doctor": ("indexing", "Check the files and the index, and repair the index."),
     },
 }
@@ -104,6 +105,7 @@ _ELSEWHERE: Final = {
     "check": "doctor",
     "combine": "merge",
     "create": "put",
+    "daemon": "serve",
     "duplicates": "dedupe",
     "find": "search",
     "fsck": "doctor",

@@ -53,15 +53,27 @@ class Embedder(Protocol):
 
 
 def embedder(
-    spec: str = BUNDLED, *, model: str = "", api_key: str = "", timeout: float = 10.0
+    spec: str = BUNDLED,
+    *,
+    model: str = "",
+    api_key: str = "",
+    timeout: float = 10.0,
+    warm: Sequence[str] = (),
 ) -> Embedder | None:
-    """The embedder a setting names: `bundled`, `none`, a model's directory or an http address."""
+    """The embedder a setting names: `bundled`, `none`, a model's directory or an http address.
+
+    `warm` are banks whose warm processes may be asked before the bundled model is loaded here.
+    """
     if spec == NONE:
         return None
     if spec == BUNDLED:
         from retain.embed.local import MINILM
 
-        return MINILM
+        if not warm:
+            return MINILM
+        from retain.embed.warm import WarmModel
+
+        return WarmModel(MINILM, warm)
     if spec.startswith(("http://", "https://")):
         from retain.embed.http import RemoteModel
 

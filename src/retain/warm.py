@@ -1,0 +1,131 @@
+"""A process that is warm already, asked over a Unix socket in place of doing the work cold.
+
+Whoever asks pays for a look at one file when nobody listens: the standard library's own modules
+for sockets and JSON are loaded only then, and nothing else ever is.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from retain import __version__
+from retain.fsio import STATE
+
+if TYPE_CHECKING:
+    import socket
+
+__all__ = ["MOST_BYTES", "REFUSED", "address", "ask", "is_safe_folder", "peer", "receive"]
+
+MOST_BYTES: Final = 1 << 20  # of a question or an answer
+REFUSED: Final = "refused"  # the code of an error that means: do it yourself
+
+_NAME: Final = "warm"
+_ENDING: Final = ".sock"
+_LONGEST: Final = 103  # bytes of a socket's path, on the system that takes the fewest
+_HEX: Final = 16
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def address(bank: str) -> str:
+    """Where a warm process for a bank listens.
+
+    That is in the bank's own directory of derived things, or, where its path is too long for a
+    socket, under a short name in a directory of the person's own.
+    """
+    root = os.path.realpath(bank)
+    path = os.path.join(root, STATE, _NAME + _ENDING)
+    if _fits(path):
+        return path
+    import hashlib
+
+    name = hashlib.sha256(os.fsencode(root)).hexdigest()[:_HEX] + _ENDING
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    path = os.path.join(given, "retain", name)
+    if os.path.isabs(path) and _fits(path):
+        return path
+    return f"/tmp/retain-{os.geteuid()}/{name}"  # noqa: S108 - made and checked to be private
+
+
+def _fits(path: str) -> bool:
+    return len(os.fsencode(path)) <= _LONGEST
+
+
+def ask(bank: str, request: Mapping[str, object], timeout: float = 0.5) -> dict[str, Any] | None:
+    """What a warm process of this version answers; None when nobody does, in time and in order."""
+    path = address(bank)
+    if not (_is_ours(path, stat.S_ISSOCK, _OTHERS) and is_safe_folder(os.path.dirname(path))):
+        return None
+    import json
+    import socket
+
+    stated = {"version": __version__, "bank": os.path.realpath(bank), **request}
+    line = json.dumps(stated).encode() + b"\n"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            end = time.monotonic() + timeout
+            connection.settimeout(timeout)
+            connection.connect(path)
+            if peer(connection) != os.geteuid():
+                return None
+            connection.sendall(line)
+            answer = json.loads(receive(connection, end))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return answer if isinstance(answer, dict) and not _is_refused(answer) else None
+
+
+def _is_refused(answer: Mapping[str, Any]) -> bool:
+    error = answer.get("error")
+    return isinstance(error, dict) and error.get("code") == REFUSED
+
+
+def is_safe_folder(path: str) -> bool:
+    """Whether a folder with a socket in it is no link and is ours; outside a bank, ours alone."""
+    shared = 0 if os.path.basename(path) == STATE else _OTHERS
+    return _is_ours(path, stat.S_ISDIR, shared)
+
+
+def _is_ours(path: str, is_kind: Callable[[int], bool], without: int = 0) -> bool:
+    """Whether a file is of a kind, belongs to this user and lacks these permissions."""
+    try:
+        facts = os.lstat(path)
+    except (OSError, ValueError):
+        return False
+    mode = facts.st_mode
+    return is_kind(mode) and facts.st_uid == os.geteuid() and not mode & without
+
+
+def peer(connection: socket.socket) -> int:
+    """The user at the other end; where the system does not say, the file's mode must do."""
+    import socket
+    import struct
+
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return os.geteuid()
+    wanted = struct.Struct("3i")  # process, user, group
+    user: int = wanted.unpack(connection.getsockopt(socket.SOL_SOCKET, option, wanted.size))[1]
+    return user
+
+
+def receive(connection: socket.socket, end: float) -> bytes:
+    """One line, whole by a time of the monotonic clock; ValueError for what is none."""
+    data = bytearray()
+    while True:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        connection.settimeout(left)
+        part = connection.recv(65536)
+        data += part
+        line, newline, _ = data.partition(b"\n") if b"\n" in part else (data, b"", b"")
+        if len(line) > MOST_BYTES:
+            raise ValueError(f"more than {MOST_BYTES:,} bytes")
+        if newline:
+            return bytes(line)
+        if not part:
+            raise ValueError("it ends before its line does")
