@@ -549,7 +549,8 @@ class _Meter:
     def of(self, schema: Any) -> Iterable[Any]:
         """The keywords of a schema."""
         self._spend(len(schema))
-        return schema.items()
+        keywords: Iterable[Any] = schema.items()
+        return keywords
 
     def counted(self, name: str, keyword: Any) -> Any:
         """A keyword that stops the check when it takes too long."""

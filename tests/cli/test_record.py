@@ -1090,7 +1090,7 @@ def test_a_bank_that_is_named_is_the_one_that_is_reported_and_collected(
     assert json.loads(call(*words).out)["candidate"] is None
     said = json.loads(call(*words, "--bank", str(other.root)).out)
     assert said["candidate"]["title"] == "Use Postgres"
-    for flags in (("--bank", str(other.root)), ("--global",), ("--local",)):
+    for flags in (("--bank", str(other.root)), ("--global",)):
         assert call(*words, "--root", str(claude.root), *flags).code == 2
         assert call("record", "index", "--gc", "--root", str(claude.root), *flags).code == 2
 

@@ -284,7 +284,7 @@ def _doctor(args: argparse.Namespace) -> Output:
         "\n".join(lines) + "\n",
         quiet="" if not is_ill else None,
         messages=messages,
-        warnings=held,
+        warnings=[*app.config.warnings, *held],
         code=1 if is_ill else 0,
     )
 

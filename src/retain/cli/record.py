@@ -520,9 +520,13 @@ def _add_root(parser: Any) -> None:
 def _at_root(args: argparse.Namespace) -> App | None:
     """The store a call is about; None when it is not there."""
     if _names_bank(args):
-        if args.root is not None:
-            raise UsageError("--root and --bank, --local or --global exclude each other")
         app = open_app(args)
+        given = app.place.root if args.root is None else args.root
+        if os.path.realpath(given) != os.path.realpath(app.place.root):
+            raise UsageError(
+                f"--root {args.root} is another store than {app.place.root}",
+                hint="Name one of them.",
+            )
         args.where = app.place.root
         return app if app.place.exists else None
     args.where = _ROOT if args.root is None else args.root
