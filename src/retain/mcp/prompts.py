@@ -50,10 +50,12 @@ def _save(_app: App, topic: str) -> str:
     )
 
 
-def _review(app: App, _: str) -> str:
+def _review(app: App, focus: str) -> str:
     stats = app.library.stats()
+    only = f" Look only at what concerns {focus}, as a collection or a tag." if focus else ""
     return (
-        f"Let us tidy the memory bank at {app.place.root} ({stats.facts.memories} memories).\n\n"
+        f"Let us tidy the memory bank at {app.place.root} ({stats.facts.memories} memories)."
+        f"{only}\n\n"
         "1. list_memories with status all, and say what changed in the last seven days.\n"
         "2. suggest_memory_merges, and for each group propose one text; merge only what I agree "
         "to.\n"

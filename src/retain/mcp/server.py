@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import sys
 import threading
 import urllib.parse
@@ -24,7 +25,8 @@ from mcp.shared.exceptions import MCPError
 
 from retain import __version__
 from retain.app import App
-from retain.errors import NotFound, RetainError
+from retain.errors import NotFound, RetainError, UsageError
+from retain.guard.characters import strip_invisible
 from retain.mcp.prompts import PROMPTS
 from retain.mcp.tools import CORE, TOOLS, Call, Tool
 
@@ -40,7 +42,9 @@ _SCHEME: Final = "memory://"
 _PROFILE: Final = "profile://"
 _PAGE: Final = 200  # resources in one answer
 _AT_ONCE: Final = 8  # calls that are worked on; the others wait their turn
-_LAST: Final = 4_000  # bytes of a cursor or a URI that are looked at
+_LONGEST: Final = 4_000  # characters of a URI that are looked at
+_MOST_SAID: Final = 1_000  # characters of a refusal
+_LONGEST_FAULT: Final = 300  # characters about an argument, which it may repeat
 _KEEP: Final = {
     name: CacheHint(ttl_ms=60_000, scope="private") for name in ("tools/list", "prompts/list")
 }
@@ -58,9 +62,20 @@ class Memory:
         self.lock = threading.RLock()
         self._filling: Any = None
 
-    def use(self, work: Callable[[App], Any], *, writes: bool = False) -> Any:
-        """Do something with the bank; what was written gets its vectors afterwards."""
+    def use(
+        self,
+        work: Callable[[App], Any],
+        *,
+        writes: bool = False,
+        is_gone: Callable[[], bool] = lambda: False,
+    ) -> Any:
+        """Do something with the bank; what was written gets its vectors afterwards.
+
+        Whoever is gone when the turn comes gets nothing done.
+        """
         with self.lock:
+            if is_gone():
+                raise RetainError("the call was cancelled", unchanged="Nothing was changed.")
             if self._app is None:
                 self._app = self._open()
             found = work(self._app)
@@ -136,10 +151,11 @@ class _Handlers:
         tool = self._tools.get(params.name)
         if tool is None:
             raise MCPError(wire.INVALID_PARAMS, f"Unknown tool: {params.name[:100]}")
-        given = params.arguments or {}
+        given, author = params.arguments or {}, _author(ctx)
         try:
+            checked = _checked(tool, given)
             data = await self._run(
-                functools.partial(_called, self._memory, tool, given, _author(ctx))
+                tool.name, lambda app: tool.run(Call(app, checked, author)), writes=not tool.reads
             )
         except RetainError as error:
             return _refused(error)
@@ -147,11 +163,26 @@ class _Handlers:
             await self._announce(ctx)
         return _result(data)
 
-    async def _run(self, work: Callable[[], Any]) -> Any:
+    async def _run(self, what: str, work: Callable[[App], Any], *, writes: bool = False) -> Any:
         """Work on another thread, so that a slow call holds up nobody's handshake or cancel."""
         if self._limit is None:
             self._limit = anyio.CapacityLimiter(_AT_ONCE)
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limit)
+        is_gone = threading.Event()
+        done = functools.partial(
+            _safely, what, self._memory.use, work, writes=writes, is_gone=is_gone.is_set
+        )
+        try:
+            return await anyio.to_thread.run_sync(done, abandon_on_cancel=True, limiter=self._limit)
+        except anyio.get_cancelled_exc_class():
+            is_gone.set()
+            raise
+
+    async def _ask(self, what: str, work: Callable[[App], Any], **data: str) -> Any:
+        """The same for requests whose only word for a refusal is the protocol's own."""
+        try:
+            return await self._run(what, work)
+        except RetainError as error:
+            raise MCPError(wire.INVALID_PARAMS, _said(error), data or None) from None
 
     async def _announce(self, ctx: Any) -> None:
         """Say that there are other memories now, as the client's revision does it."""
@@ -166,7 +197,7 @@ class _Handlers:
         if not cursor.isdecimal() or len(cursor) > 9:
             raise MCPError(wire.INVALID_PARAMS, "Unknown cursor")
         start = int(cursor)
-        found = await self._run(functools.partial(self._memory.use, _resources))
+        found = await self._ask("resources/list", _resources)
         page = found[start : start + _PAGE]
         more = str(start + _PAGE) if start + _PAGE < len(found) else None
         return wire.ListResourcesResult(resources=page, next_cursor=more)
@@ -185,13 +216,10 @@ class _Handlers:
         )
 
     async def read_resource(self, _ctx: Any, params: Any) -> wire.ReadResourceResult:
-        uri = str(params.uri)[:_LAST]
-        try:
-            text, kind = await self._run(
-                functools.partial(self._memory.use, functools.partial(_resource, uri=uri))
-            )
-        except RetainError as error:
-            raise MCPError(wire.INVALID_PARAMS, error.message, {"uri": uri}) from None
+        uri = str(params.uri)
+        if len(uri) > _LONGEST:
+            raise MCPError(wire.INVALID_PARAMS, "There is no resource with so long a name")
+        text, kind = await self._ask("resources/read", lambda app: _resource(app, uri), uri=uri)
         content = wire.TextResourceContents(uri=uri, text=text, mime_type=kind)
         return wire.ReadResourceResult(contents=[content])
 
@@ -220,15 +248,15 @@ class _Handlers:
         prompt = PROMPTS.get(params.name)
         if prompt is None:
             raise MCPError(wire.INVALID_PARAMS, f"Unknown prompt: {params.name[:100]}")
-        given = (params.arguments or {}).get(prompt.argument, "")
-        if prompt.is_required and not given.strip():
-            raise MCPError(wire.INVALID_PARAMS, f"{prompt.argument} is required")
-        try:
-            text = await self._run(
-                functools.partial(self._memory.use, lambda app: prompt.text(app, given))
+        arguments = params.arguments or {}
+        if unknown := sorted(arguments.keys() - {prompt.argument}):
+            raise MCPError(
+                wire.INVALID_PARAMS, f"{prompt.name} takes {prompt.argument}, not {unknown[0][:60]}"
             )
-        except RetainError as error:
-            raise MCPError(wire.INVALID_PARAMS, error.message) from None
+        given = arguments.get(prompt.argument, "").strip()
+        if prompt.is_required and not given:
+            raise MCPError(wire.INVALID_PARAMS, f"{prompt.argument} is required")
+        text = await self._ask("prompts/get", lambda app: prompt.text(app, given))
         message = wire.PromptMessage(role="user", content=wire.TextContent(type="text", text=text))
         return wire.GetPromptResult(description=prompt.about, messages=[message])
 
@@ -236,10 +264,15 @@ class _Handlers:
         """Collections and ids for the template; nothing for prompts, which take free text."""
         start, name = params.argument.value, params.argument.name
         found: list[str] = []
-        if name in ("collection", "id"):
-            pairs = await self._run(functools.partial(self._memory.use, lambda app: app.names()))
-            at = 0 if name == "collection" else 1
-            found = sorted({pair[at] for pair in pairs if pair[at].startswith(start)})
+        if name in ("collection", "id") and params.ref.type == "ref/resource":
+            pairs = await self._ask("completion/complete", lambda app: app.names())
+            if name == "collection":
+                words = {collection for collection, _ in pairs}
+            else:
+                chosen = getattr(params.context, "arguments", None) or {}
+                within = chosen.get("collection")
+                words = {one for collection, one in pairs if within in (None, collection)}
+            found = sorted(_clean(word) for word in words if word.startswith(start))
         shown = wire.Completion(values=found[:100], total=len(found), has_more=len(found) > 100)
         return wire.CompleteResult(completion=shown)
 
@@ -261,32 +294,53 @@ def _described(tool: Tool) -> wire.Tool:
     )
 
 
-def _called(memory: Memory, tool: Tool, given: Mapping[str, Any], author: str) -> dict[str, Any]:
-    fault = _fault(tool, given)
-    if fault:
-        raise RetainError(fault, hint=f"{tool.name} takes: {', '.join(tool.takes) or 'nothing'}.")
+def _safely(what: str, work: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Do the work; of an error that nobody foresaw only the server's log hears the text."""
     try:
-        found: dict[str, Any] = memory.use(
-            lambda app: tool.run(Call(app, given, author)), writes=not tool.reads
-        )
+        return work(*args, **options)
     except RetainError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, its text is nobody's business
-        print(f"retain mcp: {tool.name}: {error!r}", file=sys.stderr)  # noqa: T201
-        raise RetainError(f"{tool.name} failed; the server's log says why") from None
-    return found
+        print(f"retain mcp: {what}: {error!r}", file=sys.stderr)  # noqa: T201
+        raise RetainError(f"{what} failed; the server's log says why") from None
 
 
-def _fault(tool: Tool, given: Mapping[str, Any]) -> str:
-    """What is wrong with a call's arguments, empty if nothing is."""
+def _checked(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A call's arguments as the tool takes them, or what is wrong with them.
+
+    Models send null for what they leave out, and 5.0 for 5.
+    """
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 
-    found = best_match(Draft202012Validator(tool.input_schema).iter_errors(dict(given)))
+    stated = {
+        name: _plain_number(value)
+        for name, value in given.items()
+        if value is not None or name not in tool.takes or name in tool.needs
+    }
+    found = best_match(Draft202012Validator(tool.input_schema).iter_errors(stated))
     if found is None:
-        return ""
+        return stated
     where = ".".join(map(str, found.absolute_path))
-    return f"{where}: {found.message}"[:300].removeprefix(": ")
+    given_so = repr(found.instance)
+    message = found.message.replace(given_so, _short(given_so))
+    raise UsageError(
+        _short(f"{where}: {message}".removeprefix(": "), _LONGEST_FAULT),
+        unchanged="Nothing was changed.",
+        hint=f"{tool.name} takes: {', '.join(tool.takes) or 'nothing'}.",
+    )
+
+
+def _short(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _plain_number(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        return str(value)  # which no tool takes for a number
+    return int(value) if value.is_integer() else value
 
 
 def _author(ctx: Any) -> str:
@@ -302,9 +356,9 @@ def _result(data: dict[str, Any]) -> wire.CallToolResult:
 
     Where agents expect a list, the text is that list; the structure around it says more.
     """
-    shown = data["result"] if isinstance(data.get("result"), list) else data
-    text = json.dumps(shown, ensure_ascii=False, default=str)
-    plain = json.loads(json.dumps(data, ensure_ascii=False, default=str))
+    plain = _clean_data(json.loads(json.dumps(data, default=str)))
+    shown = plain["result"] if isinstance(plain.get("result"), list) else plain
+    text = json.dumps(shown, ensure_ascii=False)
     return wire.CallToolResult(
         content=[wire.TextContent(type="text", text=text)], structured_content=plain
     )
@@ -312,8 +366,29 @@ def _result(data: dict[str, Any]) -> wire.CallToolResult:
 
 def _refused(error: RetainError) -> wire.CallToolResult:
     """A failure that the model should read: what happened, what was left alone, what to do."""
+    return wire.CallToolResult(
+        content=[wire.TextContent(type="text", text=_said(error))], is_error=True
+    )
+
+
+def _said(error: RetainError) -> str:
     text = "\n".join(filter(None, (error.message, error.unchanged, error.hint)))
-    return wire.CallToolResult(content=[wire.TextContent(type="text", text=text)], is_error=True)
+    return _clean(_short(text, _MOST_SAID))
+
+
+def _clean(text: str) -> str:
+    """What leaves hides nothing from the person who reads along, and can be sent as UTF-8."""
+    return strip_invisible(text)
+
+
+def _clean_data(value: Any) -> Any:
+    if isinstance(value, str):
+        return _clean(value)
+    if isinstance(value, list):
+        return [_clean_data(one) for one in value]
+    if isinstance(value, dict):
+        return {_clean(name): _clean_data(one) for name, one in value.items()}
+    return value
 
 
 # Resources
@@ -327,31 +402,27 @@ def _resources(app: App) -> list[wire.Resource]:
     memories = [
         wire.Resource(
             uri=_uri(*pair),
-            name=f"{pair[0]}/{pair[1]}".removeprefix("/"),
+            name=_clean(f"{pair[0]}/{pair[1]}".removeprefix("/")),
             mime_type="text/markdown",
         )
-        for pair in sorted(app.names())
+        for pair in sorted(set(app.names()))
     ]
     return profiles + memories
 
 
 def _uri(collection: str, name: str) -> str:
-    quote = functools.partial(urllib.parse.quote, safe="")
+    quote = functools.partial(urllib.parse.quote, safe="", errors="replace")
     return f"{_SCHEME}{quote(collection)}/{quote(name)}"
 
 
 def _resource(app: App, uri: str) -> tuple[str, str]:
     """The text of a resource and what kind of text it is."""
     if uri.startswith(_PROFILE):
-        return app.profile(uri.removeprefix(_PROFILE)), "text/markdown"
-    if not uri.startswith(_SCHEME):
-        raise NotFound(f"there is no resource {uri}")
+        return _clean(app.profile(uri.removeprefix(_PROFILE))), "text/markdown"
     collection, slash, name = uri.removeprefix(_SCHEME).partition("/")
-    if not slash:
-        raise NotFound(f"there is no resource {uri}")
+    if not uri.startswith(_SCHEME) or not slash:
+        raise NotFound("there is no such resource", hint="resources/list names those there are.")
     unquote = urllib.parse.unquote
     memory = app.get(f"{unquote(collection)}/{unquote(name)}")
-    is_json = memory.path.endswith(".json")
-    return memory.data.decode(
-        "utf-8", "replace"
-    ), "application/json" if is_json else "text/markdown"
+    kind = "application/json" if memory.path.endswith(".json") else "text/markdown"
+    return _clean(memory.data.decode("utf-8", "replace")), kind
