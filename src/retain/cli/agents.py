@@ -51,6 +51,8 @@ def _serve(args: argparse.Namespace) -> NoReturn:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     memory = Memory(lambda: open_app(args, stays=True))
     server = build(memory, tools=args.tools)
+    if not args.no_socket:
+        memory.listen()
     if args.http:
         from retain.mcp.http import serve as serve_http
 

@@ -6,6 +6,7 @@ that is loaded before the first call that needs it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
@@ -41,6 +42,7 @@ _INSTRUCTIONS: Final = (
 _SCHEME: Final = "memory://"
 _PROFILE: Final = "profile://"
 _PAGE: Final = 200  # resources in one answer
+_SETTLED: Final = 3.0  # seconds after which a handshake is over, and the socket may be served
 _AT_ONCE: Final = 8  # calls that are worked on; the others wait their turn
 _LONGEST: Final = 4_000  # characters of a URI that are looked at
 _MOST_SAID: Final = 1_000  # characters of a refusal
@@ -61,6 +63,25 @@ class Memory:
         self._app: App | None = None
         self.lock = threading.RLock()
         self._filling: Any = None
+        self._listener: Any = None
+        self._is_closed = False
+
+    def listen(self) -> None:
+        """Answer hooks and commands on the bank's socket as well, once the host has settled."""
+        timer = threading.Timer(_SETTLED, self._listen)
+        timer.daemon = True
+        timer.start()
+
+    def _listen(self) -> None:
+        # A bank that is not in order is told to the first who calls, not to nobody.
+        with self.lock, contextlib.suppress(RetainError):
+            if self._is_closed or self._listener is not None:
+                return
+            from retain.serving import Listener
+
+            self._app = self._app or self._open()
+            self._listener = Listener(self._app, self.lock)
+            self._listener.start()
 
     def use(
         self,
@@ -92,6 +113,9 @@ class Memory:
 
     def close(self) -> None:
         """Let go of the bank; every file is safe already."""
+        self._is_closed = True
+        if self._listener is not None:
+            self._listener.stop()
         if self._filling is not None:
             self._filling.end()
         with self.lock:
