@@ -64,8 +64,8 @@ def test_it_ends_by_itself_when_nobody_asks(bank: str, run: Run) -> None:
 
 
 def test_who_asks_keeps_it_from_ending(bank: str) -> None:
-    with serve(bank, "--idle", "2s") as child:
-        for _ in range(6):
+    with serve(bank, "--idle", "3s") as child:
+        for _ in range(8):
             time.sleep(0.5)
             assert warm.ask(bank, {"op": "embed", "texts": ["x"]}, 30)
         assert child.poll() is None
