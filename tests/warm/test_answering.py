@@ -24,12 +24,11 @@ from tests.warm.process import holder, raw, said, serve
 
 
 @pytest.fixture
-def bank(home: Path) -> str:
-    done("init")
+def bank(bank: str) -> str:
     done("put", "-", "--id", "tea", input="# Tea\n\nThe tea is hot at noon.\n")
     done("put", "-", "--id", "rain", input="# Rain\n\nIt rains in [[src/a.py]].\n")
     done("index")
-    return str(home / "work" / ".retain")
+    return bank
 
 
 @pytest.fixture

@@ -19,10 +19,9 @@ from tests.warm.process import end, holder, left, serve, soon
 
 
 @pytest.fixture
-def bank(home: Path) -> str:
-    done("init")
+def bank(bank: str) -> str:
     done("put", "-", "--id", "tea", input="# Tea\n\nThe tea is hot at noon.\n")
-    return str(home / "work" / ".retain")
+    return bank
 
 
 @pytest.mark.parametrize("one", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

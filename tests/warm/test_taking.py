@@ -9,9 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,28 +22,17 @@ from tests.cli.door import done
 from tests.warm.process import end, holder, host, left, raw, said, soon
 
 
-@pytest.fixture
-def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(autouse=True)
+def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
-    done("init")
-    return str(home / "work" / ".retain")
 
 
 @pytest.fixture
-def deep(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def deep(home: Path) -> str:
     """A bank whose path is too long for a socket."""
-    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
     bank = home / ("d" * 120) / "bank"
     done("init", "--bank", str(bank))
     return str(bank)
-
-
-@pytest.fixture
-def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A short place for what lives as long as a session."""
-    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp") as folder:
-        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
-        yield Path(folder)
 
 
 def mode(path: str) -> int:
@@ -131,8 +118,8 @@ def test_who_lost_its_place_does_not_remove_what_another_has_put_there(bank: str
     assert left(bank) == []
 
 
-def test_a_bank_that_is_made_later_is_listened_for_from_then_on(home: Path) -> None:
-    bank = home / "later"
+def test_a_bank_that_is_made_later_is_listened_for_from_then_on(short: Path) -> None:
+    bank = short / "later"
     with host(str(bank)) as child:
         done("init", "--bank", str(bank))
         assert soon(lambda: holder(str(bank)) == child.pid)
@@ -159,10 +146,10 @@ def test_a_socket_that_others_may_open_is_not_asked(bank: str) -> None:
         assert holder(bank) is None
 
 
-def test_a_file_a_link_and_a_link_above_are_not_asked(bank: str, home: Path) -> None:
+def test_a_file_a_link_and_a_link_above_are_not_asked(bank: str, short: Path) -> None:
     with host(bank) as child:
         assert soon(lambda: holder(bank) == child.pid)
-        other = home / "other"
+        other = short / "other"
         done("init", "--bank", str(other))
         shutil.rmtree(other / ".index", ignore_errors=True)
         (other / ".index").symlink_to(f"{bank}/.index")

@@ -36,8 +36,7 @@ class Claim:
     def take(cls, root: str) -> Claim | None:
         """Listen for a bank from now on; None when another process does."""
         path = warm.address(root)
-        _make_folder(os.path.realpath(root), os.path.dirname(path))
-        lock = _locked(_beside(path, ".lock"))
+        lock = _locked(os.path.realpath(root), _beside(path, ".lock"))
         if lock is None:
             return None
         try:
@@ -82,12 +81,16 @@ def _make_folder(root: str, folder: str) -> None:
         )
 
 
-def _locked(path: str) -> int | None:
+def _locked(root: str, path: str) -> int | None:
     """A lock file, open and locked; None when another process has it."""
     import fcntl
 
     for _ in range(_TRIES):
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _PRIVATE)
+        _make_folder(root, os.path.dirname(path))
+        try:
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _PRIVATE)
+        except FileNotFoundError:
+            continue  # the last to leave has removed the folder meanwhile
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
