@@ -12,6 +12,8 @@ import pytest
 
 from retain.cli.parser import GROUPS
 from retain.config import SETTINGS
+from retain.mcp.prompts import PROMPTS
+from retain.mcp.tools import TOOLS, Tool
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -35,6 +37,21 @@ def test_every_command_is_in_the_reference_and_in_a_page_that_explains_it(name: 
     assert f"#### retain {name}\n" in text_of(ROOT / "docs/reference.md")
     explained = text_of(ROOT / "docs/guide.md") + text_of(ROOT / "README.md")
     assert f"retain {name}" in explained or f"`{name}`" in explained
+
+
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)
+def test_every_tool_for_agents_is_documented_with_what_it_takes(tool: Tool) -> None:
+    page = text_of(ROOT / "docs/mcp.md")
+    (row,) = re.findall(rf"^\| `{tool.name}` \| (.*?) \|", page, re.MULTILINE)
+    required, _, optional = row.partition(";") if tool.needs else ("", "", row)
+    assert re.findall(r"`(\w+)`", required) == list(tool.needs)
+    assert set(re.findall(r"`(\w+)`", optional)) == set(tool.takes) - set(tool.needs)
+
+
+def test_every_prompt_for_agents_is_documented() -> None:
+    page = text_of(ROOT / "docs/mcp.md")
+    for prompt in PROMPTS.values():
+        assert f"| `{prompt.name}` | `{prompt.argument}`" in page
 
 
 @pytest.mark.parametrize("key", SETTINGS)

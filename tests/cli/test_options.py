@@ -198,6 +198,7 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
     ("restore", "--trash", "gone"): WRITTEN,
     ("trash", "list"): [TRASHED],
     ("trash", "empty", "--yes"): [TRASHED],
+    ("mcp", "token"): {"token", "file"},
     ("init",): {"root", "scope", "created"},
     ("status",): STATUS,
     ("collections",): [{"collection", "scope", "memories"}],

@@ -1151,7 +1151,7 @@ def test_nothing_heavy_is_loaded_before_it_is_needed(tmp_path: Path) -> None:
     """Seen in the process itself after the handshake and the lists, and after a first search."""
     program = """
 import sys
-sys.argv = ["retain", "mcp"]
+sys.argv = ["retain", "mcp", "--no-socket"]
 import retain.mcp.stdio as stdio
 line = stdio._Lines._line
 def told(self, file):
