@@ -171,13 +171,17 @@ def test_nothing_is_left_behind(bank: Path) -> None:
     assert App().get("a").body == "text"
 
 
-def test_a_client_that_stops_reading_cannot_keep_it_from_ending(bank: Path) -> None:
+@pytest.mark.parametrize(
+    "tool, count", [("read_memory", 40), ("n" * 100, 600)], ids=["long", "short"]
+)
+def test_a_client_that_stops_reading_cannot_keep_it_from_ending(
+    bank: Path, tool: str, count: int
+) -> None:
     App().put(Draft(text="x" * 50_000), name="long")
     with Pipes() as server:
         server.greet()
-        for number in range(1, 40):
-            server.call("read_memory", number, filename="long")
-            server.call("nonsense", 1000 + number)
+        for number in range(1, count):
+            server.call(tool, number, filename="long")
         time.sleep(1.0)  # until the pipe is full
         server.process.terminate()
         assert server.process.wait(PROMPT) == 0
