@@ -215,3 +215,8 @@ def _related(meta: Mapping[str, object]) -> Iterable[LinkRow]:
                 places = {place, place.rpartition("/")[2]} if name == "merged_from" else {place}
                 for one in sorted(places):
                     yield LinkRow(one, kind, name, name, "", "", 0, f"{name}: {target}")
+    files = meta.get("related_files")  # of a typed memory, always paths of the project
+    for file in files if isinstance(files, list) else ():
+        if isinstance(file, str) and file.strip():
+            path = _target(file.strip(), "ghost")
+            yield LinkRow(path, "ghost", "mentions", "", "", "", 0, f"related_files: {file}")

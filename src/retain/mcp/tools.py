@@ -423,6 +423,7 @@ def _record(call: Call) -> Data:
         call.args["category"],
         call.args["content"],
         name=call.get("id", ""),
+        created_by=call.author,
         title=call.get("title", ""),
         tags=call.get("tags", []),
         related_files=call.get("related_files", []),

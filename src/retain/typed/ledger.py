@@ -59,7 +59,9 @@ class Ledger:
 
     # Steps of a record's life
 
-    def create(self, category: str, at: Target, given: Record, *, force: bool = False) -> Outcome:
+    def create(
+        self, category: str, at: Target, given: Record, *, force: bool = False, author: str = ""
+    ) -> Outcome:
         """Store a new record; what is in force under that name is never written over unasked."""
         kind = self._enabled(category, force)
         mended, notes = fixed(given, is_new=True, now=now())
@@ -70,14 +72,14 @@ class Ledger:
             raise UsageError("there is no text to make a title from", hint=hint)
         if not force:
             self._refuse_full(kind)
-        written = self._placed(at, wanted, force)
+        text = new(wanted, at.suffix, author or self._author)
+        written = self._placed(at, wanted, text, force)
         done = self._done("created", written, f"create {written.memory.ref}", [*notes, *more])
         odd = [] if key(at.collection) == key(kind.folder) else [_astray(kind)]
         windowed = self._windowed(kind, written.memory)
         return done._replace(warnings=(*done.warnings, *odd, *windowed))
 
-    def _placed(self, at: Target, wanted: Record, force: bool) -> Written:
-        text = new(wanted, at.suffix, self._author)
+    def _placed(self, at: Target, wanted: Record, text: bytes, force: bool) -> Written:
         try:
             return self.bank.create(at.collection, at.name, text, suffix=at.suffix)
         except Conflict:
