@@ -226,6 +226,9 @@ class App:
         readable = self.workspace.readable()
         if _HANDLE.fullmatch(ref):
             ref = self._named(ref, readable)
+        if ref.startswith(paths.GLOBAL):
+            ref = ref.removeprefix(paths.GLOBAL)
+            readable = [one for one in readable if one.bank.place.scope == "global"] or readable
         for opened in readable:
             with contextlib.suppress(NotFound):
                 return opened.bank.find(ref, collection), opened
@@ -244,10 +247,13 @@ class App:
 
         length = len(handle) - len("m:")
         found = dict.fromkeys(
-            f"{collection}/{name}"
+            brief.scoped(f"{collection}/{name}", opened.bank.place.scope)
             for opened in banks
             for collection, name in opened.bank.names()
-            if brief.handle(f"{collection}/{name}".removeprefix("/"), length) == handle
+            if handle
+            == brief.handle(
+                f"{collection}/{name}".removeprefix("/"), length, opened.bank.place.scope
+            )
         )
         if not found:
             raise NotFound(
@@ -556,6 +562,14 @@ class App:
     def _writable(self, ref: str, collection: str | None) -> tuple[Bank, Memory]:
         """The bank in force and the memory in it; a better answer for one that is in the other."""
         bank = self.bank
+        if ref.startswith(paths.GLOBAL):
+            ref = ref.removeprefix(paths.GLOBAL)
+            if self.place.scope != "global":
+                raise NotFound(
+                    f"{ref!r} is in your global bank, and writes go to {bank.root}",
+                    unchanged="Nothing was changed.",
+                    hint="Change it with --global.",
+                )
         try:
             return bank, bank.find(ref, collection)
         except NotFound:

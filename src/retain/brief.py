@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 
 from retain.guard.characters import strip_invisible
 from retain.model import Answer, Degraded, Hit
+from retain.paths import GLOBAL
 
-__all__ = ["Brief", "Item", "cautions", "handle", "pack", "tokens"]
+__all__ = ["Brief", "Item", "cautions", "handle", "pack", "scoped", "tokens"]
 
 _LEAST: Final = 24  # tokens below which an excerpt says nothing
 _FENCE: Final = "recalled-memories"
@@ -60,8 +61,9 @@ def tokens(text: str) -> int:
     return -(-plain // 4) + (len(text) - plain) + text.count("\n") // 2
 
 
-def handle(ref: str, length: int = _SHORT) -> str:
-    """A short name for a memory, by which it can be asked for again."""
+def handle(ref: str, length: int = _SHORT, scope: str = "") -> str:
+    """A short name for a memory, by which it can be asked for again; one for each bank."""
+    ref = scoped(ref, scope)
     return f"m:{hashlib.sha256(ref.encode('utf-8', 'surrogatepass')).hexdigest()[:length]}"
 
 
@@ -95,14 +97,19 @@ def pack(answer: Answer, budget: int, names: Iterable[str] = ()) -> Brief:
     )
 
 
+def scoped(ref: str, scope: str) -> str:
+    """A reference that says so when it leads to the person's own bank, which may share names."""
+    return f"{GLOBAL}{ref}" if scope == "global" else ref
+
+
 def _handles(hits: Sequence[Hit], names: Iterable[str]) -> list[str]:
     """Handles as short as they can be and still mean one memory each."""
-    own = {hit.ref for hit in hits}
+    own = {scoped(hit.ref, hit.scope) for hit in hits}
     whole = {ref: handle(ref, _LONG) for ref in {*own, *names}}
     length = _SHORT
     while _are_shared({whole[ref] for ref in own}, whole.values(), length + len("m:")):
         length += 1
-    return [handle(hit.ref, length) for hit in hits]
+    return [handle(hit.ref, length, hit.scope) for hit in hits]
 
 
 def _are_shared(own: Iterable[str], every: Iterable[str], length: int) -> bool:

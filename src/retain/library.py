@@ -115,12 +115,12 @@ class Library:
 
     def brief(self, query: str, budget: int = 2000, limit: int = 12) -> Brief:
         """The best hits packed into a token budget, ready for a prompt."""
-        from retain.brief import pack
+        from retain.brief import pack, scoped
 
         budget = whole("budget", budget)
         answer = self.search(Wanted(query, limit=limit))
         names = (
-            f"{collection}/{name}" if collection else name
+            scoped(f"{collection}/{name}" if collection else name, bank.bank.place.scope)
             for bank in self.banks()
             for collection, name in bank.bank.names()
         )

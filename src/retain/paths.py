@@ -29,6 +29,7 @@ __all__ = [
 
 PROFILES: Final = ("USER.md", "PREFERENCES.md", "MEMORY.md")
 SUFFIXES: Final = (".md", ".json")
+GLOBAL: Final = "global:"  # before a reference: in the person's own bank, whatever a project has
 SCHEMA: Final = ".schema.json"  # of a category of the person's own
 
 MAX_ID_BYTES: Final = 180  # leaves room for a trash timestamp within 255

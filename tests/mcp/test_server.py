@@ -132,7 +132,7 @@ async def test_tools_come_in_one_order_with_schemas_and_annotations(connect: Con
     destroying = {
         tool.name for tool in tools if tool.annotations and tool.annotations.destructive_hint
     }
-    assert destroying == {"update_memory", "delete_memory", "merge_memories"}
+    assert destroying == {"update_memory", "delete_memory", "merge_memories", "restore_memory"}
 
 
 async def test_a_life_of_a_memory_over_every_transport(connect: Connect, project: Path) -> None:
@@ -171,10 +171,10 @@ async def test_older_revisions_are_answered(version: str, monkeypatch: pytest.Mo
         assert [one.uri for one in (await client.list_resources()).resources]
 
 
-async def test_core_is_six_tools_and_the_others_are_not_there(connect: Connect) -> None:
+async def test_core_is_seven_tools_and_the_others_are_not_there(connect: Connect) -> None:
     async with connect(tools="core") as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == list(CORE)
-        assert len(CORE) == 6
+        assert len(CORE) == 7
         with pytest.raises(MCPError, match="Unknown tool"):
             await client.call_tool("merge_memories", {})
         await call(client, "create_memory", filename="a", content="x")

@@ -68,7 +68,9 @@ def test_without_a_setting_it_lies_in_the_home_directory(home: Path) -> None:
 def test_many_that_make_it_at_once_have_the_same(home: Path, file: Path) -> None:
     code = "import os; from retain.mcp.token import token; print(token(os.environ))"
     running = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
         for _ in range(8)
     ]
     said = {one.communicate(timeout=60)[0].strip() for one in running}
@@ -167,6 +169,7 @@ def test_it_never_reaches_a_repository_or_a_list(run: Run, home: Path, file: Pat
         check=True,
         capture_output=True,
         text=True,
+        encoding="utf-8",
     ).stdout
     assert "mcp-token" not in shown
     ignored = (file.parent / ".gitignore").read_text(encoding="utf-8")

@@ -28,7 +28,7 @@ def _mcp_arguments(parser: Parser) -> None:
         help="with --http: another name that clients use for it, such as a proxy's",
     )
     parser.add_argument(
-        "--tools", choices=("core", "all"), default="all", help="core: the six that matter most"
+        "--tools", choices=("core", "all"), default="all", help="core: the seven that matter most"
     )
     parser.add_argument(
         "--no-socket", action="store_true", help="do not answer hooks and commands meanwhile"

@@ -19,6 +19,7 @@ class Prompt(NamedTuple):
     argument: str
     argument_about: str
     is_required: bool
+    tools: tuple[str, ...]  # without which it makes no sense
     text: Callable[[App, str], str]
 
 
@@ -41,8 +42,8 @@ def _save(_app: App, topic: str) -> str:
         "session need not find it out again.\n\n"
         "1. For each decision, constraint, way to fix something, or preference of mine, call "
         "search_memories first: update or supersede what is there rather than store it twice.\n"
-        "2. Use record_memory for decisions, runbooks, constraints, technical debt and "
-        "preferences, and create_memory for the rest. Link the files it is about as "
+        "2. If you have record_memory, use it for decisions, runbooks, constraints, technical debt "
+        "and preferences, and create_memory for the rest. Link the files it is about as "
         "[[path/to/file]].\n"
         "3. One memory, one matter; say why, not only what. Leave out what the code says itself, "
         "and anything secret.\n"
@@ -73,6 +74,7 @@ _ALL: Final = (
         "task",
         "what you are about to do",
         True,
+        ("read_memory",),
         _recall,
     ),
     Prompt(
@@ -82,6 +84,7 @@ _ALL: Final = (
         "topic",
         "only what concerns this",
         False,
+        ("search_memories", "create_memory"),
         _save,
     ),
     Prompt(
@@ -91,6 +94,7 @@ _ALL: Final = (
         "focus",
         "a collection or a tag to look at",
         False,
+        ("list_memories", "suggest_memory_merges", "merge_memories"),
         _review,
     ),
 )

@@ -29,7 +29,7 @@ from retain.app import App
 from retain.errors import NotFound, RetainError, UsageError
 from retain.guard.characters import strip_invisible
 from retain.mcp.prompts import PROMPTS
-from retain.mcp.tools import CORE, TOOLS, Call, Tool
+from retain.mcp.tools import CORE, MOST_CHARS, TOOLS, Call, Tool
 
 __all__ = ["Memory", "build"]
 
@@ -159,6 +159,9 @@ class _Handlers:
     def __init__(self, memory: Memory, names: Iterable[str]) -> None:
         self._memory = memory
         self._tools = {name: TOOLS[name] for name in names}
+        self._prompts = {
+            name: one for name, one in PROMPTS.items() if self._tools.keys() >= set(one.tools)
+        }
         self._bus = InMemorySubscriptionBus()
         self.listening = ListenHandler(self._bus, max_subscriptions=64)
         self._limit: anyio.CapacityLimiter | None = None
@@ -264,12 +267,12 @@ class _Handlers:
                         )
                     ],
                 )
-                for one in PROMPTS.values()
+                for one in self._prompts.values()
             ]
         )
 
     async def get_prompt(self, _ctx: Any, params: Any) -> wire.GetPromptResult:
-        prompt = PROMPTS.get(params.name)
+        prompt = self._prompts.get(params.name)
         if prompt is None:
             raise MCPError(wire.INVALID_PARAMS, f"Unknown prompt: {params.name[:100]}")
         arguments = params.arguments or {}
@@ -449,4 +452,11 @@ def _resource(app: App, uri: str) -> tuple[str, str]:
     unquote = urllib.parse.unquote
     memory = app.get(f"{unquote(collection)}/{unquote(name)}")
     kind = "application/json" if memory.path.endswith(".json") else "text/markdown"
-    return _clean(memory.data.decode("utf-8", "replace")), kind
+    return _clean(_part(memory.data.decode("utf-8", "replace"))), kind
+
+
+def _part(text: str) -> str:
+    """As much of a text as hosts take at once, and where the rest is."""
+    if len(text) <= MOST_CHARS:
+        return text
+    return f"{text[:MOST_CHARS]}\n\n[cut: read_memory with offset {MOST_CHARS} has the rest]\n"
