@@ -70,7 +70,16 @@ def test_file_that_was_there_is_kept_beside(home: Path) -> None:
 def test_change_of_the_bank_is_an_update() -> None:
     assert answer("claude-code")["status"] == "installed"
     assert answer("claude-code", "--global")["status"] == "updated"
-    assert "has the new entry" in done("install", "claude-code")
+    assert "has the new entry" in done("install", "claude-code", "--local")
+
+
+def test_options_stay_until_others_are_given(home: Path) -> None:
+    notes = ["--bank", str(home / "notes")]
+    assert answer("cursor", "--bank", "~/notes", "--tools", "core")["status"] == "installed"
+    assert answer("cursor")["status"] == "unchanged"
+    assert command_of()[1:] == ["mcp", *notes, "--tools", "core"]
+    assert command_of("--tools", "all")[1:] == ["mcp", *notes, "--tools", "all"]
+    assert command_of("--global")[1:] == ["mcp", "--global", "--tools", "core"]
 
 
 def test_bank_that_is_named_is_passed_on_whole(home: Path) -> None:
@@ -118,6 +127,14 @@ def test_path_of_this_machine_in_a_shared_file_is_pointed_out(script: Path) -> N
     assert "warning" not in call("install", "cursor", "--dry-run").err
 
 
+def test_bank_of_this_machine_in_a_shared_file_is_pointed_out(home: Path) -> None:
+    bank = f"warning: {home}/work/b is a path of this machine"
+    assert bank in call("install", "cursor", "--project", "--bank", "./b").err
+    assert bank in call("install", "cursor", "--project").err, "it is still in the file"
+    assert bank not in call("install", "cursor", "--project", "--local").err
+    assert bank not in call("install", "cursor", "--bank", "./b").err
+
+
 def test_address_is_written_without_the_token(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETAIN_TOKEN", "top-secret-value")
     words = ("--http", "http://127.0.0.1:7878/mcp", "--token-env", "RETAIN_TOKEN")
@@ -144,6 +161,8 @@ def test_address_is_written_without_the_token(home: Path, monkeypatch: pytest.Mo
         ("cursor", "--http", "https://example.com/mcp", "--token-env", "sk-live-token"),
         ("cursor", "--token-env", "NAME"),
         ("cursor", "--http", "https://example.com/mcp", "--bank", "x"),
+        ("cursor", "--http", "https://example.com/mcp", "--tools", "core"),
+        ("cursor", "--tools", "some"),
         ("cursor", "--user", "--project"),
         ("claude-desktop", "--project"),
         ("claude-desktop", "--http", "https://example.com/mcp"),
@@ -171,6 +190,44 @@ def test_secrets_beside_the_entry_are_not_shown(home: Path) -> None:
     assert key not in done("install", "cursor", "--dry-run")
     assert key not in json.dumps(answer("cursor"))
     assert key in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_values_that_servers_are_given_are_not_shown(indent: int | None, home: Path) -> None:
+    (home / ".cursor").mkdir()
+    mine = {
+        "mcpServers": {
+            "a": {"env": {"API_KEY": "hunter2", "PIN": 7431}},
+            "b": {"headers": {"Authorization": "Bearer abcdef"}, "url": "https://b.example"},
+            "retain": {"command": "/old/retain", "args": ["mcp"], "env": {"MINE": "hunter3"}},
+        }
+    }
+    path = home / ".cursor" / "mcp.json"
+    path.write_text(json.dumps(mine, indent=indent), encoding="utf-8")
+    for words in ((), ("--uninstall",)):
+        told = answer("cursor", "--dry-run", *words)
+        shown = json.dumps(told) + done("install", "cursor", "--dry-run", *words)
+        assert not [one for one in ("hunter", "7431", "abcdef") if one in shown]
+    assert "***" in told["diff"]
+    answer("cursor")
+    assert "hunter3" in path.read_text(encoding="utf-8")
+
+
+def test_backup_of_a_shared_file_is_not_left_in_the_repository(home: Path) -> None:
+    work = home / "work"
+    (work / ".git").mkdir()
+    (work / ".mcp.json").write_text('{ "mcpServers": {} }', encoding="utf-8")
+    told = answer("claude-code", "--project")
+    assert sorted(one.name for one in work.iterdir()) == [".git", ".mcp.json"]
+    backup = Path(told["backup"])
+    assert backup.parent == home / ".retain" / ".backups"
+    assert backup.read_text(encoding="utf-8") == '{ "mcpServers": {} }'
+    assert (backup.parent / ".gitignore").read_text(encoding="utf-8") == "*\n"
+    assert json.loads(done("list", "--global", "--json")) == []
+    answer("claude-code", "--project", "--uninstall")
+    assert (work / ".mcp.json").read_text(encoding="utf-8") == '{ "mcpServers": {} }'
+    assert sorted(one.name for one in work.iterdir()) == [".git", ".mcp.json"]
+    done("init", "--global")
 
 
 def test_file_that_cannot_be_read_is_told_with_what_to_paste(home: Path) -> None:

@@ -212,6 +212,109 @@ def test_what_a_person_added_to_our_entry_stays(home: Path) -> None:
     }
 
 
+def test_codex_gets_no_key_that_it_refuses_beside_the_other_transport(home: Path) -> None:
+    path = home / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_text(
+        "[mcp_servers.retain]\ncommand = 'retain'\nargs = ['mcp']\nenv_vars = ['RETAIN_HOME']\n"
+        "cwd = '/x'\nstartup_timeout_sec = 9\n\n[mcp_servers.retain.env]\nA = 'b'\n\n"
+        "[mcp_servers.other]\ncommand = 'o'\nenv = { C = 'd' }\n",
+        encoding="utf-8",
+    )
+    assert planned("codex").is_done
+    installed("codex", REMOTE)
+    assert entry_in("codex", path) == {**EXPECTED["codex"][4], "startup_timeout_sec": 9}
+    added = "http_headers = { X = 'y' }\nenv_http_headers = { Z = 'Q' }\noauth_resource = 'r'\n"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("url =", f"{added}url ="), encoding="utf-8")
+    assert planned("codex", REMOTE).is_done
+    installed("codex")
+    assert entry_in("codex", path) == {**STDIO, "startup_timeout_sec": 9}
+    other = tomllib.loads(path.read_text(encoding="utf-8"))["mcp_servers"]["other"]
+    assert other == {"command": "o", "env": {"C": "d"}}
+
+
+BANK = ("--bank", "/b")
+
+
+@pytest.mark.parametrize(
+    "command, now, then",
+    [
+        (["retain", "mcp", "--tools", "core"], LOCAL, ["mcp", "--tools", "core"]),
+        (["/old/retain", "--bank", "mcp", "mcp"], LOCAL, ["--bank", "mcp", "mcp"]),
+        (["py", "-m", "retain", "mcp", "--no-socket"], LOCAL, ["mcp", "--no-socket"]),
+        (
+            ["retain", "mcp", "--bank=/a", "--no-socket"],
+            LOCAL._replace(bank=BANK),
+            ["mcp", *BANK, "--no-socket"],
+        ),
+        (["retain", "--global", "mcp", "--local"], LOCAL._replace(bank=BANK), [*BANK, "mcp"]),
+        (["retain", "mcp", *BANK], LOCAL._replace(tools="core"), ["mcp", *BANK, "--tools", "core"]),
+        (["retain", "serve"], LOCAL, ["mcp"]),
+        (["other", "mcp", "--x"], LOCAL, ["mcp"]),
+        (["retain", "mcp", 1], LOCAL, ["mcp"]),
+    ],
+)
+@pytest.mark.parametrize("host", ["cursor", "codex", "opencode"])
+def test_options_of_the_command_stay(
+    host: str, command: list[Any], now: Server, then: list[str], home: Path
+) -> None:
+    path = file_of(host, home)
+    installed(host)
+    entry: dict[str, Any] = {"command": command[0], "args": command[1:]}
+    if host == "opencode":
+        entry = {"type": "local", "command": command}
+    outer = EXPECTED[host][2][0]
+    whole = json.dumps({outer: {"retain": entry}})
+    if host == "codex":
+        whole = f"[{outer}.retain]\ncommand = {command[0]!r}\nargs = {command[1:]!r}\n"
+    path.write_text(whole, encoding="utf-8")
+    installed(host, now)
+    found = entry_in(host, path)
+    argv = found["command"] if host == "opencode" else [found["command"], *found["args"]]
+    assert argv == ["retain", *then]
+    assert planned(host, now).is_done
+
+
+def test_arguments_that_are_no_list_are_replaced(home: Path) -> None:
+    path = home / ".cursor" / "mcp.json"
+    path.parent.mkdir()
+    path.write_text(
+        '{"mcpServers": {"retain": {"command": "retain", "args": "mcp"}}}', encoding="utf-8"
+    )
+    installed("cursor")
+    assert entry_in("cursor", path) == STDIO
+
+
+def test_other_headers_stay_and_the_token_is_for_one_server_only(home: Path) -> None:
+    path = file_of("cursor", home)
+    token = {"Authorization": "Bearer ${env:RETAIN_TOKEN}"}
+    path.parent.mkdir()
+    mine = {"url": URL, "headers": {"X-Mine": "1", **token}, "disabled": False}
+    path.write_text(json.dumps({"mcpServers": {"retain": mine}}), encoding="utf-8")
+    near = URL.replace("/mcp", "/other")
+    installed("cursor", Server(url=near))
+    assert entry_in("cursor", path) == {**mine, "url": near}
+    far = Server(url="https://example.com/mcp")
+    installed("cursor", far)
+    assert entry_in("cursor", path) == {**mine, "url": far.url, "headers": {"X-Mine": "1"}}
+    path.write_text(
+        json.dumps(
+            {"mcpServers": {"retain": {"url": "http://[x", "headers": {"authorization": "o"}}}}
+        ),
+        encoding="utf-8",
+    )
+    assert planned("cursor", far).entry == {"url": far.url}
+    assert planned("cursor", REMOTE).entry == EXPECTED["cursor"][4]
+
+
+def test_codex_token_is_for_one_server_only(home: Path) -> None:
+    installed("codex", REMOTE)
+    assert planned("codex", Server(url=URL)).is_done
+    far = Server(url="https://example.com/mcp")
+    assert planned("codex", far).entry == {"url": far.url}
+
+
 def test_server_that_was_switched_off_stays_off(home: Path) -> None:
     path = home / ".config" / "opencode" / "opencode.json"
     installed("opencode")

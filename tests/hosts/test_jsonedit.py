@@ -196,3 +196,25 @@ def test_large_file_is_no_trouble() -> None:
     text = json.dumps({"history": [{"n": n, "l": [n, "x"]} for n in range(40_000)]}, indent=2)
     new = jsonedit.insert(text, PATH, ENTRY)
     assert jsonedit.remove(new, PATH) == text
+
+
+def test_what_is_shown_hides_what_servers_are_given() -> None:
+    text = """\ufeff{ // mine
+  "a": {"env" /* x */ : {"K": "hunter2", "N": [1], "on": true, "env": "b"}, "args": ["env"]},
+  "b": {"headers": { // Authorization: hunter2
+    "Authorization": "Bearer ${TOKEN}", /* hunter2 */ "X": "${T:-hunter2}", },},
+}"""
+    assert (
+        jsonedit.masked(text)
+        == """\ufeff{ // mine
+  "a": {"env" /* *** */ : {"K": "***", "N": ["***"], "on": true, "env": "***"}, "args": ["env"]},
+  "b": {"headers": { // ***
+    "Authorization": "Bearer ${TOKEN}", /* *** */ "X": "***", },},
+}"""
+    )
+
+
+@given(DOCUMENTS)
+def test_what_is_shown_is_otherwise_the_text(value: dict[str, Any]) -> None:
+    text = json.dumps(value)
+    assert jsonedit.masked(text) == text

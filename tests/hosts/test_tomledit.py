@@ -108,3 +108,35 @@ def test_what_is_not_understood_is_refused(text: str) -> None:
 def test_what_is_not_there_is_not_taken_out() -> None:
     assert tomledit.remove("a = 1\n", PATH) == "a = 1\n"
     assert tomledit.remove("mcp_servers = 1\n", PATH) == "mcp_servers = 1\n"
+
+
+SECRETS = """# mine
+[mcp_servers.a]
+command = "x" # stays
+env = { K = "hunter2", N = 12345 }
+http_headers.Authorization = "Bearer hunter2"
+[mcp_servers.b.env]
+K = '''
+hunter2
+'''
+L = ["hunter2"]
+"""
+
+
+def test_what_is_shown_hides_what_servers_are_given() -> None:
+    shown = tomledit.masked(SECRETS)
+    assert "hunter2" not in shown
+    assert "12345" not in shown
+    assert shown.startswith('# mine\n[mcp_servers.a]\ncommand = "x" # stays\nenv = { K = "***"')
+    plain = '\ufeffmodel = "x" # best\r\n[a.b]\r\nc = 1\r\n'
+    assert tomledit.masked(plain) == plain.removeprefix("\ufeff")
+
+
+def test_text_that_cannot_be_masked_is_shown_without_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tomledit, "_hide", lambda _, **__: None)
+    shown = tomledit.masked(SECRETS)
+    assert "hunter2" not in shown
+    assert "12345" not in shown
+    assert "[mcp_servers.a]\ncommand = ***\n" in shown

@@ -13,7 +13,7 @@ from retain.cli.parser import Command, Parser
 from retain.cli.render import Output, coloured, wants_colour
 from retain.errors import UsageError
 from retain.guard.characters import visible
-from retain.hosts import HOSTS, Host, Plan, Server, apply, plan
+from retain.hosts import HOSTS, Host, Plan, Server, apply, argv, plan, value_of
 
 __all__ = ["install_command"]
 
@@ -26,6 +26,11 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show the change, write nothing")
     parser.add_argument("--uninstall", action="store_true", help="take the entry out again")
     parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--tools",
+        choices=("core", "all"),
+        help="which the agent gets (all); core: those that matter most",
+    )
     scope = parser.add_mutually_exclusive_group()
     scope.add_argument(
         "--user",
@@ -67,9 +72,9 @@ def _install(args: argparse.Namespace) -> Output:
         "scope": args.scope,
         "file": planned.path,
         "backup": backup or None,
-        "entry": planned.entry,
+        "entry": planned.shown,
         "diff": diff,
-        "warnings": (warnings := _warnings(args, server)),
+        "warnings": (warnings := _warnings(args, planned, server)),
     }
     text = "" if asks else diff
     if not args.dry_run or planned.is_done:
@@ -85,7 +90,13 @@ def _server(args: argparse.Namespace) -> Server:
     if args.http is None:
         if args.token_env is not None:
             raise UsageError("--token-env goes with --http: a command needs no token")
-        return Server((*_executable(HOSTS[args.host]), "mcp", *_bank(args)))
+        command = (*_executable(HOSTS[args.host]), "mcp")
+        return Server(command, bank=_bank(args), tools=args.tools or "")
+    if args.tools is not None:
+        raise UsageError(
+            "a server at an address offers its tools already",
+            hint="Give --tools to the `retain mcp --http` that runs there.",
+        )
     if hasattr(args, "bank") or hasattr(args, "local") or hasattr(args, "everywhere"):
         raise UsageError(
             "a server at an address has its bank already",
@@ -188,12 +199,18 @@ def _told(host: Host, planned: Plan, status: str, backup: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def _warnings(args: argparse.Namespace, server: Server | None) -> list[str]:
+def _warnings(args: argparse.Namespace, planned: Plan, server: Server | None) -> list[str]:
     warnings = []
     if server and args.scope == "project" and os.path.isabs("".join(server.command[:1])):
         warnings.append(
             f"{server.command[0]} is a path of this machine; others who use the project need "
             "`retain` on their PATH and that name as the command"
+        )
+    bank = value_of(argv(planned.entry or {}), "--bank")
+    if args.scope == "project" and os.path.isabs(bank):
+        warnings.append(
+            f"{bank} is a path of this machine; others who use the project have no bank there: "
+            "without --bank, or with --local, the server finds the project's own"
         )
     parts = urlsplit(server.url) if server else urlsplit("")
     if parts.scheme == "http" and server and server.token_env and parts.hostname not in _LOOPBACK:
@@ -207,13 +224,15 @@ install_command = Command(
     """Writes one entry, `retain`, into the configuration of the program your agent runs in, so
 that it starts `retain mcp`. The change is shown first and, at a terminal, you are asked.
 Comments, order and formatting of the file stay; the file as it was is kept beside it, as
-FILE.retain-backup. A file that cannot be read is left alone, and you are told what to
-paste. Twice does no harm: the second time there is nothing to do.
+FILE.retain-backup, or, of a project's file, in your own bank. A file that cannot be read is
+left alone, and you are told what to paste. Twice does no harm: the second time there is
+nothing to do, and options that the entry has stay until others are given.
 
   retain install claude-code                 # for you, in every project
   retain install cursor --project            # .cursor/mcp.json, for everyone in this project
   retain install codex --dry-run             # only show what would change
   retain install gemini --bank ~/notes       # always that bank, wherever the agent works
+  retain install cursor --tools core         # only the tools that matter most
   retain install opencode --http http://127.0.0.1:7878/mcp --token-env RETAIN_TOKEN
   retain install claude-code --uninstall     # take it out again
 

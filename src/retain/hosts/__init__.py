@@ -4,7 +4,8 @@ A host's file belongs to the person. It is read, one key is put in or taken out,
 byte stays; what cannot be understood is left alone, and the person is told what to paste.
 """
 
+from retain.hosts.arguments import argv, value_of
 from retain.hosts.installing import Plan, apply, plan
 from retain.hosts.table import HOSTS, Host, Server
 
-__all__ = ["HOSTS", "Host", "Plan", "Server", "apply", "plan"]
+__all__ = ["HOSTS", "Host", "Plan", "Server", "apply", "argv", "plan", "value_of"]

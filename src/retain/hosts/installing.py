@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import fnmatch
+import hashlib
 import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from retain.errors import Conflict, LimitExceeded, RetainError, Unreadable, Unsafe, UsageError
 from retain.fsio import make_folder, saving, write_whole
 from retain.hosts import jsonedit, tomledit
+from retain.hosts.arguments import merged
+from retain.hosts.masking import masked
 from retain.hosts.table import HOSTS, NAME, Host, Server
+from retain.paths import global_root
 
 __all__ = ["BACKUP", "Plan", "apply", "plan"]
 
@@ -21,6 +27,7 @@ BACKUP: Final = ".retain-backup"
 MAX_BYTES: Final = 50_000_000  # a host that keeps its history in the same file may need many
 
 _MARKS: Final = (".git", ".retain")
+_BACKUPS: Final = ".backups"  # of files in projects, in the person's own bank
 
 
 class Plan(NamedTuple):
@@ -33,6 +40,7 @@ class Plan(NamedTuple):
     after: bytes | None  # None: there need be none any more
     entry: dict[str, Any] | None  # ours, as it will be; None: it will be gone
     had: bool  # whether there is an entry of ours now
+    spare: str  # where a copy of the file has its place
 
     @property
     def is_done(self) -> bool:
@@ -43,22 +51,32 @@ class Plan(NamedTuple):
     def backup(self) -> str:
         """Where the file is copied before it is changed; empty when there is nothing to keep."""
         keeps = self.before is not None and self.after is not None and not self.is_done
-        return self.path + BACKUP if keeps else ""
+        return self.spare if keeps else ""
 
     @property
     def diff(self) -> str:
-        """The change as a unified diff."""
+        """The change as a unified diff, without what servers are given as secrets."""
+        if self.is_done:
+            return ""
         lines = difflib.unified_diff(
-            _lines(self.before),
-            _lines(self.after),
+            _lines(self.host, self.before),
+            _lines(self.host, self.after),
             "/dev/null" if self.before is None else self.path,
             "/dev/null" if self.after is None else self.path,
         )
         return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
+    @property
+    def shown(self) -> dict[str, Any] | None:
+        """The entry, without what a person gave it as secrets."""
+        return None if self.entry is None else dict(masked(self.entry))
 
-def _lines(data: bytes | None) -> list[str]:
-    return (data or b"").decode("utf-8", "replace").splitlines(keepends=True)
+
+def _lines(host: str, data: bytes | None) -> list[str]:
+    text = (data or b"").decode("utf-8", "replace")
+    if text.strip():
+        text = (tomledit if HOSTS[host].is_toml else jsonedit).masked(text)
+    return text.splitlines(keepends=True)
 
 
 def plan(
@@ -79,18 +97,19 @@ def plan(
     paths = _paths(host, scope, env, cwd)
     with _told(host, server):
         path = _chosen(host, paths)
+        spare = _spare(path, scope, env)
         before = _read(path)
         text = _text(before, path)
         with _about(path):
             current = _entry(host, text)
             if server is None:
-                after = _taken(host, text, path) if current is not None else before
-                return Plan(name, scope, path, before, after, None, current is not None)
+                after = _taken(host, text, spare) if current is not None else before
+                return Plan(name, scope, path, before, after, None, current is not None, spare)
             target = _target(host, text, current, server)
             new = _put(host, text, current, target)
     is_same = current is not None and new == text
     after = before if is_same else new.encode()
-    return Plan(name, scope, path, before, after, target, current is not None)
+    return Plan(name, scope, path, before, after, target, current is not None, spare)
 
 
 def apply(plan: Plan) -> None:
@@ -104,7 +123,7 @@ def apply(plan: Plan) -> None:
             hint="Run the command again.",
         )
     if plan.backup and plan.before is not None:
-        write_whole(plan.backup, plan.before)
+        _keep(plan.backup, plan.before)
     if plan.after is None:
         with saving(plan.path):
             os.unlink(plan.path)
@@ -112,6 +131,25 @@ def apply(plan: Plan) -> None:
     with saving(plan.path):
         make_folder(os.path.dirname(plan.path))
     write_whole(plan.path, plan.after)
+
+
+def _spare(path: str, scope: str, env: Mapping[str, str]) -> str:
+    """Where a file is copied before it is changed: beside it, but never into a repository."""
+    if scope == "user":
+        return path + BACKUP
+    known = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    name = f"{known}-{os.path.basename(path)}{BACKUP}"
+    return os.path.join(global_root(env), _BACKUPS, name)
+
+
+def _keep(path: str, data: bytes) -> None:
+    """Write a copy; a bank that is a repository itself does not take it in."""
+    folder = os.path.dirname(path)
+    if os.path.basename(folder) == _BACKUPS:
+        with saving(path):
+            make_folder(folder)
+        write_whole(os.path.join(folder, ".gitignore"), b"*\n")
+    write_whole(path, data)
 
 
 def _paths(host: Host, scope: str, env: Mapping[str, str], cwd: str) -> list[str]:
@@ -267,15 +305,59 @@ def _target(
 ) -> dict[str, Any]:
     """Our entry as it is to be: what a person added to it stays."""
     wanted = host.entry(server)
+    if current is not None and server.command:
+        wanted = host.entry(server._replace(command=merged(current, server), bank=(), tools=""))
     if current is None:
         is_usual = _keys(host, _load(host, text)) == host.keys
         return {**wanted, **host.once} if is_usual else wanted
-    target = {key: one for key, one in current.items() if key in wanted or key not in host.written}
+    kept = current if server.command or host.is_toml else _headers(current, wanted)
+    target = {key: one for key, one in kept.items() if _stays(host, key, current, wanted)}
     for key, value in wanted.items():
-        old = current.get(key)
+        old = kept.get(key)
         both = isinstance(old, dict) and isinstance(value, dict)
         target[key] = {**old, **value} if both else value  # type: ignore[dict-item]
     return target
+
+
+def _stays(host: Host, key: str, current: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a key of our entry has a place beside what is to be in it."""
+    if key in wanted:
+        return True
+    is_command = "command" in wanted
+    foreign = host.only_address if is_command else host.only_command
+    if any(fnmatch.fnmatchcase(key, one) for one in foreign):
+        return False
+    if key == "headers":
+        return not is_command
+    if key == "bearer_token_env_var":
+        return _is_same_server(current, wanted)
+    return key not in host.written
+
+
+def _headers(current: dict[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry without a token that is not for the server it is to call."""
+    headers = current.get("headers")
+    is_new = "headers" in wanted or not _is_same_server(current, wanted)
+    if not isinstance(headers, dict) or not is_new:
+        return current
+    known = wanted.get("headers", {})
+    left = {
+        key: one for key, one in headers.items() if key in known or key.lower() != "authorization"
+    }
+    rest = {**current, "headers": left}
+    return rest if left else {key: one for key, one in rest.items() if key != "headers"}
+
+
+def _is_same_server(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether both are addresses of one machine, so that a token for the one is for the other."""
+    origins = set()
+    for entry in (current, wanted):
+        url = entry.get("httpUrl") or entry.get("url")
+        try:
+            origins.add(urlsplit(str(url))[:2] if url else object())
+        except ValueError:
+            return False
+    return len(origins) == 1
 
 
 def _put(host: Host, text: str, current: dict[str, Any] | None, target: dict[str, Any]) -> str:
@@ -315,36 +397,36 @@ def _differences(
             yield (key,), value
 
 
-def _taken(host: Host, text: str, path: str) -> bytes | None:
+def _taken(host: Host, text: str, spare: str) -> bytes | None:
     """The file without our entry: as it was before, if nothing else has changed since."""
-    original = _original(host, path)
+    original = _original(host, spare)
     if original is not None and _put(host, original, None, _entry(host, text) or {}) == text:
         return original.encode()
     keys = _keys(host, _load(host, text))
     if host.is_toml:
         new = tomledit.remove(text, (*keys, NAME))
     else:
-        new = jsonedit.remove(text, (*keys, NAME), keep=_kept(host, keys, path, original))
-    is_ours = not os.path.lexists(path + BACKUP) and not _load(host, new)
+        new = jsonedit.remove(text, (*keys, NAME), keep=_kept(host, keys, spare, original))
+    is_ours = not os.path.lexists(spare) and not _load(host, new)
     if is_ours and not _remarks(host, new):
         return None  # it was made for our entry alone
     return new.encode()
 
 
-def _original(host: Host, path: str) -> str | None:
+def _original(host: Host, spare: str) -> str | None:
     """The file as it was before our entry came into it, if that is known."""
     with contextlib.suppress(RetainError):
-        data = _read(path + BACKUP)
+        data = _read(spare)
         if data is not None:
-            text = _text(data, path)
+            text = _text(data, spare)
             return text if _entry(host, text) is None else None
     return None
 
 
-def _kept(host: Host, keys: Sequence[str], path: str, original: str | None) -> int:
+def _kept(host: Host, keys: Sequence[str], spare: str, original: str | None) -> int:
     """How many of the objects around our entry were there before it, and so stay if empty."""
     if original is None:
-        return len(keys) if os.path.lexists(path + BACKUP) else 0
+        return len(keys) if os.path.lexists(spare) else 0
     within: Any = _load(host, original)
     for depth, key in enumerate(keys):
         within = within.get(key)

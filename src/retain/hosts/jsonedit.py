@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from retain.errors import Unreadable
+from retain.hosts.masking import MASK, is_secret, masks
 
-__all__ = ["insert", "load", "remove"]
+__all__ = ["insert", "load", "masked", "remove"]
 
 _SPACE: Final = " \t\r\n"
 _TOKEN: Final = re.compile(
@@ -150,6 +151,37 @@ def remove(text: str, path: Sequence[str], *, keep: int = 0) -> str:
         found.pop()
     expected = _without(page.value, path[: len(found)])
     return _checked(_cut(page.text, _cuts(page, *found[-1])), expected)
+
+
+def masked(text: str) -> str:
+    """The text as it may be shown: what servers are given as secrets is hidden."""
+    page = _read(text)
+    pieces, at = [], 0
+    end = -1  # of the value that is hidden just now
+    for number, token in enumerate(page.tokens):
+        after = number + 1
+        if token.kind == "string":
+            while after < len(page.tokens) and page.tokens[after].is_comment:
+                after += 1
+        is_key = after < len(page.tokens) and page.tokens[after].kind == ":"
+        found = text[token.start : token.end]
+        if is_key and token.kind == "string":
+            if number > end and is_secret(json.loads(found, strict=False)):
+                end = _last(page.tokens, _significant(page.tokens, after + 1))
+            continue
+        if number <= end and (hidden := _hidden(token, found)) != found:
+            pieces += [text[at : token.start], hidden]
+            at = token.end
+    return "".join([*pieces, text[at:]])
+
+
+def _hidden(token: _Token, found: str) -> str:
+    """A piece of a value that is not to be shown."""
+    if token.is_comment:
+        return f"// {MASK}" if token.kind == "line" else f"/* {MASK} */"
+    if token.kind not in ("string", "word") or not masks(json.loads(found)):
+        return found
+    return json.dumps(MASK)
 
 
 def _checked(text: str, expected: dict[str, Any]) -> str:

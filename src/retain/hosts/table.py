@@ -16,8 +16,15 @@ class Server(NamedTuple):
     """What a host is to start, a command, or to call, an address."""
 
     command: tuple[str, ...] = ()
+    bank: tuple[str, ...] = ()  # the option that names its bank; none: as the entry has it
+    tools: str = ""  # which it offers; empty: as the entry has it
     url: str = ""
     token_env: str = ""  # the variable that holds the token; the token itself is written nowhere
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The whole command, as a new entry has it."""
+        return (*self.command, *self.bank, *(("--tools", self.tools) if self.tools else ()))
 
 
 class Host(NamedTuple):
@@ -34,6 +41,9 @@ class Host(NamedTuple):
     is_toml: bool = False
     remote: bool = True  # whether its file can name a server at an address
     own_path: bool = False  # whether it is started without the PATH of a shell
+    # Keys that it refuses beside an address, and beside a command; `x*` is all that starts so.
+    only_command: tuple[str, ...] = ()
+    only_address: tuple[str, ...] = ()
 
 
 def _home(env: Mapping[str, str]) -> str:
@@ -77,7 +87,7 @@ def _claude_desktop(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _started(server: Server) -> dict[str, Any]:
-    return {"command": server.command[0], "args": list(server.command[1:])}
+    return {"command": server.argv[0], "args": list(server.argv[1:])}
 
 
 def _bearer(server: Server, variable: str) -> dict[str, Any]:
@@ -116,7 +126,7 @@ def _for_gemini(server: Server) -> dict[str, Any]:
 def _for_opencode(server: Server) -> dict[str, Any]:
     if server.url:
         return {"type": "remote", "url": server.url, **_bearer(server, "{env:NAME}")}
-    return {"type": "local", "command": list(server.command)}
+    return {"type": "local", "command": list(server.argv)}
 
 
 HOSTS: Final[Mapping[str, Host]] = {
@@ -138,6 +148,8 @@ HOSTS: Final[Mapping[str, Host]] = {
         ("command", "args", "url", "bearer_token_env_var"),
         "Start a new session; /mcp lists retain.",
         is_toml=True,
+        only_command=("command", "args", "env", "env_vars", "cwd"),
+        only_address=("url", "bearer_token*", "http_headers", "env_http_headers", "oauth*"),
     ),
     "cursor": Host(
         "Cursor",

@@ -8,8 +8,9 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any, Final
 
 from retain.errors import Unreadable
+from retain.hosts.masking import MASK, is_secret, masks
 
-__all__ = ["block", "insert", "load", "remove"]
+__all__ = ["block", "insert", "load", "masked", "remove"]
 
 _PROPOSALS: Final = 5
 _HEADER: Final = re.compile(r"[ \t]*\[")
@@ -59,6 +60,50 @@ def remove(text: str, path: Sequence[str]) -> str:
         if _says(new, expected):
             return new
     return _checked(_deleted(text, path), expected)
+
+
+def masked(text: str) -> str:
+    """The text as it may be shown: what servers are given as secrets is hidden."""
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        document = tomlkit.parse(text.removeprefix("\ufeff"))
+        _hide(document, hides=False)
+        shown = tomlkit.dumps(document)
+        is_whole = not _leaks(load(shown), hides=False)
+    except (TOMLKitError, KeyError, TypeError, ValueError, Unreadable):
+        is_whole = False
+    # Rather nothing but the names than a value too many.
+    return shown if is_whole else "".join(_named(line) for line in text.splitlines(keepends=True))
+
+
+def _hide(within: Any, *, hides: bool) -> None:
+    pairs = within.items() if isinstance(within, dict) else enumerate(within)
+    for key, value in list(pairs):
+        below = hides or is_secret(str(key))
+        if isinstance(value, dict | list):
+            _hide(value, hides=below)
+        elif below and masks(value):
+            within[key] = MASK
+
+
+def _leaks(value: object, *, hides: bool) -> bool:
+    """Whether something is still to be seen."""
+    if isinstance(value, dict):
+        return any(_leaks(one, hides=hides or is_secret(key)) for key, one in value.items())
+    if isinstance(value, list):
+        return any(_leaks(one, hides=hides) for one in value)
+    return hides and value != MASK and masks(value)
+
+
+def _named(line: str) -> str:
+    """A line's table or key, without a value."""
+    name, _, _ = line.partition("=")
+    end = "\n" if line.endswith("\n") else ""
+    if name != line:
+        return f"{name}= {MASK}{end}"
+    return line if _HEADER.match(line) or not line.strip() else f"{MASK}{end}"
 
 
 def block(path: Sequence[str], table: dict[str, Any]) -> str:
