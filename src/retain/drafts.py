@@ -9,7 +9,6 @@ from retain import frontmatter, markdown
 from retain.bank import now
 from retain.codec import codec
 from retain.errors import Unreadable, UsageError
-from retain.links import links
 from retain.model import Memory
 
 __all__ = [
@@ -160,6 +159,8 @@ def _former_names(memories: Sequence[Memory]) -> Iterator[str]:
 
 def _kept_links(memories: Sequence[Memory], body: str) -> list[str]:
     """What the memories link to and the text that replaces them does not."""
+    from retain.links import links  # many patterns, which only a merge needs
+
     there = {link.target for link in links(body)}
     old = dict.fromkeys(
         target
