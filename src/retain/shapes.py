@@ -8,8 +8,9 @@ from retain.model import Answer, Degraded, Hit, Linked, Memory, Written
 
 if TYPE_CHECKING:
     from retain.brief import Brief, Item
+    from retain.library import Stats
     from retain.recall.linking import Graph, Related
-    from retain.similar import Alike, Member
+    from retain.similar import Alike, Cluster, Member
     from retain.typed.ledger import Outcome
     from retain.typed.upkeep import Change
 
@@ -18,6 +19,7 @@ __all__ = [
     "answer",
     "brief",
     "change",
+    "cluster",
     "degraded",
     "graph",
     "hit",
@@ -26,6 +28,8 @@ __all__ = [
     "memory",
     "outcome",
     "related",
+    "size",
+    "stats",
     "written",
 ]
 
@@ -271,3 +275,40 @@ def alike(one: Alike) -> Data:
         "same": one.is_same,
         "preview": one.member.preview,
     }
+
+
+def cluster(number: int, one: Cluster, threshold: float) -> Data:
+    """A group of memories that could be one."""
+    return {
+        "cluster_id": number,
+        "score": one.score,
+        "reason": f"High vector similarity (> {threshold:g})",
+        "memory_count": len(one.members),
+        "memories": [
+            {"id": member.ref, "file_path": member.path, "preview": member.preview}
+            for member in one.members
+        ],
+    }
+
+
+def stats(found: Stats, root: str) -> Data:
+    """How much there is in a bank, and of what."""
+    return {
+        "count": found.facts.memories,
+        "total_size": size(found.facts.size).replace(" ", ""),
+        "tags": dict(found.tags),
+        "types": dict(found.types),
+        "memory_path": root,
+    }
+
+
+def size(number: int) -> str:
+    """A size as people say it."""
+    if number < 1024:
+        return f"{number} B"
+    amount, unit = number / 1024, "KB"
+    for larger in ("MB", "GB"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.1f} {unit}"

@@ -7,9 +7,10 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
+from retain import shapes
 from retain.app import App
 from retain.cli.parser import Command, Parser, open_app
-from retain.cli.render import Output, Table, facts_data, facts_line, held_note, size
+from retain.cli.render import Output, Table, facts_data, facts_line, held_note
 from retain.errors import RetainError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _status(args: argparse.Namespace) -> Output:
     lines = [
         f"Bank:        {place.root} ({place.kind}, {place.scope})",
         f"Why:         {place.reason}",
-        f"Memories:    {found.memories} ({size(found.size)})"
+        f"Memories:    {found.memories} ({shapes.size(found.size)})"
         + ("" if place.exists else "; the bank is made with the first memory"),
         *(
             f"{name.capitalize() + ':':<13}{_counts(values)}"

@@ -124,25 +124,17 @@ def _suggest_merges(args: argparse.Namespace) -> Output:
     bank = same_bank(args)
     parts = [_shown_cluster(number, one, bank) for number, one in enumerate(found)]
     return Output(
-        [_cluster_data(number, one, args.threshold, bank) for number, one in enumerate(found)],
+        [
+            {
+                **shapes.cluster(number, one, args.threshold),
+                "command": _merging(one.members, bank),
+            }
+            for number, one in enumerate(found)
+        ],
         "\n".join(parts),
         quiet="".join(" ".join(one.ref for one in cluster.members) + "\n" for cluster in found),
         messages=_none(app, found, "No memories are alike enough to be merged."),
     )
-
-
-def _cluster_data(number: int, cluster: Cluster, threshold: float, bank: str) -> dict[str, object]:
-    return {
-        "cluster_id": number,
-        "score": cluster.score,
-        "reason": f"High vector similarity (> {threshold:g})",
-        "memory_count": len(cluster.members),
-        "memories": [
-            {"id": one.ref, "file_path": one.path, "preview": one.preview}
-            for one in cluster.members
-        ],
-        "command": _merging(cluster.members, bank),
-    }
 
 
 def _shown_cluster(number: int, cluster: Cluster, bank: str) -> str:

@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from retain import shapes
 from retain.app import App
 from retain.cli.parser import Command, Parser, open_app
 from retain.cli.progress import Bar
-from retain.cli.render import Line, Output, facts_data, facts_line, held_note, size
+from retain.cli.render import Line, Output, facts_data, facts_line, held_note
 from retain.errors import RetainError
 
 if TYPE_CHECKING:
@@ -45,22 +46,18 @@ def _stats(args: argparse.Namespace) -> Output:
     stats = app.library.stats()
     facts = stats.facts
     data = {
-        "count": facts.memories,
-        "total_size": size(facts.size).replace(" ", ""),
+        **shapes.stats(stats, app.place.root),
         "bytes": facts.size,
-        "tags": dict(stats.tags),
-        "types": dict(stats.types),
-        "memory_path": app.place.root,
         **facts_data(facts),
         "index_size": stats.index_size,
         "problems": [problem._asdict() for problem in stats.problems],
     }
     rows = [
-        ("Memories", f"{facts.memories} ({size(facts.size)})"),
+        ("Memories", f"{facts.memories} ({shapes.size(facts.size)})"),
         ("Tags", _counted(stats.tags)),
         ("Types", _counted(stats.types)),
         ("Path", app.place.root),
-        ("Index", f"{facts_line(facts)} ({size(stats.index_size)})"),
+        ("Index", f"{facts_line(facts)} ({shapes.size(stats.index_size)})"),
     ]
     text = "".join(f"{name + ':':<10}{value}\n" for name, value in rows if value)
     warnings = [f"{problem.path}: {problem.reason}" for problem in stats.problems]
@@ -261,7 +258,7 @@ def _doctor(args: argparse.Namespace) -> Output:
     faults = list(health.faults) if health else []
     held = held_note(health.facts.held) if health else []
     lines = [
-        f"Files: {found.memories} memories ({size(found.size)}), "
+        f"Files: {found.memories} memories ({shapes.size(found.size)}), "
         + (f"{len(problems)} to be looked at" if problems else "all in order"),
         *(f"  {os.path.relpath(one.path, app.place.root)}: {one.reason}" for one in problems),
         *_index_lines(health),

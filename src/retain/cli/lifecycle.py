@@ -296,11 +296,13 @@ session_summary  goal outcome completed next_actions [in_progress blockers key_c
 
 
 def _candidate_arguments(parser: Parser) -> None:
+    from retain.typed.candidate import LIFECYCLE_EVENTS
+
     parser.add_argument("news", metavar="TEXT", help="what you are about to save")
     parser.add_argument("--category", required=True, help="decision, runbook, constraint ...")
     parser.add_argument(
         "--event",
-        choices=("resolved", "removed", "reversed", "superseded", "deprecated"),
+        choices=sorted(LIFECYCLE_EVENTS),
         default=None,
         help="what happened to what it is about",
     )

@@ -7,10 +7,11 @@ import re
 import sys
 import time
 
+from retain import shapes
 from retain.cli.inputs import add_collection, add_id, complete
 from retain.cli.memories import written_output
 from retain.cli.parser import Command, Parser, open_app
-from retain.cli.render import Output, Table, as_versions, coloured, size
+from retain.cli.render import Output, Table, as_versions, coloured
 from retain.errors import UsageError
 
 __all__ = ["diff_command", "restore_command", "trash_command", "versions_command"]
@@ -130,7 +131,8 @@ def _trash(args: argparse.Namespace) -> Output:
     if args.action == "list":
         entries = app.trashed()
         rows = [
-            (one.id, one.collection, one.deleted_at, size(one.size), one.name) for one in entries
+            (one.id, one.collection, one.deleted_at, shapes.size(one.size), one.name)
+            for one in entries
         ]
         table = Table(
             ("ID", "Collection", "Deleted", "Size", "Entry"),

@@ -20,6 +20,7 @@ from retain.config import FILE
 from retain.errors import BadName, LimitExceeded, RecordError, RetainError, Unreadable, UsageError
 from retain.fsio import STATE, make_folder, saving
 from retain.guard.characters import visible
+from retain.typed.candidate import LIFECYCLE_EVENTS
 from retain.typed.refusing import Block, refusal
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["record_command"]
 
 _ACTIONS: Final = ("create", "update", "delete", "retire", "archive", "unarchive", "restore")
-_EVENTS: Final = ("resolved", "removed", "reversed", "superseded", "deprecated")
 _STAGING: Final = "/tmp"  # noqa: S108 - where a draft may come from; it is read, never written
 _STORES: Final = frozenset((".retain", ".memories", ".arcaneum-retain"))
 _ROOT: Final = ".claude/memory"
@@ -400,7 +400,10 @@ def _candidate_arguments(parser: Any) -> None:
     parser.add_argument("--category", required=True, help="decision, runbook, constraint ...")
     parser.add_argument("--new-info", required=True, metavar="TEXT", help="what is to be saved")
     parser.add_argument(
-        "--lifecycle-event", choices=_EVENTS, default=None, help="what happened to it"
+        "--lifecycle-event",
+        choices=sorted(LIFECYCLE_EVENTS),
+        default=None,
+        help="what happened to it",
     )
     _add_root(parser)
 

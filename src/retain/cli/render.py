@@ -26,7 +26,6 @@ __all__ = [
     "held_note",
     "report",
     "show",
-    "size",
     "surprise",
     "wants_colour",
     "wants_json",
@@ -328,15 +327,3 @@ def held_note(held: int) -> list[str]:
         "Bring the files back, or say that it is meant: retain sync --force"
     )
     return [note] if held else []
-
-
-def size(number: int) -> str:
-    """A size as people say it."""
-    if number < 1024:
-        return f"{number} B"
-    amount, unit = number / 1024, "KB"
-    for larger in ("MB", "GB"):
-        if amount < 1024:
-            break
-        amount, unit = amount / 1024, larger
-    return f"{amount:.1f} {unit}"

@@ -21,7 +21,6 @@ import re
 import signal
 import socket
 import sys
-import threading
 import time
 from asyncio import TimerHandle, Transport
 from collections.abc import Callable, Collection, Iterator
@@ -41,6 +40,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from retain.errors import RetainError, UsageError
 from retain.mcp import token as tokens
+from retain.mcp.leaving import leave
 
 __all__ = ["Limits", "app", "serve"]
 
@@ -89,7 +89,7 @@ def serve(
     shown = f"http://{_bracketed(host)}:{port}/mcp"
     _quiet()
     _Server(_config(wall, limits or Limits()), server, _welcome(shown, is_ours)).run([sock])
-    _leave(cleanup)
+    leave(cleanup, _GRACE)
 
 
 def app(
@@ -434,13 +434,3 @@ class _Server(uvicorn.Server):
         if isinstance(self._listening, ListenHandler):
             self._listening.close()  # else those streams use up the whole grace
         await super().shutdown(sockets)
-
-
-def _leave(cleanup: Callable[[], None]) -> NoReturn:
-    """End now: an interpreter that waits for its threads would keep everyone waiting."""
-    done = threading.Thread(target=cleanup, daemon=True)
-    done.start()
-    done.join(_GRACE)
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.flush()
-    os._exit(0)

@@ -15,12 +15,13 @@ import select
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, NoReturn
 
 import anyio
 import anyio.to_thread
+
+from retain.mcp.leaving import leave
 
 __all__ = ["serve"]
 
@@ -44,7 +45,7 @@ def serve(server: Any, cleanup: Callable[[], None]) -> NoReturn:
             code = 1
     except (KeyboardInterrupt, BrokenPipeError):
         pass
-    _leave(cleanup, code)
+    leave(cleanup, _GRACE, code)
 
 
 def _claim() -> tuple[int, int]:
@@ -81,20 +82,6 @@ async def _serve(server: Any, source: int, sink: int) -> None:
         async with stdio_server(**streams) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
         tasks.cancel_scope.cancel()
-
-
-def _leave(cleanup: Callable[[], None], code: int) -> NoReturn:
-    """End now: an interpreter that waits for its threads would keep a host waiting."""
-    done = threading.Thread(target=cleanup, daemon=True)
-    done.start()
-    done.join(_GRACE)
-    end = time.monotonic() + _GRACE / 3
-    for thread in threading.enumerate():
-        if not thread.daemon and thread is not threading.main_thread():
-            thread.join(max(0.0, end - time.monotonic()))
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.flush()
-    os._exit(code)
 
 
 class _Sink:

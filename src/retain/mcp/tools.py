@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
 
 from retain.app import App
 from retain.drafts import Draft
@@ -166,15 +166,18 @@ def _create(call: Call) -> Data:
 
 
 def _changed(status: str, memory: Memory, filename: str, warnings: tuple[str, ...]) -> Data:
-    # How to get round the guard is for people to know, not for agents.
-    warnings = tuple(one.partition("; --allow-secret")[0] for one in warnings)
     return {
         "status": status,
         "filename": filename,
         "path": memory.path,
         "hash": memory.hash,
-        "warnings": list(warnings),
+        "warnings": _told(warnings),
     }
+
+
+def _told(warnings: Iterable[str]) -> list[str]:
+    """Warnings for an agent: how to get round the guard is for people to know."""
+    return [one.partition("; --allow-secret")[0] for one in warnings]
 
 
 def _read(call: Call) -> Data:
@@ -218,7 +221,7 @@ def _delete(call: Call) -> Data:
         "status": "deleted",
         "filename": call.args["filename"],
         "moved_to": done.trashed.path,
-        "warnings": list(done.warnings),
+        "warnings": _told(done.warnings),
     }
 
 
@@ -367,24 +370,9 @@ def _brief(call: Call) -> Data:
 
 
 def _stats(call: Call) -> Data:
-    stats = call.app.library.stats()
-    return {
-        "count": stats.facts.memories,
-        "total_size": _size(stats.facts.size),
-        "tags": dict(stats.tags),
-        "types": dict(stats.types),
-        "memory_path": call.app.place.root,
-    }
+    from retain.shapes import stats
 
-
-def _size(number: float) -> str:
-    if number < 1024:
-        return f"{number:.0f}B"
-    for unit in ("KB", "MB"):
-        number /= 1024
-        if number < 1024:
-            return f"{number:.1f}{unit}"
-    return f"{number / 1024:.1f}GB"
+    return stats(call.app.library.stats(), call.app.place.root)
 
 
 def _merge(call: Call) -> Data:
@@ -397,11 +385,13 @@ def _merge(call: Call) -> Data:
         "target_path": done.written.memory.path,
         "sources_merged": len(done.trashed),
         "moved_to": [one.path for one in done.trashed],
-        "warnings": list(done.written.warnings),
+        "warnings": _told(done.written.warnings),
     }
 
 
 def _suggest(call: Call) -> Data:
+    from retain.shapes import cluster
+
     threshold, kind = call.get("threshold", 0.85), call.get("filter_type", "journal")
     # They are made in the background; to wait for them all would keep everyone waiting.
     if (pending := call.app.library.pending()) > _MOST_PENDING:
@@ -412,21 +402,9 @@ def _suggest(call: Call) -> Data:
     found = call.app.library.suggest_merges(
         threshold, "" if kind == "all" else kind, call.get("limit", 5)
     )
-    rows = [
-        {
-            "cluster_id": number,
-            "score": cluster.score,
-            "reason": f"High vector similarity (> {threshold:g})",
-            "memory_count": len(cluster.members),
-            "memories": _fitting(
-                [
-                    {"id": one.ref, "file_path": one.path, "preview": one.preview}
-                    for one in cluster.members
-                ]
-            ),
-        }
-        for number, cluster in enumerate(found)
-    ]
+    rows = [cluster(number, one, threshold) for number, one in enumerate(found)]
+    for row in rows:
+        row["memories"] = _fitting(cast("list[Data]", row["memories"]))
     shown = _fitting(rows)
     return {"result": shown, "left_out": len(rows) - len(shown)}
 
