@@ -296,6 +296,7 @@ def stats(found: Stats, root: str) -> Data:
     return {
         "count": found.facts.memories,
         "total_size": size(found.facts.size).replace(" ", ""),
+        "bytes": found.facts.size,
         "tags": dict(found.tags),
         "types": dict(found.types),
         "memory_path": root,

@@ -47,7 +47,6 @@ def _stats(args: argparse.Namespace) -> Output:
     facts = stats.facts
     data = {
         **shapes.stats(stats, app.place.root),
-        "bytes": facts.size,
         **facts_data(facts),
         "index_size": stats.index_size,
         "problems": [problem._asdict() for problem in stats.problems],

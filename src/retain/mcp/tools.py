@@ -372,7 +372,9 @@ def _brief(call: Call) -> Data:
 def _stats(call: Call) -> Data:
     from retain.shapes import stats
 
-    return stats(call.app.library.stats(), call.app.place.root)
+    data = stats(call.app.library.stats(), call.app.place.root)
+    del data["bytes"]  # agents know this result without it
+    return data
 
 
 def _merge(call: Call) -> Data:
