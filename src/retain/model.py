@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from retain.place import Place
+
 __all__ = [
     "DEFAULT_TYPE",
     "FREE_TYPES",
@@ -150,16 +152,6 @@ def _first_line(body: str) -> str:
         if text:
             return text[:_TITLE_FROM_TEXT].rstrip()
     return ""
-
-
-class Place(NamedTuple):
-    """A bank's location, and why it is the one in force."""
-
-    root: str
-    kind: str
-    scope: str
-    reason: str
-    exists: bool
 
 
 class Problem(NamedTuple):

@@ -21,9 +21,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from retain.errors import Busy, NewerFormat, RetainError
-from retain.fsio import STATE, Directory
+from retain.fsio import Directory
 from retain.index import schema
 from retain.notice import is_network
+from retain.paths import STATE
 
 __all__ = ["FILE", "Damaged", "Replaced", "Store"]
 
