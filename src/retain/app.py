@@ -20,7 +20,8 @@ from retain.drafts import Draft
 from retain.errors import Ambiguous, Conflict, NotFound, Unreadable, UsageError
 from retain.fsio import Directory
 from retain.gate import Gate, signed
-from retain.model import Deleted, Memory, Merged, Place, Problem, Trashed, Version, Written
+from retain.model import Deleted, Memory, Merged, Problem, Trashed, Version, Written
+from retain.place import Place
 from retain.workspace import Opened, Workspace
 
 if TYPE_CHECKING:

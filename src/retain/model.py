@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from retain.place import Place
-
 __all__ = [
     "DEFAULT_TYPE",
     "FREE_TYPES",
@@ -23,7 +21,6 @@ __all__ = [
     "Linked",
     "Memory",
     "Merged",
-    "Place",
     "Problem",
     "Trashed",
     "Version",
