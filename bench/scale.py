@@ -23,7 +23,7 @@ import numpy as np
 
 import retain.library
 from retain.app import App
-from retain.index import Store
+from retain.index.store import Store
 from retain.library import Library
 from retain.recall.asking import Wanted
 from retain.words import query as terms

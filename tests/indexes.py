@@ -16,9 +16,10 @@ from retain.bank import Bank, make
 from retain.embed import Embedder, FloatArray
 from retain.index import checking, embedding
 from retain.indexed import Indexed
-from retain.model import Answer, Place
-from retain.recall import search
+from retain.model import Answer
+from retain.place import Place
 from retain.recall.asking import Wanted
+from retain.recall.searching import search
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 DIMENSION = 24

@@ -281,7 +281,7 @@ def test_a_projects_settings_say_nothing_about_the_persons_own_bank(home: Path) 
     App().init()
     config = home / "work" / ".retain" / "config.toml"
     config.write_text('[versioning]\nmode = "numbered"\nmax_versions = 1\n', encoding="utf-8")
-    own = App().workspace.readable()[1]
+    own = App().workspace.banks()[1]
     assert own.config.text("versioning.mode") == "auto"
     assert own.bank.max_versions == 10
 

@@ -310,7 +310,7 @@ def test_its_settings_are_understood(claude: Path) -> None:
         ({"delete": {"grace_period_days": "30"}}, 1),
         ({"delete": {"grace_period_days": None}}, 1),
         ({"delete": {"archive_retired": "true"}}, 1),
-        ({"delete": 5, "retrieval": [], "triage": "x"}, 2),
+        ({"delete": 5, "retrieval": [], "triage": "x"}, 3),
         ({"retrieval": "x", "delete": [1]}, 2),
         ({"retrieval": None}, 1),
         ({"max_memories_per_category": 1.5}, 1),
@@ -483,3 +483,43 @@ def test_check_tells_of_schemas_that_cannot_be_used(bank: Path) -> None:
     assert "the schema of the category a is not used" in ran.out
     assert "the schema of the category b cannot be used" in ran.out
     assert "category c" not in ran.out
+
+
+# What a memory-config.json says to the hooks
+
+
+@pytest.mark.parametrize(
+    "theirs, key, value",
+    [
+        ({"triage": {"thresholds": {"DECISION": 0.9}}}, "triage.thresholds.decision", 0.9),
+        ({"triage": {"thresholds": {"decision": 0.1}}}, "triage.thresholds.decision", 0.1),
+        ({"triage": {"thresholds": {"runbook": 7}}}, "triage.thresholds.runbook", 1.0),
+        ('{"triage": {"thresholds": {"runbook": NaN}}}', "triage.thresholds.runbook", 0.4),
+        ('{"triage": {"thresholds": {"runbook": Infinity}}}', "triage.thresholds.runbook", 0.4),
+        ({"triage": {"enabled": False}}, "triage.enabled", False),
+        ({"triage": {"max_messages": 1}}, "triage.max_messages", 10),
+        (
+            {"triage": {"parallel": {"category_models": {"runbook": "OPUS"}}}},
+            "triage.parallel.category_models.runbook",
+            "opus",
+        ),
+        (
+            {"triage": {"parallel": {"default_model": "gpt"}}},
+            "triage.parallel.default_model",
+            "haiku",
+        ),
+        ({"triage": {"parallel": {"enabled": False}}}, "triage.parallel.enabled", False),
+        ({"retrieval": {"enabled": False}}, "retrieval.enabled", False),
+        ({"retrieval": {"max_inject": 7}}, "retrieval.max_inject", 7),
+        ({"retrieval": {"max_inject": "7"}}, "retrieval.max_inject", 7),
+        ({"retrieval": {"max_inject": 7.9}}, "retrieval.max_inject", 7),
+        ({"retrieval": {"max_inject": "many"}}, "retrieval.max_inject", 5),
+        ({"retrieval": {"max_inject": 999}}, "retrieval.max_inject", 20),
+        ({"hooks": {"stop": False}}, "hooks.stop", False),
+        ({"hooks": {"pre_tool_use": False}}, "hooks.pre_tool_use", True),
+    ],
+)
+def test_the_hooks_settings_in_a_memory_config(
+    claude: Path, theirs: object, key: str, value: object
+) -> None:
+    assert of_claude(claude, theirs)[0].value(key).value == value

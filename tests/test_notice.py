@@ -13,8 +13,8 @@ import pytest
 
 from retain import notice as module
 from retain.bank import Bank
-from retain.model import Place
 from retain.notice import Notice, is_network
+from retain.place import Place
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")
 

@@ -30,8 +30,8 @@ from retain.errors import (
     RetainError,
     UsageError,
 )
-from retain.model import Place
 from retain.paths import check_collection, check_id, find_bank, key, memory_id, slug, split_ref
+from retain.place import Place
 from tests.conftest import ROOT
 from tests.test_frontmatter import times
 

@@ -9,8 +9,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as type checkers know it; `typing` itself would slow every hook down
 if TYPE_CHECKING:
     from retain.api import Retain
 

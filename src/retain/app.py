@@ -20,7 +20,8 @@ from retain.drafts import Draft
 from retain.errors import Ambiguous, Conflict, NotFound, Unreadable, UsageError
 from retain.fsio import Directory
 from retain.gate import Gate, signed
-from retain.model import Deleted, Memory, Merged, Place, Problem, Trashed, Version, Written
+from retain.model import Deleted, Memory, Merged, Problem, Trashed, Version, Written
+from retain.place import Place
 from retain.workspace import Opened, Workspace
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ class App:
 
     def _found(self, ref: str, collection: str | None) -> tuple[Memory, Opened]:
         """A memory and the bank it is in, or NotFound with the names that are like it."""
-        readable = self.workspace.readable()
+        readable = self.workspace.banks()
         if _HANDLE.fullmatch(ref):
             ref = self._named(ref, readable)
         if ref.startswith(paths.GLOBAL):
@@ -284,7 +285,7 @@ class App:
         collection = None if collection is None else paths.check_collection(collection)
         found = [
             memory
-            for opened in self.workspace.readable()
+            for opened in self.workspace.banks()
             for memory in opened.bank.memories(collection, problems)
             if (not kind or memory.type == kind)
             and _has_status(memory, status)
@@ -500,16 +501,14 @@ class App:
         """Name, scope and number of memories of each collection."""
         return [
             (name, opened.bank.place.scope, count)
-            for opened in self.workspace.readable()
+            for opened in self.workspace.banks()
             for name, count in opened.bank.counts().items()
             if name or count
         ]
 
     def names(self, collection: str | None = None) -> Sequence[tuple[str, str]]:
         """Collection and id of every memory that can be read; no file is opened."""
-        return [
-            name for opened in self.workspace.readable() for name in opened.bank.names(collection)
-        ]
+        return [name for opened in self.workspace.banks() for name in opened.bank.names(collection)]
 
     def status(self) -> Findings:
         """What is in the bank in force, and what is wrong with it."""
@@ -573,7 +572,7 @@ class App:
         try:
             return bank, bank.find(ref, collection)
         except NotFound:
-            for other in self.workspace.readable()[1:]:
+            for other in self.workspace.banks()[1:]:
                 if other.bank.holds(ref, collection):
                     raise NotFound(
                         f"{ref!r} is not in {bank.root}",

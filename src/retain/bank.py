@@ -28,8 +28,9 @@ from retain.fsio import (
     shelf,
     write_whole,
 )
-from retain.model import Memory, Place, Trashed, Written
+from retain.model import Memory, Trashed, Written
 from retain.paths import SUFFIXES, check_collection, check_id, key
+from retain.place import Place
 from retain.reading import Entry, Reader
 
 if TYPE_CHECKING:

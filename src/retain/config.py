@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from math import isfinite
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import ConfigError, NewerFormat, UsageError
@@ -55,12 +56,36 @@ class Setting(NamedTuple):
     about: str
     project: bool = False
     choices: tuple[str, ...] = ()
-    least: int = 0
+    least: float = 0
+    most: float = 0  # 0 means no end; what lies beyond it in a file counts as this
+
+    @property
+    def highest(self) -> float:
+        return self.most or _MOST
 
     @property
     def variable(self) -> str:
         """The environment variable that sets this key."""
         return "RETAIN_" + self.key.upper().replace(".", "_")
+
+
+_MODELS: Final = ("haiku", "sonnet", "opus")
+
+
+def _captured() -> Iterator[Setting]:
+    """The settings of single categories that a session's end looks for."""
+    for name, threshold, model in (
+        ("decision", 0.4, "sonnet"),
+        ("runbook", 0.4, "haiku"),
+        ("constraint", 0.5, "sonnet"),
+        ("tech_debt", 0.4, "haiku"),
+        ("preference", 0.4, "haiku"),
+        ("session_summary", 0.6, "haiku"),
+    ):
+        about = f"From which score on a session has a {name} to save."
+        yield Setting(f"triage.thresholds.{name}", threshold, about, True, (), 0, 1)
+        about = f"Which model the skill asks to draft a {name}."
+        yield Setting(f"triage.parallel.category_models.{name}", model, about, True, _MODELS)
 
 
 SETTINGS: Final[Mapping[str, Setting]] = {
@@ -144,6 +169,78 @@ SETTINGS: Final[Mapping[str, Setting]] = {
             "What new information is compared with to find the record it belongs to.",
             True,
             ("title_tags", "title", "tags", "hybrid"),
+        ),
+        Setting("retrieval.enabled", True, "Whether a prompt brings memories with it.", True),
+        Setting(
+            "retrieval.max_inject",
+            5,
+            "How many memories a prompt brings at most; 0 means none.",
+            True,
+            (),
+            0,
+            20,
+        ),
+        Setting(
+            "retrieval.budget",
+            1500,
+            "How many tokens they may take together.",
+            True,
+            (),
+            0,
+            2000,
+        ),
+        Setting("triage.enabled", True, "Whether a session's end is looked at for memories.", True),
+        Setting(
+            "triage.capture",
+            "agent",
+            "Who saves what was found: `agent` is asked to before it stops, `inbox` keeps it for "
+            "you.",
+            True,
+            ("agent", "inbox"),
+        ),
+        Setting(
+            "triage.max_messages",
+            50,
+            "How many of a session's last messages are looked at.",
+            True,
+            (),
+            10,
+            200,
+        ),
+        Setting(
+            "triage.parallel.enabled", True, "Whether the skill drafts categories at once.", True
+        ),
+        Setting(
+            "triage.parallel.verification_model",
+            "sonnet",
+            "Which model the skill asks to check drafts.",
+            True,
+            _MODELS,
+        ),
+        Setting(
+            "triage.parallel.default_model",
+            "haiku",
+            "Which model the skill asks to draft anything else.",
+            True,
+            _MODELS,
+        ),
+        *_captured(),
+        Setting("hooks.session_start", True, "A brief when a session begins.", True),
+        Setting("hooks.user_prompt_submit", True, "Memories that fit a prompt.", True),
+        Setting("hooks.pre_tool_use", True, "Refuse to write into a bank past Retain."),
+        Setting("hooks.post_tool_use", True, "Set aside what was written into one all the same."),
+        Setting("hooks.stop", True, "Look for what to remember when an agent stops.", True),
+        Setting("hooks.pre_compact", True, "The same before a conversation is compacted.", True),
+        Setting("hooks.post_compact", True, "Propose the summary of a compaction.", True),
+        Setting("hooks.session_end", True, "Propose a summary when a session ends.", True),
+        Setting(
+            "hooks.deadline_ms",
+            120,
+            "After how many milliseconds a hook answers with what there is.",
+            False,
+            (),
+            10,
+            10_000,
         ),
     )
 }
@@ -232,8 +329,10 @@ def parse_value(of: Setting, text: str) -> Scalar:
 def _checked(of: Setting, value: object) -> Scalar:
     """The value if it fits its setting, else a UsageError that says what would."""
     default = of.default
-    if type(value) in (int, float) and not of.least <= value <= _MOST:  # type: ignore[operator]
-        raise UsageError(f"{of.key} is between {of.least} and {_MOST:,}, not {_shown(value)}")
+    if type(value) in (int, float) and not of.least <= value <= of.highest:  # type: ignore[operator]
+        raise UsageError(
+            f"{of.key} is between {of.least:g} and {of.highest:,}, not {_shown(value)}"
+        )
     if isinstance(default, float) and type(value) is int:
         value = float(value)
     if type(value) is not type(default):
@@ -309,9 +408,18 @@ def _set(
         warnings.append(f"{origin}: {why}, in your own config; ignored")
     else:
         try:
-            values[key] = Value(_checked(known, _written(key, value)), origin)
+            values[key] = Value(_checked(known, _clamped(known, _written(key, value))), origin)
         except UsageError as error:
             warnings.append(f"{origin}: {error.message}; ignored")
+
+
+def _clamped(of: Setting, value: object) -> object:
+    """A number beyond the ends that a setting has of its own counts as the nearest one."""
+    if not of.most or type(value) is bool or not isinstance(value, int | float):
+        return value
+    if isinstance(value, float) and not isfinite(value):
+        return value
+    return type(of.default)(max(of.least, min(of.most, value)))
 
 
 def forbidden(key: str, value: object) -> str:
@@ -392,17 +500,21 @@ def _parse(text: str, path: str) -> dict[str, object]:
         ) from error
 
 
+_DEPTHS: Final = {"categories": 3, "triage": 4}  # parts of the longest keys of a section
+
+
 def _flat(tables: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Every key as `section.name`; deeper tables are no settings of ours, except of categories."""
-    for section, table in tables.items():
-        if isinstance(table, dict):
-            for name, value in table.items():
-                if section == "categories" and isinstance(value, dict):
-                    yield from ((f"{section}.{name}.{field}", one) for field, one in value.items())
-                else:
-                    yield f"{section}.{name}", value
-        else:
-            yield section, table
+    """Every key as `section.name`; deeper tables are values, except where settings go deeper."""
+    for section, value in tables.items():
+        yield from _leaves(section, value, _DEPTHS.get(section, 2) - 1)
+
+
+def _leaves(key: str, value: object, depth: int) -> Iterator[tuple[str, object]]:
+    if depth and isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _leaves(f"{key}.{name}", inner, depth - 1)
+    else:
+        yield key, value
 
 
 def _from_arcaneum(path: str) -> dict[str, object]:
@@ -428,11 +540,12 @@ _CLAUDES: Final[Mapping[str, str]] = {
     "max_memories_per_category": "records.max_per_category",
     "retrieval.match_strategy": "records.match_strategy",
     "auto_commit": "versioning.auto_commit",
+    **{key: key for key in SETTINGS if key.startswith(("retrieval.", "triage.", "hooks."))},
 }
 
 
 def _from_claude(path: str, warnings: list[str]) -> dict[str, object]:
-    """The settings of a `memory-config.json` in Retain's words; its other keys are for the hooks.
+    """The settings of a `memory-config.json` in Retain's words.
 
     A file that cannot be read leaves the defaults.
     """
@@ -453,13 +566,29 @@ def _from_claude(path: str, warnings: list[str]) -> dict[str, object]:
         warnings.append(f"{path} is too large or no JSON object, so the defaults apply")
         return {}
     warnings += [f"{path}: {where} is no JSON object; ignored" for where in _no_tables(theirs)]
-    found = dict(_flat(theirs))
+    found = {_lowered(key): _leniently(key, value) for key, value in _flat(theirs)}
     ours = {_CLAUDES[key]: value for key, value in found.items() if key in _CLAUDES}
     return ours | {
         key: value
         for key, value in found.items()
         if key.startswith("categories.") and key.rpartition(".")[2] in FIELDS
     }
+
+
+def _lowered(key: str) -> str:
+    """A key of that file, in which the categories of thresholds may stand in capitals."""
+    return key.lower() if key.startswith("triage.thresholds.") else key
+
+
+def _leniently(key: str, value: object) -> object:
+    """A value of that file, whose numbers may be texts and whose models may stand in capitals."""
+    if key == "retrieval.max_inject" and isinstance(value, str | float):
+        try:
+            return int(value)
+        except (ValueError, OverflowError):
+            return value
+    is_model = isinstance(value, str) and key.startswith("triage.parallel.")
+    return value.lower() if is_model and isinstance(value, str) else value
 
 
 def _no_tables(theirs: Mapping[str, object]) -> Iterator[str]:

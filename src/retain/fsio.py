@@ -26,6 +26,7 @@ from retain.errors import (
     RetainError,
     Unsafe,
 )
+from retain.paths import STATE
 
 __all__ = [
     "Directory",
@@ -41,7 +42,6 @@ __all__ = [
 LOCK_SECONDS: Final = 10.0
 JOURNAL: Final = "journal"  # the files of a batch that is not finished
 VERSIONS: Final = ".versions"
-STATE: Final = ".index"  # derived things: the lock, unfinished files, later the index
 
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from retain import sync
-from retain.index import Damaged, Replaced, Store
+from retain.index.store import Damaged, Replaced, Store
 from retain.index.text import Counts
 from retain.reading import Reader
 

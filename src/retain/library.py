@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.embed import NONE
 from retain.errors import ConfigError, Conflict, NotFound, RetainError
-from retain.index import Damaged
+from retain.index.store import Damaged
 from retain.indexed import Indexed
 from retain.model import Degraded, Hit, Problem
 from retain.paths import global_root
@@ -70,7 +70,7 @@ class Library:
 
     def search(self, wanted: Wanted, *, now: datetime | None = None) -> Answer:
         """Rank the memories of every bank in force for a question."""
-        from retain.recall import search
+        from retain.recall.searching import search
 
         answer = search(self.banks(), wanted, self._recency, now or datetime.now(UTC))
         return self._with_links(answer)
@@ -323,7 +323,7 @@ class Library:
 
     def banks(self) -> list[Indexed]:
         """The banks a read looks in, the project's own first."""
-        readable = self._workspace.readable()
+        readable = self._workspace.banks()
         return [self._of(opened) for opened in readable if opened.bank.place.exists]
 
     def _of(self, opened: Opened) -> Indexed:

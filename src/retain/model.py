@@ -21,7 +21,6 @@ __all__ = [
     "Linked",
     "Memory",
     "Merged",
-    "Place",
     "Problem",
     "Trashed",
     "Version",
@@ -150,16 +149,6 @@ def _first_line(body: str) -> str:
         if text:
             return text[:_TITLE_FROM_TEXT].rstrip()
     return ""
-
-
-class Place(NamedTuple):
-    """A bank's location, and why it is the one in force."""
-
-    root: str
-    kind: str
-    scope: str
-    reason: str
-    exists: bool
 
 
 class Problem(NamedTuple):

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from retain.errors import BadName, ConfigError, NewerFormat, NotFound, RetainError, UsageError
-from retain.model import Place, heading
+from retain.place import Place
 
 __all__ = [
     "KINDS",
     "PROFILES",
+    "STATE",
     "Kind",
     "check_collection",
     "check_id",
@@ -27,6 +28,7 @@ __all__ = [
     "split_ref",
 ]
 
+STATE: Final = ".index"  # derived things: the index, locks, what hooks remember of a session
 PROFILES: Final = ("USER.md", "PREFERENCES.md", "MEMORY.md")
 SUFFIXES: Final = (".md", ".json")
 GLOBAL: Final = "global:"  # before a reference: in the person's own bank, whatever a project has
@@ -195,6 +197,8 @@ def _is_mark(char: str) -> bool:
 
 def memory_id(title: str, body: str) -> str:
     """The id of a memory that was given none: from its title, its heading or its content."""
+    from retain.model import heading
+
     name = slug(title) or slug(heading(body))
     if name:
         return name

@@ -12,9 +12,10 @@ from retain import trash, versions
 from retain.codec import codec
 from retain.config import FILE
 from retain.errors import Ambiguous, NotFound, RetainError, Unsafe
-from retain.fsio import JOURNAL, STATE, VERSIONS, Directory, Workshop, shelf
-from retain.model import Memory, Place, Problem, Trashed
-from retain.paths import KINDS, SUFFIXES, key, split_ref
+from retain.fsio import JOURNAL, VERSIONS, Directory, Workshop, shelf
+from retain.model import Memory, Problem, Trashed
+from retain.paths import KINDS, STATE, SUFFIXES, key, split_ref
+from retain.place import Place
 
 __all__ = ["Entry", "Listing", "OpenReader", "Reader", "Stamp"]
 

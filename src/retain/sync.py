@@ -15,10 +15,11 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import RetainError
-from retain.index import Replaced, Store, rows
+from retain.index import rows
 from retain.index.entries import Entry as IndexEntry
 from retain.index.entries import entry
 from retain.index.rows import File, Known
+from retain.index.store import Replaced, Store
 from retain.model import Memory, Problem
 from retain.reading import Listing, OpenReader, Reader
 

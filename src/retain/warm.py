@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from retain import __version__
-from retain.fsio import STATE
+from retain.paths import STATE
 
 if TYPE_CHECKING:
     import socket

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from retain import config as settings
 from retain import paths
 from retain.bank import Bank, make
-from retain.errors import ConfigError, NotFound, RetainError, UsageError
+from retain.errors import NotFound, RetainError, UsageError
 from retain.fsio import Directory, Workshop, make_folder, write_whole
-from retain.model import Place
+from retain.place import Place
+from retain.places import Places
 
 if TYPE_CHECKING:
     from retain.history import History
@@ -34,42 +34,8 @@ class Opened(NamedTuple):
         return History(self.bank, use_git=self.config.text("versioning.mode") == "auto")
 
 
-class Workspace:
+class Workspace(Places):
     """One working directory with its environment and the flags a call was given."""
-
-    def __init__(
-        self, bank: str, local: bool, everywhere: bool, cwd: str, env: Mapping[str, str]
-    ) -> None:
-        self.cwd, self.env = cwd, env
-        self._named, self._local, self._everywhere = bank, local, everywhere
-
-    @cached_property
-    def place(self) -> Place:
-        """The bank in force."""
-        found = self._found()
-        if found.scope != "project" or self._local:
-            return found
-        strategy = self._load(found).values["memory.storage_strategy"]
-        if strategy.value != "user":
-            return found
-        return self._own._replace(reason=f"memory.storage_strategy is user ({strategy.origin})")
-
-    def _found(self) -> Place:
-        flags = {"local": self._local, "everywhere": self._everywhere}
-        return paths.find_bank(self.cwd, self.env, bank=self._named, **flags)
-
-    @property
-    def _own(self) -> Place:
-        return paths.find_bank(self.cwd, self.env, everywhere=True)
-
-    @cached_property
-    def config(self) -> settings.Config:
-        """The settings in force for the bank in force."""
-        return self._load(self.place)
-
-    def _load(self, place: Place) -> settings.Config:
-        user = settings.config_file(paths.global_root(self.env))
-        return settings.load(user, settings.config_file(place.root), self.env, _foreign(place))
 
     @cached_property
     def opened(self) -> Opened:
@@ -84,30 +50,20 @@ class Workspace:
     @property
     def writable(self) -> Opened:
         """The bank that writes go to, if memory is switched on there."""
-        value, origin = self.config.values["memory.enabled"]
-        if not value:
-            raise ConfigError(
-                f"memory is switched off for {self.place.root} (memory.enabled = false: {origin})",
-                unchanged="Nothing was read or changed.",
-                hint=f"Switch it on where it is switched off: {origin}.",
-            )
+        self.refuse_switched_off()
         return self.opened
 
-    def readable(self) -> list[Opened]:
+    def banks(self) -> list[Opened]:
         """The banks a read looks in: the project's, then the person's own."""
-        found = [self.writable]
-        if self.place.scope == "project" and not self._local and self._own.exists:
-            config = self._load(self._own)
-            if config.flag("memory.enabled"):
-                found.append(_opened(self._own, config))
-        return found
+        (_, *others) = self.readable()
+        return [self.opened, *(_opened(place, config) for place, config in others)]
 
     # Making and setting
 
     def init(self) -> tuple[Place, bool]:
         """Make a bank where one was asked for, and say whether it is new."""
-        named = self._named or self.env.get("RETAIN_BANK", "")
-        if self._everywhere:
+        named = self.named or self.env.get("RETAIN_BANK", "")
+        if self.everywhere:
             root, scope = paths.global_root(self.env), "global"
         elif named:
             root, scope = os.path.join(self.cwd, os.path.expanduser(named)), "bank"
@@ -143,12 +99,12 @@ class Workspace:
             make(self.place.root)
         else:
             make_folder(self.place.root)
-        self._forget("place", "opened")
+        self.forget()
 
     def config_files(self) -> tuple[str, str]:
         """The person's own config file and the bank's; neither need be in order."""
         user = settings.config_file(paths.global_root(self.env))
-        return user, settings.config_file(self._found().root)
+        return user, settings.config_file(self.found().root)
 
     def set_config(self, setting: settings.Setting, value: settings.Scalar) -> str:
         """Write a setting to the bank's config, or the person's own with --global."""
@@ -159,7 +115,7 @@ class Workspace:
                 unchanged="Nothing was changed.",
                 hint=f"Set it in your own config: `retain config set {setting.key} ... --global`.",
             )
-        place = self._found()
+        place = self.found()
         if place.kind != "retain":
             raise UsageError(
                 f"{place.root} is a store of another kind, with a config of its own",
@@ -173,12 +129,12 @@ class Workspace:
         file = os.path.realpath(path) if path == user else path
         with Directory.open(os.path.realpath(place.root)) as root, Workshop.open(root, path):
             write_whole(file, settings.changed(_text_of(file), setting, value).encode())
-        self._forget("place", "config", "opened")
+        self.forget()
         return path
 
-    def _forget(self, *names: str) -> None:
-        for name in names:
-            self.__dict__.pop(name, None)
+    def forget(self) -> None:
+        super().forget()
+        self.__dict__.pop("opened", None)
 
 
 def _opened(place: Place, config: settings.Config) -> Opened:
@@ -196,21 +152,3 @@ def _text_of(path: str) -> str:
         return ""
     with open(path, encoding="utf-8", newline="") as file:
         return file.read()
-
-
-def _foreign(place: Place) -> str:
-    """The config that another tool's store has of its own."""
-    if place.kind == "arcaneum":
-        return os.path.join(_project_of(place), ".arcaneum")
-    return os.path.join(place.root, settings.CLAUDE_FILE) if place.kind == "claude" else ""
-
-
-def _project_of(place: Place) -> str:
-    """The directory of the `.arcaneum` file that names a bank."""
-    directory = os.path.dirname(place.root)
-    while not os.path.isfile(os.path.join(directory, ".arcaneum")):
-        parent = os.path.dirname(directory)
-        if parent == directory:
-            return os.path.dirname(place.root)
-        directory = parent
-    return directory

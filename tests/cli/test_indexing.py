@@ -18,7 +18,7 @@ from typing import IO
 
 import pytest
 
-from retain.index import Store
+from retain.index.store import Store
 from tests.cli.door import call, done
 from tests.conftest import command
 

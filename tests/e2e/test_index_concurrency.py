@@ -16,7 +16,8 @@ import pytest
 
 from retain.api import Retain
 from retain.drafts import Draft
-from retain.index import Store, schema
+from retain.index import schema
+from retain.index.store import Store
 from tests import crash, indexes
 from tests.conftest import Run
 

@@ -17,7 +17,7 @@ from retain.app import App
 from retain.brief import handle
 from retain.drafts import Draft
 from retain.errors import RetainError
-from retain.recall import Wanted
+from retain.recall.asking import Wanted
 from tests.conftest import Run
 
 # S21: two projects and the person's own bank

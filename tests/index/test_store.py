@@ -17,8 +17,8 @@ from retain import notice
 from retain.app import App
 from retain.drafts import Draft
 from retain.errors import Busy, NewerFormat, RetainError
-from retain.index import Store, schema, store
-from retain.index.store import PRAGMAS
+from retain.index import schema, store
+from retain.index.store import PRAGMAS, Store
 from tests import crash, indexes
 from tests.e2e.test_disk import _tmpfs
 from tests.test_notice import mount_table

@@ -16,8 +16,9 @@ from retain.brief import cautions
 from retain.drafts import Draft
 from retain.errors import NotFound, UsageError
 from retain.model import Hit, Linked
-from retain.recall import Wanted, search
+from retain.recall.asking import Wanted
 from retain.recall.linking import Graph, with_links
+from retain.recall.searching import search
 from tests.test_git import new_project, run_git
 
 CODE = "".join(f"def function_{number}() -> None: ...\n" for number in range(30))

@@ -21,7 +21,7 @@ from retain.app import App
 from retain.drafts import Draft
 from retain.errors import BadFilter, BadName, RetainError, UsageError
 from retain.model import Answer, Hit
-from retain.recall import Wanted
+from retain.recall.asking import Wanted
 from tests.conftest import own_world
 
 DAY = datetime(2026, 6, 17, 12, tzinfo=UTC)  # a Wednesday

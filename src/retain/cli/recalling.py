@@ -19,7 +19,7 @@ from retain.model import Answer, Degraded, Hit
 from retain.words import words
 
 if TYPE_CHECKING:
-    from retain.recall import Wanted
+    from retain.recall.asking import Wanted
 
 __all__ = [
     "INDENT",
@@ -133,8 +133,7 @@ def _missing(what: str, wanted: str, known: Iterable[str]) -> str:
 
 
 def _wanted(args: argparse.Namespace) -> Wanted:
-    from retain.recall import Wanted
-    from retain.recall.asking import conditions
+    from retain.recall.asking import Wanted, conditions
 
     found = conditions(
         collection=args.collection,

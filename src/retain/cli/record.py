@@ -18,7 +18,7 @@ from retain.cli.parser import Command, Parser, add_common, open_app
 from retain.cli.render import Output
 from retain.config import FILE
 from retain.errors import BadName, LimitExceeded, RecordError, RetainError, Unreadable, UsageError
-from retain.fsio import STATE, make_folder, saving
+from retain.fsio import make_folder, saving
 from retain.guard.characters import visible
 from retain.typed.candidate import LIFECYCLE_EVENTS
 from retain.typed.refusing import Block, refusal
@@ -353,7 +353,7 @@ def _is_stored(path: str) -> bool:
 
 def _is_bank(folder: str) -> bool:
     """Whether Retain has written here, or would: a lock, or a config with a bank's format."""
-    if os.path.lexists(os.path.join(folder, STATE, "lock")):
+    if os.path.lexists(os.path.join(folder, paths.STATE, "lock")):
         return True
     config = os.path.join(folder, FILE)
     if not os.path.isfile(config):

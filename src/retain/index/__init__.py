@@ -1,5 +1,4 @@
-"""What makes a bank searchable: one SQLite file, derived from the memories and disposable."""
+"""What makes a bank searchable: one SQLite file, derived from the memories and disposable.
 
-from retain.index.store import Damaged, Replaced, Store
-
-__all__ = ["Damaged", "Replaced", "Store"]
+`store` opens it, `rows` fills it, `text`, `vectors` and `graph` answer from it.
+"""

@@ -13,26 +13,23 @@ import contextlib
 import errno
 import os
 import sqlite3
-import stat
 import threading
 import time
-import zlib
 from collections.abc import Iterator
 from typing import Final
 
 from retain.errors import Busy, NewerFormat, RetainError
-from retain.fsio import STATE, Directory
+from retain.fsio import Directory
 from retain.index import schema
+from retain.index.seal import FILE, Seal, inode, private
 from retain.notice import is_network
+from retain.paths import STATE
 
-__all__ = ["FILE", "Damaged", "Replaced", "Store"]
+__all__ = ["Damaged", "Replaced", "Store"]
 
-FILE: Final = "index.db"
 _LOCK: Final = "index.lock"
 _TRIES: Final = 20  # for the lock that the last one to close wants, with pauses between
 _PAUSE: Final = 0.01
-_SEAL: Final = "index.seal"
-_MARK: Final = schema.APPLICATION.to_bytes(4, "big")
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 _ASIDE: Final = ".damaged-"
 _MORE: Final = 100  # schemas that newer Retains may have; a higher number is no version but damage
@@ -75,7 +72,8 @@ class Store:
     def __init__(self, root: str) -> None:
         self._root = root
         self._folder = os.path.join(root, STATE)
-        self.path = os.path.join(self._folder, FILE)
+        self._seal = Seal(root)
+        self.path = self._seal.path
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
         self.generation = 0  # goes up with every file that is opened: what was read is of another
@@ -120,7 +118,7 @@ class Store:
         return (
             self._connection is None
             or self.generation != generation
-            or (not self.is_temporary and _inode(self.path) != self._inode)
+            or (not self.is_temporary and inode(self.path) != self._inode)
         )
 
     def checkpoint(self) -> None:
@@ -142,7 +140,7 @@ class Store:
             # SQLite must not be used across a fork, nor closed: that would drop the parent's locks.
             _INHERITED.append(self._connection)
             self._connection, self._process = None, os.getpid()
-        if self._connection is not None and (self.is_temporary or _inode(self.path) == self._inode):
+        if self._connection is not None and (self.is_temporary or inode(self.path) == self._inode):
             return self._connection
         self._drop()
         self._connection = self._opened()
@@ -181,31 +179,18 @@ class Store:
 
     def _is_whole(self) -> bool:
         """Whether the file is ours and as we left it, told without opening it."""
-        facts = _facts(self.path)
-        head = _head(self.path) if facts else b""
-        if facts is None or not _is_ours(head):
+        version = self._seal.version()
+        if version is None:
             return False
-        version = int.from_bytes(head[60:64], "big")
         if version < schema.LATEST + _MORE:  # whoever made it may seal in another way
             self._refuse_newer(version)
         # On a network nobody keeps a log, and the stamps are another machine's.
-        if is_network(self._folder):
-            return True
-        place, _, stamp = self._read_seal().partition("\n")
-        if place != self._place(facts):
-            return False  # it came from elsewhere, with a repository say, and could say anything
-        # A log beside it means that someone uses it now, or was killed: SQLite deals with that.
-        return _facts(f"{self.path}-wal") is not None or stamp == _seal(facts)
-
-    def _place(self, facts: os.stat_result) -> str:
-        """Where the file stands on this very disk, which nobody can know who did not make it."""
-        above = [os.lstat(path) for path in (self._folder, self._root)]
-        return " ".join(f"{one.st_dev}:{one.st_ino}" for one in (facts, *above))
+        return is_network(self._folder) or self._seal.holds()
 
     def _prepared(self) -> sqlite3.Connection:
         """The file made ready, while no other process opens or closes it."""
         if not self._is_whole():
-            if not _inode(self.path):
+            if not inode(self.path):
                 self._set_aside()
                 return self._created()
             return self._rebuilt("it was changed from outside")
@@ -247,7 +232,7 @@ class Store:
                 self._drop()
                 return
             with _turn(self._folder, alone=True):
-                is_there = _inode(self.path) == self._inode != 0  # nobody else has done it yet
+                is_there = inode(self.path) == self._inode != 0  # nobody else has done it yet
                 # Only in turn: SQLite removes the log by its name, which may be a new file's soon.
                 self._drop()
                 if is_there:
@@ -268,20 +253,20 @@ class Store:
     def _sweep(self) -> None:
         """Remove what was set aside, by us or by someone who was killed before they could."""
         for name in os.listdir(self._folder):
-            if name.startswith((f"{FILE}{_ASIDE}", f"{_SEAL}.")):
+            if name.startswith((f"{FILE}{_ASIDE}", f"{Seal.NAME}.")):
                 with contextlib.suppress(OSError):  # a directory, say, which is not ours to empty
                     os.unlink(os.path.join(self._folder, name))
 
     def _created(self) -> sqlite3.Connection:
-        os.close(_private(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.close(private(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         # Before there is a log, so that the file's own first bytes say what it is.
         with contextlib.closing(_connected(self.path)) as connection:
             schema.migrate(connection)
-        self._write_seal()  # from now on it is known to be ours
+        self._seal.write()  # from now on it is known to be ours
         return self._connect()
 
     def _connect(self) -> sqlite3.Connection:
-        self._inode = _inode(self.path)
+        self._inode = inode(self.path)
         self.generation += 1
         journal = "delete" if is_network(self._folder) else "wal"
         self._note_lasting(*[_ON_A_NETWORK] * (journal != "wal"))
@@ -302,10 +287,10 @@ class Store:
                 return
             try:
                 with contextlib.suppress(OSError), _turn(self._folder, alone=True):
-                    is_ours = _inode(self.path) == self._inode
+                    is_ours = inode(self.path) == self._inode
                     self._drop()
                     if is_ours and not os.path.lexists(f"{self.path}-wal"):
-                        self._write_seal()
+                        self._seal.write()
                     self._sweep()
             finally:
                 self._drop()  # also where the folder is gone, and the lock with it
@@ -316,28 +301,6 @@ class Store:
                 self._connection.close()
         self._connection = None
         self.is_temporary = False
-
-    # The seal
-
-    def _read_seal(self) -> str:
-        path = os.path.join(self._folder, _SEAL)
-        try:
-            if _facts(path) is None:  # a link or a pipe would have us wait for ever
-                return ""
-            with open(path, encoding="ascii", opener=_private) as file:
-                return file.read(500)
-        except (OSError, UnicodeDecodeError):
-            return ""
-
-    def _write_seal(self) -> None:
-        facts = _facts(self.path)
-        if facts is None:
-            return
-        path = os.path.join(self._folder, _SEAL)
-        draft = f"{path}.{os.getpid()}"
-        with open(draft, "w", encoding="ascii", opener=_private) as file:
-            file.write(f"{self._place(facts)}\n{_seal(facts)}")
-        os.replace(draft, path)
 
 
 def _connected(path: str) -> sqlite3.Connection:
@@ -395,7 +358,7 @@ def _turn(folder: str, *, alone: bool = False) -> Iterator[None]:
     """Open and close one after the other: with others who open, or alone."""
     import fcntl
 
-    fd = _private(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT)
+    fd = private(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT)
     try:
         if alone:
             _lock_alone(fd)
@@ -425,39 +388,3 @@ def _lock_alone(fd: int) -> None:
         else:
             return
     raise BlockingIOError(errno.EAGAIN, "others are opening the index")
-
-
-def _private(path: str, flags: int) -> int:
-    """Open a file that only its owner may read; no link is followed."""
-    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-    if flags & os.O_CREAT and os.fstat(fd).st_mode & 0o600 != 0o600:
-        os.fchmod(fd, 0o600)  # a umask has taken bits away
-    return fd
-
-
-def _facts(path: str) -> os.stat_result | None:
-    try:
-        facts = os.lstat(path)
-    except FileNotFoundError:
-        return None
-    return facts if stat.S_ISREG(facts.st_mode) else None
-
-
-def _inode(path: str) -> int:
-    facts = _facts(path)
-    return facts.st_ino if facts else 0
-
-
-def _seal(facts: os.stat_result) -> str:
-    stamp = f"{facts.st_ino} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns}"
-    return f"{stamp} {zlib.crc32(stamp.encode()):08x}"
-
-
-def _head(path: str) -> bytes:
-    with open(path, "rb", opener=_private) as file:
-        return file.read(100)
-
-
-def _is_ours(head: bytes) -> bool:
-    """Whether a file bears our mark, in the place SQLite's format has for it."""
-    return head.startswith(b"SQLite format 3\0") and head[68:72] == _MARK

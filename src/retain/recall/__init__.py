@@ -1,6 +1,4 @@
-"""From a question to ranked memories: text, vector and graph arms, one absolute score."""
+"""From a question to ranked memories: text, vector and graph arms, one absolute score.
 
-from retain.recall.asking import Wanted
-from retain.recall.searching import search
-
-__all__ = ["Wanted", "search"]
+`searching` is the whole of it; `quick` is the text arm alone, for a hook.
+"""

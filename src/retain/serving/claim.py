@@ -14,7 +14,8 @@ from typing import Final
 
 from retain import warm
 from retain.errors import Unsafe
-from retain.fsio import STATE, Directory
+from retain.fsio import Directory
+from retain.paths import STATE
 
 __all__ = ["Claim"]
 

@@ -1,0 +1,49 @@
+"""A look at a bank's index by a process that may neither wait, nor write, nor make anything.
+
+A hook must not bring the index in step with the files, nor repair it, nor be in the way of those
+who do. It reads what the last of them left, or nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from retain.index.schema import LATEST
+from retain.index.seal import Seal, facts
+
+__all__ = ["glance"]
+
+_Result = TypeVar("_Result")
+_STEPS: Final = 2000  # of SQLite's machine between two looks at the clock
+
+
+def glance(root: str, work: Callable[[sqlite3.Connection], _Result], end: float) -> _Result | None:
+    """What `work` finds in a bank's index by a time of the monotonic clock; None if it cannot."""
+    seal = Seal(root)
+    try:
+        if seal.version() != LATEST or not seal.holds():
+            return None
+        before = facts(seal.path)
+        # At rest there is no log, and SQLite would make one. Then the file alone is read, and
+        # what was read counts only if nobody has written to the file meanwhile.
+        is_at_rest = facts(f"{seal.path}-wal") is None
+        with contextlib.closing(_opened(seal.path, is_at_rest)) as connection:
+            connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+            found = work(connection)
+        return None if is_at_rest and facts(seal.path) != before else found
+    except (OSError, sqlite3.Error):
+        return None
+
+
+def _opened(path: str, is_at_rest: bool) -> sqlite3.Connection:
+    for char, code in (("%", "%25"), ("?", "%3f"), ("#", "%23")):
+        path = path.replace(char, code)
+    address = f"file:{path}?mode=ro{'&immutable=1' * is_at_rest}"
+    connection = sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA query_only = ON")
+    return connection

@@ -1,0 +1,98 @@
+"""Which banks a call may read and write, and the settings in force in each; none is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+
+from retain import config as settings
+from retain import paths
+from retain.errors import ConfigError
+from retain.place import Place
+
+__all__ = ["Places"]
+
+
+class Places:
+    """The banks around one working directory, by its environment and a call's flags."""
+
+    def __init__(
+        self, bank: str, local: bool, everywhere: bool, cwd: str, env: Mapping[str, str]
+    ) -> None:
+        self.cwd, self.env = cwd, env
+        self.named, self.local, self.everywhere = bank, local, everywhere
+
+    @cached_property
+    def place(self) -> Place:
+        """The bank in force."""
+        found = self.found()
+        if found.scope != "project" or self.local:
+            return found
+        strategy = self.load(found).values["memory.storage_strategy"]
+        if strategy.value != "user":
+            return found
+        return self.own._replace(reason=f"memory.storage_strategy is user ({strategy.origin})")
+
+    def found(self) -> Place:
+        """The bank that flags and directories lead to, whatever its settings say."""
+        flags = {"local": self.local, "everywhere": self.everywhere}
+        return paths.find_bank(self.cwd, self.env, bank=self.named, **flags)
+
+    @property
+    def own(self) -> Place:
+        """The person's own bank."""
+        return paths.find_bank(self.cwd, self.env, everywhere=True)
+
+    @cached_property
+    def config(self) -> settings.Config:
+        """The settings in force for the bank in force."""
+        return self.load(self.place)
+
+    def load(self, place: Place) -> settings.Config:
+        """The settings in force for a bank."""
+        user = settings.config_file(paths.global_root(self.env))
+        return settings.load(user, settings.config_file(place.root), self.env, _foreign(place))
+
+    def readable(self) -> list[tuple[Place, settings.Config]]:
+        """The banks a read looks in, each with its settings: the project's, then the person's."""
+        self.refuse_switched_off()
+        found = [(self.place, self.config)]
+        if self.place.scope == "project" and not self.local and self.own.exists:
+            config = self.load(self.own)
+            if config.flag("memory.enabled"):
+                found.append((self.own, config))
+        return found
+
+    def refuse_switched_off(self) -> None:
+        """Raise where memory is switched off for the bank in force."""
+        value, origin = self.config.values["memory.enabled"]
+        if not value:
+            raise ConfigError(
+                f"memory is switched off for {self.place.root} (memory.enabled = false: {origin})",
+                unchanged="Nothing was read or changed.",
+                hint=f"Switch it on where it is switched off: {origin}.",
+            )
+
+    def forget(self) -> None:
+        """Look again next time: a bank was made, or a setting was changed."""
+        for name in ("place", "config"):
+            self.__dict__.pop(name, None)
+
+
+def _foreign(place: Place) -> str:
+    """The config that another tool's store has of its own."""
+    if place.kind == "arcaneum":
+        return os.path.join(_project_of(place), ".arcaneum")
+    return os.path.join(place.root, settings.CLAUDE_FILE) if place.kind == "claude" else ""
+
+
+def _project_of(place: Place) -> str:
+    """The directory of the `.arcaneum` file that names a bank."""
+    directory = os.path.dirname(place.root)
+    while not os.path.isfile(os.path.join(directory, ".arcaneum")):
+        parent = os.path.dirname(directory)
+        if parent == directory:
+            return os.path.dirname(place.root)
+        directory = parent
+    return directory

@@ -1,0 +1,127 @@
+"""The text arm alone, for a hook that has a few milliseconds and no warm process to ask.
+
+It ranks by the words of single chunks: no vectors, no neighbours, no names and dates, which is
+what those cost to load and to look up. Scores and confidence come from the same formulas.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from operator import mul
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from retain.index import text
+from retain.recall import scoring
+from retain.recall.scoring import TEXT, Signs
+from retain.words import query as sought
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from retain.index.text import Lexicon, Shares
+    from retain.place import Place
+
+__all__ = ["Found", "Quick", "quick"]
+
+_MOST_TERMS: Final = 64
+_LOOKED_THROUGH: Final = 60  # best chunks whose memories are looked up
+
+
+class Found(NamedTuple):
+    """A memory that fits, as much of it as a prompt needs."""
+
+    id: str
+    collection: str
+    title: str
+    type: str
+    tags: tuple[str, ...]
+    created_at: str
+    text: str
+    path: str
+    scope: str
+    score: float
+    cautions: tuple[str, ...] = ()
+    size: int = -1  # of the file, and when it was modified, as the index knows it
+    modified: int = -1
+
+    @property
+    def ref(self) -> str:
+        return f"{self.collection}/{self.id}" if self.collection else self.id
+
+
+class Quick(NamedTuple):
+    """What one bank has to say, and how sure it is that it says anything."""
+
+    found: list[Found]
+    confidence: float
+
+    @property
+    def is_confident(self) -> bool:
+        return bool(self.found) and self.confidence >= scoring.ENOUGH
+
+
+_ROWS: Final = (
+    "SELECT c.number, m.number, m.id, m.collection, m.title, m.type, m.status, m.tags, m.created, "
+    "m.is_superseded, m.file, m.size, m.modified, "
+    "CASE WHEN c.is_heading AND n.memory = c.memory THEN n.text ELSE c.text END "
+    "FROM json_each(?) JOIN chunks c ON c.number = json_each.value "
+    "JOIN memories m ON m.number = c.memory LEFT JOIN chunks n ON n.number = c.number + 1 "
+    "WHERE NOT m.is_gone AND m.status <> 'retired'"
+)
+
+
+def quick(connection: sqlite3.Connection, place: Place, question: str, limit: int) -> Quick:
+    """The memories of one bank that fit a question best by their words."""
+    terms = tuple(dict.fromkeys(sought(question)))[:_MOST_TERMS]
+    lexicon = text.lexicon(connection, terms)
+    shares = text.chunk_shares(connection, lexicon, TEXT.k1)
+    scores = {chunk: sum(map(mul, found, lexicon.weights)) for chunk, found in shares.items()}
+    best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[:_LOOKED_THROUGH]
+    if not best:
+        return Quick([], 0.0)
+    kept: dict[int, Found] = {}
+    for row in connection.execute(_ROWS, (json.dumps(best),)):
+        found = _found(row, place, scores[row[0]])
+        if row[1] not in kept or kept[row[1]].score < found.score:
+            kept[row[1]] = found
+    ranked = sorted(kept.values(), key=lambda one: (-one.score, one.ref))
+    return Quick(ranked[:limit], scoring.confidence(_signs(best, shares, lexicon), TEXT))
+
+
+def _found(row: tuple[object, ...], place: Place, score: float) -> Found:
+    _, _, name, collection, title, kind, status, tags, created, is_superseded, *rest = row
+    file, size, modified, said = rest
+    cautions = []
+    if is_superseded:
+        score *= scoring.SUPERSEDED
+        cautions.append("superseded by a newer memory")
+    if status == "archived":
+        score *= scoring.ARCHIVED
+        cautions.append("archived")
+    return Found(
+        str(name),
+        str(collection),
+        str(title),
+        str(kind),
+        tuple(json.loads(str(tags))),
+        str(created),
+        str(said),
+        os.path.join(place.root, str(collection), str(file)),
+        place.scope,
+        round(scoring.shown(score, TEXT, 0.0), 4),
+        tuple(cautions),
+        int(str(size)),
+        int(str(modified)),
+    )
+
+
+def _signs(best: list[int], shares: dict[int, Shares], lexicon: Lexicon) -> Signs:
+    """By what one can tell whether the bank holds an answer at all."""
+    weights = lexicon.weights
+    window = max(
+        sum(weight for weight, share in zip(weights, shares[chunk], strict=True) if share)
+        for chunk in best
+    )
+    terms = sum(map(bool, shares[best[0]]))
+    return Signs(window=window, terms=terms, chunks=lexicon.chunks)
