@@ -68,7 +68,8 @@ class Model:
         self._lines = list(lines)
         self._lock = threading.Lock()
         self._count = 0
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.model = self
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property
@@ -166,55 +167,59 @@ def _pieces(block: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return {**block, "input": {}}, {"type": "input_json_delta", "partial_json": arguments}
 
 
-def _handler(model: Model) -> type[BaseHTTPRequestHandler]:
-    """The handler of one server: it knows its model."""
+class _Server(ThreadingHTTPServer):
+    """A server that knows its model."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    model: Model
 
-        def do_HEAD(self) -> None:
-            self._send(200, "text/plain", b"")
 
-        def do_GET(self) -> None:
-            if urlsplit(self.path).path == "/v1/models":
-                self._json(200, {"data": [], "has_more": False, "first_id": None, "last_id": None})
-            else:
-                self._missing()
+class _Handler(BaseHTTPRequestHandler):
+    """Speaks for the model of its server."""
 
-        def do_POST(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(length) or b"{}")
-            path = urlsplit(self.path).path
-            request = Request(path, dict(self.headers.items()), body)
-            if path == "/v1/messages/count_tokens":
-                self._json(200, {"input_tokens": 100})
-            elif path != "/v1/messages":
-                self._missing()
-            elif body.get("stream"):
-                lines = [
-                    f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
-                    for event in _events(model.answer(request))
-                ]
-                self._send(200, "text/event-stream", "".join(lines).encode())
-            else:
-                self._json(200, model.answer(request))
+    protocol_version = "HTTP/1.1"
+    server: _Server
 
-        def _missing(self) -> None:
-            error = {"type": "not_found_error", "message": f"no {self.path} here"}
-            self._json(404, {"type": "error", "error": error})
+    def do_HEAD(self) -> None:
+        self._send(200, "text/plain", b"")
 
-        def _json(self, code: int, value: Mapping[str, Any]) -> None:
-            self._send(code, "application/json", json.dumps(value).encode())
+    def do_GET(self) -> None:
+        if urlsplit(self.path).path == "/v1/models":
+            self._json(200, {"data": [], "has_more": False, "first_id": None, "last_id": None})
+        else:
+            self._missing()
 
-        def _send(self, code: int, kind: str, body: bytes) -> None:
-            self.send_response(code)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("request-id", "req_1")
-            self.end_headers()
-            self.wfile.write(body)
+    def do_POST(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length) or b"{}")
+        path = urlsplit(self.path).path
+        request = Request(path, dict(self.headers.items()), body)
+        if path == "/v1/messages/count_tokens":
+            self._json(200, {"input_tokens": 100})
+        elif path != "/v1/messages":
+            self._missing()
+        elif body.get("stream"):
+            lines = [
+                f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
+                for event in _events(self.server.model.answer(request))
+            ]
+            self._send(200, "text/event-stream", "".join(lines).encode())
+        else:
+            self._json(200, self.server.model.answer(request))
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Says nothing: pytest shows what a test needs."""
+    def _missing(self) -> None:
+        error = {"type": "not_found_error", "message": f"no {self.path} here"}
+        self._json(404, {"type": "error", "error": error})
 
-    return Handler
+    def _json(self, code: int, value: Mapping[str, Any]) -> None:
+        self._send(code, "application/json", json.dumps(value).encode())
+
+    def _send(self, code: int, kind: str, body: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("request-id", "req_1")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing: pytest shows what a test needs."""
