@@ -476,6 +476,7 @@ format = {FORMAT}
 """
 _GITIGNORE: Final = """\
 # Derived, deleted and private: the memories themselves belong in git.
+.inbox/
 .index/
 .trash/
 .versions/
