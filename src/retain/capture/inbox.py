@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
-from retain.errors import Conflict, LimitExceeded, NotFound, RetainError, Unreadable, Unsafe
+from retain.errors import Conflict, LimitExceeded, NotFound, Unreadable, Unsafe
 from retain.fsio import DRAFT, INBOX, Directory, saving
 
 __all__ = [
     "FOLDER",
+    "LONGEST",
     "MOST",
     "Proposal",
     "accepted",
@@ -35,11 +36,11 @@ __all__ = [
 
 FOLDER: Final = INBOX
 MOST: Final = 500  # open proposals: nobody reviews more, and a runaway hook must end somewhere
+LONGEST: Final = 50_000  # characters of a text
 DROPPED: Final = "dropped"
 ACCEPTED: Final = "accepted"
 
 _TITLE: Final = 120
-_TEXT: Final = 50_000
 _LOOKED_AT: Final = 1_000_000  # characters of a text that are looked at for secrets
 _FILE: Final = 1_000_000
 _DIGITS: Final = 16
@@ -274,7 +275,7 @@ def _cleaned(given: Proposal) -> Proposal:
     clean = given._replace(
         category=_one_line(given.category),
         title=_cut(title, _TITLE),
-        text=_cut(text, _TEXT),
+        text=_cut(text, LONGEST),
         score=float(given.score),
         created_at=_one_line(given.created_at)
         or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from retain.capture.inbox import Proposal
+from retain.capture.inbox import LONGEST, Proposal
 from retain.errors import Unreadable
 from retain.guard.characters import visible
 
@@ -19,7 +19,8 @@ __all__ = ["ACTIONS", "Step", "composed", "read"]
 ACTIONS: Final = ("keep", "accept", "drop")
 
 _MARK: Final = "=== "
-_QUOTED: Final = re.compile(r"(\\*)(?====\s)")  # a line of a text that begins like a section
+_SECTION: Final = re.compile(r"===(?:\s|$)")
+_QUOTED: Final = re.compile(r"\\*===(?:\s|$)")  # a line of a text that begins like a section
 _HEADS: Final = ("category", "title")
 _HELP: Final = """\
 # {count}. The word after === says what becomes of each:
@@ -51,7 +52,7 @@ def composed(proposals: Sequence[Proposal], about: Mapping[str, str]) -> str:
     for one in proposals:
         category, title, text = _words(one)
         head = f"{_MARK}keep {one.id}\n# {visible(about[one.id], keep_newlines=False)}\n"
-        text = "\n".join(_QUOTED.sub(r"\\\1", line, count=1) for line in text.split("\n"))
+        text = "\n".join(f"\\{line}" if _QUOTED.match(line) else line for line in text.split("\n"))
         sections.append(f"{head}category: {category}\ntitle: {title}\n\n{text}\n")
     return "\n".join(sections)
 
@@ -87,7 +88,7 @@ def _sections(text: str, faults: list[str]) -> Iterator[tuple[int, list[str]]]:
     """Each section with the number of its first line; above the first is room for comments."""
     number, lines = 0, list[str]()
     for at, line in enumerate(text.split("\n"), 1):
-        if line.startswith("==="):
+        if _SECTION.match(line):
             if lines:
                 yield number, lines
             number, lines = at, [line]
@@ -117,6 +118,8 @@ def _step(number: int, lines: Sequence[str], known: Mapping[str, Proposal]) -> S
         lacking = next(name for name, one in zip((*_HEADS, "text"), told, strict=True) if not one)
         raise _fault(number, f"it has no {lacking}")
     category, title, text = told
+    if len(text) > LONGEST:
+        raise _fault(number, f"its text has more than {LONGEST:,} characters")
     after = before._replace(category=category, title=title, text=text)
     return Step(action, before, after, number)
 
@@ -136,7 +139,7 @@ def _head(number: int, lines: Sequence[str]) -> tuple[dict[str, str], str]:
             place = number + at
             raise _fault(place, "expected `category:` and `title:`, then a blank line and the text")
         heads[name.strip()] = value.strip()
-    body = [line[1:] if re.match(r"\\+===\s", line) else line for line in lines[rest:]]
+    body = [line[1:] if _QUOTED.match(line) else line for line in lines[rest:]]
     return heads, "\n".join(body).strip()
 
 
