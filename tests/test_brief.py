@@ -14,9 +14,9 @@ import retain
 from retain.api import Retain
 from retain.app import App
 from retain.brief import Brief, cautions, handle, pack
-from retain.sizes import tokens
 from retain.guard.characters import strip_invisible
 from retain.model import Answer, Degraded, Hit, Linked
+from retain.sizes import tokens
 
 FENCE = re.compile(r"<\s*/?\s*recalled-memories", re.IGNORECASE)
 

@@ -1,1 +1,1 @@
-"""From what was said in a session to memories that are worth proposing."""
+"""What a session leaves behind: transcripts read, scored, and proposed as memories."""

@@ -79,6 +79,15 @@ class Memo:
         self._values["judged"] = at
 
     @property
+    def last(self) -> str:
+        """A digest of the answer that was judged last."""
+        return str(self._values.get("last") or "")
+
+    @last.setter
+    def last(self, digest: str) -> None:
+        self._values["last"] = digest
+
+    @property
     def raised(self) -> tuple[float, list[Mapping[str, Any]]]:
         """When the agent was asked to save something, and what."""
         found = self._values.get("raised")
