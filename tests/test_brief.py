@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 import retain
 from retain.api import Retain
 from retain.app import App
-from retain.brief import Brief, cautions, handle, pack, tokens
+from retain.brief import Brief, cautions, handle, pack
 from retain.guard.characters import strip_invisible
 from retain.model import Answer, Degraded, Hit, Linked
+from retain.sizes import tokens
 
 FENCE = re.compile(r"<\s*/?\s*recalled-memories", re.IGNORECASE)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from retain.doctor import Findings
     from retain.library import Library
     from retain.porter import Exported, Imported
+    from retain.review import Review
     from retain.typed.ledger import Ledger
 
 __all__ = ["App"]
@@ -80,6 +81,13 @@ class App:
         from retain.desk import Desk
 
         return Desk(self.ledger, self.workspace.make, self.gate.record, self.ours, self._alike)
+
+    @cached_property
+    def inbox(self) -> Review:
+        """What hooks propose, and what becomes of it."""
+        from retain.review import Review
+
+        return Review(self.bank.root, self.desk, self._env.get("HOME", ""))
 
     def close(self) -> None:
         """Let go of what was opened; every file is safe already."""

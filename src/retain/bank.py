@@ -477,6 +477,7 @@ format = {FORMAT}
 """
 _GITIGNORE: Final = """\
 # Derived, deleted and private: the memories themselves belong in git.
+.inbox/
 .index/
 .trash/
 .versions/

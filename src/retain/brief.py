@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 from retain.guard.characters import strip_invisible
 from retain.model import Answer, Degraded, Hit
 from retain.paths import GLOBAL
+from retain.sizes import cut, tokens
 
-__all__ = ["Brief", "Item", "cautions", "handle", "pack", "scoped", "tokens"]
+__all__ = ["Brief", "Item", "cautions", "handle", "pack", "scoped"]
 
 _LEAST: Final = 24  # tokens below which an excerpt says nothing
 _FENCE: Final = "recalled-memories"
@@ -53,12 +54,6 @@ class Brief(NamedTuple):
     def is_confident(self) -> bool:
         """Whether anything fits, with or without room for it."""
         return bool(self.items or self.left_out)
-
-
-def tokens(text: str) -> int:
-    """About how many tokens a model sees in a text; it errs on the high side."""
-    plain = sum(char < "\x80" for char in text)
-    return -(-plain // 4) + (len(text) - plain) + text.count("\n") // 2
 
 
 def handle(ref: str, length: int = _SHORT, scope: str = "") -> str:
@@ -123,7 +118,7 @@ def _item(name: str, hit: Hit, room: int) -> Item | None:
     said = _harmless(hit.text.strip())
     if left < min(_LEAST, tokens(said)):
         return None
-    shown = _cut(said, left)
+    shown = cut(said, left)
     text = f"{head}\n{_asked(hit, left) or shown}"
     return Item(name, hit, text, tokens(text) + 2, shown != said)
 
@@ -166,20 +161,6 @@ def cautions(hit: Hit) -> Iterable[str]:
     for link in hit.links:  # last, because nothing that is said has become wrong
         if link.freshness == "planned":
             yield f"{link.target} is not there yet"
-
-
-def _cut(text: str, room: int) -> str:
-    """As much of a text as the room allows, to the end of a sentence or a word."""
-    if tokens(text) <= room:
-        return text
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if tokens(text[:middle]) < room else (low, middle - 1)
-    kept = text[:low]
-    end = max(kept.rfind(mark) for mark in (". ", "\n", "。", "! ", "? "))
-    kept = kept[: end + 1] if end > low // 2 else kept.rpartition(" ")[0] or kept
-    return f"{kept.rstrip()} …"
 
 
 def _harmless(text: str) -> str:

@@ -39,6 +39,7 @@ class Desk:
         *,
         name: str = "",
         created_by: str = "",
+        source: str = "",
         force: bool = False,
         allow_secret: bool = False,
         **fields: object,
@@ -55,7 +56,7 @@ class Desk:
             "content": dict(content),
             **{field: value for field, value in fields.items() if value not in (None, [])},
         }
-        author = str(self._guard({"created_by": created_by}, False)[0]["created_by"])
+        beside = self._guard({"created_by": created_by, "source": source}, False)[0]
         if self._guard({"id": name}, allow_secret)[0]["id"] != name:
             raise UsageError("the id looks like a secret", hint="Choose another id.")
         clean, warnings = self._guard(given, allow_secret)
@@ -63,7 +64,8 @@ class Desk:
         clean["id"] = name = name or slugify(clean_title(str(clean["title"])))
         suffix = ".json" if self.ledger.bank.kind.listing else ".md"
         at = Target(form.folder, name, suffix, f"{form.folder}/{name}")
-        done = self.ledger.create(category, at, clean, force=force, author=author)
+        author, origin = str(beside["created_by"]), str(beside["source"])
+        done = self.ledger.create(category, at, clean, force=force, author=author, source=origin)
         return done._replace(warnings=(*warnings, *done.warnings))
 
     def retire(self, ref: str, reason: str = "", collection: str | None = None) -> Outcome:

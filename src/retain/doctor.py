@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from retain import paths
 from retain.bank import Bank
+from retain.capture import inbox
 from retain.categories import Rules
 from retain.errors import BadName, RetainError
 from retain.model import Memory, Problem
@@ -24,6 +26,7 @@ class Findings(NamedTuple):
     by_type: Mapping[str, int]
     by_status: Mapping[str, int]
     trashed: int
+    proposals: int
     problems: tuple[Problem, ...]
 
 
@@ -48,6 +51,7 @@ def examine(bank: Bank, rules: Rules) -> Findings:
         by_type,
         by_status,
         _trashed(bank, problems),
+        _proposed(bank, problems),
         tuple(problems),
     )
 
@@ -58,6 +62,17 @@ def _trashed(bank: Bank, problems: list[Problem]) -> int:
     except RetainError as error:
         problems.append(Problem(bank.root, error.message))
         return 0
+
+
+def _proposed(bank: Bank, problems: list[Problem]) -> int:
+    unread: list[str] = []
+    try:
+        return len(inbox.proposals(bank.root, problems=unread))
+    except RetainError as error:
+        unread.append(error.message)
+        return 0
+    finally:
+        problems += [Problem(os.path.join(bank.root, inbox.FOLDER), reason) for reason in unread]
 
 
 def _count(counts: dict[str, int], name: str) -> None:

@@ -42,6 +42,8 @@ __all__ = [
 LOCK_SECONDS: Final = 10.0
 JOURNAL: Final = "journal"  # the files of a batch that is not finished
 VERSIONS: Final = ".versions"
+INBOX: Final = ".inbox"  # what hooks propose, until a person has looked at it
+DRAFT: Final = ".new-"  # how the name of a file begins that is not yet in place
 
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
@@ -180,6 +182,40 @@ class Directory:
 
     def sync(self) -> None:
         os.fsync(self.fd)
+
+    # For a directory that needs no lock, because its files are only ever placed whole
+
+    def place(self, name: str, data: bytes) -> bool:
+        """Put a new private file in place, all of it; False if there is one of that name."""
+        draft = f"{DRAFT}{_draft_name()}"
+        try:
+            _write_new(self.fd, draft, data, 0o600)
+            if not _link_new(self, draft, self, name):
+                _rename_new(self, draft, self, name)
+            _settle(self, draft, self, name, self)
+        except Conflict:
+            return False
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(draft, dir_fd=self.fd)
+        return True
+
+    def put(self, name: str, data: bytes) -> None:
+        """Put a private file in place, whatever has that name; a link is replaced, not followed."""
+        _write_at(self.fd, name, data, f"{DRAFT}{_draft_name()}")
+
+    def shift(self, name: str, target: Directory, limit: int) -> None:
+        """Move a file to another directory, never over another text."""
+        try:
+            _rename_new(self, name, target, name)
+        except Conflict:
+            # A system without such a rename may have been stopped between the two names.
+            if not target.holds(name, self.read(name, limit)):
+                raise
+            os.unlink(name, dir_fd=self.fd)
+            self.sync()
+            return
+        _settle(self, name, target, name, target, self)
 
 
 def _open_settled(path: str) -> int:

@@ -12,7 +12,7 @@ from retain import trash, versions
 from retain.codec import codec
 from retain.config import FILE
 from retain.errors import Ambiguous, NotFound, RetainError, Unsafe
-from retain.fsio import JOURNAL, VERSIONS, Directory, Workshop, shelf
+from retain.fsio import INBOX, JOURNAL, VERSIONS, Directory, Workshop, shelf
 from retain.model import Memory, Problem, Trashed
 from retain.paths import KINDS, STATE, SUFFIXES, key, split_ref
 from retain.place import Place
@@ -22,7 +22,7 @@ __all__ = ["Entry", "Listing", "OpenReader", "Reader", "Stamp"]
 _LINK = "a symbolic link; not followed"
 _OTHER = "not a memory: its name does not end in .md or .json"
 _OUR_OWN = (FILE, "sessions.db", "sessions.db-wal", "sessions.db-shm")
-_OWN = (STATE, trash.TRASH, VERSIONS)
+_OWN = (STATE, trash.TRASH, VERSIONS, INBOX)
 _AGES = 1 << 63  # nanoseconds that a stamp has room for: until the year 2262
 
 

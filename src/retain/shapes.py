@@ -8,8 +8,10 @@ from retain.model import Answer, Degraded, Hit, Linked, Memory, Written
 
 if TYPE_CHECKING:
     from retain.brief import Brief, Item
+    from retain.capture.inbox import Proposal
     from retain.library import Stats
     from retain.recall.linking import Graph, Related
+    from retain.review import Refused, Reviewed
     from retain.similar import Alike, Cluster, Member
     from retain.typed.ledger import Outcome
     from retain.typed.upkeep import Change
@@ -27,7 +29,9 @@ __all__ = [
     "member",
     "memory",
     "outcome",
+    "proposal",
     "related",
+    "reviewed",
     "size",
     "stats",
     "written",
@@ -93,6 +97,38 @@ def outcome(done: Outcome) -> Data:
         "commit": done.commit or None,
         "notes": list(done.notes),
         "warnings": list(done.warnings),
+    }
+
+
+def proposal(one: Proposal) -> Data:
+    """A proposal in the inbox, without its text."""
+    data: Data = one._asdict()
+    del data["text"]
+    return data
+
+
+def reviewed(done: Reviewed) -> Data:
+    """What became of proposals."""
+    return {
+        "accepted": [
+            {**outcome(one.outcome), "proposal": one.proposal.id, "near": one.near}
+            for one in done.accepted
+        ],
+        "dropped": [one.id for one in done.dropped],
+        "restored": [one.id for one in done.restored],
+        "kept": [one.id for one in done.kept],
+        "refused": list(map(_refused, done.refused)),
+    }
+
+
+def _refused(one: Refused) -> Data:
+    error = one.error
+    return {
+        "id": one.proposal.id,
+        "code": error.code,
+        "message": error.message,
+        "unchanged": error.unchanged,
+        "hint": error.hint,
     }
 
 

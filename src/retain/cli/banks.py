@@ -76,6 +76,9 @@ def _status(args: argparse.Namespace) -> Output:
         f"Trash:       {found.trashed}",
         f"History:     {app.kept_history()}",
     ]
+    if found.proposals:
+        waiting = f"{found.proposals} proposal{'s' * (found.proposals != 1)} to review"
+        lines.append(f"Inbox:       {waiting}: retain inbox")
     if index or fault:
         lines.append(f"Index:       {facts_line(index) if index else fault}")
     if found.problems:
@@ -91,6 +94,7 @@ def _status(args: argparse.Namespace) -> Output:
         "bytes": found.size,
         **counts,
         "trashed": found.trashed,
+        "proposals": found.proposals,
         "history": app.kept_history(),
         "index": facts_data(index) if index else None,
         "problems": [problem._asdict() for problem in found.problems],

@@ -9,7 +9,15 @@ from retain.cli.parser import COMMANDS, Command, Parser, build, command_in, open
 from retain.cli.render import Output
 from retain.errors import RetainError
 
-__all__ = ["categories", "collections", "complete", "completion_command", "memories", "trashed"]
+__all__ = [
+    "categories",
+    "collections",
+    "complete",
+    "completion_command",
+    "memories",
+    "proposals",
+    "trashed",
+]
 
 
 def complete() -> None:
@@ -62,6 +70,16 @@ def trashed(parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """What is in the trash."""
     try:
         return [entry.id for entry in open_app(parsed_args).trashed()]
+    except RetainError:
+        return []
+
+
+def proposals(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """What waits in the inbox, or was dropped from it."""
+    try:
+        review = open_app(parsed_args).inbox
+        is_back = getattr(parsed_args, "tool", "") == "restore"
+        return [one.id[:8] for one in (review.dropped() if is_back else review.proposals())]
     except RetainError:
         return []
 

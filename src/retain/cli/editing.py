@@ -16,9 +16,8 @@ from retain.cli.parser import Command, Parser, open_app
 from retain.cli.render import Output
 from retain.errors import RetainError, Unreadable
 from retain.guard.characters import visible
-from retain.model import Memory
 
-__all__ = ["edit_command"]
+__all__ = ["Sheet", "asks_again", "edit_command"]
 
 _FALLBACKS = ("editor", "nano", "vim", "vi")
 
@@ -31,17 +30,17 @@ def _edit_arguments(parser: Parser) -> None:
 
 def _edit(args: argparse.Namespace) -> Output:
     app = open_app(args)
-    with _Sheet() as sheet:
+    with Sheet("The memory is as it was.") as sheet:
         while True:
             try:
                 written = app.edit(
                     args.id,
-                    sheet.edited,
+                    lambda memory: sheet.edited(os.path.basename(memory.path), memory.data),
                     collection=args.collection,
                     allow_secret=args.allow_secret,
                 )
             except Unreadable as error:
-                if not _again(error):
+                if not asks_again(error):
                     raise sheet.kept(error) from error
             except RetainError as error:
                 raise sheet.kept(error) from error
@@ -49,7 +48,8 @@ def _edit(args: argparse.Namespace) -> Output:
                 return written_output(written)
 
 
-def _again(error: RetainError) -> bool:
+def asks_again(error: RetainError) -> bool:
+    """Whether the person wants to mend what was refused; nobody to ask means no."""
     if not sys.stdin.isatty():
         return False
     question = f"retain: {visible(error.message)}\nEdit it again? [Y/n] "
@@ -57,16 +57,17 @@ def _again(error: RetainError) -> bool:
     return sys.stdin.readline().strip().lower() not in ("n", "no")
 
 
-class _Sheet:
+class Sheet:
     """A private copy to edit; what was typed survives every refusal."""
 
-    def __init__(self) -> None:
+    def __init__(self, unchanged: str) -> None:
+        self._unchanged = unchanged
         self._folder = tempfile.mkdtemp(prefix="retain-edit-")
         self._path = ""
         self._given = b""
         self._keep = False
 
-    def __enter__(self) -> _Sheet:
+    def __enter__(self) -> Sheet:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -83,30 +84,29 @@ class _Sheet:
         except OSError:
             return False
 
-    def edited(self, memory: Memory) -> str:
-        """The text after the editor is closed."""
+    def edited(self, name: str, data: bytes) -> str:
+        """The text after the editor is closed; a second time it is the one typed before."""
         if not self._path:
-            self._path = os.path.join(self._folder, os.path.basename(memory.path))
-            self._given = memory.data
+            self._path = os.path.join(self._folder, name)
+            self._given = data
             with open(self._path, "xb") as file:
-                file.write(memory.data)
-        command = [*_editor(), self._path]
+                file.write(data)
+        command = [*_editor(self._unchanged), self._path]
         try:
             code = subprocess.run(command, check=False).returncode
         except OSError as error:
             raise RetainError(
                 f"the editor {command[0]!r} cannot be started: {error.strerror}",
-                unchanged="The memory is as it was.",
+                unchanged=self._unchanged,
                 hint="Set EDITOR to an editor you have.",
             ) from error
         if code != 0:
             raise RetainError(
                 f"the editor {command[0]!r} ended with code {code}",
-                unchanged="The memory is as it was.",
+                unchanged=self._unchanged,
             )
-        data = self._typed()
         try:
-            return data.decode("utf-8")
+            return self._typed().decode("utf-8")
         except UnicodeDecodeError as error:
             raise Unreadable(f"not saved: not UTF-8 at byte {error.start}") from error
 
@@ -117,12 +117,17 @@ class _Sheet:
             error.hint = f"Your text is in {self._path}. {error.hint}".strip()
         return error
 
+    def keep(self) -> str:
+        """The place of the typed text, which stays there."""
+        self._keep = True
+        return self._path
+
     def _typed(self) -> bytes:
         with open(self._path, "rb") as file:
             return file.read()
 
 
-def _editor() -> list[str]:
+def _editor(unchanged: str) -> list[str]:
     given = (os.environ.get("VISUAL") or os.environ.get("EDITOR") or "").strip()
     if given:
         try:
@@ -130,7 +135,7 @@ def _editor() -> list[str]:
         except ValueError as error:
             raise RetainError(
                 f"EDITOR is not a command: {given} ({error})",
-                unchanged="The memory is as it was.",
+                unchanged=unchanged,
             ) from error
     for name in _FALLBACKS:
         if found := shutil.which(name):

@@ -52,6 +52,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Curation": {
         "merge": ("curating", "Put one memory in the place of several."),
         "suggest-merges": ("curating", "Find groups of memories that could be one."),
+        "inbox": ("inbox", "Review the memories that sessions propose."),
         "dedupe": ("curating", "Find facts that are stated twice, and what to do about them."),
     },
     "Typed memories": {

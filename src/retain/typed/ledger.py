@@ -60,26 +60,35 @@ class Ledger:
     # Steps of a record's life
 
     def create(
-        self, category: str, at: Target, given: Record, *, force: bool = False, author: str = ""
+        self,
+        category: str,
+        at: Target,
+        given: Record,
+        *,
+        force: bool = False,
+        author: str = "",
+        source: str = "",
     ) -> Outcome:
         """Store a new record; what is in force under that name is never written over unasked."""
         kind = self._enabled(category, force)
         mended, notes = fixed(given, is_new=True, now=now())
         wanted, more = lifecycle.created(mended, category, at.name or "untitled", now())
+        if source and at.suffix == ".json":  # which has no other place for it
+            wanted["changes"] = [*(wanted.get("changes") or ()), _captured(source)]
         self._check(wanted)
         if not at.name:  # said last: which fields are missing says more
             hint = "Give it a title or an id."
             raise UsageError("there is no text to make a title from", hint=hint)
         if not force:
             self._refuse_full(kind)
-        text = new(wanted, at.suffix, author or self._author)
-        written = self._placed(at, wanted, text, force)
+        text = new(wanted, at.suffix, author or self._author, source)
+        written = self._placed(at, wanted, text, force, source)
         done = self._done("created", written, f"create {written.memory.ref}", [*notes, *more])
         odd = [] if key(at.collection) == key(kind.folder) else [_astray(kind)]
         windowed = self._windowed(kind, written.memory)
         return done._replace(warnings=(*done.warnings, *odd, *windowed))
 
-    def _placed(self, at: Target, wanted: Record, text: bytes, force: bool) -> Written:
+    def _placed(self, at: Target, wanted: Record, text: bytes, force: bool, source: str) -> Written:
         try:
             return self.bank.create(at.collection, at.name, text, suffix=at.suffix)
         except Conflict:
@@ -91,7 +100,9 @@ class Ledger:
                 raise refusal(Block("CREATE_ERROR", lines)) from None
             lifecycle.may_create_over(record(old), at.called, now(), force=force)
             # Another may have written since: over that one nobody has said a word.
-            return self._changed(at, lambda it: _replacing(it, wanted), "replaced", old.hash)
+            return self._changed(
+                at, lambda it: _replacing(it, wanted, source), "replaced", old.hash
+            )
 
     def update(
         self, at: Target, given: Record, *, expect: str = "", puts_aside: bool = False
@@ -468,13 +479,20 @@ def _remembering(old: Record, wanted: Record) -> Record:
     return {**wanted, "changes": lifecycle.grown(before, news)}
 
 
-def _replacing(memory: Memory, wanted: Record) -> bytes:
+def _captured(source: str) -> dict[str, object]:
+    """The entry that says where a record was found."""
+    return lifecycle.change_entry(now(), f"Captured from {source}", "source", new_value=source)
+
+
+def _replacing(memory: Memory, wanted: Record, source: str) -> bytes:
     """A record put in the place of an earlier one, whose history and text below it goes on."""
     old = record(memory)
     entry = lifecycle.change_entry(now(), "Replaced by a new record", "record")
     history = lifecycle.grown(old.get("changes"), [*(wanted.get("changes") or ()), entry])
     born = {"created_at": old["created_at"]} if old.get("created_at") else {}
-    return data({**wanted, **born, "changes": history}, memory)
+    text = data({**wanted, **born, "changes": history}, memory)
+    is_told = source and memory.path.endswith(".md")
+    return codec(memory.path).edit(text, {"source": source}) if is_told else text
 
 
 def _with_entry(memory: Memory, entry: dict[str, object]) -> bytes:

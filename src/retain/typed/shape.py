@@ -38,7 +38,7 @@ FIELDS: Final = (
     "archived_at",
     "archived_reason",
 )
-_FIRST: Final = ("id", "title", "type", "tags", "created_at", "updated_at", "created_by")
+_FIRST: Final = ("id", "title", "type", "tags", "created_at", "updated_at", "created_by", "source")
 _IN_MARKDOWN: Final = {"category": "type", "record_status": "status"}
 # What a Markdown memory need not state: there it goes without saying.
 _UNSAID: Final[Mapping[str, object]] = {
@@ -94,12 +94,16 @@ def _is_alike(name: str, old: object, wanted: object) -> bool:
     return same(old, wanted)
 
 
-def new(wanted: Record, suffix: str, author: str) -> bytes:
-    """The bytes of a record that has no file yet; only Markdown has a place for its author."""
+def new(wanted: Record, suffix: str, author: str, source: str = "") -> bytes:
+    """The bytes of a record that has no file yet; only Markdown has a place for who and whence."""
     stated = {name: wanted[name] for name in FIELDS if wanted.get(name) is not None}
     if suffix == ".json":
         return (json.dumps(stated, indent=2, ensure_ascii=False) + "\n").encode()
-    fields = {**_frontmatter(stated), "created_by": author}
+    fields = {
+        **_frontmatter(stated),
+        "created_by": author,
+        **({"source": source} if source else {}),
+    }
     ordered = {name: fields[name] for name in (*_FIRST, *fields) if name in fields}
     return markdown.compose(ordered, "")
 

@@ -1,0 +1,1 @@
+"""What a session leaves behind: transcripts read, scored, and proposed as memories."""

@@ -1,0 +1,522 @@
+r"""Which kinds of memories a conversation calls for, by its words alone.
+
+Words, weights, windows and thresholds are those of claude-memory, so that a store and a config
+made for it behave as before. They are kept as they are, also where they look odd: three lines that
+speak of a limit give a constraint 0.4737, which is less than the 0.5 it takes.
+
+A hook waits for this. Each pattern is compiled when one of its words occurs in the text, and tried
+only on the lines that have one; plain searching for words is many times faster than a pattern.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from retain.capture.transcript import HEADING, Message, said
+
+__all__ = [
+    "CATEGORIES",
+    "DEFAULTS",
+    "SIGNALS",
+    "THRESHOLDS",
+    "Hit",
+    "Settings",
+    "Signals",
+    "judged",
+    "sanitized",
+    "told",
+    "without_code",
+    "write_context",
+]
+
+_NEAR: Final = 4  # lines between a word and what backs it up
+_AROUND: Final = 10  # lines of context on each side
+_MOST_BYTES: Final = 50_000
+_CUT_OFF: Final = "\n</transcript_data>\n[Truncated: context exceeded 50KB]"
+_SNIPPET: Final = 120
+_DESCRIPTION: Final = 500
+# People paste logs of megabytes. What they say about them stands before or after, and a window of
+# fifty such messages must not take longer than the host waits.
+_SCORED: Final = 20_000
+_CONTROLS: Final = r"[\x00-\x1f\x7f]"
+_INVISIBLE: Final = r"[\u200b-\u200f\u2028-\u202f\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+_FENCE_WORD: Final = r"(?i)<(?=/?\s*transcript_data)"
+# No O_TRUNC: what a stranger put there is looked at before it is emptied. O_NONBLOCK: a pipe
+# there must not keep the host waiting.
+_FLAGS: Final = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_SESSION: Final = "session_summary"
+_ACTIVITY: Final = "Significant activity detected"
+_ADVICE: Final = "Use the memory-management skill to save each item. After saving, you may stop."
+_FOLDER: Final = "/tmp"  # noqa: S108 - where the skill looks; write_context trusts nothing there
+
+
+class Signals(NamedTuple):
+    """The words that speak for a category, those that back them up, and what both weigh."""
+
+    primary: str
+    booster: str
+    primary_weight: float
+    boosted_weight: float
+    denominator: float
+    max_primary: int = 3
+    max_boosted: int = 2
+
+
+# In the order in which they are judged; a session's summary comes last.
+SIGNALS: Final[Mapping[str, Signals]] = {
+    "decision": Signals(
+        r"decided|chose|selected|went\s+with|picked",
+        r"because|due\s+to|reason|rationale|over|instead\s+of|rather\s+than",
+        0.3, 0.5, 1.9,
+    ),
+    "runbook": Signals(
+        r"error|exception|traceback|stack\s*trace|failed|failure|crash",
+        r"fixed\s+by|resolved|root\s+cause|solution|workaround|the\s+fix",
+        0.2, 0.6, 1.8,
+    ),
+    "constraint": Signals(
+        r"limitation|api\s+limit|cannot|restricted|not\s+supported|quota|rate\s+limit",
+        r"discovered|found\s+that|turns\s+out|permanently|enduring|platform",
+        0.3, 0.5, 1.9,
+    ),
+    "tech_debt": Signals(
+        r"TODO|deferred|tech\s+debt|workaround|hack|will\s+address\s+later|technical\s+debt",
+        r"because|for\s+now|temporary|acknowledged|deferring|cost|risk",
+        0.3, 0.5, 1.9,
+    ),
+    "preference": Signals(
+        r"always\s+use|prefer|convention|from\s+now\s+on|standard|never\s+use|established",
+        r"agreed|going\s+forward|consistently|rule|practice|workflow",
+        0.35, 0.5, 2.05,
+    ),
+}  # fmt: skip
+
+CATEGORIES: Final = (*SIGNALS, _SESSION)
+
+THRESHOLDS: Final[Mapping[str, float]] = {
+    "decision": 0.4,
+    "runbook": 0.4,
+    "constraint": 0.5,
+    "tech_debt": 0.4,
+    "preference": 0.4,
+    "session_summary": 0.6,
+}
+
+
+class Settings(NamedTuple):
+    """What a config may change; categories are in lower case, numbers are taken as they are."""
+
+    max_messages: int
+    thresholds: Mapping[str, float]
+    parallel: Mapping[str, object]
+    descriptions: Mapping[str, str]
+    captured: tuple[str, ...]
+
+
+DEFAULTS: Final = Settings(
+    max_messages=50,
+    thresholds=THRESHOLDS,
+    parallel={
+        "enabled": True,
+        "category_models": {
+            "session_summary": "haiku",
+            "decision": "sonnet",
+            "runbook": "haiku",
+            "constraint": "sonnet",
+            "tech_debt": "haiku",
+            "preference": "haiku",
+        },
+        "verification_model": "sonnet",
+        "default_model": "haiku",
+    },
+    descriptions={},
+    captured=CATEGORIES,
+)
+
+
+class Hit(NamedTuple):
+    """A category that a conversation calls for, and why."""
+
+    category: str
+    score: float
+    snippets: tuple[str, ...]
+    context: str  # what a memory can be drafted from
+    start: int  # the bytes of the transcript that it came from
+    end: int
+    description: str = ""  # from the config
+
+
+class _Place(NamedTuple):
+    line: int
+    column: int
+
+
+class _Tally(NamedTuple):
+    score: float
+    counted: list[_Place]  # the lines that made the score
+    places: list[_Place]  # all lines with a word of the category
+
+
+class _Kept(NamedTuple):
+    """A text without some of its parts, and where each part that was kept came from."""
+
+    text: str
+    starts: list[int]
+    origins: list[int]
+
+    def origin(self, position: int) -> int:
+        part = bisect_right(self.starts, position) - 1
+        return self.origins[part] + position - self.starts[part]
+
+
+class _Talk(NamedTuple):
+    """The messages as lines of text without code, and the way back from a line to its message."""
+
+    messages: Sequence[Message]
+    begins: list[int]  # of each message, in their joined texts
+    prose: _Kept
+    unfenced: _Kept
+    lines: list[str]
+    folded: str
+    line_starts: list[int]
+
+    def message(self, place: _Place) -> Message:
+        position = self.line_starts[place.line] + place.column
+        position = self.unfenced.origin(self.prose.origin(position))
+        return self.messages[bisect_right(self.begins, position) - 1]
+
+
+def judged(messages: Sequence[Message], settings: Settings, last: str = "") -> list[Hit]:
+    """Return the categories whose score reaches their threshold.
+
+    `last` is what the host says the assistant said last: its transcript is written late.
+    """
+    window = _window(messages, settings.max_messages, last)
+    if not window:
+        return []
+    talk = _talk(window)
+    hits = []
+    for category in CATEGORIES:
+        if category not in settings.captured:
+            continue
+        least = settings.thresholds.get(category, THRESHOLDS[category])
+        hit = (
+            _by_activity(window, least)
+            if category == _SESSION
+            else _by_words(talk, category, least)
+        )
+        if hit is not None:
+            description = sanitized(settings.descriptions.get(category, ""), _DESCRIPTION)
+            hits.append(hit._replace(description=description))
+    return hits
+
+
+def told(hits: Sequence[Hit], settings: Settings, files: Mapping[str, str]) -> str:
+    """Return what the agent is told before it may stop, with the same as data for its skill."""
+    if not hits:
+        return ""
+    import json
+
+    data = {
+        "categories": [_data(hit, files.get(hit.category, "")) for hit in hits],
+        "parallel_config": dict(settings.parallel),
+    }
+    return "\n".join(
+        (
+            HEADING,
+            *(_item(hit) for hit in hits),
+            "",
+            _ADVICE,
+            "",
+            "<triage_data>",
+            json.dumps(data, indent=2),
+            "</triage_data>",
+        )
+    )
+
+
+def write_context(hit: Hit, folder: str = _FOLDER, suffix: str = "") -> str:
+    """Write what a memory can be drafted from, and return the path, or "" if that cannot be."""
+    if "/" in suffix:  # it may come from a payload
+        return ""
+    path = os.path.join(folder, f".memory-triage-context-{hit.category}{suffix}.txt")
+    try:
+        handle = os.open(path, _FLAGS, 0o600)
+    except (OSError, ValueError):
+        return ""
+    try:
+        if not _is_own(handle):
+            return ""
+        _write(handle, _limited(_context(hit)))
+    except OSError:
+        return ""
+    finally:
+        os.close(handle)
+    return path
+
+
+def sanitized(text: str, most: int = _SNIPPET) -> str:
+    """Return one line that can neither hide anything nor close the block it stands in."""
+    text = _compiled(_CONTROLS).sub("", text)
+    text = _compiled(_INVISIBLE).sub("", text).replace("`", "")
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.strip()[:most]
+
+
+def without_code(text: str) -> str:
+    """Return a text without fenced and inline code, whose words decide nothing."""
+    return _prose(text)[1].text
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+@cache
+def _words(alternatives: str) -> re.Pattern[str]:
+    return re.compile(rf"\b({alternatives})\b", re.IGNORECASE)
+
+
+@cache
+def _needles(alternatives: str) -> tuple[str, ...]:
+    """Return, of each alternative, the longest word: no text without it can match."""
+    plain = alternatives.replace(r"\s*", " ").replace(r"\s+", " ").lower()
+    longest = {max(phrase.split(), key=len) for phrase in plain.split("|")}
+    return tuple(sorted(longest))
+
+
+def _window(messages: Sequence[Message], most: int, last: str) -> list[Message]:
+    window = list(messages)
+    last = said(last)
+    newest = next((message.text for message in reversed(window) if message.role == "assistant"), "")
+    # The host gives the last text of an answer, of which there may be several.
+    if last and not newest.strip().endswith(last):
+        end = window[-1].end if window else 0
+        window.append(Message("assistant", last, (), end, end, ""))
+    return window[-most:] if most > 0 else []
+
+
+def _talk(messages: Sequence[Message]) -> _Talk:
+    texts = [_ends(message.text) for message in messages]
+    begins = list(accumulate((len(text) + 1 for text in texts[:-1]), initial=0))
+    unfenced, prose = _prose("\n".join(texts))
+    lines = prose.text.split("\n")
+    line_starts = list(accumulate((len(line) + 1 for line in lines[:-1]), initial=0))
+    return _Talk(messages, begins, prose, unfenced, lines, _folded(prose.text), line_starts)
+
+
+def _ends(text: str) -> str:
+    if len(text) <= 2 * _SCORED:
+        return text
+    return f"{text[:_SCORED]}\n{text[-_SCORED:]}"
+
+
+def _prose(text: str) -> tuple[_Kept, _Kept]:
+    """Take out fences, then inline code; a fence opened in one message may end in another."""
+    unfenced = _kept(text, _fences(text))
+    return unfenced, _kept(unfenced.text, _inline(unfenced.text))
+
+
+def _fences(text: str) -> Iterator[tuple[int, int]]:
+    start = text.find("```")
+    while start >= 0:
+        end = text.find("```", start + 3)
+        if end < 0:
+            return
+        yield start, end + 3
+        start = text.find("```", end + 3)
+
+
+def _inline(text: str) -> Iterator[tuple[int, int]]:
+    start = text.find("`")
+    while start >= 0:
+        end = text.find("`", start + 1)
+        if end < 0:
+            return
+        if end == start + 1:  # two in a row hold nothing; the second may open
+            start = end
+            continue
+        yield start, end + 1
+        start = text.find("`", end + 1)
+
+
+def _kept(text: str, spans: Iterable[tuple[int, int]]) -> _Kept:
+    parts, starts, origins = [], [], []
+    at = length = 0
+    for start, end in (*spans, (len(text), len(text))):
+        parts.append(text[at:start])
+        starts.append(length)
+        origins.append(at)
+        length += start - at
+        at = end
+    return _Kept("".join(parts), starts, origins)
+
+
+def _folded(text: str) -> str:
+    """Return a text in which every word a pattern finds is found in plain lower case.
+
+    Patterns that ignore case take a dotted or dotless i for an i and a long s for an s.
+    """
+    folded = text.lower()
+    if folded.isascii():
+        return folded
+    return folded.replace("\u0307", "").replace("\u0131", "i").replace("\u017f", "s")
+
+
+def _places(talk: _Talk, alternatives: str) -> list[_Place]:
+    """Return the lines that match, each with the place of its first match."""
+    numbers: set[int] = set()
+    for needle in _needles(alternatives):
+        numbers.update(_lines_with(talk.folded, needle))
+    if not numbers:
+        return []
+    pattern = _words(alternatives)
+    matches = ((number, pattern.search(talk.lines[number])) for number in sorted(numbers))
+    return [_Place(number, match.start()) for number, match in matches if match]
+
+
+def _lines_with(folded: str, needle: str) -> Iterator[int]:
+    number = counted = 0
+    at = folded.find(needle)
+    while at >= 0:
+        number += folded.count("\n", counted, at)
+        yield number
+        counted = folded.find("\n", at)
+        at = -1 if counted < 0 else folded.find(needle, counted)
+
+
+def _by_words(talk: _Talk, category: str, least: float) -> Hit | None:
+    tally = _tally(talk, SIGNALS[category])
+    if tally.score < least:
+        return None
+    messages = [talk.message(place) for place in tally.counted] or talk.messages
+    return Hit(
+        category=category,
+        score=tally.score,
+        snippets=_snippets(talk, tally.counted),
+        context=_excerpts(talk, tally.places),
+        start=messages[0].start,
+        end=messages[-1].end,
+    )
+
+
+def _tally(talk: _Talk, signals: Signals) -> _Tally:
+    places = _places(talk, signals.primary)
+    backing = [place.line for place in _places(talk, signals.booster)] if places else []
+    counted: list[_Place] = []
+    primary = boosted = 0
+    for place in places:
+        if boosted < signals.max_boosted and _is_near(place.line, backing):
+            boosted += 1
+        elif primary < signals.max_primary:
+            primary += 1
+        else:
+            continue
+        counted.append(place)
+    weight = primary * signals.primary_weight + boosted * signals.boosted_weight
+    return _Tally(min(1.0, weight / signals.denominator), counted, places)
+
+
+def _is_near(line: int, backing: Sequence[int]) -> bool:
+    first = bisect_left(backing, line - _NEAR)
+    return first < len(backing) and backing[first] <= line + _NEAR
+
+
+def _snippets(talk: _Talk, places: Iterable[_Place]) -> tuple[str, ...]:
+    from retain.guard.secrets import redact
+
+    # Secrets go before the line is cut, as half of one would not be known for what it is.
+    lines = (redact(talk.lines[place.line].strip()).text for place in places)
+    return tuple(dict.fromkeys(line[:_SNIPPET] for line in lines))
+
+
+def _excerpts(talk: _Talk, places: Iterable[_Place]) -> str:
+    windows: list[tuple[int, int]] = []
+    for number, _ in places:
+        start, end = max(0, number - _AROUND), min(len(talk.lines), number + _AROUND + 1)
+        if windows and start <= windows[-1][1]:
+            windows[-1] = (windows[-1][0], end)
+        else:
+            windows.append((start, end))
+    excerpts = "\n---\n".join("\n".join(talk.lines[start:end]) for start, end in windows)
+    # Twice of what is written, so that a secret at the edge is still seen whole.
+    return f"Relevant transcript excerpts:\n\n{excerpts[: 2 * _MOST_BYTES]}"
+
+
+def _by_activity(messages: Sequence[Message], least: float) -> Hit | None:
+    tools = [tool for message in messages for tool in message.tools]
+    distinct = len(set(tools))
+    exchanges = sum(1 for message in messages if message.text)
+    # In hundredths, as a sum of decimal fractions could miss a threshold that it reaches.
+    score = min(1.0, (5 * len(tools) + 10 * distinct + 2 * exchanges) / 100)
+    if score < least:
+        return None
+    snippet = f"{len(tools)} tool uses across {distinct} tools, {exchanges} exchanges"
+    return Hit(
+        category=_SESSION,
+        score=score,
+        snippets=(snippet,) if score > 0 else (),
+        context=(
+            f"Activity Metrics:\n  Tool uses: {len(tools)}\n"
+            f"  Distinct tools: {distinct}\n  Exchanges: {exchanges}"
+        ),
+        start=messages[0].start,
+        end=messages[-1].end,
+    )
+
+
+def _item(hit: Hit) -> str:
+    snippet = next(filter(None, map(sanitized, hit.snippets)), _ACTIVITY)
+    label = f"({hit.description}) {snippet}" if hit.description else snippet
+    return f"- [{hit.category.upper()}] {label} (score: {hit.score:.2f})"
+
+
+def _data(hit: Hit, path: str) -> dict[str, object]:
+    data: dict[str, object] = {"category": hit.category, "score": round(hit.score, 4)}
+    if hit.description:
+        data["description"] = hit.description
+    if path:
+        data["context_file"] = path
+    return data
+
+
+def _context(hit: Hit) -> str:
+    from retain.guard.secrets import redact
+
+    inside = _compiled(_FENCE_WORD).sub("&lt;", hit.context)
+    lines = [f"Category: {hit.category}", f"Score: {hit.score:.2f}"]
+    if hit.description:
+        lines.append(f"Description: {hit.description}")
+    lines += ["", "<transcript_data>", inside, "</transcript_data>", "", "Key snippets:"]
+    lines += [f"  - {sanitized(snippet)}" for snippet in hit.snippets]
+    return redact("\n".join(lines) + "\n").text
+
+
+def _limited(text: str) -> bytes:
+    data = text.encode("utf-8", "replace")
+    if len(data) <= _MOST_BYTES:
+        return data
+    mark = _CUT_OFF.encode()
+    kept = data[: _MOST_BYTES - len(mark)].decode("utf-8", "ignore")
+    return kept.encode() + mark
+
+
+def _is_own(handle: int) -> bool:
+    """Tell whether an opened file is ours alone: anyone may have put one into a shared folder."""
+    status = os.fstat(handle)
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
+
+
+def _write(handle: int, data: bytes) -> None:
+    os.fchmod(handle, 0o600)  # it may be older than this session
+    os.ftruncate(handle, 0)
+    while data:
+        data = data[os.write(handle, data) :]

@@ -1,0 +1,95 @@
+"""What a host's hooks call: `retain hook EVENT`, JSON on standard input, an answer on output.
+
+Whatever goes wrong here, the host goes on as if there were no hook: nothing is printed, or whole
+JSON, and the exit code is 0 but for the one block that a stop may get. Only what an event needs is
+loaded, and never anything but the standard library and Retain's own lighter half.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import NoReturn
+
+    from retain.hooks.call import Answer
+
+__all__ = ["EVENTS", "main", "named", "respond"]
+
+# Each event, by the name it has in a command, and what its host calls it.
+EVENTS = {
+    "session-start": "SessionStart",
+    "user-prompt-submit": "UserPromptSubmit",
+    "pre-tool-use": "PreToolUse",
+    "post-tool-use": "PostToolUse",
+    "stop": "Stop",
+    "pre-compact": "PreCompact",
+    "post-compact": "PostCompact",
+    "session-end": "SessionEnd",
+}
+_TERMINATED = 15
+
+
+def main(event: str) -> NoReturn:
+    """Answer one event of the host's on standard output, and leave."""
+    import _signal  # type: ignore[import-not-found]  # `signal` loads `enum` besides
+
+    start = time.monotonic()
+    code = 0
+    try:
+        # A host that has no more time is told nothing; whatever is printed is printed at once.
+        _signal.signal(_TERMINATED, lambda *_: os._exit(0))
+        if named(event):
+            from retain.hooks.call import printed, received
+
+            code = printed(respond(event, received(), os.environ, start))
+    except BaseException as error:  # noqa: BLE001 - a hook never breaks its host
+        _complain(error)
+    os._exit(code)  # the interpreter's own end takes longer than many an answer
+
+
+def _complain(error: BaseException) -> None:
+    try:
+        os.write(
+            2, f"retain hook: {type(error).__name__}: {error}\n"[:2000].encode(errors="replace")
+        )
+    except OSError:
+        return
+
+
+def named(event: str) -> str:
+    """What the host calls an event that is used here; empty for any other."""
+    return EVENTS.get(event, "")
+
+
+def respond(
+    event: str, payload: Mapping[str, object] | None, env: Mapping[str, str], start: float
+) -> Answer:
+    """The answer to one event; RetainError and others are for whoever calls to bear."""
+    from retain.hooks.call import Answer, Call
+
+    if payload is None:
+        return Answer()
+    call = Call(event, payload, env, start)
+    if event in ("pre-tool-use", "post-tool-use"):
+        from retain.hooks import guarding
+
+        return guarding.answer(call)
+    if event == "user-prompt-submit":
+        from retain.hooks import prompting
+
+        return prompting.answer(call)
+    if event == "stop":
+        from retain.hooks import stopping
+
+        return stopping.answer(call)
+    if event == "session-start":
+        from retain.hooks import opening
+
+        return opening.answer(call)
+    from retain.hooks import closing
+
+    return closing.answer(call)

@@ -1,0 +1,134 @@
+"""One event as the host tells it, how long there is to answer it, and the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from retain.config import Config
+    from retain.places import Places
+
+__all__ = ["Answer", "Call", "printed", "received"]
+
+MOST_BYTES = 32_000_000  # of a payload: a tool's whole input is in it
+DEADLINE = 0.12  # seconds, until the settings are known
+_FIRST = 2000  # milliseconds to wait for a host that does not begin
+_NEXT = 100  # and for one that neither goes on nor says that it is done
+_TRIES = 50  # how often a text is tried that looks whole
+
+
+class Answer:
+    """What the host is told: nothing, unless something is said."""
+
+    __slots__ = ("code", "err", "out")
+
+    def __init__(self, out: str = "", err: str = "", code: int = 0) -> None:
+        self.out, self.err, self.code = out, err, code
+
+    @classmethod
+    def of(cls, data: Mapping[str, object], err: str = "") -> Answer:
+        """An answer in JSON."""
+        return cls(json.dumps(data) + "\n", err)
+
+
+class Call:
+    """One event, in its place and with its time."""
+
+    def __init__(
+        self, event: str, payload: Mapping[str, object], env: Mapping[str, str], start: float
+    ) -> None:
+        self.event, self.payload, self.env = event, payload, env
+        self._start, self.end = start, start + DEADLINE
+        self._places: Places | None = None
+
+    def text(self, key: str) -> str:
+        """A text of the payload's; empty when there is none."""
+        value = self.payload.get(key)
+        return value if isinstance(value, str) else ""
+
+    @property
+    def cwd(self) -> str:
+        """Where the host works."""
+        given = self.text("cwd")
+        return given if os.path.isabs(given) and "\0" not in given else os.getcwd()
+
+    @property
+    def places(self) -> Places:
+        """The banks in force there."""
+        if self._places is None:
+            from retain.places import Places
+
+            self._places = Places("", False, False, self.cwd, self.env)
+        return self._places
+
+    @property
+    def config(self) -> Config:
+        """The settings in force there."""
+        config = self.places.config
+        self.end = self._start + config.number("hooks.deadline_ms") / 1000
+        return config
+
+    @property
+    def is_on(self) -> bool:
+        """Whether memory, and this hook, are switched on."""
+        values = self.config.values
+        switch = f"hooks.{self.event.replace('-', '_')}"
+        return bool(values["memory.enabled"].value and values[switch].value)
+
+    @property
+    def left(self) -> float:
+        """How many seconds there are until an answer is due."""
+        return self.end - time.monotonic()
+
+
+def received() -> dict[str, object] | None:
+    """The host's JSON object from standard input; None for anything else.
+
+    Some hosts never close the other end, so a whole object ends the reading as well.
+    """
+    import select
+
+    if os.isatty(0):
+        text = "retain hook: the host's JSON belongs on standard input; try `retain hook test`\n"
+        os.write(2, text.encode())
+        return None
+    waiting = select.poll()
+    waiting.register(0, select.POLLIN)
+    data, tries, patience = bytearray(), 0, _FIRST
+    while waiting.poll(patience):
+        part = os.read(0, 1 << 16)
+        data += part
+        if not part or len(data) > MOST_BYTES:
+            break
+        patience = _NEXT
+        if part.rstrip().endswith(b"}") and tries < _TRIES:
+            tries += 1
+            payload = _parsed(data)
+            if payload is not None:
+                return payload
+    return _parsed(data) if len(data) <= MOST_BYTES else None
+
+
+def _parsed(data: bytearray) -> dict[str, object] | None:
+    try:
+        payload = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return payload if isinstance(payload, dict) else None
+
+
+def printed(answer: Answer) -> int:
+    """Write an answer, each stream at once, and give its exit code."""
+    for number, text in ((1, answer.out), (2, answer.err)):
+        data = text.encode(errors="replace")
+        while data:
+            try:
+                data = data[os.write(number, data) :]
+            except OSError:  # nobody listens, and nobody need be told
+                break
+    return answer.code

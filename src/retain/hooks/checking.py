@@ -1,0 +1,98 @@
+"""What was written into a bank past Retain: a memory it can be, or it is put aside."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from retain import paths
+from retain.codec import codec
+from retain.errors import RetainError
+from retain.hooks.call import Answer, Call
+from retain.model import Memory
+
+if TYPE_CHECKING:
+    from retain.place import Place
+
+__all__ = ["answer"]
+
+_MOST_BYTES = 2_000_000
+
+
+def answer(call: Call, path: str, root: str) -> Answer:
+    """Say nothing of a memory that is in order; put aside what is none, and say so."""
+    note = f"WARNING: Write to memory file bypassed PreToolUse guard: {path}\n"
+    if not os.path.lexists(path):
+        return Answer()
+    place = paths.find_bank(os.path.dirname(root), call.env, bank=root)
+    problem = _problem(call, path, place)
+    if not problem:
+        valid = f"WARNING: File is valid but was written directly (bypassed guard): {path}\n"
+        return Answer(err=note + valid)
+    aside = f"{path}.invalid.{int(time.time())}"
+    try:
+        os.rename(path, aside)
+        where = f"File quarantined to {os.path.basename(aside)}."
+    except OSError as error:
+        note += f"WARNING: {path} could not be put aside: {error.strerror}\n"
+        where = f"It is still at {path}."
+    reason = (
+        f"{problem} {where} Use `retain record write`, `retain put` or `retain update` instead."
+    )
+    return Answer.of({"decision": "block", "reason": reason}, f"{note}ERROR: {reason}\n")
+
+
+def _problem(call: Call, path: str, place: Place) -> str:
+    """What keeps a file from being a memory of its bank; empty if nothing does."""
+    name = os.path.basename(path)
+    if not path.endswith(".json" if place.kind == "claude" else paths.SUFFIXES):
+        return f"Direct write to a file that is no memory blocked: {name}."
+    try:
+        if os.path.islink(path) or os.path.getsize(path) > _MOST_BYTES:
+            return f"{name} is a link, or too large for a memory."
+        with open(path, "rb") as file:
+            data = file.read()
+        _check(call, _memory(path, place, data), place)
+    except (RetainError, OSError) as error:
+        return f"Schema validation failed: {' '.join(str(error).split())[:500]}."
+    return ""
+
+
+def _memory(path: str, place: Place, data: bytes) -> Memory:
+    document = codec(path).parse(data)
+    if document.problem:
+        raise RetainError(document.problem)
+    inside = os.path.relpath(path, place.root)
+    stem = os.path.basename(path).rpartition(".")[0]
+    return Memory(
+        id=stem,
+        collection=os.path.dirname(inside),
+        path=path,
+        meta=document.meta,
+        body=document.body,
+        data=data,
+    )
+
+
+def _check(call: Call, memory: Memory, place: Place) -> None:
+    """Raise for a typed memory that breaks its category's rules, or stands in another's folder."""
+    from retain.config import rules
+    from retain.typed.ledger import checked
+    from retain.typed.shape import is_record, record
+
+    paths.check_collection(memory.collection)
+    kept = rules(call.places.load(place), place.root)
+    category = kept.of_folder(memory.collection)
+    if category is None and not is_record(memory):
+        if place.kind == "claude":
+            raise RetainError("cannot determine category")
+        return
+    if place.kind != "claude" and not is_record(memory):
+        return  # a plain memory beside the typed ones
+    wanted = record(memory)
+    if category is not None and wanted.get("category") != category.name:
+        raise RetainError(
+            f"category {wanted.get('category')!r} does not match the folder {category.folder}"
+        )
+    checked(wanted, kept)

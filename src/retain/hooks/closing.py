@@ -1,0 +1,92 @@
+"""A conversation that is compacted or ends leaves a summary in the inbox, made by no model of ours.
+
+The host has made one for a compaction. For a session's end there is what was asked first and what
+was answered last, which is what a person wants to be reminded of.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from retain.capture import transcript
+from retain.hooks.call import Answer, Call
+from retain.hooks.judging import Judged, judge, stated
+from retain.hooks.memo import Memo
+from retain.hooks.proposing import SUMMARY, propose, settle
+
+__all__ = ["answer"]
+
+_TITLE: Final = 100
+_MOST_CHARS: Final = 40_000
+_LAST: Final = 4_000  # characters of the last answer in a session's summary
+
+
+def answer(call: Call) -> Answer:
+    """Propose what would otherwise be forgotten; the host is told nothing."""
+    if not (call.is_on and call.config.flag("triage.enabled")):
+        return Answer()
+    memo = Memo(call.places.place.root, call.text("session_id"))
+    found = judge(call)
+    if call.event == "post-compact":
+        notes = _compacted(call, memo)
+    elif call.event == "pre-compact":
+        notes = _before(call, found, memo)
+    else:
+        notes = [*settle(call, memo), *_ended(call, found, memo)]
+    memo.save()
+    return Answer(err="".join(f"retain hook: {note}\n" for note in notes if note))
+
+
+def _compacted(call: Call, memo: Memo) -> list[str]:
+    """Propose the host's own summary; what was shown before it is gone from the conversation."""
+    memo.forget_shown()
+    summary = transcript.said(call.text("compact_summary"))[:_MOST_CHARS]
+    if not summary:
+        return []
+    memo.is_summarised = True
+    return [propose(call, _summary(call, summary, 1.0))]
+
+
+def _before(call: Call, found: Judged | None, memo: Memo) -> list[str]:
+    """Propose what the transcript has, before most of it is forgotten."""
+    if found is None:
+        return []
+    found.look(memo)
+    # A summary follows in a moment, and a better one.
+    hits = [hit for hit in found.hits if hit.category != SUMMARY]
+    if hits:
+        found.close(memo)
+    return [propose(call, stated(hit)) for hit in hits]
+
+
+def _ended(call: Call, found: Judged | None, memo: Memo) -> list[str]:
+    """Propose a summary of a session in which something was done, unless there is one."""
+    if found is None or memo.is_summarised:
+        return []
+    found.look(memo)
+    done = next((hit for hit in found.hits if hit.category == SUMMARY), None)
+    if done is None:
+        return []
+    memo.is_summarised = True
+    path = call.text("transcript_path")
+    said = transcript.tail(path, found.settings.max_messages)
+    last = next((one.text for one in reversed(said) if one.role == "assistant" and one.text), "")
+    text = f"Asked for: {transcript.opening(path)[:_LAST]}\n\nLast answer: {last[:_LAST]}\n\n"
+    return [
+        propose(
+            call,
+            {
+                **_summary(call, text + done.context, done.score),
+                "start": done.start,
+                "end": done.end,
+            },
+        )
+    ]
+
+
+def _summary(call: Call, text: str, score: float) -> dict[str, object]:
+    path = call.text("transcript_path")
+    asked = transcript.opening(path) if transcript.is_readable(path, call.env) else ""
+    first = next(filter(None, (line.strip() for line in asked.splitlines())), "")
+    title = f"Session: {first[:_TITLE]}" if first else "A session's summary"
+    return {"category": SUMMARY, "title": title, "text": text, "score": score}

@@ -1,0 +1,97 @@
+"""A session's transcript judged: what in it should be remembered, by the settings in force."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from retain.capture import transcript, triage
+from retain.capture.triage import Hit, Settings
+from retain.config import rules
+
+if TYPE_CHECKING:
+    from retain.hooks.call import Call
+    from retain.hooks.memo import Memo
+
+__all__ = ["Judged", "judge", "stated"]
+
+
+class Judged:
+    """What was found in a transcript, and the settings it was looked for by."""
+
+    def __init__(self, call: Call, path: str) -> None:
+        self.settings = _settings(call)
+        self.hits: list[Hit] = []
+        self._call, self._path = call, path
+
+    def look(self, memo: Memo) -> None:
+        """Look at what was said since something was found last."""
+        since = memo.judged if memo.judged <= _size(self._path) else 0
+        last = self._call.text("last_assistant_message")
+        said = transcript.tail(self._path, self.settings.max_messages, since)
+        # The last answer may have been judged before its line was written.
+        said = [one for one in said if not since or _digest(one.text) != memo.last]
+        if said or since == 0:
+            self.hits = triage.judged(said, self.settings, last)
+
+    def close(self, memo: Memo) -> None:
+        """Note that all of it was looked at; from now on only what is new counts."""
+        memo.judged = _size(self._path)
+        memo.last = _digest(self._call.text("last_assistant_message"))
+
+
+def judge(call: Call) -> Judged | None:
+    """The transcript of a call, ready to be looked at; None where there is none to be read."""
+    path = call.text("transcript_path")
+    return Judged(call, path) if path and transcript.is_readable(path, call.env) else None
+
+
+def _settings(call: Call) -> Settings:
+    config = call.config
+    kept = rules(config, call.places.place.root).categories.values()
+    under = "triage.parallel.category_models."
+    models = {
+        key.removeprefix(under): str(value.value)
+        for key, value in config.values.items()
+        if key.startswith(under)
+    }
+    return Settings(
+        max_messages=config.number("triage.max_messages"),
+        thresholds={
+            name: float(config.value(f"triage.thresholds.{name}").value)
+            for name in triage.CATEGORIES
+        },
+        parallel={
+            "enabled": config.flag("triage.parallel.enabled"),
+            "category_models": models,
+            "verification_model": config.text("triage.parallel.verification_model"),
+            "default_model": config.text("triage.parallel.default_model"),
+        },
+        descriptions={one.name: one.description for one in kept if one.description},
+        captured=tuple(one.name for one in kept if one.enabled and one.auto_capture),
+    )
+
+
+def stated(hit: Hit) -> Mapping[str, Any]:
+    """A hit as a memo keeps it until it is known what became of it."""
+    return {
+        "category": hit.category,
+        "score": round(hit.score, 4),
+        "title": next(iter(hit.snippets), ""),
+        "text": hit.context,
+        "start": hit.start,
+        "end": hit.end,
+    }
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.strip().encode(errors="replace")).hexdigest()[:16]

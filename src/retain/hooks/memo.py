@@ -1,0 +1,144 @@
+"""What hooks remember of one session: which memories it was shown, and how far it was judged.
+
+It stands with the other derived things of the bank. Losing it costs no more than a memory shown
+twice, so nothing is synced, and what cannot be read or written is done without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from retain.errors import RetainError
+from retain.fsio import Directory
+from retain.paths import STATE
+
+__all__ = ["Memo"]
+
+_FOLDER: Final = "hooks"
+_HEX: Final = 24
+_MOST_BYTES: Final = 500_000
+_MOST_SHOWN: Final = 2000
+_DAYS: Final = 40  # a host forgets its own transcripts after thirty
+
+
+class Memo:
+    """The memo of one session, in one bank."""
+
+    def __init__(self, root: str, session: str) -> None:
+        self._root = root
+        name = hashlib.sha256(session.encode(errors="replace")).hexdigest()[:_HEX]
+        self._name = f"{name}.json" if session else ""
+        self._values: dict[str, Any] = self._read()
+
+    def _read(self) -> dict[str, Any]:
+        if not self._name:
+            return {}
+        with contextlib.suppress(RetainError, OSError, ValueError, RecursionError):
+            with Directory.open(self._root) as root, root.descend(STATE, _FOLDER) as folder:
+                found = json.loads(folder.read(self._name, _MOST_BYTES))
+            if isinstance(found, dict):
+                return found
+        return {}
+
+    # What a session was shown
+
+    def is_new(self, name: str, stamp: str) -> bool:
+        """Whether a memory, as it is now, is not in the conversation yet."""
+        return self._shown.get(name) != stamp
+
+    def show(self, stamps: Mapping[str, str]) -> None:
+        """Note what goes into the conversation."""
+        shown = {**self._shown, **stamps}
+        self._values["shown"] = dict(list(shown.items())[-_MOST_SHOWN:])
+
+    def forget_shown(self) -> None:
+        """Note that the conversation begins anew."""
+        self._values.pop("shown", None)
+
+    @property
+    def _shown(self) -> dict[str, str]:
+        shown = self._values.get("shown")
+        return shown if isinstance(shown, dict) else {}
+
+    # How far a session was judged
+
+    @property
+    def judged(self) -> int:
+        """Up to which byte the transcript was looked at and something was found in it."""
+        judged = self._values.get("judged")
+        return judged if type(judged) is int and judged >= 0 else 0
+
+    @judged.setter
+    def judged(self, at: int) -> None:
+        self._values["judged"] = at
+
+    @property
+    def last(self) -> str:
+        """A digest of the answer that was judged last."""
+        return str(self._values.get("last") or "")
+
+    @last.setter
+    def last(self, digest: str) -> None:
+        self._values["last"] = digest
+
+    @property
+    def raised(self) -> tuple[float, list[Mapping[str, Any]]]:
+        """When the agent was asked to save something, and what."""
+        found = self._values.get("raised")
+        if not isinstance(found, dict) or not isinstance(found.get("hits"), list):
+            return 0.0, []
+        at = found.get("at")
+        if not isinstance(at, int | float):
+            return 0.0, []
+        return float(at), [one for one in found["hits"] if isinstance(one, dict)]
+
+    def raise_now(self, hits: Iterable[Mapping[str, Any]]) -> None:
+        """Note what the agent is asked to save; nothing more once nothing is given."""
+        listed = list(hits)
+        self._values["raised"] = {"at": time.time(), "hits": listed} if listed else None
+
+    @property
+    def is_summarised(self) -> bool:
+        """Whether a summary of the session was proposed or saved already."""
+        return bool(self._values.get("summarised"))
+
+    @is_summarised.setter
+    def is_summarised(self, value: bool) -> None:
+        self._values["summarised"] = value
+
+    # Keeping
+
+    def save(self) -> None:
+        """Keep the memo, if that can be."""
+        if not self._name:
+            return
+        data = json.dumps(self._values).encode()
+        draft = f"{self._name}.{os.getpid()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with (
+            contextlib.suppress(RetainError, OSError),
+            Directory.open(self._root) as root,
+            root.descend(STATE, _FOLDER, create=True) as folder,
+        ):
+            fd = os.open(draft, flags, 0o600, dir_fd=folder.fd)
+            with open(fd, "wb") as file:
+                file.write(data)
+            os.replace(draft, self._name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
+
+    def sweep(self) -> None:
+        """Remove the memos of sessions that are long over."""
+        oldest = time.time() - _DAYS * 86_400
+        with (
+            contextlib.suppress(RetainError, OSError),
+            Directory.open(self._root) as root,
+            root.descend(STATE, _FOLDER) as folder,
+        ):
+            for entry in folder.entries():
+                if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                    os.unlink(entry.name, dir_fd=folder.fd)

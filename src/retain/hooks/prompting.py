@@ -1,0 +1,151 @@
+"""A prompt brings the memories that fit it, each once for as long as it is in the conversation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from retain import warm
+from retain.hooks import context
+from retain.hooks.call import Answer, Call
+from retain.hooks.context import Entry, Part
+from retain.hooks.memo import Memo
+
+if TYPE_CHECKING:
+    from retain.place import Place
+    from retain.recall.quick import Found
+
+__all__ = ["answer"]
+
+_LEAST_CHARS: Final = 10  # of a prompt that asks for anything
+_MOST_CHARS: Final = 10_000
+_MOST: Final = 20
+_FAR_BEHIND: Final = 0.25  # of the best score: what is below it is noise
+_KEPT_BACK: Final = 0.04  # seconds of the deadline for whoever is not answered
+_EDITED: Final = "edited since it was indexed, read the file"
+
+
+def answer(call: Call) -> Answer:
+    """What is known already about what a prompt asks for."""
+    prompt = (call.text("prompt") or call.text("user_prompt"))[:_MOST_CHARS]
+    if len(prompt.strip()) < _LEAST_CHARS or not call.is_on:
+        return Answer()
+    config = call.config
+    most, budget = config.number("retrieval.max_inject"), config.number("retrieval.budget")
+    if not (config.flag("retrieval.enabled") and most and budget):
+        return Answer()
+    places = [place for place, _ in call.places.readable() if place.exists]
+    if not places:
+        return Answer()
+    memo = Memo(call.places.place.root, call.text("session_id"))
+    fresh = _unseen(recalled(call, places, prompt), memo)[:most]
+    return _answered(call, places, fresh, memo)
+
+
+def _answered(
+    call: Call, places: Sequence[Place], fresh: Sequence[tuple[Found, str]], memo: Memo
+) -> Answer:
+    by_scope = {place.scope: place for place in places}
+    entries = [_entry(found, by_scope.get(found.scope, places[0]), call) for found, _ in fresh]
+    source = context.located(f"{places[0].root}/", places[0], call.env)
+    about = context.described(call.config, (found.type for found, _ in fresh))
+    budget = call.config.number("retrieval.budget")
+    text, shown = context.fenced([Part("", entries)], f"{source.rstrip('/')}/", budget, about)
+    if not text:
+        return Answer()
+    memo.show({_name(found): stamp for found, stamp in fresh[: len(shown)]})
+    memo.save()
+    said = {"hookEventName": "UserPromptSubmit", "additionalContext": text}
+    return Answer.of({"hookSpecificOutput": said})
+
+
+def recalled(call: Call, places: Sequence[Place], prompt: str) -> list[Found]:
+    """The memories that fit a prompt, from a warm process if there is one."""
+    found = _warmly(call, places[0], prompt)
+    if found is None:
+        found = _quickly(call, places, prompt)
+    return [one for one in found if one.score >= _FAR_BEHIND * found[0].score]
+
+
+def _warmly(call: Call, place: Place, prompt: str) -> list[Found] | None:
+    """What a warm process finds, by words and by meaning; None when nobody answers in time."""
+    question = {"op": "search", "query": prompt, "limit": _MOST, "scope": place.scope}
+    told = warm.ask(place.root, question, max(0.0, call.left - _KEPT_BACK))
+    hits = told.get("hits") if told else None
+    if told is None or not isinstance(hits, list):
+        return None
+    from retain.recall.quick import Found
+
+    return [
+        Found(
+            hit["id"],
+            hit["collection"],
+            hit["title"],
+            hit["type"],
+            tuple(hit["tags"]),
+            hit["created_at"] or "",
+            hit["text"],
+            hit["file_path"],
+            hit["scope"],
+            hit["score"],
+            _cautions(hit),
+        )
+        for hit in hits
+        if told["confident"]
+    ]
+
+
+def _cautions(hit: dict[str, object]) -> tuple[str, ...]:
+    found = []
+    if hit["superseded"]:
+        found.append(f"superseded by {hit['superseded_by'] or 'a newer memory'}")
+    if hit["status"] != "active":
+        found.append(str(hit["status"]))
+    return tuple(found)
+
+
+def _quickly(call: Call, places: Sequence[Place], prompt: str) -> list[Found]:
+    """What the words of a prompt find, bank by bank, with nobody's help."""
+    from retain.index.glance import glance
+    from retain.recall.quick import quick
+
+    answers = []
+    for place in places:
+        look = partial(quick, place=place, question=prompt, limit=_MOST)
+        if call.left > 0 and (told := glance(place.root, look, call.end)):
+            answers.append(told)
+    sure = [one for told in answers if told.is_confident for one in told.found]
+    return sorted(sure, key=lambda one: -one.score)
+
+
+def _unseen(found: Sequence[Found], memo: Memo) -> list[tuple[Found, str]]:
+    """What still exists and is not in the conversation, with a stamp of each file."""
+    fresh = []
+    for one in found:
+        try:
+            facts = os.lstat(one.path)
+        except OSError:  # deleted since it was indexed
+            continue
+        stamp = f"{facts.st_size}:{facts.st_mtime_ns}"
+        if one.size >= 0 and (one.size, one.modified) != (facts.st_size, facts.st_mtime_ns):
+            one = one._replace(text="", cautions=(*one.cautions, _EDITED))  # noqa: PLW2901 - the same memory, as it is now
+        if memo.is_new(_name(one), stamp):
+            fresh.append((one, stamp))
+    return fresh
+
+
+def _name(one: Found) -> str:
+    return f"{one.scope}:{one.ref}"
+
+
+def _entry(one: Found, place: Place, call: Call) -> Entry:
+    return Entry(
+        one.type,
+        one.title,
+        context.located(one.path, place, call.env),
+        one.tags,
+        one.text,
+        (one.created_at[:10], *one.cautions),
+    )

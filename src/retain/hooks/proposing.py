@@ -1,0 +1,76 @@
+"""What a session would have remembered goes to the bank's inbox, for a person to look at."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from retain.config import rules
+from retain.errors import RetainError
+
+if TYPE_CHECKING:
+    from retain.hooks.call import Call
+    from retain.hooks.memo import Memo
+
+__all__ = ["SUMMARY", "propose", "settle"]
+
+SUMMARY: Final = "session_summary"
+
+
+def propose(call: Call, found: Mapping[str, Any]) -> str:
+    """Put one finding into the inbox of the bank in force; why that could not be, in words."""
+    from retain.capture import inbox
+
+    place = call.places.place
+    if not place.exists:
+        return "there is no bank to propose a memory to"
+    proposal = inbox.Proposal(
+        id="",
+        category=str(found.get("category", "")),
+        title=str(found.get("title", "")),
+        text=str(found.get("text", "")),
+        score=float(found.get("score") or 0.0),
+        created_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        event=call.event,
+        host="codex" if "turn_id" in call.payload else "claude-code",
+        session_id=call.text("session_id"),
+        transcript_path=call.text("transcript_path"),
+        start=int(found.get("start") or 0),
+        end=int(found.get("end") or 0),
+        cwd=call.cwd,
+    )
+    try:
+        inbox.propose(place.root, proposal)
+    except RetainError as error:
+        return error.message
+    return ""
+
+
+def settle(call: Call, memo: Memo) -> list[str]:
+    """Propose what the agent was asked to save and has not saved; what went wrong, in words."""
+    asked_at, raised = memo.raised
+    notes = [
+        propose(call, one)
+        for one in raised
+        if not _is_saved(call, str(one.get("category")), asked_at)
+    ]
+    saved = any(one.get("category") == SUMMARY for one in raised)
+    memo.is_summarised = memo.is_summarised or saved
+    memo.raise_now(())
+    return [note for note in notes if note]
+
+
+def _is_saved(call: Call, name: str, since: float) -> bool:
+    """Whether a memory of a category was written since a time."""
+    root = call.places.place.root
+    category = rules(call.config, root).category(name)
+    if category is None:
+        return False
+    try:
+        with os.scandir(os.path.join(root, category.folder)) as entries:
+            # A file system may count time in whole seconds.
+            return any(entry.stat().st_mtime >= since - 1 for entry in entries)
+    except OSError:
+        return False

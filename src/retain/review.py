@@ -1,0 +1,278 @@
+"""The inbox as a person works through it: looked at, made into memories, dropped."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from retain.capture import inbox
+from retain.capture.content import content
+from retain.capture.inbox import Proposal
+from retain.capture.plan import ACTIONS, Step
+from retain.capture.span import Span, span
+from retain.desk import Desk
+from retain.errors import Ambiguous, Conflict, NotFound, RetainError, Unreadable, UsageError
+from retain.model import Memory
+from retain.typed import forms
+from retain.typed.fixing import clean_title, slugify
+from retain.typed.ledger import Outcome, checked
+from retain.typed.shape import is_record, record
+
+__all__ = ["Accepted", "Refused", "Review", "Reviewed", "source"]
+
+_SHORT: Final = 4  # fewer digits are a number in the list, not the beginning of an id
+_TAG: Final = "captured"
+_SUMMARY: Final = "session_summary"
+_NEWS: Final = 2_000  # characters of a text that are compared with the memories there are
+_LISTS: Final = "`retain inbox` and `retain inbox list --dropped` show what there is."
+
+_Done = TypeVar("_Done")
+
+
+class Accepted(NamedTuple):
+    """A proposal that has become a memory, and the memory that is nearest to it."""
+
+    proposal: Proposal
+    outcome: Outcome
+    near: Mapping[str, Any] | None
+
+
+class Refused(NamedTuple):
+    """A proposal that nothing was done with, and why."""
+
+    proposal: Proposal
+    error: RetainError
+
+
+class Reviewed(NamedTuple):
+    """What became of proposals."""
+
+    accepted: Sequence[Accepted] = ()
+    dropped: Sequence[Proposal] = ()
+    restored: Sequence[Proposal] = ()
+    kept: Sequence[Proposal] = ()
+    refused: Sequence[Refused] = ()
+
+
+class Review:
+    """The proposals of one bank."""
+
+    def __init__(self, root: str, desk: Desk, home: str) -> None:
+        self._root, self._desk, self._home = root, desk, home
+
+    def proposals(self, problems: list[str] | None = None) -> list[Proposal]:
+        """What waits, the oldest first; a file that is left alone is named in `problems`."""
+        return inbox.proposals(self._root, problems=problems)
+
+    def dropped(self, problems: list[str] | None = None) -> list[Proposal]:
+        """What was dropped and can be restored."""
+        return inbox.proposals(self._root, dropped=True, problems=problems)
+
+    def find(self, refs: Iterable[str], among: Sequence[Proposal]) -> list[Proposal]:
+        """The proposals that are named by their number in a list, their id or its beginning."""
+        found = {one.id: one for one in (_found(ref, among) for ref in refs)}
+        return list(found.values())
+
+    def span(self, proposal: Proposal) -> Span:
+        """What was said in the session, as far as its transcript is still there."""
+        return span(proposal)
+
+    def source(self, proposal: Proposal) -> str:
+        """Where a proposal is from."""
+        return source(proposal, self._home)
+
+    # Steps
+
+    def accept(self, proposals: Sequence[Proposal]) -> Reviewed:
+        """Make memories of proposals; one that is refused stays, and the others go on."""
+        accepted, refused = _tried(proposals, self._accept)
+        return Reviewed(accepted=accepted, refused=refused)
+
+    def drop(self, proposals: Sequence[Proposal]) -> Reviewed:
+        """Take proposals out of the inbox."""
+        dropped, refused = _tried(proposals, self._drop)
+        return Reviewed(dropped=dropped, refused=refused)
+
+    def restore(self, proposals: Sequence[Proposal]) -> Reviewed:
+        """Put dropped proposals back."""
+        restored, refused = _tried(proposals, self._restore)
+        return Reviewed(restored=restored, refused=refused)
+
+    def check(self, steps: Sequence[Step]) -> None:
+        """Refuse a plan of which some step could not be taken, before any is."""
+        faults: list[str] = []
+        taken: dict[str, int] = {}
+        for step in steps:
+            is_accepted = step.action == "accept"
+            if step.action == "drop" or not (is_accepted or step.is_changed):
+                continue
+            try:
+                address = self._checked(step.after)
+                if is_accepted:
+                    self._refuse_taken(step.after, address)
+                if is_accepted and taken.setdefault(address, step.line) != step.line:
+                    raise Conflict(f"line {taken[address]} is to become {address} as well")
+            except RetainError as error:
+                faults += [f"line {step.line}: {line}" for line in error.message.split("\n")]
+        if faults:
+            raise Unreadable(
+                "\n".join(faults),
+                unchanged="Nothing was done.",
+                hint="`retain inbox edit` begins anew.",
+            )
+
+    def carry_out(self, steps: Sequence[Step]) -> Reviewed:
+        """Do what a checked plan says; new words are saved first, so that no refusal loses them."""
+        by_id = {step.before.id: step for step in steps}
+        revised, lost = _tried(
+            [step.before for step in steps], lambda it: self._revise(by_id[it.id])
+        )
+        chosen = {
+            action: [one for one in revised if by_id[one.id].action == action] for action in ACTIONS
+        }
+        accepted, dropped = self.accept(chosen["accept"]), self.drop(chosen["drop"])
+        return Reviewed(
+            accepted=accepted.accepted,
+            dropped=dropped.dropped,
+            kept=chosen["keep"],
+            refused=[*lost, *accepted.refused, *dropped.refused],
+        )
+
+    def _accept(self, seen: Proposal) -> Accepted:
+        one = inbox.unchanged(seen, inbox.read(self._root, seen.id))
+        made = content(one.category, one.title, one.text)
+        near = self._near(one)
+        outcome = self._stored(one, made) or self._desk.record(
+            one.category,
+            made,
+            name=self._free_name(one),
+            source=self.source(one),
+            title=one.title,
+            tags=[_TAG, *filter(None, [one.host])],
+        )
+        with contextlib.suppress(NotFound):  # another has accepted it too, and it is one memory
+            inbox.accepted(self._root, one.id)
+        return Accepted(one, outcome, near)
+
+    def _drop(self, one: Proposal) -> Proposal:
+        inbox.drop(self._root, one.id)
+        return one
+
+    def _restore(self, one: Proposal) -> Proposal:
+        inbox.restore(self._root, one.id)
+        return one
+
+    def _revise(self, step: Step) -> Proposal:
+        if step.action == "drop" or not step.is_changed:
+            return step.before
+        return inbox.revise(self._root, step.before, step.after)
+
+    # What a proposal would become
+
+    def _checked(self, one: Proposal) -> str:
+        """Where a proposal's memory will be, if its category allows what it says."""
+        ledger, title = self._desk.ledger, clean_title(one.title)
+        form = forms.form(one.category, ledger.rules)
+        name = slugify(title)
+        if not name:
+            raise UsageError("there is nothing in the title to make an id from")
+        checked(
+            {
+                "schema_version": "1.0",
+                "category": one.category,
+                "id": name,
+                "title": title,
+                "created_at": one.created_at,
+                "updated_at": one.created_at,
+                "tags": [_TAG],
+                "content": content(one.category, one.title, one.text),
+            },
+            ledger.rules,
+        )
+        return f"{form.folder}/{name}"
+
+    def _refuse_taken(self, one: Proposal, address: str) -> None:
+        """Refuse a title whose memory is there already and says something else."""
+        there = self._there(address)
+        if not there or there.status == "retired" or one.category == _SUMMARY:
+            return
+        if _content(there) != content(one.category, one.title, one.text):
+            raise Conflict(
+                f"{address} is there already and says something else",
+                hint="Give this one another title with `retain inbox edit`, or change that memory.",
+            )
+
+    def _stored(self, one: Proposal, made: Mapping[str, object]) -> Outcome | None:
+        """The memory that a proposal has become already, by a process that did not get further."""
+        there = self._there(self._checked(one))
+        if there and there.status == "active" and _content(there) == made:
+            return Outcome("unchanged", there)
+        self._refuse_taken(one, self._checked(one))
+        return None
+
+    def _free_name(self, one: Proposal) -> str:
+        """The id to store under; sessions that set out to do the same are still two sessions."""
+        address = self._checked(one)
+        if one.category != _SUMMARY or not self._there(address):
+            return ""
+        return f"{address.partition('/')[2][:70].rstrip('-')}-{one.id[:8]}"
+
+    def _there(self, address: str) -> Memory | None:
+        with contextlib.suppress(NotFound):
+            return self._desk.ledger.bank.find(address)
+        return None
+
+    def _near(self, one: Proposal) -> Mapping[str, Any] | None:
+        """The memory that a proposal may belong to; not knowing it is no reason to refuse."""
+        if one.category == _SUMMARY:
+            return None  # each session has its own
+        with contextlib.suppress(RetainError):
+            news = f"{one.title}\n{one.text[:_NEWS]}"
+            found = self._desk.candidate(one.category, news)["candidate"]
+            return {"path": found["path"], "title": found["title"]} if found else None
+        return None
+
+
+def _content(memory: Memory) -> object:
+    return record(memory).get("content") if is_record(memory) else None
+
+
+def _tried(
+    proposals: Sequence[Proposal], step: Callable[[Proposal], _Done]
+) -> tuple[list[_Done], list[Refused]]:
+    """A step taken with each proposal; what is refused stands in nobody else's way."""
+    done: list[_Done] = []
+    refused: list[Refused] = []
+    for one in proposals:
+        try:
+            done.append(step(one))
+        except RetainError as error:
+            refused.append(Refused(one, error))
+    return done, refused
+
+
+def _found(ref: str, among: Sequence[Proposal]) -> Proposal:
+    if ref.isdecimal() and ref.isascii() and len(ref) < _SHORT:
+        if 0 < int(ref) <= len(among):
+            return among[int(ref) - 1]
+        raise NotFound(f"there is no proposal number {ref}", hint=_LISTS)
+    found = [one for one in among if one.id.startswith(ref.lower()) and len(ref) >= _SHORT]
+    if len(found) > 1:
+        names = ", ".join(one.id for one in found)
+        raise Ambiguous(f"{ref} begins the ids of several proposals: {names}", hint=_LISTS)
+    if not found:
+        raise NotFound(f"there is no proposal {ref!r}", hint=_LISTS)
+    return found[0]
+
+
+def source(one: Proposal, home: str = "") -> str:
+    """Where a proposal is from: the host, the session, and the place in its transcript."""
+    session = f" session {one.session_id}" if one.session_id else ""
+    told = f"{one.host or 'an agent'}{session}"
+    if not one.transcript_path:
+        return told
+    path = one.transcript_path
+    if home and path.startswith(f"{home.rstrip('/')}/"):
+        path = "~" + path[len(home.rstrip("/")) :]
+    return f"{told}, {path} bytes {one.start}-{one.end}"
