@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tests.conftest import ROOT
 
-__all__ = ["CLIENT", "PLUGIN", "Turn", "client", "transcript", "turn"]
+__all__ = ["CLIENT", "PLUGIN", "Turn", "client", "environment", "transcript", "turn"]
 
 PLUGIN = ROOT / "plugin"
 _PATIENCE = 90
@@ -72,7 +72,7 @@ def turn(url: str, prompt: str, *flags: str, tools: Sequence[str] = ()) -> Turn:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
-        env=_environment(url),
+        env=environment(url),
         start_new_session=True,
     )
     try:
@@ -91,7 +91,7 @@ def transcript(session: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def _environment(url: str) -> dict[str, str]:
+def environment(url: str) -> dict[str, str]:
     """The test's own world, where `retain` is this tree's and the model is on loopback."""
     home = os.environ["HOME"]
     return {
