@@ -207,6 +207,30 @@ def test_a_person_is_heard_beside_what_the_host_adds(path: Path) -> None:
     assert opening(str(path)) == "Explain this."
 
 
+@pytest.mark.parametrize("size", [1, 9000])
+def test_results_of_tools_do_not_hide_what_stands_with_them(path: Path, size: int) -> None:
+    call = {"type": "tool_use", "name": "Write", "input": {"tool_result": "x" * size}}
+    output = {"type": "function_call_output", "output": "x" * size}
+    about = {"type": "input_text", "text": 'a "function_call_output"' + "." * size}
+    said_of_it = {"type": "message", "role": "user", "content": [about]}
+    written(
+        path,
+        [
+            user([result("x" * size), text("And that.")]),
+            assistant(call),
+            {"type": "response_item", "payload": output},
+            user('He wrote "tool_result".' + "." * size),
+            {"type": "response_item", "payload": said_of_it},
+        ],
+    )
+    assert [(message.text.strip("."), message.tools) for message in tail(str(path), 9)] == [
+        ("And that", ()),
+        ("", ("Write",)),
+        ('He wrote "tool_result"', ()),
+        ('a "function_call_output"', ()),
+    ]
+
+
 def test_an_assistant_may_write_the_tags_of_the_host(path: Path) -> None:
     written(path, [assistant(text("<command-name>/x</command-name> clears it."))])
     assert tail(str(path), 1)[0].text == "<command-name>/x</command-name> clears it."

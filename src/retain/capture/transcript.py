@@ -47,6 +47,11 @@ _ASIDE: Final = (
     "isVisibleInTranscriptOnly",
     "isApiErrorMessage",  # the host's words in the assistant's name
 )
+# What marks a result of a tool, and what a line has if there is more in it than that.
+_RESULTS: Final = (
+    (b'"tool_result"', (b'"text"', b'"tool_use"')),
+    (b'"function_call_output"', (b'"message"', b'"function_call"')),
+)
 _TOKENS: Final = (b'"user"', b'"human"', b'"assistant"', b'"tool_use"', b'"response_item"')
 
 # What a text of the host starts with, if all of it is the host's.
@@ -287,8 +292,9 @@ def _may_speak(raw: bytes) -> bool:
     """
     if len(raw) < _WORTH_A_LOOK:
         return raw != b""
-    if b'"tool_result"' in raw and b'"text"' not in raw and b'"tool_use"' not in raw:
-        return False
+    for result, others in _RESULTS:
+        if result in raw and not any(other in raw for other in others):
+            return False
     return any(token in raw for token in _TOKENS)
 
 

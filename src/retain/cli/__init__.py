@@ -6,9 +6,6 @@ import itertools
 import os
 import sys
 
-from retain.cli.parser import parse
-from retain.errors import RetainError
-
 __all__ = ["main", "run"]
 
 
@@ -19,10 +16,20 @@ def main() -> None:
 
         complete()
     _mend_streams()
+    if _is_hook(sys.argv[1:]):
+        from retain import hooks  # before anything else is loaded: a host waits for it
+
+        hooks.main(sys.argv[2])
     # Set before numpy is loaded: its threads spin while they wait for each other, which on a busy
     # machine makes a question take six times as long. Vectors in bulk get threads of our own.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run(sys.argv[1:]))
+
+
+def _is_hook(argv: list[str]) -> bool:
+    """Whether a host calls, with an event of its own; what a person may ask has other names."""
+    is_event = len(argv) == 2 and argv[0] == "hook" and not argv[1].startswith("-")
+    return is_event and argv[1] not in ("stats", "test")
 
 
 def _mend_streams() -> None:
@@ -40,6 +47,8 @@ def _mend_streams() -> None:
 
 def run(argv: list[str]) -> int:
     """Run one command and return its exit code."""
+    from retain.errors import RetainError
+
     as_json = _asks_for_json(argv)
     try:
         return _run(argv)
@@ -69,10 +78,10 @@ def _asks_for_json(argv: list[str]) -> bool:
 
 
 def _run(argv: list[str]) -> int:
+    from retain.cli.parser import overview, parse
+
     args = parse(argv)
     if not hasattr(args, "run"):
-        from retain.cli.parser import overview
-
         sys.stdout.write(overview())
         return 0
     from retain.cli.render import show
