@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,13 +138,26 @@ def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app.desk.retire("use-mysql")
 
 
+@pytest.fixture
+def draft() -> Iterator[Path]:
+    """Where a draft can be: in /tmp, as the door for programs wants it."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder, "draft.json")
+
+
 @pytest.mark.usefixtures("bank")
 @pytest.mark.parametrize("page", [page for page in PAGES if shell_blocks(page)], ids=named)
-def test_every_shell_block_runs(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_shell_block_runs(page: Path, draft: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = re.findall(r"^```json\n(.*?)^```", text_of(page), re.DOTALL | re.MULTILINE)
+    draft.write_text("".join(shown), encoding="utf-8")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     for block in shell_blocks(page):
         done = subprocess.run(
-            ["bash", "-euc", block], capture_output=True, check=False, encoding="utf-8", timeout=60
+            ["bash", "-euc", re.sub(r"/tmp/\.retain-draft[\w.-]+", str(draft), block)],
+            capture_output=True,
+            check=False,
+            encoding="utf-8",
+            timeout=60,
         )
         assert done.returncode == 0, block + done.stdout + done.stderr
 

@@ -103,4 +103,6 @@ def environment(url: str) -> dict[str, str]:
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
         "RETAIN_RECALL_EMBEDDER": "none",
+        # What a hook says must not depend on how busy the machine is.
+        "RETAIN_HOOKS_DEADLINE_MS": "4000",
     }

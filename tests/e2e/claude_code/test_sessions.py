@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ pytestmark = [
 SERVER = "mcp__plugin_retain_retain__"
 DECIDED = """We decided on Postgres 17 because transactional DDL matters to us.
 We chose UUID keys instead of integers, rather than leaking counts."""
+CANDIDATE = (
+    "retain record candidate --category 'decision' --root '.retain' "
+    "--new-info 'Postgres 17 is our storage'"
+)
 RECORD = {
     "title": "Use Postgres 17",
     "tags": ["storage"],
@@ -36,10 +41,6 @@ RECORD = {
         "rationale": ["transactional DDL"],
     },
 }
-SAVE = f"""retain record write --action create --category 'decision' \
---target '.retain/decisions/use-postgres-17.md' --input - <<'RETAIN_END'
-{json.dumps(RECORD)}
-RETAIN_END"""
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +57,7 @@ def hooked(done: Turn, event: str) -> list[int]:
 
 
 def proposals(run: Run) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(run("inbox", "list", "--json").out)["proposals"]
+    found: list[dict[str, Any]] = json.loads(run("inbox", "list", "--json").out)
     return found
 
 
@@ -86,21 +87,35 @@ def test_a_session_without_memories_is_left_alone() -> None:
 
 
 def test_a_stop_is_blocked_once_and_what_was_decided_is_saved(bank: Path, run: Run) -> None:
-    with Model(
-        say("Which database", DECIDED),
-        use("should be saved as memories", "Bash", command=SAVE, description="Save a memory"),
-        say('"status": "created"', "Saved one decision."),
-    ) as model:
-        done = turn(model.url, "Which database do we take?", tools=["Bash(retain:*)"])
-    assert (done.code, done.result) == (0, "Saved one decision."), done.err
+    """The whole flow of the skill, and nothing is allowed but the skill, which allows the rest."""
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix=".retain-draft-") as folder:
+        draft = f"{folder}.json"  # beside it: the directory makes the name nobody else's
+        save = (
+            "retain record write --action create --category 'decision' "
+            f"--target '.retain/decisions/use-postgres-17.md' --input '{draft}'"
+        )
+        with Model(
+            say("Which database", DECIDED),
+            use("should be saved as memories", "Skill", skill="retain:memory-management"),
+            use("Phase 0", "Bash", command=CANDIDATE, description="Which memory is it?"),
+            use('"structural_cud": "CREATE"', "Write", file_path=draft, content=json.dumps(RECORD)),
+            use("created successfully", "Bash", command=save, description="Save it"),
+            say('"status": "created"', "Saved one decision."),
+        ) as model:
+            allowed = ["Skill(retain:memory-management)"]
+            done = turn(model.url, "Which database do we take?", tools=allowed)
+    assert (done.code, done.result) == (0, "Saved one decision."), model.asked[-1].last
     assert model.unsaid == []
     assert hooked(done, "Stop") == [2, 0]
     told = model.asked[1].last
     assert "- [DECISION]" in told
-    assert json.loads(told.split("<triage_data>")[1].split("</triage_data>")[0])["categories"]
-    assert "Postgres 17 is the storage." in (bank / "decisions/use-postgres-17.md").read_text(
-        encoding="utf-8"
-    )
+    (category,) = json.loads(re.findall(r"<triage_data>(.*)</triage_data>", told, re.DOTALL)[0])[
+        "categories"
+    ]
+    assert category["category"] == "decision"
+    kept = (bank / "decisions/use-postgres-17.md").read_text(encoding="utf-8")
+    assert "Postgres 17 is the storage." in kept
+    assert not os.path.exists(draft)
     assert [one for one in proposals(run) if one["category"] == "decision"] == []
 
 
