@@ -111,13 +111,12 @@ def _quickly(call: Call, places: Sequence[Place], prompt: str) -> list[Found]:
     from retain.index.glance import glance
     from retain.recall.quick import quick
 
-    answers = []
+    found: list[Found] = []
     for place in places:
         look = partial(quick, place=place, question=prompt, limit=_MOST)
-        if call.left > 0 and (told := glance(place.root, look, call.end)):
-            answers.append(told)
-    sure = [one for told in answers if told.is_confident for one in told.found]
-    return sorted(sure, key=lambda one: -one.score)
+        if call.left > 0:
+            found += glance(place.root, look, call.end) or ()
+    return sorted(found, key=lambda one: -one.score)
 
 
 def _unseen(found: Sequence[Found], memo: Memo) -> list[tuple[Found, str]]:

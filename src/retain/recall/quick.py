@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from retain.index.text import Lexicon, Shares
     from retain.place import Place
 
-__all__ = ["Found", "Quick", "quick"]
+__all__ = ["Found", "quick"]
 
 _MOST_TERMS: Final = 64
 _LOOKED_THROUGH: Final = 60  # best chunks whose memories are looked up
@@ -50,17 +50,6 @@ class Found(NamedTuple):
         return f"{self.collection}/{self.id}" if self.collection else self.id
 
 
-class Quick(NamedTuple):
-    """What one bank has to say, and how sure it is that it says anything."""
-
-    found: list[Found]
-    confidence: float
-
-    @property
-    def is_confident(self) -> bool:
-        return bool(self.found) and self.confidence >= scoring.ENOUGH
-
-
 _ROWS: Final = (
     "SELECT c.number, m.number, m.id, m.collection, m.title, m.type, m.status, m.tags, m.created, "
     "m.is_superseded, m.file, m.size, m.modified, "
@@ -71,22 +60,22 @@ _ROWS: Final = (
 )
 
 
-def quick(connection: sqlite3.Connection, place: Place, question: str, limit: int) -> Quick:
-    """The memories of one bank that fit a question best by their words."""
+def quick(connection: sqlite3.Connection, place: Place, question: str, limit: int) -> list[Found]:
+    """The memories of one bank that fit a question best; none where none is likely to answer it."""
     terms = tuple(dict.fromkeys(sought(question)))[:_MOST_TERMS]
     lexicon = text.lexicon(connection, terms)
     shares = text.chunk_shares(connection, lexicon, TEXT.k1)
     scores = {chunk: sum(map(mul, found, lexicon.weights)) for chunk, found in shares.items()}
     best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[:_LOOKED_THROUGH]
-    if not best:
-        return Quick([], 0.0)
+    if not best or scoring.confidence(_signs(best, shares, lexicon), TEXT) < scoring.ENOUGH:
+        return []
     kept: dict[int, Found] = {}
     for row in connection.execute(_ROWS, (json.dumps(best),)):
         found = _found(row, place, scores[row[0]])
         if row[1] not in kept or kept[row[1]].score < found.score:
             kept[row[1]] = found
     ranked = sorted(kept.values(), key=lambda one: (-one.score, one.ref))
-    return Quick(ranked[:limit], scoring.confidence(_signs(best, shares, lexicon), TEXT))
+    return ranked[:limit]
 
 
 def _found(row: tuple[object, ...], place: Place, score: float) -> Found:
