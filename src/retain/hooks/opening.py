@@ -33,6 +33,7 @@ _MOST_READ: Final = 300  # memories of a category
 _MOST_SESSIONS: Final = 3
 _MOST_OTHERS: Final = 10
 _BRIEF: Final = "the brief"  # what a memo calls it
+_OF_SESSIONS: Final = ("goal", "outcome", "completed", "next_actions")
 _OVER: Final = ("resolved", "wont_fix")
 _ANEW: Final = ("startup", "clear", "compact")  # sources whose conversation is empty
 
@@ -102,7 +103,7 @@ def _parts(call: Call, place: Place, config: Config) -> list[Part]:
         _part(
             f"Last sessions{whose}:",
             sessions,
-            ("goal", "outcome", "completed", "next_actions"),
+            _OF_SESSIONS,
             call,
             place,
         ),
