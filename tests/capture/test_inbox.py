@@ -425,6 +425,8 @@ def test_hook_loads_only_light_modules_for_it() -> None:
         "retain.capture.inbox",
         "retain.errors",
         "retain.fsio",
+        "retain.paths",
+        "retain.place",
     }
     heavy = {"pathlib", "dataclasses", "inspect", "enum", "subprocess", "ctypes", "hashlib", "yaml"}
     bare = subprocess.run(

@@ -7,7 +7,6 @@ twice, so nothing is synced, and what cannot be read or written is done without.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import time
@@ -21,7 +20,7 @@ from retain.paths import STATE
 __all__ = ["Memo"]
 
 _FOLDER: Final = "hooks"
-_HEX: Final = 24
+_LONGEST: Final = 64
 _MOST_BYTES: Final = 500_000
 _MOST_SHOWN: Final = 2000
 _DAYS: Final = 40  # a host forgets its own transcripts after thirty
@@ -32,9 +31,9 @@ class Memo:
 
     def __init__(self, root: str, session: str) -> None:
         self._root = root
-        name = hashlib.sha256(session.encode(errors="replace")).hexdigest()[:_HEX]
-        self._name = f"{name}.json" if session else ""
+        self._name = f"{_plain(session)}.json" if session else ""
         self._values: dict[str, Any] = self._read()
+        self._before = dict(self._values)
 
     def _read(self) -> dict[str, Any]:
         if not self._name:
@@ -116,7 +115,7 @@ class Memo:
 
     def save(self) -> None:
         """Keep the memo, if that can be."""
-        if not self._name:
+        if not self._name or self._values == self._before:
             return
         data = json.dumps(self._values).encode()
         draft = f"{self._name}.{os.getpid()}"
@@ -142,3 +141,12 @@ class Memo:
             for entry in folder.entries():
                 if entry.stat(follow_symlinks=False).st_mtime < oldest:
                     os.unlink(entry.name, dir_fd=folder.fd)
+
+
+def _plain(session: str) -> str:
+    """A session's id as a file's name; those of the hosts there are can be one as they are."""
+    if len(session) <= _LONGEST and session.isascii() and session.replace("-", "").isalnum():
+        return session.lower()
+    import hashlib  # loads a library of its own, which would cost a prompt a tenth of its time
+
+    return hashlib.sha256(session.encode(errors="replace")).hexdigest()

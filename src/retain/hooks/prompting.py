@@ -111,13 +111,22 @@ def _quickly(call: Call, places: Sequence[Place], prompt: str) -> list[Found]:
     from retain.index.glance import glance
     from retain.recall.quick import quick
 
-    answers = []
+    found: list[Found] = []
     for place in places:
         look = partial(quick, place=place, question=prompt, limit=_MOST)
-        if call.left > 0 and (told := glance(place.root, look, call.end)):
-            answers.append(told)
-    sure = [one for told in answers if told.is_confident for one in told.found]
-    return sorted(sure, key=lambda one: -one.score)
+        told = glance(place.root, look, call.end)
+        found += _in_files(call, place, prompt) if told is None else told
+    return sorted(found, key=lambda one: -one.score)
+
+
+def _in_files(call: Call, place: Place, prompt: str) -> list[Found]:
+    """The same from the files, where there is no index that can be looked at."""
+    if call.left < 0:
+        return []
+    from retain.recall.unindexed import unindexed
+
+    largest = call.config.number("memory.max_bytes")
+    return unindexed(place, prompt, _MOST, lambda: call.left < 0, largest)
 
 
 def _unseen(found: Sequence[Found], memo: Memo) -> list[tuple[Found, str]]:

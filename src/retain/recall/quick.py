@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Mapping
 from operator import mul
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from retain.index.text import Lexicon, Shares
     from retain.place import Place
 
-__all__ = ["Found", "Quick", "quick"]
+__all__ = ["Found", "best", "likely", "quick", "terms"]
 
 _MOST_TERMS: Final = 64
 _LOOKED_THROUGH: Final = 60  # best chunks whose memories are looked up
@@ -50,17 +51,6 @@ class Found(NamedTuple):
         return f"{self.collection}/{self.id}" if self.collection else self.id
 
 
-class Quick(NamedTuple):
-    """What one bank has to say, and how sure it is that it says anything."""
-
-    found: list[Found]
-    confidence: float
-
-    @property
-    def is_confident(self) -> bool:
-        return bool(self.found) and self.confidence >= scoring.ENOUGH
-
-
 _ROWS: Final = (
     "SELECT c.number, m.number, m.id, m.collection, m.title, m.type, m.status, m.tags, m.created, "
     "m.is_superseded, m.file, m.size, m.modified, "
@@ -71,22 +61,37 @@ _ROWS: Final = (
 )
 
 
-def quick(connection: sqlite3.Connection, place: Place, question: str, limit: int) -> Quick:
-    """The memories of one bank that fit a question best by their words."""
-    terms = tuple(dict.fromkeys(sought(question)))[:_MOST_TERMS]
-    lexicon = text.lexicon(connection, terms)
+def quick(connection: sqlite3.Connection, place: Place, question: str, limit: int) -> list[Found]:
+    """The memories of one bank that fit a question best; none where none is likely to answer it."""
+    lexicon = text.lexicon(connection, terms(question))
     shares = text.chunk_shares(connection, lexicon, TEXT.k1)
-    scores = {chunk: sum(map(mul, found, lexicon.weights)) for chunk, found in shares.items()}
-    best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[:_LOOKED_THROUGH]
-    if not best:
-        return Quick([], 0.0)
+    scores = likely(shares, lexicon)
     kept: dict[int, Found] = {}
-    for row in connection.execute(_ROWS, (json.dumps(best),)):
+    for row in connection.execute(_ROWS, (json.dumps(list(scores)),)):
         found = _found(row, place, scores[row[0]])
         if row[1] not in kept or kept[row[1]].score < found.score:
             kept[row[1]] = found
-    ranked = sorted(kept.values(), key=lambda one: (-one.score, one.ref))
-    return Quick(ranked[:limit], scoring.confidence(_signs(best, shares, lexicon), TEXT))
+    return best(kept.values(), limit)
+
+
+def terms(question: str) -> tuple[str, ...]:
+    """The words to look for."""
+    return tuple(dict.fromkeys(sought(question)))[:_MOST_TERMS]
+
+
+def likely(shares: Mapping[int, Shares], lexicon: Lexicon) -> dict[int, float]:
+    """The best chunks with their scores; none where none is likely to answer the question."""
+    weights = lexicon.weights
+    scores = {chunk: sum(map(mul, found, weights)) for chunk, found in shares.items()}
+    first = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[:_LOOKED_THROUGH]
+    if not first or scoring.confidence(_signs(first, shares, lexicon), TEXT) < scoring.ENOUGH:
+        return {}
+    return {chunk: scores[chunk] for chunk in first}
+
+
+def best(found: Iterable[Found], limit: int) -> list[Found]:
+    """The best of what was found, equals in the order of their names."""
+    return sorted(found, key=lambda one: (-one.score, one.ref))[:limit]
 
 
 def _found(row: tuple[object, ...], place: Place, score: float) -> Found:
@@ -116,12 +121,11 @@ def _found(row: tuple[object, ...], place: Place, score: float) -> Found:
     )
 
 
-def _signs(best: list[int], shares: dict[int, Shares], lexicon: Lexicon) -> Signs:
+def _signs(first: list[int], shares: Mapping[int, Shares], lexicon: Lexicon) -> Signs:
     """By what one can tell whether the bank holds an answer at all."""
     weights = lexicon.weights
     window = max(
         sum(weight for weight, share in zip(weights, shares[chunk], strict=True) if share)
-        for chunk in best
+        for chunk in first
     )
-    terms = sum(map(bool, shares[best[0]]))
-    return Signs(window=window, terms=terms, chunks=lexicon.chunks)
+    return Signs(window=window, terms=sum(map(bool, shares[first[0]])), chunks=lexicon.chunks)
