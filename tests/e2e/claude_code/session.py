@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 __all__ = ["CLIENT", "PLUGIN", "Turn", "client", "environment", "transcript", "turn"]
 
 PLUGIN = ROOT / "plugin"
-_PATIENCE = 90
+_PATIENCE = 55  # seconds: two turns end before pytest's own patience does
 
 
 def client() -> Path | None:
@@ -103,6 +103,9 @@ def environment(url: str) -> dict[str, str]:
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
         "RETAIN_RECALL_EMBEDDER": "none",
+        # The first request waits for the server, so that the model can call its tools at once.
+        "MCP_CONNECTION_NONBLOCKING": "0",
+        "MCP_CONNECT_TIMEOUT_MS": "30000",
         # What a hook says must not depend on how busy the machine is.
         "RETAIN_HOOKS_DEADLINE_MS": "4000",
     }
