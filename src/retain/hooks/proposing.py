@@ -49,7 +49,7 @@ def propose(call: Call, found: Mapping[str, Any]) -> str:
 
 
 def _host(call: Call) -> str:
-    """Which program calls: one says so itself, the other gives its plugins a variable of its own."""
+    """Which program calls: one says so itself, the other gives its plugins a variable."""
     is_codex = "PLUGIN_ROOT" in call.env and "CLAUDECODE" not in call.env
     return "codex" if is_codex or "turn_id" in call.payload else "claude-code"
 
