@@ -126,7 +126,9 @@ class Review:
                 if is_accepted and taken.setdefault(address, step.line) != step.line:
                     raise Conflict(f"line {taken[address]} is to become {address} as well")
             except RetainError as error:
-                faults += [f"line {step.line}: {line}" for line in error.message.split("\n")]
+                known = f" ({error.hint})" if isinstance(error, UsageError) else ""
+                said = f"{error.message}{known}".split("\n")
+                faults += [f"line {step.line}: {line}" for line in said]
         if faults:
             raise Unreadable(
                 "\n".join(faults),
@@ -188,7 +190,8 @@ class Review:
         form = forms.form(one.category, ledger.rules)
         name = slugify(title)
         if not name:
-            raise UsageError("there is nothing in the title to make an id from")
+            hint = "Give it a title with letters in it."
+            raise UsageError("there is nothing in the title to make an id from", hint=hint)
         checked(
             {
                 "schema_version": "1.0",
