@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,21 @@ def test_retired_memory_does_not_come_back_unseen(bank: Path) -> None:
     propose(str(bank), ONE._replace(session_id="s2"))
     (refused,) = accepted(bank).refused
     assert "was retired only" in refused.error.message
+
+
+def test_memory_that_was_retired_long_ago_gives_way_and_the_new_one_says_its_source(
+    bank: Path,
+) -> None:
+    propose(str(bank), ONE)
+    accepted(bank)
+    open_bank(bank).desk.retire("use-postgres")
+    file = bank / "decisions/use-postgres.md"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(re.sub("retired_at: .*", "retired_at: 2020-01-01T00:00:00Z", text), "utf-8")
+    propose(str(bank), ONE._replace(session_id="s2"))
+    (one,) = accepted(bank).accepted
+    assert one.outcome.memory.status == "active"
+    assert one.outcome.memory.meta["source"] == "claude-code session s2"
 
 
 def test_source_shortens_the_home_directory_only_where_it_is_one() -> None:
