@@ -433,21 +433,8 @@ def test_hook_loads_only_light_modules_for_it() -> None:
         [sys.executable, "-c", program], check=True, capture_output=True, encoding="utf-8"
     )
     loaded = set(ran.stdout.split())
-<<<<<<< HEAD
-    ours = {name for name in loaded if name.startswith("retain")}
-    assert ours == {
-        "retain",
-        "retain.capture",
-        "retain.capture.inbox",
-        "retain.errors",
-        "retain.fsio",
-        "retain.paths",
-        "retain.place",
-    }
-=======
     large = {"bank", "cli", "config", "guard", "markdown", "model", "reading", "typed", "words"}
     assert loaded.isdisjoint(f"retain.{name}" for name in large)
->>>>>>> inbox
     heavy = {"pathlib", "dataclasses", "inspect", "enum", "subprocess", "ctypes", "hashlib", "yaml"}
     bare = subprocess.run(
         [sys.executable, "-c", "import sys, json; print(' '.join(sys.modules))"],
