@@ -242,6 +242,37 @@ SETTINGS: Final[Mapping[str, Setting]] = {
             10,
             10_000,
         ),
+        Setting("chat.model", "claude-sonnet-5-5", "Which model the chat talks to."),
+        Setting(
+            "chat.provider",
+            "auto",
+            "Whose protocol it is asked by; `auto`: Anthropic's for names that begin with "
+            "`claude`, else OpenAI's.",
+            False,
+            ("auto", "anthropic", "openai"),
+        ),
+        Setting(
+            "chat.base_url",
+            "",
+            "Where a server is that speaks OpenAI's protocol, such as "
+            "`http://127.0.0.1:11434/v1` for Ollama; empty means the provider itself.",
+        ),
+        Setting(
+            "chat.api_key_env",
+            "",
+            "Which variable has the key; empty means `ANTHROPIC_API_KEY` or `OPENAI_API_KEY`.",
+        ),
+        Setting(
+            "chat.max_tokens",
+            0,
+            "How long a reply may get; 0 means 16,000 tokens for Claude, elsewhere what the "
+            "server allows.",
+        ),
+        Setting(
+            "chat.context_tokens",
+            0,
+            "How many tokens the model can read; 0 means by its name, or 128,000.",
+        ),
     )
 }
 

@@ -1,0 +1,276 @@
+"""Claude, through Anthropic's own package; the only module that knows of it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from retain.talk.events import (
+    Ask,
+    Block,
+    Event,
+    Finished,
+    Reason,
+    Text,
+    TextDelta,
+    Thinking,
+    Thought,
+    ToolResult,
+    ToolUse,
+    Turn,
+    Usage,
+)
+from retain.talk.models import turns, wire
+from retain.talk.models.access import Access
+from retain.talk.models.errors import ModelError
+from retain.talk.models.patience import Patience, patiently
+
+if TYPE_CHECKING:
+    from anthropic import APIStatusError, AsyncAnthropic
+
+__all__ = ["Claude"]
+
+_MAX_TOKENS: Final = 16_000  # the API wants a number; thinking counts as well
+_CACHED: Final = {"cache_control": {"type": "ephemeral"}}
+_NOT_IN_AN_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_REASONS: Final[Mapping[str, Reason]] = {
+    "tool_use": "tools",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refused",
+}
+
+
+class Claude:
+    """A model behind the Messages API."""
+
+    provider = "anthropic"
+
+    def __init__(self, name: str, to: Access, context_tokens: int, patience: Patience) -> None:
+        self.name = name
+        self.context_tokens = context_tokens
+        self._to = to
+        self._patience = patience
+
+    async def prepare(self) -> None:
+        """Load the package, away from the event loop: it takes a second or two."""
+        await asyncio.to_thread(_load)
+
+    async def offered(self) -> list[str]:
+        """The names of the models that there are."""
+        await self.prepare()
+        try:
+            async with self._client() as client:
+                return [one.id async for one in client.models.list(limit=100)]
+        except _errors() as error:
+            raise self._failure(error) from None
+
+    def stream(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        """The reply as it comes; closing the generator closes the connection."""
+        request = _request(self.name, ask)
+        return patiently(lambda: self._attempt(request, ask), self._patience)
+
+    async def _attempt(self, request: dict[str, Any], ask: Ask) -> AsyncGenerator[Event, None]:
+        await self.prepare()
+        reply = _Reply(self.name)
+        try:
+            async with self._client() as client:
+                stream = await client.messages.create(**request, stream=True)
+                async with stream:
+                    async for event in stream:
+                        for one in reply.take(event):
+                            yield one
+        except _errors() as error:
+            raise self._failure(error) from None
+        if not reply.stop:
+            raise wire.cut_off(self._to) if reply.begun else wire.garbled(self._to)
+        for one in reply.ending(ask):
+            yield one
+
+    def _client(self) -> AsyncAnthropic:
+        from anthropic import AsyncAnthropic
+
+        return AsyncAnthropic(
+            api_key=self._to.key,
+            base_url=self._to.base_url,
+            max_retries=0,  # ours are shown, and never repeat a reply that has begun
+            open_telemetry=False,
+            http_client=wire.client(self._to, self._patience),
+        )
+
+    def _failure(self, error: Exception) -> ModelError:
+        from anthropic import APIConnectionError, APIStatusError
+
+        if isinstance(error, APIStatusError):
+            return self._refusal(error)
+        if isinstance(error, APIConnectionError | wire.transport_errors()):
+            return wire.lost(self._to, error, self._patience)
+        return wire.garbled(self._to)
+
+    def _refusal(self, error: APIStatusError) -> ModelError:
+        names = (error.type, error.error_code)
+        words = error.api_message or (error.body if isinstance(error.body, str) else "")
+        found = wire.refusal(self._to, self.name, error.status_code, names, words)
+        return wire.waiting(found, error.response.headers)
+
+
+def _load() -> None:
+    import anthropic.resources.messages
+    import anthropic.resources.models  # noqa: F401 - the package itself loads these late
+
+    wire.tls()
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """All that can go wrong in the package; the last few come of answers that make no sense."""
+    from anthropic import AnthropicError
+
+    garbage = (ValueError, TypeError, AttributeError, KeyError)
+    return (AnthropicError, *wire.transport_errors(), *garbage)
+
+
+class _Reply:
+    """A reply being put together from the events of its stream."""
+
+    def __init__(self, model: str) -> None:
+        self.begun = False
+        self.stop = ""
+        self._model = model
+        self._text = ""
+        self._usage: Any = None
+        self._written = 0
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._broken: list[ToolUse] = []
+
+    def take(self, event: Any) -> Iterator[Event]:
+        match event.type:
+            case "message_start":
+                self.begun, self._usage = True, event.message.usage
+            case "content_block_start":
+                yield from self._start(event.index, event.content_block)
+            case "content_block_delta":
+                yield from self._grow(self._blocks[event.index], event.delta)
+            case "content_block_stop":
+                yield from self._end(self._blocks.pop(event.index))
+            case "message_delta":
+                self.stop = event.delta.stop_reason or self.stop
+                self._written = event.usage.output_tokens or self._written
+
+    def _start(self, index: int, block: Any) -> Iterator[Event]:
+        self._blocks[index] = {**block.to_dict(), "json": ""}
+        if block.type == "text" and block.text:
+            yield self._more(block.text)
+        elif block.type == "thinking":
+            yield Thinking("")
+
+    def _grow(self, block: dict[str, Any], delta: Any) -> Iterator[Event]:
+        match delta.type:
+            case "text_delta":
+                yield self._more(delta.text)
+            case "input_json_delta":
+                block["json"] += delta.partial_json
+            case "thinking_delta":
+                block["thinking"] += delta.thinking
+                yield Thinking(delta.thinking)
+            case "signature_delta":
+                block["signature"] = delta.signature
+
+    def _end(self, block: dict[str, Any]) -> Iterator[Event]:
+        text = block.pop("json")
+        if block["type"] in ("thinking", "redacted_thinking"):
+            yield Thought(self._model, block)
+        elif block["type"] == "tool_use":
+            given = block.get("input") or {}
+            use = turns.called(block["id"], block["name"], text)
+            if use.broken:
+                self._broken.append(use)  # whether it was cut short is known at the end
+            else:
+                yield use if text else use._replace(input=given)
+
+    def _more(self, text: str) -> TextDelta:
+        self._text += text
+        return TextDelta(text)
+
+    def ending(self, ask: Ask) -> Iterator[Event]:
+        """What there is to say when the stream is at its end."""
+        reason = _REASONS.get(self.stop, "end")
+        if reason != "length":
+            yield from self._broken
+        yield self._used() or turns.estimate(ask, self._text)
+        yield Finished(reason)
+
+    def _used(self) -> Usage | None:
+        found = self._usage
+        if not getattr(found, "input_tokens", 0):
+            return None
+        cached = found.cache_read_input_tokens or 0
+        read = found.input_tokens + cached + (found.cache_creation_input_tokens or 0)
+        return Usage(read, self._written or found.output_tokens or 0, cached)
+
+
+def _request(model: str, ask: Ask) -> dict[str, Any]:
+    """The request's body; what stays the same from one to the next is marked for the cache."""
+    said = [one._replace(role="user") if one.role == "system" else one for one in ask.messages]
+    messages = [_message(turn) for turn in turns.mended(said, model)]
+    # The last but one as well: where the newest message has something for this once only, the
+    # next request has all before it in common with this one.
+    for message in messages[-2:]:
+        _mark(message["content"])
+    request: dict[str, Any] = {
+        "model": model,
+        "max_tokens": ask.max_tokens or _MAX_TOKENS,
+        "messages": messages,
+    }
+    if system := _system(ask):
+        request["system"] = system
+    if ask.tools:
+        request["tools"] = [
+            {"name": one.name, "description": one.description, "input_schema": dict(one.schema)}
+            for one in ask.tools
+        ]
+    return request
+
+
+def _system(ask: Ask) -> list[dict[str, Any]]:
+    parts = [turns.clean(part).strip() for part in ask.system]
+    stable = turns.PARTING.join(filter(None, parts[: ask.stable]))
+    rest = turns.PARTING.join(filter(None, parts[ask.stable :]))
+    blocks: list[dict[str, Any]] = []
+    if stable:
+        blocks.append({"type": "text", "text": stable, **_CACHED})
+    if rest:
+        parting = turns.PARTING.lstrip() if stable else ""
+        blocks.append({"type": "text", "text": parting + rest})
+    return blocks
+
+
+def _message(turn: Turn) -> dict[str, Any]:
+    return {"role": turn.role, "content": [_block(one) for one in turn.blocks]}
+
+
+def _block(one: Block) -> dict[str, Any]:
+    match one:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case ToolUse(id_, name, given):
+            return {"type": "tool_use", "id": _id(id_), "name": name, "input": dict(given)}
+        case ToolResult(id_, text, is_error):
+            result = {"type": "tool_result", "tool_use_id": _id(id_), "content": text}
+            return {**result, "is_error": True} if is_error else result
+        case Thought(_, data):
+            return dict(data)
+
+
+def _id(given: str) -> str:
+    """An id of another provider's model as this one takes it."""
+    return _NOT_IN_AN_ID.sub("_", given) or "_"
+
+
+def _mark(content: Sequence[dict[str, Any]]) -> None:
+    """Mark the last block that can be; thoughts cannot."""
+    for block in reversed(content):
+        if block["type"] in ("text", "tool_use", "tool_result"):
+            block.update(_CACHED)
+            return
