@@ -18,6 +18,7 @@ from retain.errors import (
     NotFound,
     RetainError,
     Unreadable,
+    UsageError,
 )
 from retain.fsio import (
     Directory,
@@ -286,6 +287,11 @@ class Bank(Reader):
         """Bring back the newest trashed memory of that id, or that very trash entry."""
         with self._writing(wanted) as shop:
             thrown = trash.pick(shop.root, wanted, collection)
+            if thrown.collection == trash.CHATS:
+                raise UsageError(
+                    f"{thrown.id} is a chat, not a memory",
+                    hint=f"Bring it back: retain sessions import {thrown.path}",
+                )
             name = check_id(to_id or thrown.id)
             self._checked(thrown.collection)
             suffix = os.path.splitext(thrown.name)[1]

@@ -21,7 +21,7 @@ __all__ = ["Entry", "Listing", "OpenReader", "Reader", "Stamp"]
 
 _LINK = "a symbolic link; not followed"
 _OTHER = "not a memory: its name does not end in .md or .json"
-_OUR_OWN = (FILE, "sessions.db", "sessions.db-wal", "sessions.db-shm")
+_OUR_OWN = (FILE, *(f"sessions.db{ending}" for ending in ("", "-wal", "-shm", "-journal")))
 _OWN = (STATE, trash.TRASH, VERSIONS, INBOX)
 _AGES = 1 << 63  # nanoseconds that a stamp has room for: until the year 2262
 

@@ -14,9 +14,20 @@ from retain.fsio import Directory, Workshop, changed_meanwhile
 from retain.model import Trashed
 from retain.paths import key
 
-__all__ = ["discard", "entries", "pick", "put_aside", "put_back", "take_back", "throw_away"]
+__all__ = [
+    "CHATS",
+    "discard",
+    "entries",
+    "keep",
+    "pick",
+    "put_aside",
+    "put_back",
+    "take_back",
+    "throw_away",
+]
 
 TRASH: Final = ".trash"
+CHATS: Final = ".sessions"  # where deleted chats lie in it; no collection can be called so
 _NAME = re.compile(r"(.+)_([0-9]{8}_[0-9]{6})(?:-([0-9]{1,9}))?(?:\.md|\.json)")
 
 
@@ -36,8 +47,13 @@ def throw_away(
 def put_aside(shop: Workshop, name: str, collection: str, data: bytes) -> Trashed:
     """Keep a text that lost a race where its writer can find it."""
     stem, suffix = os.path.splitext(name)
+    return keep(shop, f"{stem}.conflict{suffix}", collection, data)
+
+
+def keep(shop: Workshop, name: str, collection: str, data: bytes) -> Trashed:
+    """Put a text into the trash that has no file of its own."""
     with shop.root.descend(TRASH, collection, create=True) as trash:
-        new = _free_name(trash, f"{stem}.conflict{suffix}")
+        new = _free_name(trash, name)
         shop.create(trash, new, data)
         return _describe(trash, new, collection)
 

@@ -1,0 +1,148 @@
+"""The values that chats are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+__all__ = [
+    "NEW",
+    "ROLES",
+    "Block",
+    "Chat",
+    "Compaction",
+    "Fact",
+    "Found",
+    "Message",
+    "Said",
+    "Session",
+    "Summary",
+    "Taken",
+    "titled",
+    "whole",
+]
+
+ROLES: Final = ("user", "assistant", "system")
+NEW: Final = "New session"  # the title until the person has said something
+_TITLE: Final = 60  # characters of the first message that become the title
+
+Block = Mapping[str, object]
+
+
+class Session(NamedTuple):
+    """One chat, without what was said in it."""
+
+    id: str
+    title: str
+    summary: str
+    created_at: str
+    updated_at: str
+    tags: tuple[str, ...]
+    messages: int
+    tokens: int
+    model: str
+
+
+class Message(NamedTuple):
+    """What one side said; the blocks are given where the text alone is not the whole."""
+
+    id: int
+    session_id: str
+    role: str
+    content: str
+    timestamp: str
+    token_count: int | None
+    blocks: tuple[Block, ...]
+
+
+class Fact(NamedTuple):
+    """What a chat saved as a memory, whose file `ref` names."""
+
+    id: int
+    fact: str
+    category: str
+    session_id: str
+    created_at: str
+    superseded_by: int | None
+    ref: str
+
+
+class Found(NamedTuple):
+    """A message or a fact that a search found."""
+
+    kind: str  # "message" or "memory"
+    session_id: str
+    title: str
+    role: str
+    text: str
+    timestamp: str
+    score: float
+
+
+class Summary(NamedTuple):
+    """What a chat was about, with a vector if one was kept for just this text."""
+
+    session_id: str
+    title: str
+    date: str
+    summary: str
+    vector: bytes | None
+
+
+class Said(NamedTuple):
+    """A message that is on its way in or out."""
+
+    role: str
+    content: str
+    timestamp: str
+    token_count: int | None = None
+    blocks: tuple[Block, ...] = ()
+
+
+class Compaction(NamedTuple):
+    """A summary that stands for the first messages of a chat when a model is asked."""
+
+    messages: int
+    summary: str
+    created_at: str
+
+
+class Chat(NamedTuple):
+    """A whole chat on its way in or out.
+
+    The origin tells where it first came from, so that it is known when it comes again.
+    """
+
+    id: str
+    title: str
+    created_at: str
+    updated_at: str
+    tags: tuple[str, ...]
+    said: tuple[Said, ...]
+    origin: str = ""
+    summary: str = ""
+    model: str = ""
+    compactions: tuple[Compaction, ...] = ()
+
+
+class Taken(NamedTuple):
+    """What became of a chat that was handed in: new, grown, unchanged or differing."""
+
+    session_id: str
+    title: str
+    status: str
+    added: int
+
+
+def titled(content: str) -> str:
+    """The title that a chat gets from the first thing the person says."""
+    return " ".join(content[: _TITLE * 20].split())[:_TITLE].rstrip()
+
+
+def whole(text: str) -> str:
+    """A text that can be written as UTF-8: JSON and models may hand over halves of characters."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

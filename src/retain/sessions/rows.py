@@ -1,0 +1,245 @@
+"""Rows of the chat file read into values, and the numbers that new chats get."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from retain.errors import LimitExceeded, NotFound, UsageError
+from retain.sessions.model import NEW, ROLES, Block, Chat, Compaction, Message, Said, Session, whole
+from retain.words import bag
+
+__all__ = [
+    "MAX_MESSAGE",
+    "chat",
+    "checked_tags",
+    "day_of",
+    "insert_message",
+    "message",
+    "messages",
+    "next_id",
+    "note_number",
+    "packed",
+    "require",
+    "session",
+    "sessions",
+    "touch",
+]
+
+MAX_MESSAGE: Final = 8_000_000  # characters, blocks included
+MAX_TAGS: Final = 100
+MAX_TAG: Final = 100
+PREFIX: Final = "session_"
+
+_SESSION: Final = """
+SELECT s.id, s.title, s.summary, s.created_at, s.updated_at, s.tags,
+  (SELECT count(*) FROM messages m WHERE m.session_id = s.id),
+  (SELECT total(m.token_count) FROM messages m WHERE m.session_id = s.id),
+  s.model
+FROM sessions s
+"""
+_MESSAGE: Final = (
+    "SELECT id, session_id, role, content, timestamp, token_count, blocks FROM messages"
+)
+
+
+def sessions(
+    connection: sqlite3.Connection, condition: str = "", values: Sequence[object] = ()
+) -> list[Session]:
+    """The chats that meet a condition of ours."""
+    return [_session(row) for row in connection.execute(f"{_SESSION} {condition}", values)]
+
+
+def _session(row: Sequence[object]) -> Session:
+    name, title, summary, created, updated, tags, count, tokens, model = row
+    return Session(
+        str(name),
+        str(title or NEW),
+        str(summary or ""),
+        str(created),
+        str(updated),
+        _tags(tags),
+        int(str(count)),
+        int(float(str(tokens))),
+        str(model),
+    )
+
+
+def _tags(text: object) -> tuple[str, ...]:
+    found = _unpacked(text)
+    return tuple(one for one in found if isinstance(one, str))
+
+
+def _unpacked(text: object) -> list[object]:
+    """A list that was kept as JSON; one that someone else wrote may be anything."""
+    try:
+        found = json.loads(str(text or "[]"))
+    except (ValueError, RecursionError):
+        return []
+    return found if isinstance(found, list) else []
+
+
+def session(connection: sqlite3.Connection, name: str) -> Session:
+    """One chat, or NotFound."""
+    found = sessions(connection, "WHERE s.id = ?", (name,))
+    if not found:
+        raise missing(name)
+    return found[0]
+
+
+def missing(name: str) -> NotFound:
+    """What to tell a person who names a chat that is not there."""
+    return NotFound(f"there is no session {name!r}", hint="`retain sessions list` shows them.")
+
+
+def require(connection: sqlite3.Connection, name: str) -> None:
+    """Refuse to go on without that chat: another process may have deleted it."""
+    if not connection.execute("SELECT 1 FROM sessions WHERE id = ?", (name,)).fetchone():
+        raise missing(name)
+
+
+def messages(
+    connection: sqlite3.Connection, condition: str, values: Sequence[object]
+) -> list[Message]:
+    """The messages that meet a condition of ours, oldest first."""
+    rows = connection.execute(f"{_MESSAGE} WHERE {condition} ORDER BY id", values)
+    return [message(row) for row in rows]
+
+
+def message(row: Sequence[object]) -> Message:
+    """One row as a message."""
+    number, name, role, content, timestamp, tokens, blocks = row
+    return Message(
+        int(str(number)),
+        str(name),
+        str(role),
+        str(content),
+        str(timestamp),
+        None if tokens is None else int(str(tokens)),
+        tuple(one for one in _unpacked(blocks) if isinstance(one, dict)),
+    )
+
+
+def packed(content: str, blocks: Sequence[Block]) -> tuple[str, str, str]:
+    """A message's text, blocks and terms, as they are kept."""
+    text = whole(content)
+    try:
+        more = whole(json.dumps([dict(one) for one in blocks], ensure_ascii=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"the blocks of a message are no JSON: {error}") from error
+    if len(text) + len(more) > MAX_MESSAGE:
+        raise LimitExceeded(
+            f"the message has {len(text) + len(more):,} characters, and {MAX_MESSAGE:,} is the "
+            "limit",
+            hint="Say it in parts, or put it into a file.",
+        )
+    return text, more, bag(text)
+
+
+def insert_message(connection: sqlite3.Connection, name: str, said: Said) -> int:
+    """Add a message to a chat; its number."""
+    if said.role not in ROLES:
+        raise UsageError(f"{said.role!r} is not a role", hint=f"There are {', '.join(ROLES)}.")
+    text, blocks, terms = packed(said.content, said.blocks)
+    values = (name, said.role, text, said.timestamp, said.token_count, blocks, terms)
+    added = connection.execute(
+        "INSERT INTO messages (session_id, role, content, timestamp, token_count, blocks, terms) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        values,
+    )
+    return int(added.lastrowid or 0)
+
+
+def touch(connection: sqlite3.Connection, name: str, when: str) -> None:
+    """Move a chat to the top of the list; the clock may have been set back."""
+    connection.execute(
+        "UPDATE sessions SET updated_at = max(updated_at, ?) WHERE id = ?", (when, name)
+    )
+
+
+def checked_tags(tags: Sequence[str]) -> str:
+    """Tags as they are kept, each of them once."""
+    unique = list(dict.fromkeys(filter(None, (" ".join(whole(tag).split()) for tag in tags))))
+    if len(unique) > MAX_TAGS or any(len(tag) > MAX_TAG for tag in unique):
+        raise LimitExceeded(
+            f"a session has at most {MAX_TAGS} tags of {MAX_TAG} characters each",
+            hint="Give it fewer or shorter tags.",
+        )
+    return json.dumps(unique, ensure_ascii=False)
+
+
+# Numbers
+
+
+def day_of(timestamp: str) -> str:
+    """The day of a time where the person is, as ids write it; today for no time at all."""
+    if timestamp:
+        try:
+            when = datetime.fromisoformat(timestamp)
+            when = when if when.tzinfo else when.replace(tzinfo=UTC)
+            return when.astimezone().strftime("%Y%m%d")
+        except (ValueError, OverflowError):
+            pass
+    return time.strftime("%Y%m%d")
+
+
+def next_id(connection: sqlite3.Connection, day: str) -> str:
+    """An id that no chat has or had; the caller holds the right to write."""
+    row = connection.execute("SELECT last FROM days WHERE day = ?", (day,)).fetchone()
+    number = row[0] if row else 0
+    while True:
+        number += 1
+        name = f"{PREFIX}{day}_{number:03}"
+        if not connection.execute("SELECT 1 FROM sessions WHERE id = ?", (name,)).fetchone():
+            break
+    _note(connection, day, number)
+    return name
+
+
+def note_number(connection: sqlite3.Connection, name: str) -> None:
+    """Remember an id that came from elsewhere, so that it is not given out later."""
+    day, _, number = name.removeprefix(PREFIX).partition("_")
+    if len(day) == 8 and number.isdecimal() and number.isascii() and len(number) < 10:
+        _note(connection, day, int(number))
+
+
+def _note(connection: sqlite3.Connection, day: str, number: int) -> None:
+    connection.execute(
+        "INSERT INTO days VALUES (?, ?) ON CONFLICT (day) DO UPDATE SET last = max(last, "
+        "excluded.last)",
+        (day, number),
+    )
+
+
+# Out
+
+
+def chat(connection: sqlite3.Connection, name: str) -> Chat:
+    """A whole chat, ready to be written to a file."""
+    one = session(connection, name)
+    said = messages(connection, "session_id = ?", (name,))
+    places = {message.id: at for at, message in enumerate(said, 1)}
+    (origin,) = connection.execute("SELECT origin FROM sessions WHERE id = ?", (name,)).fetchone()
+    rows = connection.execute(
+        "SELECT last_message, summary, created_at FROM compactions WHERE session_id = ? "
+        "ORDER BY id",
+        (name,),
+    )
+    return Chat(
+        one.id,
+        one.title,
+        one.created_at,
+        one.updated_at,
+        one.tags,
+        tuple(Said(m.role, m.content, m.timestamp, m.token_count, m.blocks) for m in said),
+        origin=origin,
+        summary=one.summary,
+        model=one.model,
+        compactions=tuple(
+            Compaction(places.get(last, 0), summary, created) for last, summary, created in rows
+        ),
+    )

@@ -1,0 +1,381 @@
+"""A bank's chats: begun, added to, resumed, searched, compacted and deleted.
+
+Every call is one transaction, synced before it returns: a process that is killed loses at most
+what it had not yet handed in.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from retain import trash
+from retain.bank import now
+from retain.errors import Ambiguous, Conflict, LimitExceeded, NotFound, UsageError
+from retain.fsio import Directory, Workshop
+from retain.model import Trashed
+from retain.sessions import formats, rows, taking
+from retain.sessions import search as searching
+from retain.sessions.database import Database
+from retain.sessions.model import (
+    Block,
+    Chat,
+    Fact,
+    Found,
+    Message,
+    Said,
+    Session,
+    Summary,
+    Taken,
+    titled,
+    whole,
+)
+from retain.words import bag
+
+__all__ = ["LATEST", "Sessions"]
+
+LATEST: Final = "latest"  # in place of an id
+MAX_TEXT: Final = 100_000  # characters of a summary or a fact
+MAX_TITLE: Final = 200
+_SHOWN: Final = 5  # ids that a message names
+_MANY: Final = 1000  # hits among which a listing looks for its chats
+_NEWEST: Final = "ORDER BY s.updated_at DESC, s.rowid DESC"
+_FACTS: Final = (
+    "SELECT id, fact, category, coalesce(source_session, ''), created_at, superseded_by, ref "
+    "FROM memories ORDER BY id"
+)
+_SUMMARIES: Final = (
+    "SELECT s.id, s.title, s.updated_at, s.summary, v.vector FROM sessions s "
+    "LEFT JOIN summary_vectors v ON v.session_id = s.id AND v.model = ? "
+    "WHERE coalesce(s.summary, '') <> '' ORDER BY s.updated_at DESC, s.rowid DESC"
+)
+_EMPTY: Final = (
+    "SELECT id, julianday(updated_at) < julianday('now', '-1 day') FROM sessions "
+    "WHERE NOT EXISTS (SELECT 1 FROM messages WHERE session_id = sessions.id)"
+)
+
+
+class Sessions:
+    """The chats in one bank; any number of threads and processes may use them at once."""
+
+    def __init__(self, root: str, make: Callable[[], object] | None = None) -> None:
+        """Open nothing yet; `make` is called before the file is first made."""
+        self._root = root
+        self._database = Database(root, make)
+        self.path = self._database.path
+
+    def close(self) -> None:
+        self._database.close()
+
+    # Chats
+
+    def create(self, model: str = "") -> Session:
+        """Begin a chat, under an id that none has or had."""
+        when = now()
+        with self._database.writing() as connection:
+            name = rows.next_id(connection, rows.day_of(""))
+            connection.execute(
+                "INSERT INTO sessions (id, created_at, updated_at, model) VALUES (?, ?, ?, ?)",
+                (name, when, when, whole(model)),
+            )
+            return rows.session(connection, name)
+
+    def get(self, session_id: str) -> Session:
+        with self._database.reading() as connection:
+            return rows.session(connection, session_id)
+
+    def resolve(self, prefix: str) -> Session:
+        """The chat that an id, the beginning of one, or `latest` names."""
+        with self._database.reading() as connection:
+            found = _named(connection, prefix)
+        if len(found) > 1:
+            names = ", ".join(one.id for one in found[:_SHOWN])
+            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            raise Ambiguous(
+                f"{prefix!r} stands for several sessions: {names}{more}",
+                unchanged="Nothing was changed.",
+                hint="Give more of the id.",
+            )
+        if not found:
+            raise rows.missing(prefix)
+        return found[0]
+
+    def list(self, limit: int = 15, query: str = "") -> Sequence[Session]:
+        """Chats, the one that was used last first; with a query, those that speak of it."""
+        with self._database.reading() as connection:
+            if not query.strip():
+                return rows.sessions(connection, f"{_NEWEST} LIMIT ?", (max(0, limit),))
+            hits = searching.search(connection, query, _MANY)
+            names = dict.fromkeys(one.session_id for one in hits if one.session_id)
+            wanted = query.strip().casefold()
+            return [
+                one
+                for one in rows.sessions(connection, _NEWEST)
+                if one.id in names or wanted in f"{one.id} {one.title} {one.tags}".casefold()
+            ][: max(0, limit)]
+
+    def retitle(self, session_id: str, title: str) -> None:
+        """Give a chat another title, or with none the one its first message makes."""
+        title = " ".join(whole(title).split())[:MAX_TITLE]
+        if not title:
+            asked = (one.content for one in self.messages(session_id) if one.role == "user")
+            title = next(filter(None, map(titled, asked)), "")
+        self._set(session_id, "title", title or None)
+
+    def tag(self, session_id: str, tags: Sequence[str]) -> None:
+        """Give a chat these tags in place of those it has."""
+        self._set(session_id, "tags", rows.checked_tags(tags))
+
+    def set_model(self, session_id: str, model: str) -> None:
+        """Note which model answers from now on."""
+        self._set(session_id, "model", whole(model))
+
+    def summarise(self, session_id: str, summary: str) -> None:
+        """Keep what a chat was about; a vector of an earlier text no longer stands for it."""
+        self._set(session_id, "summary", _limited(summary, "a summary") or None)
+
+    def _set(self, session_id: str, column: str, value: str | None) -> None:
+        with self._database.writing() as connection:
+            rows.require(connection, session_id)
+            if column == "summary":
+                connection.execute(
+                    "DELETE FROM summary_vectors WHERE session_id = ? AND NOT EXISTS "
+                    "(SELECT 1 FROM sessions WHERE id = ? AND summary IS ?)",
+                    (session_id, session_id, value),
+                )
+            query = f"UPDATE sessions SET {column} = ? WHERE id = ?"  # noqa: S608 - our own names
+            connection.execute(query, (value, session_id))
+
+    def delete(self, session_id: str) -> Trashed:
+        """Write a chat to the bank's trash, from where it can be imported again; then remove it."""
+        chat = self.chat(session_id)
+        with Directory.open(self._root) as root, Workshop.open(root, self.path) as shop:
+            kept = trash.keep(shop, f"{chat.id}.json", trash.CHATS, formats.as_json(chat).encode())
+            with self._database.writing() as connection:
+                if rows.chat(connection, chat.id) != chat:
+                    trash.discard(shop, kept)
+                    raise _still_used(chat.id)
+                _remove(connection, chat.id)
+        self._database.purge()
+        return kept
+
+    def sweep_empty(self, *own: str) -> int:
+        """Remove chats in which nothing was said: one's own, and those abandoned for a day.
+
+        A younger one may be another window's, in which someone is just typing.
+        """
+        with self._database.reading() as connection:
+            if not connection.execute(_EMPTY).fetchone():
+                return 0
+        with self._database.writing() as connection:
+            names = [
+                name
+                for name, is_old in connection.execute(_EMPTY).fetchall()
+                if is_old or name in own
+            ]
+            for name in names:
+                _remove(connection, name)
+            return len(names)
+
+    # Messages
+
+    def add(
+        self,
+        session_id: str,
+        role: str,
+        content: str,
+        *,
+        token_count: int | None = None,
+        blocks: Sequence[Block] = (),
+    ) -> Message:
+        """Keep what was said; it is on disk when this returns."""
+        said = Said(role, content, now(), token_count, tuple(blocks))
+        with self._database.writing() as connection:
+            rows.require(connection, session_id)
+            number = rows.insert_message(connection, session_id, said)
+            rows.touch(connection, session_id, said.timestamp)
+            if role == "user" and (title := titled(whole(content))):
+                connection.execute(
+                    "UPDATE sessions SET title = ? WHERE id = ? AND title IS NULL",
+                    (title, session_id),
+                )
+            return rows.messages(connection, "id = ?", (number,))[0]
+
+    def amend(
+        self,
+        message_id: int,
+        content: str,
+        *,
+        token_count: int | None = None,
+        blocks: Sequence[Block] = (),
+    ) -> None:
+        """Give a message another text: a reply that grows while it is streamed."""
+        text, more, terms = rows.packed(content, blocks)
+        with self._database.writing() as connection:
+            changed = connection.execute(
+                "UPDATE messages SET content = ?, token_count = ?, blocks = ?, terms = ? "
+                "WHERE id = ? RETURNING session_id",
+                (text, token_count, more, terms, message_id),
+            ).fetchone()
+            if changed is None:
+                raise NotFound(f"there is no message {message_id}")
+            rows.touch(connection, changed[0], now())
+
+    def messages(self, session_id: str) -> Sequence[Message]:
+        """Everything that was said, oldest first."""
+        with self._database.reading() as connection:
+            rows.require(connection, session_id)
+            return rows.messages(connection, "session_id = ?", (session_id,))
+
+    def since_compaction(self, session_id: str) -> Sequence[Message]:
+        """What a model is sent: the last compaction's summary, then what follows it."""
+        with self._database.reading() as connection:
+            rows.require(connection, session_id)
+            last = connection.execute(
+                "SELECT last_message, summary, created_at FROM compactions "
+                "WHERE session_id = ? ORDER BY id DESC LIMIT 1",
+                (session_id,),
+            ).fetchone()
+            if last is None:
+                return rows.messages(connection, "session_id = ?", (session_id,))
+            number, summary, when = last
+            head = Message(0, session_id, "system", summary, when, None, ())
+            after = "session_id = ? AND id > ?"
+            return [head, *rows.messages(connection, after, (session_id, number))]
+
+    def compact(self, session_id: str, summary: str, *, through: int | None = None) -> None:
+        """Let a summary stand for all messages, or those up to one; every one of them is kept."""
+        text = _limited(summary, "a summary")
+        if not text.strip():
+            raise UsageError("there is no summary to compact with")
+        with self._database.writing() as connection:
+            rows.require(connection, session_id)
+            (last,) = connection.execute(
+                "SELECT max(id) FROM messages WHERE session_id = ? AND id <= ?",
+                (session_id, 1 << 62 if through is None else through),
+            ).fetchone()
+            if last is None:
+                raise UsageError("nothing was said yet that could be compacted")
+            connection.execute(
+                "INSERT INTO compactions (session_id, last_message, summary, created_at) "
+                "VALUES (?, ?, ?, ?)",
+                (session_id, last, text, now()),
+            )
+
+    def search(self, query: str, limit: int = 10) -> Sequence[Found]:
+        """Messages and facts that speak of something, the best first."""
+        with self._database.reading() as connection:
+            return searching.search(connection, query, max(0, limit))
+
+    # What chats have saved
+
+    def remember(self, fact: str, category: str, session_id: str, ref: str) -> int:
+        """Note a fact that a chat saved in the memory `ref`; its number."""
+        text = _limited(fact, "a fact")
+        with self._database.writing() as connection:
+            known = connection.execute(
+                "SELECT id FROM memories WHERE fact = ? AND ref = ? AND superseded_by IS NULL",
+                (text, ref),
+            ).fetchone()
+            if known:
+                return int(known[0])
+            if session_id:
+                rows.require(connection, session_id)
+            added = connection.execute(
+                "INSERT INTO memories (fact, category, source_session, created_at, ref, terms) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (text, category or "general", session_id or None, now(), whole(ref), bag(text)),
+            )
+            return int(added.lastrowid or 0)
+
+    def supersede(self, old_id: int, new_id: int) -> None:
+        """Say that a fact has taken another's place."""
+        with self._database.writing() as connection:
+            there = connection.execute(
+                "SELECT count(*) FROM memories WHERE id IN (?, ?)", (old_id, new_id)
+            ).fetchone()
+            if old_id == new_id or there[0] != 2:
+                raise NotFound(f"there are no two facts {old_id} and {new_id}")
+            connection.execute(
+                "UPDATE memories SET superseded_by = ? WHERE id = ?", (new_id, old_id)
+            )
+
+    def forget(self, ref: str) -> int:
+        """Drop what is noted of a memory that is gone; how many facts that were."""
+        with self._database.reading() as connection:
+            if not connection.execute("SELECT 1 FROM memories WHERE ref = ?", (ref,)).fetchone():
+                return 0
+        with self._database.writing() as connection:
+            return connection.execute("DELETE FROM memories WHERE ref = ?", (ref,)).rowcount
+
+    def facts(self, *, superseded: bool = False) -> Sequence[Fact]:
+        """What chats have saved, oldest first."""
+        with self._database.reading() as connection:
+            found = [Fact(*row) for row in connection.execute(_FACTS)]
+        return [one for one in found if superseded or one.superseded_by is None]
+
+    # Summaries
+
+    def summaries(self, model: str = "") -> Sequence[Summary]:
+        """What each chat was about, newest first, with the vectors that this model made."""
+        with self._database.reading() as connection:
+            return [
+                Summary(name, title or "", date, summary, vector)
+                for name, title, date, summary, vector in connection.execute(_SUMMARIES, (model,))
+            ]
+
+    def keep_vector(self, session_id: str, model_name: str, vector: bytes) -> None:
+        """Keep the vector that a model made of a chat's summary."""
+        with self._database.writing() as connection:
+            rows.require(connection, session_id)
+            connection.execute(
+                "INSERT OR REPLACE INTO summary_vectors VALUES (?, ?, ?)",
+                (session_id, model_name, vector),
+            )
+
+    # In and out
+
+    def chat(self, session_id: str) -> Chat:
+        """A whole chat, to be written to a file."""
+        with self._database.reading() as connection:
+            return rows.chat(connection, session_id)
+
+    def take_in(self, chats: Sequence[Chat], *, dry_run: bool = False) -> Sequence[Taken]:
+        """Store chats from elsewhere, all of them or none; those that are here are not doubled."""
+        change = self._database.trying if dry_run else self._database.writing
+        with change() as connection:
+            return [taking.take_in(connection, chat) for chat in chats]
+
+
+def _named(connection: sqlite3.Connection, prefix: str) -> Sequence[Session]:
+    """The chats whose id is this or begins with it, with or without the word before the date."""
+    if prefix == LATEST:
+        return rows.sessions(connection, f"{_NEWEST} LIMIT 1")
+    found = rows.sessions(connection, "WHERE s.id = ?", (prefix,))
+    for start in (prefix, f"{rows.PREFIX}{prefix}") if prefix else ():
+        begins = "WHERE substr(s.id, 1, length(?1)) = ?1 ORDER BY s.id"
+        found = found or rows.sessions(connection, begins, (start,))
+    return found
+
+
+def _remove(connection: sqlite3.Connection, session_id: str) -> None:
+    connection.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
+    connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
+
+
+def _limited(text: str, what: str) -> str:
+    if len(text) > MAX_TEXT:
+        raise LimitExceeded(
+            f"{what} has {len(text):,} characters, and {MAX_TEXT:,} is the limit",
+            hint="Say it shorter.",
+        )
+    return whole(text)
+
+
+def _still_used(session_id: str) -> Conflict:
+    return Conflict(
+        f"{session_id} went on while it was to be deleted",
+        unchanged="It was left as it is.",
+        hint="Close it first, then delete it.",
+    )

@@ -1,0 +1,94 @@
+"""A chat from elsewhere taken in: once, and where it grew, only what is new of it."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+from retain.sessions import rows
+from retain.sessions.model import NEW, Chat, Message, Said, Taken, titled, whole
+
+__all__ = ["take_in"]
+
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+def take_in(connection: sqlite3.Connection, chat: Chat) -> Taken:
+    """Store a chat that is not here yet, or what was said since it was."""
+    known = _known(connection, chat)
+    if not known:
+        return _new(connection, chat)
+    there = rows.messages(connection, "session_id = ?", (known,))
+    title = rows.session(connection, known).title
+    length = min(len(there), len(chat.said))
+    if not _agree(there[:length], chat.said[:length]):
+        return Taken(known, title, "differs", 0)
+    rest = chat.said[length:]
+    for said in rest:
+        rows.insert_message(connection, known, said)
+    if rest:
+        rows.touch(connection, known, chat.updated_at)
+    return Taken(known, title, "grown" if rest else "unchanged", len(rest))
+
+
+def _known(connection: sqlite3.Connection, chat: Chat) -> str:
+    """The id under which a chat is here already, or nothing.
+
+    An id alone says little: two people have a first session of the same day.
+    """
+    query = "SELECT id FROM sessions WHERE origin = ? AND origin <> ''"
+    found = connection.execute(query, (chat.origin,)).fetchone()
+    if found:
+        return str(found[0])
+    first = connection.execute(
+        "SELECT role, content FROM messages WHERE session_id = ? ORDER BY id LIMIT 1", (chat.id,)
+    ).fetchone()
+    begins = (chat.said[0].role, whole(chat.said[0].content)) if chat.said else None
+    return chat.id if first is not None and tuple(first) == begins else ""
+
+
+def _agree(there: Sequence[Message], said: Sequence[Said]) -> bool:
+    return all(
+        one.role == other.role and one.content == whole(other.content)
+        for one, other in zip(there, said, strict=True)
+    )
+
+
+def _new(connection: sqlite3.Connection, chat: Chat) -> Taken:
+    name = _free_id(connection, chat)
+    title = chat.title if chat.title != NEW else ""
+    title = title or next((titled(one.content) for one in chat.said if one.role == "user"), "")
+    connection.execute(
+        "INSERT INTO sessions (id, title, summary, created_at, updated_at, tags, model, origin) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            name,
+            whole(title) or None,
+            whole(chat.summary) or None,
+            chat.created_at,
+            chat.updated_at,
+            rows.checked_tags(chat.tags),
+            whole(chat.model),
+            whole(chat.origin),
+        ),
+    )
+    numbers = [rows.insert_message(connection, name, said) for said in chat.said]
+    for one in chat.compactions:
+        if 0 < one.messages <= len(numbers):
+            connection.execute(
+                "INSERT INTO compactions (session_id, last_message, summary, created_at) "
+                "VALUES (?, ?, ?, ?)",
+                (name, numbers[one.messages - 1], whole(one.summary), one.created_at),
+            )
+    return Taken(name, title or NEW, "new", len(numbers))
+
+
+def _free_id(connection: sqlite3.Connection, chat: Chat) -> str:
+    """The chat's own id where that is one of ours and free, else the next of its day."""
+    taken = connection.execute("SELECT 1 FROM sessions WHERE id = ?", (chat.id,)).fetchone()
+    if _ID.fullmatch(chat.id) and not taken:
+        rows.note_number(connection, chat.id)
+        return chat.id
+    return rows.next_id(connection, rows.day_of(chat.created_at))
