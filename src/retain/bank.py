@@ -481,6 +481,7 @@ _GITIGNORE: Final = """\
 .index/
 .trash/
 .versions/
+approvals.json
 sessions.db*
 """
 
