@@ -487,6 +487,7 @@ _GITIGNORE: Final = """\
 .index/
 .trash/
 .versions/
+approvals.json
 sessions.db*
 """
 

@@ -200,9 +200,9 @@ class Directory:
                 os.unlink(draft, dir_fd=self.fd)
         return True
 
-    def put(self, name: str, data: bytes) -> None:
-        """Put a private file in place, whatever has that name; a link is replaced, not followed."""
-        _write_at(self.fd, name, data, f"{DRAFT}{_draft_name()}")
+    def put(self, name: str, data: bytes, mode: int = 0o600) -> None:
+        """Put a file in place, whatever has that name; a link is replaced, not followed."""
+        _write_at(self.fd, name, data, f"{DRAFT}{_draft_name()}", mode)
 
     def shift(self, name: str, target: Directory, limit: int) -> None:
         """Move a file to another directory, never over another text."""

@@ -11,6 +11,7 @@ from retain.errors import BadName, ConfigError, NewerFormat, NotFound, RetainErr
 from retain.place import Place
 
 __all__ = [
+    "APPROVALS",
     "KINDS",
     "PROFILES",
     "STATE",
@@ -30,6 +31,7 @@ __all__ = [
 
 STATE: Final = ".index"  # derived things: the index, locks, what hooks remember of a session
 PROFILES: Final = ("USER.md", "PREFERENCES.md", "MEMORY.md")
+APPROVALS: Final = "approvals.json"  # what a person allows a chat to do without asking
 SUFFIXES: Final = (".md", ".json")
 GLOBAL: Final = "global:"  # before a reference: in the person's own bank, whatever a project has
 SCHEMA: Final = ".schema.json"  # of a category of the person's own
@@ -63,7 +65,7 @@ class Kind(NamedTuple):
 KINDS: Final[Mapping[str, Kind]] = {
     kind.name: kind
     for kind in (
-        Kind("retain", "memories", PROFILES, ("skills",)),
+        Kind("retain", "memories", (*PROFILES, APPROVALS), ("skills",)),
         Kind("arcaneum", "memories", (), ()),
         Kind("memories", "", (), ("indices",)),
         Kind("claude", "memories", ("index.md", "memory-config.json"), (), "index.md"),

@@ -1,0 +1,373 @@
+"""What a person allows a chat's tools to do: once, for this session, or always by a pattern.
+
+What is always allowed lies in the person's own bank, never in a project, and counts only in the
+project it was said in: `npm test` runs whatever the repository at hand says it does. A pattern is
+held against a command's words as they would be run, so that nothing can be hung on to an allowed
+one, and never against what only a shell could take apart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from retain import bank, paths
+from retain.errors import ConfigError, NotFound, RetainError, UsageError
+from retain.fsio import Directory, Workshop
+from retain.talk.files import Target
+from retain.talk.running import Command
+
+__all__ = [
+    "Answer",
+    "Approvals",
+    "Question",
+    "Rule",
+    "about_command",
+    "about_reading",
+    "about_writing",
+    "is_grave",
+]
+
+ONCE, SESSION, ALWAYS = YES = ("once", "session", "always")
+_MOST: Final = 1_000_000
+_MOST_PATTERN: Final = 1_000
+
+# Commands whose second word says what they do.
+_WITH_VERBS: Final = frozenset(
+    "git npm pnpm yarn bun cargo go uv poetry pip make just docker kubectl gh dotnet mvn gradle "
+    "bundle rails deno terraform".split()
+)
+_RUNNING: Final = frozenset("run exec x dlx config api eval shell start".split())  # of those
+# Programs that start others: a pattern with an open end would allow everything.
+_LAUNCHERS: Final = frozenset(
+    "sh bash dash zsh fish ksh csh tcsh python python2 python3 node nodejs deno bun perl ruby php "
+    "lua env xargs nohup timeout nice time setsid stdbuf watch find ssh exec command busybox npx "
+    "uvx pipx awk".split()
+)
+_GRAVE: Final = frozenset(
+    "sudo doas su pkexec run0 mkfs dd shutdown reboot halt poweroff eval visudo passwd".split()
+)
+_FETCHING: Final = frozenset("curl wget fetch aria2c".split())
+_Edit = Callable[[list[object]], list[object]]
+_APART: Final = re.compile(r"[\s|&;<>()`$\"'\\{}]+")
+
+
+class Question(NamedTuple):
+    """What is to be done, as a person is asked about it; every text in it is safe to show."""
+
+    id: str  # of the call
+    tool: str
+    title: str  # one line
+    detail: str  # all of it: the whole command, the whole difference
+    reason: str  # why it is asked
+    patterns: tuple[str, ...] = ()  # what `always` can stand for, the narrowest first
+    choices: tuple[str, ...] = (ONCE, SESSION, ALWAYS)
+    words: tuple[str, ...] = ()  # what a rule is held against: a command's words, a path, a text
+
+
+class Answer(NamedTuple):
+    """What the person said."""
+
+    choice: str  # once, session, always, no
+    pattern: str = ""  # for session and always; without one, this very call
+    note: str = ""  # what the model is told with a no
+
+
+class Rule(NamedTuple):
+    """Something that is allowed."""
+
+    tool: str
+    pattern: str
+    project: str
+
+    def __str__(self) -> str:
+        verb = {"write_file": "write ", "read_file": "read "}.get(self.tool, "")
+        return f"{verb}{self.pattern}"
+
+
+# Questions
+
+
+def about_command(call: str, command: Command, detail: str, title: str) -> Question:
+    """The question about a command."""
+    words = command.words
+    if command.needs_shell:
+        reason = f"needs a shell ({command.shell_signs})"
+        is_never = is_grave(_APART.split(command.text))
+        choices = (ONCE,) if is_never else (ONCE, SESSION)
+        return Question(call, "run_shell", title, detail, reason, (), choices, (command.text,))
+    patterns = () if is_grave(words) else tuple(_command_patterns(words))
+    return Question(
+        call,
+        "run_command",
+        title,
+        detail,
+        "runs a command",
+        patterns,
+        _choices(patterns, is_grave(words)),
+        words,
+    )
+
+
+def _command_patterns(words: Sequence[str]) -> list[str]:
+    if any("*" in word or not word.isprintable() for word in words):
+        return []  # a star of its own would stand for more than itself
+    found = [shlex.join(words)]
+    verb = words[1] if len(words) > 1 and words[0] in _WITH_VERBS else ""
+    if re.fullmatch(r"[a-z][a-z-]*", verb) and verb not in _RUNNING:
+        found.append(f"{words[0]} {verb}*")
+    return found
+
+
+def about_writing(call: str, target: Target, detail: str, title: str) -> Question:
+    """The question about a file to be written."""
+    reason = "writes a file that may hold secrets" if target.is_private else "writes a file"
+    patterns: tuple[str, ...] = ()
+    if not target.is_private and target.is_inside and _is_plain(target.shown):
+        above = os.path.dirname(target.shown)
+        patterns = (target.shown, f"{above}/**") if above else (target.shown,)
+    choices = _choices(patterns, False)
+    return Question(call, "write_file", title, detail, reason, patterns, choices, (target.shown,))
+
+
+def about_reading(call: str, target: Target, detail: str, title: str) -> Question | None:
+    """The question about a file to be read; None for one of the project's own."""
+    if target.is_inside and not target.is_private:
+        return None
+    reason = "may hold secrets" if target.is_private else "is outside the project"
+    patterns = () if target.is_private or not _is_plain(target.shown) else (target.shown,)
+    choices = _choices(patterns, False)
+    return Question(call, "read_file", title, detail, reason, patterns, choices, (target.shown,))
+
+
+def _is_plain(path: str) -> bool:
+    return "*" not in path and path.isprintable()
+
+
+def _choices(patterns: tuple[str, ...], is_never: bool) -> tuple[str, ...]:
+    if is_never:
+        return (ONCE,)
+    return (ONCE, SESSION, ALWAYS) if patterns else (ONCE, SESSION)
+
+
+def is_grave(words: Sequence[str]) -> bool:
+    """Whether a command is asked about every time, whatever was said before."""
+    names = {os.path.basename(word).casefold() for word in words}
+    return (
+        not _GRAVE.isdisjoint(names)
+        or any(name.startswith("mkfs.") for name in names)
+        or (not _FETCHING.isdisjoint(names) and not _LAUNCHERS.isdisjoint(names))
+        or ("rm" in names and _removes_widely(words))
+    )
+
+
+def _removes_widely(words: Sequence[str]) -> bool:
+    """Whether whole directories go that are not plainly below the one it runs in."""
+    options = [word for word in words if word.startswith("-")]
+    if not any(
+        word == "--recursive" or (word[1:2] != "-" and "r" in word.lower()) for word in options
+    ):
+        return False
+    return any(
+        word.startswith(("/", "~", "*")) or ".." in word.split("/") or word.rstrip("/") in ("", ".")
+        for word in words
+    )
+
+
+# Rules
+
+
+class Approvals:
+    """What is allowed in one project, by the person whose environment this is."""
+
+    def __init__(self, env: Mapping[str, str], project: str) -> None:
+        self._root = paths.global_root(env)
+        self._project = os.path.realpath(project)
+        self._calls: set[tuple[str, ...]] = set()
+        self._rules: list[Rule] = []
+
+    @property
+    def path(self) -> str:
+        """Where what is always allowed is kept."""
+        return os.path.join(self._root, paths.APPROVALS)
+
+    def decide(self, question: Question) -> str:
+        """`allow` where the person has said so before, else `ask`."""
+        if question.choices == (ONCE,):
+            return "ask"
+        if (question.tool, *question.words) in self._calls:
+            return "allow"
+        kept = self.rules() if ALWAYS in question.choices else []
+        return "allow" if any(_allows(rule, question) for rule in kept) else "ask"
+
+    def remember(self, question: Question, answer: Answer) -> Rule | None:
+        """Keep an answer for as long as it says; None where there is nothing to be kept."""
+        if answer.choice not in YES:
+            raise UsageError(f"{answer.choice!r} allows nothing")
+        if answer.choice == ONCE:
+            return None
+        if answer.choice not in question.choices:
+            raise UsageError(f"this cannot be allowed for longer: it {question.reason}")
+        if answer.choice == SESSION and not answer.pattern:
+            self._calls.add((question.tool, *question.words))
+            return None
+        rule = self._rule(question, answer.pattern or question.patterns[0])
+        if answer.choice == ALWAYS:
+            self._keep(rule)
+        else:
+            self._rules.append(rule)
+        return rule
+
+    def _rule(self, question: Question, pattern: str) -> Rule:
+        rule = Rule(question.tool, pattern.strip(), self._project)
+        fault = _fault(rule)
+        if not fault and not _allows(rule, question):
+            fault = "it does not fit what was asked about"
+        if fault:
+            raise UsageError(
+                f"{pattern!r} cannot be a pattern: {fault}", unchanged="Nothing was kept."
+            )
+        return rule
+
+    def rules(self) -> list[Rule]:
+        """Everything that is allowed here, for this session and always."""
+        try:
+            entries = self._entries()
+        except RetainError:
+            entries = []  # then everything is asked about; `problem` says why
+        rules = [_rule_of(entry) for entry in entries]
+        return [
+            *self._rules,
+            *(
+                rule
+                for rule in rules
+                if rule and rule.project == self._project and not _fault(rule)
+            ),
+        ]
+
+    @property
+    def problem(self) -> str:
+        """Why what was once allowed does not count, empty if it does."""
+        try:
+            self._entries()
+        except RetainError as error:
+            return error.message
+        return ""
+
+    def forget(self, rule: Rule) -> bool:
+        """Take back what was allowed; False if it was not."""
+        known = rule in self.rules()
+        self._rules = [one for one in self._rules if one != rule]
+        if os.path.lexists(self.path):
+            self._change(lambda entries: [one for one in entries if _rule_of(one) != rule])
+        return known
+
+    def _keep(self, rule: Rule) -> None:
+        bank.make(self._root)
+        new = rule._asdict() | {"since": bank.now()}
+        self._change(lambda entries: entries if rule in map(_rule_of, entries) else [*entries, new])
+
+    def _change(self, edit: _Edit) -> None:
+        """Write the rules anew under the bank's lock: another chat may keep one at this moment."""
+        with Directory.open(self._root) as root, Workshop.open(root, self.path):
+            entries = self._entries()
+            text = json.dumps({"version": 1, "approvals": edit(entries)}, indent=2)
+            root.put(paths.APPROVALS, f"{text}\n".encode())
+
+    def _entries(self) -> list[object]:
+        """The rules as they are on disk; none that someone else could have put there."""
+        if not os.path.lexists(self.path):
+            return []
+        try:
+            with Directory.open(self._root) as root:
+                data, facts = root.read_with_facts(paths.APPROVALS, _MOST)
+        except NotFound:
+            return []
+        hint = "Until it is in order, everything is asked about."
+        if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+            raise ConfigError(f"{self.path} can be written by others", hint=hint)
+        try:
+            found = json.loads(data)
+            entries = found["approvals"] if found["version"] == 1 else None
+        except (ValueError, RecursionError, KeyError, TypeError):
+            entries = None
+        if not isinstance(entries, list):
+            raise ConfigError(f"{self.path} cannot be read", hint=hint)
+        return entries
+
+
+def _rule_of(entry: object) -> Rule | None:
+    """A rule as a file states it; None for what is not one."""
+    if not isinstance(entry, dict):
+        return None
+    values = [entry.get(key) for key in Rule._fields]
+    return Rule(*map(str, values)) if all(isinstance(one, str) for one in values) else None
+
+
+def _fault(rule: Rule) -> str:
+    """Why a pattern allows too much or makes no sense; empty if it is in order."""
+    pattern = rule.pattern
+    if not pattern or len(pattern) > _MOST_PATTERN or not pattern.isprintable():
+        return "it is empty, too long, or not to be read"
+    if rule.tool != "run_command":
+        return "" if pattern.split("/")[0].strip("*") or "/" in pattern else "it names everything"
+    try:
+        words = shlex.split(pattern)
+    except ValueError as error:
+        return str(error)
+    if not words or "*" in words[0]:
+        return "its first word is a program, without a star"
+    if "*" in pattern and os.path.basename(words[0]) in _LAUNCHERS:
+        return f"{words[0]} starts other programs, so a star would allow everything"
+    if words[0] in _WITH_VERBS and words[1:2] and words[1].startswith("*"):
+        return f"say what {words[0]} may do: some of its options start other programs"
+    return "it is asked about every time" if is_grave(words) else ""
+
+
+def _allows(rule: Rule, question: Question) -> bool:
+    if rule.tool != question.tool:
+        return False
+    if rule.tool == "run_command":
+        return _fits_words(shlex.split(rule.pattern), question.words)
+    return _fits_path(rule.pattern.split("/"), question.words[0].split("/"))
+
+
+def _fits_words(pattern: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether each word fits its own; a star at the very end stands for further words as well."""
+    if len(words) < len(pattern) or (len(words) > len(pattern) and not pattern[-1].endswith("*")):
+        return False
+    return all(_like(one, word) for one, word in zip(pattern, words, strict=False))
+
+
+def _fits_path(pattern: Sequence[str], parts: Sequence[str]) -> bool:
+    """Whether a path fits; `**` at the end is anything below, hidden files excepted."""
+    if pattern[-1] == "**":
+        head, rest = pattern[:-1], parts[len(pattern) - 1 :]
+        if not rest or any(part.startswith(".") for part in rest):
+            return False
+        return _fits_path(head, parts[: len(head)]) if head else True
+    return len(pattern) == len(parts) and all(
+        _like(one, part) and not (part.startswith(".") and one.startswith("*"))
+        for one, part in zip(pattern, parts, strict=True)
+    )
+
+
+def _like(pattern: str, text: str) -> bool:
+    """Whether a text fits a pattern in which a star is anything, and nothing else is special."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return text == first
+    *middle, last = rest
+    at = len(first)
+    if not text.startswith(first):
+        return False
+    for part in middle:
+        found = text.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return len(text) - at >= len(last) and text.endswith(last)

@@ -1,0 +1,357 @@
+"""Files that the model reads and writes: where a path leads, what is shown, how it is written.
+
+A path is resolved once. What was checked, and what the person was asked about, is the resolved
+path, and that one is opened by handle without following a link: whoever puts a link in its place
+in between gets a refusal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from retain.errors import Conflict, LimitExceeded, NotFound, Unreadable, Unsafe, UsageError
+from retain.fsio import Directory, saving
+from retain.guard.characters import strip_invisible, visible
+from retain.ownership import bank_of
+
+if TYPE_CHECKING:
+    from retain.place import Place
+
+__all__ = [
+    "MOST_SHOWN",
+    "Change",
+    "Project",
+    "Target",
+    "change",
+    "folder",
+    "harmless",
+    "project",
+    "read",
+    "target",
+    "writable",
+    "write",
+]
+
+MOST_SHOWN: Final = 50_000  # characters of one answer
+MOST_BYTES: Final = 5_000_000  # of a file that is read
+MOST_WRITTEN: Final = 1_000_000  # characters
+_MOST_PATH: Final = 4_096
+_MOST_NAMES: Final = 1_000
+_MOST_DIFF: Final = 2_000  # lines of a difference that are shown
+_MOST_COMPARED: Final = 4_000_000  # pairs of lines, beyond which a fine difference takes too long
+_MACHINE: Final = ("/dev", "/proc", "/sys", "/run")  # no files, whatever they look like
+_MARK: Final = "[REDACTED:"
+
+_PRIVATE_NAMES: Final = frozenset(
+    (".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".git-credentials", ".htpasswd")
+    + (".dockercfg", ".vault-token", "credentials", "credentials.json", "secrets.json")
+    + ("secrets.yaml", "secrets.yml", "secrets.toml", "service-account.json", "token.json")
+)
+_PRIVATE_ENDINGS: Final = (
+    ".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".asc", ".gpg", ".age",
+)  # fmt: skip
+_PRIVATE_STARTS: Final = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519")
+_PRIVATE_FOLDERS: Final = frozenset((".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"))
+_EXAMPLES: Final = (".example", ".sample", ".template", ".dist")  # of an .env file
+
+
+class Project(NamedTuple):
+    """The directory a chat works in, with its files."""
+
+    root: str
+    cwd: str
+    env: Mapping[str, str]
+    is_wide: bool = False  # a home directory or the whole disk: no file in it is the project's
+
+
+class Target(NamedTuple):
+    """A file that a path leads to, links resolved."""
+
+    path: str
+    shown: str  # as the person reads it: from the project's root, where it is in there
+    is_inside: bool
+    is_private: bool  # it may hold keys or passwords
+
+
+class Change(NamedTuple):
+    """A file's new text, and the one that the person was shown the difference to."""
+
+    target: Target
+    old: bytes | None
+    new: bytes
+    diff: str
+
+
+def project(place: Place, cwd: str, env: Mapping[str, str]) -> Project:
+    """The project around a working directory: where its bank or its repository is."""
+    cwd = os.path.realpath(cwd)
+    home = os.path.realpath(os.path.expanduser("~"))
+    root = _with_bank(os.path.realpath(place.root), cwd) if place.scope == "project" else ""
+    root = root or _with_repository(cwd, home)
+    return Project(root, cwd, env, is_wide=_is_at(home, root))
+
+
+def _with_bank(bank: str, cwd: str) -> str:
+    return os.path.dirname(bank) if _is_at(cwd, bank) else os.path.commonpath((bank, cwd))
+
+
+def _with_repository(cwd: str, home: str) -> str:
+    here = cwd
+    while not _is_at(home, here):
+        if os.path.exists(os.path.join(here, ".git")):
+            return here
+        here = os.path.dirname(here)
+    return cwd
+
+
+def _is_at(path: str, root: str) -> bool:
+    """Whether a path is a directory or something below it, by its spelling."""
+    return path == root or path.startswith(os.path.join(root, ""))
+
+
+# Where a path leads
+
+
+def target(around: Project, given: str) -> Target:
+    """The file that a path names, or a refusal of one that no tool may touch."""
+    if not given.strip() or "\0" in given or len(given) > _MOST_PATH:
+        raise UsageError("that is not a path: it is empty, too long, or holds a NUL character")
+    spelled = os.path.normpath(os.path.join(around.cwd, os.path.expanduser(given)))
+    spelled = f"/{spelled.lstrip('/')}"  # two slashes at the start are kept by normpath
+    try:
+        real = os.path.realpath(spelled)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"that is not a path: {error}") from error
+    is_inside = _is_at(real, around.root)
+    if _is_at(spelled, around.root) and not is_inside:
+        raise Unsafe(f"{given} is a link that leads out of the project; it is not followed")
+    if any(_is_at(real, root) for root in _MACHINE):
+        raise Unsafe(f"{given} belongs to the system, not to a person: it is no file to read")
+    shown = os.path.relpath(real, around.root) if is_inside else real
+    return Target(
+        real,
+        shown,
+        is_inside and not around.is_wide,
+        _is_private(real) or _is_private(spelled),
+    )
+
+
+def _is_private(path: str) -> bool:
+    """Whether a file is one in which people keep keys and passwords, by its name."""
+    *folders, name = path.casefold().split("/")
+    if name.startswith(".env") and name[4:5] in ("", ".", "-", "_"):
+        return not name.endswith(_EXAMPLES)
+    return (
+        name in _PRIVATE_NAMES
+        or name.endswith(_PRIVATE_ENDINGS)
+        or (name.startswith(_PRIVATE_STARTS) and not name.endswith(".pub"))
+        or not _PRIVATE_FOLDERS.isdisjoint(folders)
+        or (name == "config" and folders[-1:] == [".git"])
+    )
+
+
+def writable(around: Project, given: str) -> Target:
+    """The file that a path names, if a tool may write there."""
+    found = target(around, given)
+    if not _is_at(found.path, around.root) or found.path == around.root:
+        raise Unsafe(f"{found.shown} is outside the project ({around.root}); nothing was written")
+    parts = found.shown.casefold().split("/")
+    if ".git" in parts:
+        raise Unsafe(f"{found.shown} is one of git's own files, which only git writes")
+    if around.is_wide and any(part.startswith(".") for part in parts):
+        raise Unsafe(f"{found.shown} is a hidden file of the home directory; nothing was written")
+    if bank_of(found.path, around.cwd, around.env):
+        raise Unsafe(
+            f"{found.shown} is in a bank, and memories are not written as files: "
+            "use save_memory; nothing was written"
+        )
+    return found
+
+
+@contextlib.contextmanager
+def _naming(shown: str) -> Iterator[None]:
+    """Say which file is missing as the model named it, not as a bank."""
+    try:
+        yield
+    except NotFound as error:
+        raise NotFound(f"File not found: {shown}") from error
+
+
+def folder(around: Project, path: str, *, create: bool = False) -> Directory:
+    """A directory that was resolved before, reached without following a link."""
+    if not _is_at(path, around.root):
+        return Directory.open(path)
+    inside = os.path.relpath(path, around.root)
+    here = Directory.open(around.root)
+    for name in [] if inside == "." else inside.split("/"):
+        with here:
+            if create:
+                with contextlib.suppress(FileExistsError):
+                    # As wide as the person's umask: these are the project's files, not a bank's.
+                    os.mkdir(name, 0o777, dir_fd=here.fd)
+            here = here.child(name)
+    return here
+
+
+# Reading
+
+
+def read(around: Project, found: Target, offset: int, limit: int) -> str:
+    """A file's text as a model may see it, from a character on; a directory's names."""
+    _refuse_internals(around, found)
+    if os.path.isdir(found.path):
+        return _names(around, found)
+    text, notes = _text(around, found)
+    if offset and offset >= len(text):
+        raise UsageError(f"{found.shown} has {len(text):,} characters; offset {offset} is beyond")
+    part = text[offset : offset + min(limit, MOST_SHOWN)]
+    end = offset + len(part)
+    if offset or end < len(text):
+        more = f"; go on with offset={end}" if end < len(text) else ""
+        notes.append(f"characters {offset:,} to {end:,} of {len(text):,}{more}")
+    tail = "".join(f"\n[{note}]" for note in notes)
+    return f"{part or '(the file is empty)'}{tail}"
+
+
+def _refuse_internals(around: Project, found: Target) -> None:
+    """Refuse what a bank keeps for itself; its memories are files that anyone may read."""
+    bank = bank_of(found.path, around.cwd, around.env)
+    if not bank:
+        return
+    parts = os.path.relpath(found.path, bank).split("/")
+    is_memory = found.path.endswith(".md") or (found.path.endswith(".json") and len(parts) > 1)
+    if not is_memory or any(part.startswith(".") for part in parts):
+        raise Unsafe(
+            f"{found.shown} is a bank's own; what is remembered is found with search_memory"
+        )
+
+
+def _names(around: Project, found: Target) -> str:
+    with folder(around, found.path) as here:
+        entries = here.entries()
+        shown = [
+            f"{one.name}/" if one.is_dir(follow_symlinks=False) else one.name
+            for one in entries[:_MOST_NAMES]
+        ]
+    if len(entries) > len(shown):
+        shown.append(f"[{len(entries) - len(shown):,} more]")
+    return harmless("\n".join([f"{found.shown} is a directory:", *shown]))
+
+
+def _text(around: Project, found: Target) -> tuple[str, list[str]]:
+    """The whole text without its secrets, and what is to be said of it."""
+    from retain.guard.secrets import redact
+
+    with _naming(found.shown), folder(around, os.path.dirname(found.path)) as here:
+        try:
+            data = here.read(os.path.basename(found.path), MOST_BYTES)
+        except LimitExceeded as error:
+            raise LimitExceeded(
+                f"{found.shown} is larger than {MOST_BYTES:,} bytes; look at a part of it with "
+                "run_command (head, tail, grep)"
+            ) from error
+    if b"\0" in data:
+        raise Unreadable(f"{found.shown} is a binary file of {len(data):,} bytes, not text")
+    text, notes = data.decode("utf-8", "replace").removeprefix("\ufeff"), []
+    if "\r\n" in text:
+        text = text.replace("\r\n", "\n")
+        notes.append("the lines end in CRLF; write_file keeps that")
+    if "\ufffd" in text:
+        notes.append("what is not UTF-8 is shown as \ufffd")
+    text, kinds = redact(text)
+    if kinds:
+        what = "1 secret is" if len(kinds) == 1 else f"{len(kinds)} secrets are"
+        notes.append(f"{what} not shown: {', '.join(sorted(set(kinds)))}")
+    return harmless(text), notes
+
+
+def harmless(text: str) -> str:
+    """A text in which nothing acts on a screen and nothing is hidden from whoever reads along."""
+    return strip_invisible(visible(text))
+
+
+# Writing
+
+
+def change(around: Project, found: Target, content: str) -> Change:
+    """What writing a text would change, with the difference for a person to look at."""
+    if len(content) > MOST_WRITTEN:
+        raise LimitExceeded(f"that is more than {MOST_WRITTEN:,} characters; nothing was written")
+    if os.path.isdir(found.path):
+        raise Unsafe(f"{found.shown} is a directory; nothing was written")
+    old = _bytes(around, found)
+    before = (old or b"").decode("utf-8", "replace")
+    if content.count(_MARK) > before.count(_MARK):
+        raise Unsafe(
+            f"the text holds {_MARK}...], which stands for a secret that was not shown: writing "
+            "it would destroy the secret. Leave that line out, or have the person write it."
+        )
+    after = content
+    if "\r\n" in before and "\r\n" not in after:
+        after = after.replace("\n", "\r\n")
+    if before.startswith("\ufeff") and not after.startswith("\ufeff"):
+        after = f"\ufeff{after}"
+    return Change(found, old, after.encode(), _difference(before, after, found.shown, old is None))
+
+
+def _bytes(around: Project, found: Target) -> bytes | None:
+    """What is there now; None for a file that is not there yet."""
+    try:
+        with folder(around, os.path.dirname(found.path)) as here:
+            return here.read(os.path.basename(found.path), MOST_BYTES)
+    except NotFound:
+        return None
+
+
+def write(around: Project, wanted: Change) -> str:
+    """Write what the person was shown, whole, unless the file is another one by now."""
+    found = wanted.target
+    name = os.path.basename(found.path)
+    with saving(found.shown), folder(around, os.path.dirname(found.path), create=True) as here:
+        mode = os.fstat(here.fd).st_mode & 0o666  # a new file is as private as its directory
+        now = None
+        with contextlib.suppress(NotFound):
+            now, facts = here.read_with_facts(name, MOST_BYTES)
+            mode = facts.st_mode & 0o777
+        if now != wanted.old:
+            raise Conflict(
+                f"{found.shown} was changed meanwhile; nothing was written. Read it again first."
+            )
+        here.put(name, wanted.new, mode)
+    return f"File written: {harmless(found.shown)} ({len(wanted.new.decode()):,} chars)"
+
+
+def _difference(old: str, new: str, name: str, is_new: bool) -> str:
+    """A unified difference, with everything in it inert."""
+    before, after = old.splitlines(), new.splitlines()
+    if len(before) * len(after) > _MOST_COMPARED:
+        lines = _coarse(before, after, name)
+    else:
+        import difflib
+
+        source = "/dev/null" if is_new else f"a/{name}"
+        lines = list(difflib.unified_diff(before, after, source, f"b/{name}", lineterm=""))
+    if not lines and old != new:
+        lines = ["(only line breaks change)"]
+    if len(lines) > _MOST_DIFF:
+        lines[_MOST_DIFF:] = [f"({len(lines) - _MOST_DIFF:,} more lines)"]
+    return "\n".join(visible(line, keep_newlines=False) for line in lines)
+
+
+def _coarse(before: Sequence[str], after: Sequence[str], name: str) -> list[str]:
+    """What lies between the first and the last line that differ, of texts too long to compare."""
+    most = min(len(before), len(after))
+    start = next((at for at in range(most) if before[at] != after[at]), most)
+    rest = most - start
+    end = next((at for at in range(rest) if before[-1 - at] != after[-1 - at]), rest)
+    out, into = before[start : len(before) - end], after[start : len(after) - end]
+    return [
+        f"--- a/{name}",
+        f"+++ b/{name}",
+        f"@@ -{start + 1},{len(out)} +{start + 1},{len(into)} @@",
+        *(f"-{line}" for line in out),
+        *(f"+{line}" for line in into),
+    ]

@@ -1,0 +1,293 @@
+"""One command at a time: no shell unless it was allowed, no secrets, and never without an end.
+
+A command runs in a session of its own. When it ends, by itself, at its limit or because the person
+stopped the reply, nothing of that session goes on: not a child that ignores a polite signal, not a
+grandchild in the background.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+import signal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from retain.errors import NotFound, UsageError
+from retain.guard.characters import strip_invisible, visible
+
+if TYPE_CHECKING:
+    from retain.fsio import Directory
+
+__all__ = [
+    "MOST_SECONDS",
+    "USUAL_SECONDS",
+    "Command",
+    "Ran",
+    "cleaned",
+    "environment",
+    "parsed",
+    "program",
+    "run",
+]
+
+USUAL_SECONDS: Final = 30
+MOST_SECONDS: Final = 600
+MOST_SHOWN: Final = 20_000  # characters, half of them from the start and half from the end
+_MOST_COMMAND: Final = 10_000
+_MOST_PRINTED: Final = 50_000_000  # bytes, after which a command is ended
+_KEPT: Final = MOST_SHOWN * 2  # bytes of each half: most characters have one or two
+_GRACE: Final = 2.0  # seconds to end after having been asked to
+_DRAINING: Final = 0.5  # seconds for what is still on its way once a command has ended
+
+# What a shell would act upon: outside quotes, and what it acts upon in double quotes as well.
+_ACTIVE: Final = frozenset("|&;<>()$`*?[\n\r")
+_ACTIVE_QUOTED: Final = frozenset("$`")
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
+
+_SECRET_PARTS: Final = frozenset(
+    "KEY KEYS APIKEY TOKEN TOKENS SECRET SECRETS PASSWORD PASSWD PASSPHRASE PASS PAT DSN "
+    "CREDENTIAL CREDENTIALS COOKIE ASKPASS".split()
+)
+_SECRET_WORDS: Final = ("APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "ASKPASS")
+_PLAIN: Final = frozenset(
+    "PATH HOME USER LOGNAME SHELL LANG LANGUAGE PWD TMPDIR TZ VIRTUAL_ENV SSH_AUTH_SOCK "
+    "XDG_RUNTIME_DIR DISPLAY".split()
+)
+_QUIET: Final = {
+    "GIT_TERMINAL_PROMPT": "0",  # nobody is there to answer
+    "GIT_PAGER": "cat",
+    "PAGER": "cat",
+    "NO_COLOR": "1",
+    "TERM": "dumb",
+}
+# Every branch begins with its own character and is bounded by a class, so no text is slow.
+_ESCAPES: Final = re.compile(
+    r"\x1b\[[0-?]*+[ -/]*+[@-~]?"  # colours and cursor
+    r"|\x1b[\]PX^_][^\x07\x1b]*+(?:\x07|\x1b\\)?"  # titles, links, clipboards
+    r"|\x1b[ -/]*+[0-~]?"
+)
+
+
+class Command(NamedTuple):
+    """A command as it was given, and taken apart."""
+
+    text: str
+    words: tuple[str, ...]
+    shell_signs: str = ""  # what in it only a shell understands
+
+    @property
+    def needs_shell(self) -> bool:
+        """Whether only a shell can run it."""
+        return bool(self.shell_signs)
+
+
+class Ran(NamedTuple):
+    """What became of a command."""
+
+    status: int
+    output: str
+    ended: str = ""  # why it was ended, if it did not end by itself
+
+
+# Taking apart
+
+
+def parsed(text: str) -> Command:
+    """A command's words; where only a shell could find them, the text alone."""
+    text = text.strip()
+    if not text or "\0" in text or len(text) > _MOST_COMMAND:
+        raise UsageError("that is not a command: it is empty, too long, or holds a NUL character")
+    signs = _shell_signs(text)
+    if signs:
+        return Command(text, (), signs)
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"that command cannot be taken apart: {error}") from error
+    if not words or not words[0]:
+        raise UsageError("that is not a command: it names no program")
+    if _ASSIGNMENT.match(words[0]):
+        return Command(text, (), words[0])
+    return Command(text, words)
+
+
+def _shell_signs(text: str) -> str:
+    """The characters of a command that a shell would act upon, each once."""
+    signs: dict[str, None] = {}
+    quote, is_escaped, before = "", False, " "
+    for char in text:
+        if is_escaped:
+            is_escaped = False
+        elif char == "\\" and quote != "'":
+            is_escaped = True
+        elif quote:
+            if char == quote:
+                quote = ""
+            elif quote == '"' and char in _ACTIVE_QUOTED:
+                signs[char] = None
+        elif char in "'\"":
+            quote = char
+        elif char in _ACTIVE or (char in "~#" and before.isspace()):
+            signs[char] = None
+        before = char
+    return " ".join(signs).replace("\n", "\\n").replace("\r", "\\r")
+
+
+def program(word: str, cwd: str, env: Mapping[str, str]) -> str:
+    """The file to start; an entry of PATH that is relative could name one in the project."""
+    if "/" in word:
+        found = [os.path.join(cwd, os.path.expanduser(word))]
+    else:
+        folders = env.get("PATH", os.defpath).split(os.pathsep)
+        found = [os.path.join(one, word) for one in folders if os.path.isabs(one)]
+    for path in found:
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    raise NotFound(f"there is no program {word!r}")
+
+
+def environment(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables a command gets: none that holds a secret, and none that asks for answers."""
+    return {name: text for name, text in env.items() if not _is_secret(name, text)} | _QUIET
+
+
+def _is_secret(name: str, text: str) -> bool:
+    if name in _PLAIN:
+        return False
+    from retain.guard.secrets import redact
+
+    upper = name.upper()
+    return (
+        not _SECRET_PARTS.isdisjoint(upper.split("_"))
+        or any(word in upper for word in _SECRET_WORDS)
+        or bool(redact(f"{name}={text}").kinds)
+    )
+
+
+# Running
+
+
+class _Output(asyncio.Protocol):
+    """What a command prints: its start and its end are kept, the middle is counted."""
+
+    def __init__(self) -> None:
+        self.is_over = asyncio.Event()
+        self.is_flooded = asyncio.Event()
+        self._head, self._tail, self._size = bytearray(), bytearray(), 0
+
+    def data_received(self, data: bytes) -> None:
+        self._size += len(data)
+        room = _KEPT - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        if len(self._tail) > 4 * _KEPT:
+            del self._tail[:-_KEPT]
+        if self._size > _MOST_PRINTED:
+            self.is_flooded.set()
+
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - the end is the end
+        self.is_over.set()
+
+    @property
+    def text(self) -> str:
+        """All of it, or the start and the end with a word about what is between."""
+        del self._tail[:-_KEPT]
+        lost = self._size - len(self._head) - len(self._tail)
+        if not lost:
+            return _shortened(cleaned(bytes(self._head + self._tail)))
+        head, tail = (cleaned(bytes(part)) for part in (self._head, self._tail))
+        half = MOST_SHOWN // 2
+        return f"{head[:half]}\n[... {self._size:,} bytes in all ...]\n{tail[-half:]}"
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= MOST_SHOWN:
+        return text
+    half = MOST_SHOWN // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]}\n[... {left_out:,} characters left out ...]\n{text[-half:]}"
+
+
+def cleaned(data: bytes) -> str:
+    """What a command printed as text: no colours, no secrets, nothing that acts on a screen."""
+    from retain.guard.secrets import redact
+
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    return strip_invisible(visible(redact(_ESCAPES.sub("", text)).text))
+
+
+async def run(
+    words: Sequence[str], here: Directory, env: Mapping[str, str], seconds: float = USUAL_SECONDS
+) -> Ran:
+    """Run a program in a directory that is held open, until it ends or has to."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb", buffering=0) as pipe, os.fdopen(writing, "wb") as other_end:
+        transport, output = await asyncio.get_running_loop().connect_read_pipe(_Output, pipe)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *words,
+                cwd=_directory(here),
+                env={**env, "PWD": here.path},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=other_end,
+                stderr=other_end,
+                start_new_session=True,
+            )
+            other_end.close()  # or its end would never be seen
+            try:
+                ended = await _watched(process, output, seconds)
+            finally:
+                # Also when the reply was stopped: then this is all that is still done.
+                await _ended(process, output)
+        finally:
+            transport.close()
+    return Ran(process.returncode or 0, output.text, ended)
+
+
+def _directory(here: Directory) -> str:
+    """A directory by its handle where the system has names for those: it cannot be swapped."""
+    path = f"/proc/self/fd/{here.fd}"
+    return path if os.path.isdir(path) else here.path
+
+
+async def _watched(process: asyncio.subprocess.Process, output: _Output, seconds: float) -> str:
+    """Wait for a command, and say why it must be ended if it must."""
+    waits = [asyncio.ensure_future(process.wait()), asyncio.ensure_future(output.is_flooded.wait())]
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waits:
+            one.cancel()
+    if process.returncode is not None:
+        return ""
+    if output.is_flooded.is_set():
+        return f"it printed more than {_MOST_PRINTED:,} bytes"
+    return f"it did not end within {seconds:g} seconds"
+
+
+async def _ended(process: asyncio.subprocess.Process, output: _Output) -> None:
+    """End a command and all it started; first in the way that lets it clean up after itself."""
+    try:
+        if process.returncode is None:
+            _signal(process.pid, signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), _GRACE)
+        else:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(output.is_over.wait(), _DRAINING)
+    finally:
+        _signal(process.pid, signal.SIGKILL)
+    await process.wait()
+    with contextlib.suppress(TimeoutError):  # one that left the session may hold the pipe
+        await asyncio.wait_for(output.is_over.wait(), _DRAINING)
+
+
+def _signal(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
