@@ -179,6 +179,19 @@ class Bank(Reader):
             name = f"{memory.id}.json"
             return trash.put_aside(shop, name, memory.collection, f"{text}\n".encode())
 
+    def rewrite(self, name: str, data: bytes, expected: bytes | None) -> None:
+        """Give a file of the bank's own another text; a Conflict if it is not the one expected.
+
+        None is expected of a file that is to be new. What a person wrote is kept as a version.
+        """
+        self._within_limit(data)
+        with self._writing(name) as shop:
+            if expected is None:
+                shop.create(shop.root, name, data)
+                return
+            present = Memory(os.path.splitext(name)[0], "", os.path.join(self.root, name), {}, "")
+            self._replace(shop, shop.root, present._replace(data=expected), data)
+
     def delete(self, ref: str, *, collection: str | None = None, expect: str = "") -> Trashed:
         """Move a memory to the trash."""
         with self._changing(ref, collection) as (shop, folder, memory):

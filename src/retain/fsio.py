@@ -36,6 +36,7 @@ __all__ = [
     "make_folder",
     "saving",
     "shelf",
+    "turn",
     "write_whole",
 ]
 
@@ -622,6 +623,24 @@ def _locked(root: Directory, patience: float) -> Iterator[Directory]:
     finally:
         with contextlib.suppress(OSError):
             fcntl.flock(root.fd, fcntl.LOCK_UN)
+
+
+@contextlib.contextmanager
+def turn(root: Directory, name: str, *, patience: float | None = None) -> Iterator[Directory]:
+    """Wait for a turn at a job that one process of a bank does at a time, besides its writes.
+
+    Yields the directory of derived things, which may be deleted at any time with the lock in it:
+    whatever is done here must also be right when two do it.
+    """
+    give_up = time.monotonic() + (LOCK_SECONDS if patience is None else patience)
+    with root.child(STATE, create=True) as state:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(name, flags, 0o600, dir_fd=state.fd)
+        try:
+            _wait_for(fd, os.path.join(state.path, name), give_up)
+            yield state
+        finally:
+            os.close(fd)
 
 
 def _wait_for(fd: int, path: str, give_up: float) -> None:

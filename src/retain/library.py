@@ -146,6 +146,12 @@ class Library:
 
         return alike(self._of(self._workspace.writable), collection, name)
 
+    def nearness(self, text: str, others: Sequence[str]) -> list[float] | None:
+        """How near texts are to one, as cosines; None without a model to tell."""
+        from retain.similar import cosines
+
+        return cosines(self._of(self._workspace.writable), text, others)
+
     def _ready(self) -> Indexed:
         """The bank in force with every vector made."""
         bank = self._in_force()

@@ -20,14 +20,27 @@ from retain.words import words
 if TYPE_CHECKING:
     from retain.index.vectors import Floats, Matrix, Numbers
 
-__all__ = ["Alike", "Cluster", "Member", "Proposal", "alike", "clusters", "nearest", "proposals"]
+__all__ = [
+    "NEAR",
+    "SAME",
+    "Alike",
+    "Cluster",
+    "Member",
+    "Proposal",
+    "alike",
+    "clusters",
+    "cosines",
+    "nearest",
+    "proposals",
+]
+
+SAME: Final = 0.95  # cosine from which two texts say the same
+NEAR: Final = 0.62  # cosine from which they may be about the same fact, if words agree too
 
 _PREVIEW: Final = 100
 _BLOCK: Final = 1_000
 _MOST: Final = 20_000  # memories compared with each other
 _MOST_EACH: Final = 10  # near memories of each that are looked at
-_SAME: Final = 0.95  # cosine from which two texts say the same
-_NEAR: Final = 0.62  # cosine from which they may be about the same fact, if words agree too
 _SHARED: Final = 0.45  # share of the shorter one's rarity that the other one must have
 _SHORT: Final = 600  # characters: a fact, not an essay
 _TELLING: Final = re.compile(r"\d+(?:[.,:]\d+)*|\b(?:no|not|never|without)\b|n['\u2019]t\b")
@@ -209,10 +222,10 @@ def alike(bank: Indexed, collection: str, name: str) -> list[Alike]:
         Alike(
             members[other],
             round(score, 4),
-            score >= _SAME and _telling(text) == _telling(others[other]),
+            score >= SAME and _telling(text) == _telling(others[other]),
         )
         for other, score in scores.items()
-        if score >= _NEAR
+        if score >= NEAR
     ]
     return sorted(found, key=lambda one: (-one.score, one.member.ref))
 
@@ -271,11 +284,19 @@ def _overlap(rarity: Mapping[str, float], terms: Sequence[str], other: Sequence[
 
 
 def _cosines(bank: Indexed, text: str, others: Mapping[int, str]) -> dict[int, float]:
+    scores = cosines(bank, text, [*others.values()])
+    if scores is None:
+        return {number: float(SAME) for number, other in others.items() if other == text}
+    return dict(zip(others, scores, strict=True))
+
+
+def cosines(bank: Indexed, text: str, others: Sequence[str]) -> list[float] | None:
+    """How near texts are to one; None without a model to tell."""
     embedder = bank.embedder
     if embedder is None:
-        return {number: float(_SAME) for number, other in others.items() if other == text}
-    vectors = embedder.embed([text, *others.values()])
-    return dict(zip(others, (vectors[1:] @ vectors[0]).tolist(), strict=True))
+        return None
+    vectors = embedder.embed([text, *others])
+    return [float(score) for score in vectors[1:] @ vectors[0]]
 
 
 def proposals(bank: Indexed) -> list[Proposal]:
@@ -290,7 +311,7 @@ def _proposals(bank: Indexed, connection: sqlite3.Connection) -> list[Proposal]:
     numbers, vectors = found
     pairs = [
         (int(numbers[one]), int(numbers[other]), score)
-        for one, other, score in _pairs(vectors, _NEAR)
+        for one, other, score in _pairs(vectors, NEAR)
     ]
     texts = _short_texts(connection, {number for pair in pairs for number in pair[:2]})
     members = _members(bank, connection, list(texts))
@@ -298,8 +319,8 @@ def _proposals(bank: Indexed, connection: sqlite3.Connection) -> list[Proposal]:
     for one, other, score in pairs:
         if one not in texts or other not in texts:
             continue
-        is_same = score >= _SAME and _telling(texts[one]) == _telling(texts[other])
-        if score < _SAME and not _agree(connection, texts[one], texts[other]):
+        is_same = score >= SAME and _telling(texts[one]) == _telling(texts[other])
+        if score < SAME and not _agree(connection, texts[one], texts[other]):
             continue
         made.append(_proposal(members[one], members[other], score, is_same))
     return sorted(made, key=lambda one: (-one.score, one.older.ref, one.newer.ref))

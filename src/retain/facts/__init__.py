@@ -1,0 +1,1 @@
+"""What is known in one sentence each: kept as memories, and as a list that people edit."""

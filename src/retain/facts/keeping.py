@@ -1,0 +1,485 @@
+"""The facts of one bank: saved without doubles, and kept in step with MEMORY.md.
+
+A fact is a memory of type `fact` in the collection `facts`. MEMORY.md lists those in force, for
+people to read and to edit; whichever side changes, the other follows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from retain import paths
+from retain.app import App
+from retain.drafts import Draft
+from retain.errors import Busy, Conflict, NotFound, RetainError, UsageError
+from retain.facts import judging, merging, view
+from retain.facts.merging import Entry, Fact, digest
+from retain.facts.view import Page
+from retain.fsio import Directory, saving, turn
+from retain.model import Memory
+
+__all__ = ["COLLECTION", "Added", "Facts", "Synced"]
+
+COLLECTION: Final = "facts"
+TYPE: Final = "fact"
+
+_LOCK: Final = "facts.lock"
+_LEFT: Final = "facts.json"  # how the list was left the last time
+_FORMAT: Final = 1
+_PATIENCE: Final = 30.0
+_TRIES: Final = 50
+_AT_REST: Final = 0.3  # seconds after which a file is no longer being saved
+_TICK: Final = 0.1  # within which two changes of a file may bear one time
+_LARGEST: Final = 1 << 24  # bytes of the file above
+_BY_WORDS: Final = "there is no embedding model: facts were compared by their words alone"
+
+
+class Added(NamedTuple):
+    """What became of a fact."""
+
+    text: str  # as it was kept, without secrets
+    ref: str
+    status: str  # saved, known, supersedes
+    replaced: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Synced(NamedTuple):
+    """What was done to bring facts and list in step, as refs of facts."""
+
+    learned: tuple[str, ...] = ()  # new bullets
+    changed: tuple[str, ...] = ()  # changed bullets
+    forgotten: tuple[str, ...] = ()  # bullets removed by hand: these facts are in the trash
+    listed: tuple[str, ...] = ()  # facts that got a bullet
+    rewritten: int = 0  # bullets that got their fact's new text
+    unlisted: int = 0  # bullets removed, because their facts are not in force
+    held: tuple[str, ...] = ()  # their bullets are gone all at once, and they were kept
+    notes: tuple[str, ...] = ()
+
+
+class _Again(Exception):
+    """Someone wrote meanwhile: look again."""
+
+
+class _Present(NamedTuple):
+    """The facts on disk."""
+
+    facts: list[Fact]
+    unreadable: list[str]
+    put_away: list[str]  # superseded, retired, archived, or nothing that a list can show
+
+    def planned(
+        self, base: Sequence[Entry], bullets: Sequence[str], *, is_blank: bool, force: bool
+    ) -> merging.Plan:
+        return merging.plan(
+            base,
+            bullets,
+            self.facts,
+            unreadable=self.unreadable,
+            put_away=self.put_away,
+            is_blank=is_blank,
+            force=force,
+        )
+
+
+class Facts:
+    """What a bank knows in one sentence each."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._quiet: object = None  # the stamps of everything, when it was in step
+        self._held: tuple[str, ...] = ()
+
+    def present(self) -> list[Fact]:
+        """The facts in force."""
+        return self._present().facts
+
+    # Saving
+
+    def add(self, text: str, *, by: str = "", source: str = "") -> Added:
+        """Keep a fact, unless it is known; one that replaces another takes its place."""
+        draft, notes = self._app.gate.admitted(Draft(text=text))
+        clean = _plain(draft.text or "")
+        if not judging.same_key(clean) or clean.startswith("---"):
+            raise UsageError("there is no fact in this text", unchanged="Nothing was stored.")
+        self._app.workspace.make()
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(Busy):  # a double is the worst that can come of it
+                held.enter_context(self._turn())
+            known = self.present()
+            verdict, why = self._judged(clean, known)
+            notes += why
+            if verdict.status == judging.KNOWN:
+                return Added(clean, _ref(known[verdict.numbers[0]]), "known", notes=notes)
+            ref, is_new = self._stored(clean, by, source)
+            if not is_new:
+                return Added(clean, ref, "known", notes=notes)
+            replaced, more = self._superseded([known[number] for number in verdict.numbers], ref)
+            status = "supersedes" if replaced else "saved"
+            return Added(clean, ref, status, replaced, notes + more)
+
+    def _judged(self, text: str, known: Sequence[Fact]) -> tuple[judging.Verdict, tuple[str, ...]]:
+        """What a fact is to those that are known; a model that fails is one that is not there."""
+        failed: list[str] = []
+
+        def nearness(one: str, others: Sequence[str]) -> Sequence[float] | None:
+            try:
+                return self._app.library.nearness(one, others)
+            except RetainError as error:
+                failed.append(f"facts were compared by their words alone: {error.message}")
+                return None
+
+        exactly = {judging.same_key(fact.text): number for number, fact in enumerate(known)}
+        if (number := exactly.get(judging.same_key(text))) is not None:
+            return judging.Verdict(judging.KNOWN, (number,)), ()
+        verdict = judging.judged(text, [fact.text for fact in known], nearness)
+        return verdict, tuple(failed or [_BY_WORDS] * verdict.is_by_words)
+
+    def _stored(self, text: str, by: str, source: str) -> tuple[str, bool]:
+        """The ref of a fact's file, and whether it is new; another process may have made it."""
+        draft = Draft(text=f"{text}\n", type=TYPE, fields={"source": source} if source else {})
+        for name in _names(text):
+            address = f"{COLLECTION}/{name}"
+            try:
+                written = self._app.put(draft, name=address, created_by=by, is_new=True)
+                return written.memory.ref, True
+            except Conflict:
+                with contextlib.suppress(NotFound):
+                    there = self._app.bank.find(address)
+                    is_same = judging.same_key(there.body) == judging.same_key(text)
+                    if is_same and self._is_in_force(there):
+                        return there.ref, False
+            except UsageError:
+                continue  # a name that looks like a secret: the next one is a number
+        raise Conflict(f"no name is free for {text[:60]!r}", unchanged="Nothing was stored.")
+
+    def _superseded(self, old: Sequence[Fact], ref: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        done: list[str] = []
+        notes: list[str] = []
+        for fact in old:
+            try:
+                self._app.desk.supersede(f"{COLLECTION}/{fact.id}", ref)
+                done.append(_ref(fact))
+            except RetainError as error:
+                notes.append(f"{_ref(fact)} is still in force beside {ref}: {error.message}")
+        return tuple(done), tuple(notes)
+
+    # In step with the list
+
+    def sync(self, *, force: bool = False) -> Synced:
+        """Bring facts and MEMORY.md in step; with `force` also what looks like an accident.
+
+        It never raises what a disk or a file may be the reason of: a conversation goes on.
+        """
+        try:
+            if not self._app.place.exists or view.NAME not in self._app.bank.kind.not_memories:
+                return Synced()
+            stamps = self._stamps()
+            if stamps is not None and stamps == self._quiet and not force:
+                return Synced(held=self._held)
+            with saving(os.path.join(self._app.bank.root, view.NAME)), self._turn() as state:
+                done = self._synced(state, force)
+        except RetainError as error:
+            return Synced(notes=(f"{view.NAME} and the facts are not in step: {error.message}",))
+        self._held = done.held
+        return done
+
+    def _synced(self, state: Directory, force: bool) -> Synced:
+        for _ in range(_TRIES):
+            stamps = self._stamps()
+            with contextlib.suppress(_Again):
+                done, is_changed = self._tried(state, force)
+                # What was written during a change may be someone else's: look once more then.
+                self._quiet = None if is_changed else stamps
+                return done
+        return Synced(
+            notes=(f"{view.NAME} is being written to all the time; it is left for later",)
+        )
+
+    def _tried(self, state: Directory, force: bool) -> tuple[Synced, bool]:
+        """One attempt. What was left last is read first: whatever is newer can only be newer."""
+        base = _left(state)
+        data = self._read()
+        page = view.page("" if data is None else data.decode("utf-8", "surrogateescape"))
+        if page.is_torn:
+            note = f"{view.NAME} is in the middle of an edit (a merge, or something not closed)"
+            return Synced(notes=(f"{note}: it was left alone",)), False
+        present = self._present()
+        texts = [item.text for item in page.items]
+        plan = present.planned(base, texts, is_blank=page.is_blank, force=force)
+        if plan.kept:
+            # What was deleted on purpose is in the trash, and no accident.
+            thrown = [it.id for it in self._app.bank.trashed() if it.collection == COLLECTION]
+            present.put_away.extend(thrown)
+            plan = present.planned(base, texts, is_blank=page.is_blank, force=force)
+        if plan.forget:
+            self._wait_for_rest()
+        work = _Work(self._app, self, page, plan, present.facts)
+        work.facts()
+        work.write(data)
+        left = work.left(base)
+        if left != base:
+            state.put(_LEFT, json.dumps([_FORMAT, left]).encode())
+        return work.done(), work.is_changed or left != base
+
+    def _wait_for_rest(self) -> None:
+        """Look again once a file that lost bullets has not been written to for a moment.
+
+        Some editors empty a file before they write it.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            facts = os.stat(os.path.join(self._app.bank.root, view.NAME), follow_symlinks=False)
+            age = time.time() - facts.st_mtime
+            if 0 <= age < _AT_REST:
+                time.sleep(_AT_REST - age)
+                raise _Again
+
+    # On disk
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[Directory]:
+        with (
+            Directory.open(self._app.bank.root) as root,
+            turn(root, _LOCK, patience=_PATIENCE) as state,
+        ):
+            yield state
+
+    def _read(self) -> bytes | None:
+        with contextlib.suppress(NotFound), Directory.open(self._app.bank.root) as root:
+            return root.read(view.NAME, self._app.bank.max_bytes)
+        return None
+
+    def _present(self) -> _Present:
+        found = _Present([], [], [])
+        for memory in self._app.bank.memories(COLLECTION):
+            if memory.problem:
+                found.unreadable.append(memory.id)
+            elif (
+                memory.type == TYPE
+                and self._is_in_force(memory)
+                and view.is_showable(text := _plain(memory.body))
+            ):
+                found.facts.append(_fact(memory, text))
+            else:
+                found.put_away.append(memory.id)
+        found.facts.sort(key=lambda fact: fact.created_at)
+        return found._replace(facts=_without_twins(found.facts))
+
+    def _is_in_force(self, memory: Memory) -> bool:
+        return memory.status == "active" and not self._app.successor(memory)
+
+    def _stamps(self) -> object:
+        """By what a change is seen without reading anything; None so soon that it might not be."""
+        root = self._app.bank.root
+        stamps: list[tuple[str, int, int, int]] = []
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            stamps.append(
+                _stamp(view.NAME, os.stat(os.path.join(root, view.NAME), follow_symlinks=False))
+            )
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(os.path.join(root, COLLECTION)) as entries,
+        ):
+            stamps += sorted(_stamp(one.name, one.stat(follow_symlinks=False)) for one in entries)
+        newest = max((stamp[3] for stamp in stamps), default=0)
+        return stamps if time.time() - newest / 1e9 > _TICK else None
+
+
+class _Work:
+    """A plan carried out: facts first, so that a kill leaves a fact unlisted, never one unkept."""
+
+    def __init__(
+        self, app: App, facts: Facts, page: Page, plan: merging.Plan, present: Sequence[Fact]
+    ) -> None:
+        self._app, self._facts, self._page, self._plan = app, facts, page, plan
+        # By the digests of their ids, as they were when the plan was made: what another writes
+        # meanwhile must still look like a change the next time.
+        self._texts = {digest(fact.id): fact.text for fact in present}
+        self._owners = list(plan.owners)
+        self._learned: list[str] = []
+        self._changed: list[str] = []
+        self._forgotten: list[str] = []
+        self._notes: list[str] = []
+        self._after = page
+
+    @property
+    def is_changed(self) -> bool:
+        plan = self._plan
+        return bool(
+            self._learned
+            or self._changed
+            or self._forgotten
+            or plan.rewrite
+            or plan.drop
+            or plan.add
+        )
+
+    def facts(self) -> None:
+        """Make, change and remove facts as the list says."""
+        for number in self._plan.learn:
+            self._learn(number)
+        for number, fact in self._plan.change.items():
+            self._change(number, fact)
+        for fact in self._plan.forget:
+            self._forget(fact)
+
+    def _learn(self, number: int) -> None:
+        text = self._page.items[number].text
+        try:
+            clean = _plain(self._app.gate.admitted(Draft(text=text))[0].text or "")
+            if clean.startswith("---"):
+                return
+            ref, is_new = self._facts._stored(clean, "", view.NAME)
+        except RetainError as error:
+            self._notes.append(f"a bullet is no fact yet: {error.message}")
+            return
+        self._owners[number] = name = digest(ref.partition("/")[2])
+        self._texts[name] = clean
+        if is_new:
+            self._learned.append(ref)
+
+    def _change(self, number: int, fact: Fact) -> None:
+        address = f"{COLLECTION}/{fact.id}"
+        try:
+            draft = Draft(text=f"{self._page.items[number].text}\n")
+            written = self._app.update(address, draft, expect=fact.hash)
+        except (Conflict, NotFound):
+            raise _Again from None
+        except RetainError as error:
+            self._notes.append(f"{_ref(fact)} is as it was: {error.message}")
+            return
+        self._texts[digest(fact.id)] = _plain(written.memory.body)
+        self._changed.append(_ref(fact))
+
+    def _forget(self, fact: Fact) -> None:
+        for one in (fact, *fact.twins):
+            try:
+                self._app.delete(_ref(one), expect=one.hash)
+                self._forgotten.append(_ref(one))
+            except NotFound:
+                continue
+            except Conflict:
+                raise _Again from None
+
+    def write(self, data: bytes | None) -> None:
+        """Write the list, if it is still the one that was read."""
+        plan, headings = self._plan, {words.casefold() for _, words in self._page.headings}
+        added = [
+            (fact.text, next((it for it in fact.sections if it.casefold() in headings), ""))
+            for fact in plan.add
+        ]
+        text = self._page.changed(plan.rewrite, plan.drop, added)
+        if text == self._page.text:
+            return
+        new = text.encode("utf-8", "surrogateescape")
+        bank = self._app.bank
+        try:
+            bank.rewrite(view.NAME, new, data)
+        except Conflict:
+            raise _Again from None
+        self._after = view.page(text)
+        if self._app.config.flag("versioning.auto_commit"):
+            path = os.path.join(bank.root, view.NAME)
+            self._notes += self._app.ledger.settled({path: new}, f"list facts in {view.NAME}")[1]
+
+    def left(self, base: Sequence[Entry]) -> list[Entry]:
+        """How the list is left: what each of its bullets shows, and of which fact."""
+        plan = self._plan
+        owners = {
+            digest(item.text): owner
+            for item, owner in reversed([*zip(self._page.items, self._owners, strict=True)])
+        }
+        for number, text in plan.rewrite.items():
+            owners[digest(text)] = self._owners[number]
+        owners |= {digest(fact.text): digest(fact.id) for fact in plan.add}
+        before = {entry.shown: entry for entry in plan.kept}
+        left = [
+            before.get(mark) or Entry(owner, mark, digest(self._texts[owner]))
+            for item in self._after.items
+            if (owner := owners.get(mark := digest(item.text), ""))
+            and (mark in before or owner in self._texts)
+        ]
+        held = {digest(fact.id) for fact in plan.held}
+        return left + [entry._replace(is_held=True) for entry in base if entry.fact in held]
+
+    def done(self) -> Synced:
+        plan = self._plan
+        notes = [*self._notes, *_said(plan)]
+        return Synced(
+            tuple(self._learned),
+            tuple(self._changed),
+            tuple(self._forgotten),
+            tuple(map(_ref, plan.add)),
+            len(plan.rewrite),
+            len(plan.drop),
+            tuple(map(_ref, plan.held)),
+            tuple(notes),
+        )
+
+
+def _said(plan: merging.Plan) -> Iterator[str]:
+    for fact in plan.disputed:
+        yield f"{_ref(fact)} was changed in {view.NAME} and elsewhere: both texts are kept"
+    if plan.restored:
+        count = len(plan.restored)
+        yield f"{view.NAME} was empty or gone: it lists its {count} facts again"
+    if plan.held:
+        count = len(plan.held)
+        yield f"{count} bullets are gone from {view.NAME} at once: their facts were kept"
+    if plan.kept:
+        count = len(plan.kept)
+        yield f"{count} facts of {view.NAME} cannot be found or read: their bullets were kept"
+
+
+def _left(state: Directory) -> list[Entry]:
+    """How the list was left; nothing, where a file is missing or none of ours."""
+    try:
+        number, entries = json.loads(state.read(_LEFT, _LARGEST))
+        if number != _FORMAT:
+            return []
+        return [Entry(str(a), str(b), str(c), bool(held)) for a, b, c, held in entries]
+    except (RetainError, ValueError, TypeError, RecursionError):
+        return []
+
+
+def _plain(body: str) -> str:
+    """A fact's text as a bullet says it."""
+    return "\n".join(line.rstrip() for line in body.strip().splitlines())
+
+
+def _names(text: str) -> Iterator[str]:
+    """Ids for a fact, the best first; the same for the same fact, so that two processes agree."""
+    number = hashlib.sha256(judging.same_key(text).encode()).hexdigest()
+    if name := paths.slug(text.partition("\n")[0]):
+        yield name
+        yield f"{name}-{number[:6]}"
+    yield number[:12]
+    for count in range(2, 1000):
+        yield f"{number[:12]}-{count}"
+
+
+def _without_twins(facts: Sequence[Fact]) -> list[Fact]:
+    """Each fact once: one bullet stands for all files that say the same."""
+    by_key: dict[str, list[Fact]] = {}
+    for fact in facts:
+        by_key.setdefault(judging.same_key(fact.text), []).append(fact)
+    return [first._replace(twins=tuple(rest)) for first, *rest in by_key.values()]
+
+
+def _fact(memory: Memory, text: str) -> Fact:
+    sections = tuple(filter(None, (memory.text("category"), *memory.tags)))
+    return Fact(memory.id, text, memory.hash, memory.text("created_at"), sections)
+
+
+def _ref(fact: Fact) -> str:
+    return f"{COLLECTION}/{fact.id}"
+
+
+def _stamp(name: str, facts: os.stat_result) -> tuple[str, int, int, int]:
+    return name, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
