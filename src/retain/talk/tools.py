@@ -18,13 +18,14 @@ from retain.errors import RetainError, UsageError
 from retain.guard.characters import visible
 from retain.talk import approval, files, running, skills
 from retain.talk.approval import YES, Answer, Approvals, Question
+from retain.talk.events import ToolSpec
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from retain.app import App
 
-__all__ = ["TOOLS", "Asker", "Saver", "ToolSpec", "Toolbox", "summary"]
+__all__ = ["TOOLS", "Asker", "Saver", "Toolbox", "summary"]
 
 Asker = Callable[[Question], Awaitable[Answer]]
 Saver = Callable[[str], str]  # a fact in, what became of it out; it may block
@@ -35,14 +36,6 @@ _SLOW: Final = 90.0  # where a model may have to be loaded, or vectors made
 _MOST_SUMMARY: Final = 160
 _BUDGET: Final = 2_000  # tokens of recalled memories
 _NOBODY: Final = "this needs the person's approval, and nobody can be asked here"
-
-
-class ToolSpec(NamedTuple):
-    """A tool as a model is told of it."""
-
-    name: str
-    description: str
-    schema: Mapping[str, Any]
 
 
 class _Plan(NamedTuple):

@@ -1,0 +1,85 @@
+"""A message as a model is sent it, and as it is kept: the same blocks, in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from retain.sizes import tokens
+from retain.talk.events import Block, Role, Text, Thought, ToolResult, ToolUse, Turn
+
+if TYPE_CHECKING:
+    from retain.sessions.model import Message
+
+__all__ = ["begins", "packed", "size", "turn"]
+
+
+def packed(blocks: Iterable[Block]) -> tuple[dict[str, object], ...]:
+    """Blocks as they are kept with a message."""
+    return tuple(_packed(one) for one in blocks)
+
+
+def _packed(one: Block) -> dict[str, object]:
+    if isinstance(one, Text):
+        return {"type": "text", "text": one.text}
+    if isinstance(one, ToolUse):
+        return {
+            "type": "tool_use",
+            "id": one.id,
+            "name": one.name,
+            "input": dict(one.input),
+            "broken": one.broken,
+        }
+    if isinstance(one, ToolResult):
+        return {
+            "type": "tool_result",
+            "id": one.id,
+            "text": one.text,
+            "is_error": one.is_error,
+        }
+    return {"type": "thought", "model": one.model, "data": dict(one.data)}
+
+
+def turn(message: Message) -> Turn:
+    """A kept message as a model is sent it."""
+    role: Role = "assistant" if message.role == "assistant" else "user"
+    found = tuple(one for kept in message.blocks if (one := _unpacked(kept)) is not None)
+    return Turn(role, found or (Text(message.content),))
+
+
+def _unpacked(kept: Mapping[str, Any]) -> Block | None:
+    """A kept block; None for one that a later Retain, or somebody's hand, has put there."""
+    try:
+        kind = kept["type"]
+        if kind == "text":
+            return Text(str(kept["text"]))
+        if kind == "tool_use":
+            given = kept["input"]
+            broken = str(kept.get("broken", ""))
+            return ToolUse(str(kept["id"]), str(kept["name"]), dict(given), broken)
+        if kind == "tool_result":
+            return ToolResult(str(kept["id"]), str(kept["text"]), bool(kept["is_error"]))
+        if kind == "thought":
+            return Thought(str(kept["model"]), dict(kept["data"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+    return None
+
+
+def begins(one: Turn) -> bool:
+    """Whether a turn is something a person said, with which a conversation can begin."""
+    return one.role == "user" and not any(isinstance(block, ToolResult) for block in one.blocks)
+
+
+def size(one: Turn) -> int:
+    """About how many tokens a turn takes."""
+    return 4 + sum(_size(block) for block in one.blocks)
+
+
+def _size(block: Block) -> int:
+    if isinstance(block, Text | ToolResult):
+        return tokens(block.text)
+    if isinstance(block, ToolUse):
+        return tokens(block.name) + tokens(json.dumps(dict(block.input), default=str))
+    return tokens(json.dumps(dict(block.data), default=str))
