@@ -221,8 +221,8 @@ class Conversation:
                 yield ToolDone(call, result, time.monotonic() - start)
         finally:
             # A call without a result would make the conversation unusable for any model.
-            for call in calls[len(results) :]:
-                results.append(ToolResult(call.id, "The person stopped this.", True))
+            stopped = calls[len(results) :]
+            results += [ToolResult(call.id, "The person stopped this.", True) for call in stopped]
             await asyncio.shield(
                 asyncio.ensure_future(self.away(lambda: self._keep_results(results)))
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 __all__ = [
     "Ask",
@@ -80,7 +80,7 @@ class ToolSpec(NamedTuple):
 
     name: str
     description: str
-    schema: Mapping[str, object]
+    schema: Mapping[str, Any]
 
 
 class Ask(NamedTuple):

@@ -1,0 +1,178 @@
+"""A chat as a door opens it: the bank, the sessions, the model and the tools, put together."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from retain.errors import Conflict, NotFound, UsageError
+from retain.facts.keeping import COLLECTION
+from retain.fsio import write_whole
+from retain.sessions.formats import as_json, as_jsonl, as_markdown
+from retain.sessions.store import Sessions
+from retain.talk import models
+from retain.talk.conversation import Conversation
+from retain.talk.profile import Profile
+from retain.talk.retention import Retention
+from retain.talk.tools import Toolbox
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from retain.app import App
+    from retain.sessions.model import Session
+    from retain.talk.models import Model
+    from retain.talk.prompt import Prompt
+    from retain.talk.retention import Saved
+    from retain.talk.tools import Asker
+
+__all__ = ["Chat"]
+
+
+class Chat:
+    """Everything one person talks with, and the conversation they are in.
+
+    `ask` puts a tool's question to the person; without it nothing that needs their word is done.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        ask: Asker | None = None,
+        env: Mapping[str, str] | None = None,
+        model: str = "",
+    ) -> None:
+        self.app = app
+        self.env = os.environ if env is None else env
+        self.turn = threading.RLock()
+        self.sessions = Sessions(app.place.root, app.workspace.make)
+        self.profile = Profile(app)
+        self.toolbox = Toolbox(
+            app, app.workspace.cwd, ask=ask, save=self._save_fact, turn=self.turn
+        )
+        self._wanted = model
+        self._model: Model | None = None
+        self._conversation: Conversation | None = None
+
+    @property
+    def model_name(self) -> str:
+        """The model that is talked to, or would be."""
+        if self._model:
+            return self._model.name
+        return self._wanted or self.app.config.text("chat.model")
+
+    @property
+    def model(self) -> Model:
+        """The model that is talked to; a ModelError says how to set one where none can be."""
+        if self._model is None:
+            self._model = models.model(self._wanted, self.app.config, self.env)
+        return self._model
+
+    @property
+    def session(self) -> Session | None:
+        """The session that the conversation is kept in, once something was said."""
+        return self._conversation.session if self._conversation else None
+
+    @property
+    def conversation(self) -> Conversation:
+        """The conversation, begun when something is said."""
+        if self._conversation is None:
+            self._conversation = self._begun(None)
+        return self._conversation
+
+    def _begun(self, session: Session | None) -> Conversation:
+        return Conversation(
+            self.app,
+            self.sessions,
+            self.profile,
+            self.model,
+            self.toolbox,
+            session=session,
+            turn=self.turn,
+        )
+
+    def use(self, name: str) -> Model:
+        """Talk to another model from now on, in the same conversation."""
+        if not name.strip():
+            raise UsageError("name a model", hint="`/model` lists those there are.")
+        chosen = models.model(name, self.app.config, self.env)
+        self._model, self._wanted = chosen, name
+        if self._conversation:
+            self._conversation.model = chosen
+            if self._conversation.session:
+                self.sessions.set_model(self._conversation.session.id, chosen.name)
+        return chosen
+
+    async def new(self) -> None:
+        """End the conversation, with a summary, and begin another."""
+        await self.leave()
+        self._conversation = None
+
+    async def resume(self, name: str) -> Session:
+        """Go on with an earlier conversation."""
+        session = self.sessions.resolve(name)
+        if self.session is None or self.session.id != session.id:
+            await self.leave()
+            self._conversation = self._begun(session)
+        return session
+
+    async def leave(self) -> None:
+        """Leave a summary of the conversation behind."""
+        if self._conversation is not None:
+            await self._conversation.close()
+
+    def close(self) -> None:
+        """Let go of what was opened; every message is safe already."""
+        self.sessions.close()
+        self.app.close()
+
+    # Facts, blocking
+
+    def facts(self, words: str = "") -> list[tuple[str, str]]:
+        """The facts in force as references and texts; those with all of some words."""
+        wanted = words.casefold().split()
+        return [
+            (f"{COLLECTION}/{one.id}", one.text)
+            for one in self.profile.facts.present()
+            if all(word in one.text.casefold() for word in wanted)
+        ]
+
+    def fact(self, words: str) -> str:
+        """The reference of the one fact that words or an id mean."""
+        by_name = [ref for ref, _ in self.facts() if words in (ref, ref.partition("/")[2])]
+        found = by_name or [ref for ref, _ in self.facts(words)]
+        if not found:
+            raise NotFound(f"no fact speaks of {words[:60]!r}", hint="`/memories` lists them.")
+        if len(found) > 1:
+            raise UsageError(
+                f"that could be several: {', '.join(found[:5])}", hint="Name one by its id."
+            )
+        return found[0]
+
+    def keep(self, facts: Sequence[str]) -> list[Saved]:
+        """Keep facts that the person states themselves."""
+        session = self.session.id if self.session else ""
+        return Retention(self.app, self.sessions).save(facts, session)
+
+    def export(self, path: str) -> str:
+        """Write the conversation to a new file: Markdown, JSON lines or JSON, by its ending."""
+        assert self.session  # noqa: S101 - whoever calls has looked
+        chat = self.sessions.chat(self.session.id)
+        formats = {".md": as_markdown, ".jsonl": as_jsonl}
+        path = os.path.join(self.app.workspace.cwd, os.path.expanduser(path))
+        text = formats.get(os.path.splitext(path)[1], as_json)(chat)
+        if os.path.lexists(path):
+            raise Conflict(f"{path} exists already", hint="Give it another name: /export FILE")
+        write_whole(path, text.encode("utf-8", "replace"))
+        return path
+
+    @property
+    def prompt(self) -> Prompt | None:
+        """What the model was sent last."""
+        return self._conversation.prompt if self._conversation else None
+
+    def _save_fact(self, fact: str) -> str:
+        saved = self.conversation.remember([fact])
+        return "; ".join(f"{one.status}: {one.fact}" for one in saved) or "nothing to save"

@@ -1,0 +1,277 @@
+"""Slash commands, the same behind every door: a line in, an answer to show out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from retain.errors import RetainError, UsageError
+from retain.guard.characters import visible
+from retain.recall.asking import Wanted
+from retain.talk import models, skills
+from retain.talk.tools import TOOLS
+
+if TYPE_CHECKING:
+    from retain.talk.chat import Chat
+
+__all__ = ["COMMANDS", "Command", "Commands", "Shown", "completions"]
+
+_EXCERPT: Final = 200
+_LISTED: Final = 15
+
+
+class Shown(NamedTuple):
+    """What a command has to say, in Markdown, and what a door should do besides."""
+
+    text: str
+    action: str = ""  # quit, new, resumed, model
+    is_error: bool = False
+
+
+class Command(NamedTuple):
+    """One command as it is listed."""
+
+    name: str
+    takes: str
+    about: str
+
+    @property
+    def usage(self) -> str:
+        return f"/{self.name} {self.takes}".rstrip()
+
+
+COMMANDS: Final = (
+    Command("search", "WORDS", "Find what was said, and what is remembered."),
+    Command("sessions", "[WORDS]", "List earlier conversations."),
+    Command("resume", "ID", "Go on with an earlier conversation."),
+    Command("compact", "", "Put a summary in the place of what was said so far."),
+    Command("memories", "[WORDS]", "Show the facts that chats have kept."),
+    Command("remember", "FACT", "Keep a fact."),
+    Command("forget", "WORDS or ID", "Move a fact to the trash."),
+    Command("context", "", "Show what the model is sent, and what was left out."),
+    Command("model", "[NAME]", "Show or choose the model."),
+    Command("tools", "", "Show the tools, and what you have allowed."),
+    Command("skills", "", "List the skills there are."),
+    Command("export", "[FILE]", "Write this conversation to a file, as JSON or Markdown."),
+    Command("new", "", "Begin another conversation."),
+    Command("help", "", "Show this list."),
+    Command("quit", "", "Leave."),
+)
+_ALSO: Final = {"exit": "quit", "q": "quit", "?": "help", "clear": "new", "h": "help"}
+
+
+def completions(start: str) -> list[Command]:
+    """The commands that a beginning may become."""
+    return [one for one in COMMANDS if one.name.startswith(start.removeprefix("/"))]
+
+
+class Commands:
+    """The commands of one chat."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._table: Mapping[str, Callable[[str], Awaitable[Shown]]] = {
+            "search": self._search,
+            "sessions": self._sessions,
+            "resume": self._resume,
+            "compact": self._compact,
+            "memories": self._memories,
+            "remember": self._remember,
+            "forget": self._forget,
+            "context": self._context,
+            "model": self._model,
+            "tools": self._tools,
+            "skills": self._skills,
+            "export": self._export,
+            "new": self._new,
+            "help": self._help,
+            "quit": self._quit,
+        }
+
+    async def run(self, line: str) -> Shown:
+        """Do what a line that begins with a slash asks for."""
+        word, _, rest = line.strip().removeprefix("/").partition(" ")
+        name = _ALSO.get(word.lower(), word.lower())
+        if name not in self._table:
+            likely = completions(name) if name else []
+            if len(likely) != 1:
+                shown = visible(word, keep_newlines=False)[:40]
+                return Shown(f"Unknown command: /{shown}. `/help` lists them.", is_error=True)
+            name = likely[0].name
+        try:
+            return await self._table[name](rest.strip())
+        except RetainError as error:
+            hint = f" {error.hint}" if error.hint else ""
+            return Shown(f"{error.message}.{hint}", is_error=True)
+
+    async def _away(self, work: Callable[[], str]) -> Shown:
+        def alone() -> str:
+            with self._chat.turn:
+                return work()
+
+        return Shown(await asyncio.to_thread(alone))
+
+    # What was said, and what is remembered
+
+    async def _search(self, words: str) -> Shown:
+        if not words:
+            raise UsageError("say what to look for", hint="/search WORDS")
+
+        def work() -> str:
+            said = self._chat.sessions.search(words, 8)
+            known = self._chat.app.library.search(Wanted(words, limit=8))
+            lines = [
+                f"- **[memory]** {_line(one.title)}: {_line(one.text)} (`{one.ref}`)"
+                for one in (known.hits if known.is_confident else ())
+            ]
+            lines += [
+                f"- **[session: {_line(one.title, 40)}]** {_line(one.text)} (`{one.session_id}`)"
+                for one in said
+                if one.kind == "message"
+            ]
+            if not lines:
+                return f'No results found for "{_line(words)}".'
+            return "\n".join([f'Search results for "{_line(words)}":', "", *lines])
+
+        return await self._away(work)
+
+    async def _sessions(self, words: str) -> Shown:
+        def work() -> str:
+            found = self._chat.sessions.list(_LISTED, words)
+            if not found:
+                return "No conversations yet." if not words else "No conversation speaks of that."
+            lines = [
+                f"- `{one.id}`  {one.updated_at[:10]}  {_line(one.title or 'New session', 60)}"
+                f"  ({one.messages} messages)"
+                for one in found
+            ]
+            ending = "Use `/resume ID` to go on with one; its beginning is enough."
+            return "\n".join(["Recent sessions:", "", *lines, "", ending])
+
+        return await self._away(work)
+
+    async def _memories(self, words: str) -> Shown:
+        def work() -> str:
+            facts = self._chat.facts(words)
+            if not facts:
+                return "Nothing is remembered yet." if not words else "No fact speaks of that."
+            return "\n".join(f"- {_line(text)} (`{ref}`)" for ref, text in facts)
+
+        return await self._away(work)
+
+    async def _remember(self, fact: str) -> Shown:
+        if not fact:
+            raise UsageError("say what to remember", hint="/remember FACT")
+
+        def work() -> str:
+            return "\n".join(
+                f"✦ Memory {one.status}: {_line(one.fact)}" for one in self._chat.keep([fact])
+            )
+
+        return await self._away(work)
+
+    async def _forget(self, words: str) -> Shown:
+        if not words:
+            raise UsageError("say what to forget", hint="/forget WORDS or ID")
+
+        def work() -> str:
+            ref = self._chat.fact(words)
+            self._chat.app.delete(ref)
+            self._chat.sessions.forget(ref)
+            self._chat.profile.sync()
+            return f"Forgotten: `{ref}`. `retain restore {ref}` brings it back."
+
+        return await self._away(work)
+
+    # The conversation
+
+    async def _resume(self, name: str) -> Shown:
+        if not name:
+            raise UsageError("say which", hint="`/sessions` lists them.")
+        session = await self._chat.resume(name)
+        return Shown(f"Resumed: {_line(session.title)} (`{session.id}`)", "resumed")
+
+    async def _compact(self, _: str) -> Shown:
+        text = await self._chat.conversation.compact()
+        if not text:
+            return Shown("There is nothing to compact yet.")
+        return Shown(f"Compacted. The model goes on from this summary:\n\n{text}")
+
+    async def _new(self, _: str) -> Shown:
+        await self._chat.new()
+        return Shown("A new conversation.", "new")
+
+    async def _quit(self, _: str) -> Shown:
+        return Shown("", "quit")
+
+    async def _export(self, path: str) -> Shown:
+        session = self._chat.session
+        if session is None:
+            raise UsageError("there is nothing to export yet")
+
+        def work() -> str:
+            written = self._chat.export(path or f"{session.id}.json")
+            return f"Written: `{written}`"
+
+        return await self._away(work)
+
+    # How it is set up
+
+    async def _context(self, _: str) -> Shown:
+        prompt = self._chat.prompt
+        if prompt is None:
+            return Shown("Nothing was sent yet: say something first.")
+        lines = [
+            f"{prompt.tokens:,} of {prompt.budget:,} tokens, {prompt.recalled} memories recalled.",
+            "",
+            "| part | tokens | |",
+            "|---|---:|---|",
+        ]
+        lines += [
+            f"| {_line(part.name)} | {part.tokens:,} | {_line(part.note)} |"
+            for part in prompt.parts
+        ]
+        said = prompt.tokens - sum(part.tokens for part in prompt.parts)
+        lines.append(f"| this conversation ({len(prompt.turns)} turns) | {said:,} | |")
+        if prompt.left_out:
+            lines += ["", "Left out or cut:", *(f"- {_line(note)}" for note in prompt.left_out)]
+        return Shown("\n".join(lines))
+
+    async def _model(self, name: str) -> Shown:
+        if name:
+            chosen = self._chat.use(name)
+            return Shown(f"Now talking to {_line(chosen.name)}.", "model")
+        try:
+            offered = await self._chat.model.offered()
+        except RetainError:
+            offered = models.known(self._chat.app.config)
+        lines = [f"- {_line(one)}" for one in offered[:40]]
+        return Shown("\n".join([f"Model: **{_line(self._chat.model_name)}**", "", *lines]))
+
+    async def _tools(self, _: str) -> Shown:
+        lines = [f"- **{one.name}**: {one.description.splitlines()[0]}" for one in TOOLS]
+        rules = self._chat.toolbox.approvals.rules()
+        if rules:
+            lines += ["", "Always allowed:", *(f"- {_line(str(rule))}" for rule in rules)]
+        return Shown("\n".join(lines))
+
+    async def _skills(self, _: str) -> Shown:
+        def work() -> str:
+            return skills.catalogue(self._chat.app) or (
+                "No skills yet: a skill is `skills/NAME/SKILL.md` in a bank."
+            )
+
+        return await self._away(work)
+
+    async def _help(self, _: str) -> Shown:
+        lines = [
+            f"- `/{one.name} {one.takes}`".replace(" `", "`") + f": {one.about}" for one in COMMANDS
+        ]
+        return Shown("\n".join(lines))
+
+
+def _line(text: str, most: int = _EXCERPT) -> str:
+    """A text on one line, that can neither act on a terminal nor part a table."""
+    flat = visible(" ".join(text.split()), keep_newlines=False).replace("|", "\\|")
+    return flat if len(flat) <= most else f"{flat[: most - 1]}…"
