@@ -130,6 +130,23 @@ def test_the_usual_key_goes_to_a_configured_server_only_under_encryption() -> No
 
 
 @pytest.mark.parametrize(
+    "chosen, given, expected",
+    [
+        ("openai", "http://127.0.0.1:11434", "http://127.0.0.1:11434/v1"),
+        ("openai", "http://127.0.0.1:11434/v1/", "http://127.0.0.1:11434/v1"),
+        ("openai", "http://127.0.0.1:8000/v1/chat/completions", "http://127.0.0.1:8000/v1"),
+        ("openai", "http://127.0.0.1:8000/api/openai", "http://127.0.0.1:8000/api/openai"),
+        ("anthropic", "http://127.0.0.1:4000/v1", "http://127.0.0.1:4000"),
+        ("anthropic", "http://127.0.0.1:4000/claude/", "http://127.0.0.1:4000/claude"),
+    ],
+)
+def test_an_address_is_understood_as_people_write_it(
+    chosen: str, given: str, expected: str
+) -> None:
+    assert at(chosen, settings(base_url=given, provider=chosen)).base_url == expected
+
+
+@pytest.mark.parametrize(
     "address",
     ["ftp://x/v1", "http://", "http://me:secret@host/v1", "http://host:0/v1", "http://[", "a b"],
 )
@@ -186,17 +203,3 @@ def test_a_file_that_is_none_is_refused(own: Path) -> None:
     os.mkfifo(own, 0o600)
     with pytest.raises(ModelError, match="no plain file"):
         environment({"RETAIN_HOME": str(own.parent)})
-
-
-def test_a_project_has_no_say_in_it(home: Path) -> None:
-    theirs = home / "work" / "config.toml"
-    keys = [key for key in config.SETTINGS if key.startswith("chat.")]
-    assert len(keys) == 6
-    theirs.write_text(
-        '[chat]\nmodel = "x"\nprovider = "openai"\nbase_url = "http://evil"\n'
-        'api_key_env = "HOME"\nmax_tokens = 5\ncontext_tokens = 5\n',
-        encoding="utf-8",
-    )
-    found = config.load("", str(theirs), {})
-    assert all(found.value(key).origin == "default" for key in keys)
-    assert len(found.warnings) == len(keys)

@@ -175,6 +175,14 @@ def test_a_server_in_trouble_is_asked_again_and_then_given_up(
     assert text_of(heard(side.at(server))) == "Done."
 
 
+def test_a_web_page_in_place_of_an_error_is_not_shown(side: Side, server: Server) -> None:
+    page = Answer((b"<html><h1>Bad gateway</h1></html>",), 502, "text/html")
+    server.says(*[page] * 4)
+    error = failure(side, server)
+    assert error.message == f"127.0.0.1:{server.port} failed (502)"
+    assert len(server.asked) == 4
+
+
 def test_a_conversation_that_is_too_long_is_recognised(side: Side, server: Server) -> None:
     server.says(side.too_long)
     error = failure(side, server)
