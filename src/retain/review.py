@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from retain.capture import inbox
 from retain.capture.content import content
@@ -19,7 +19,10 @@ from retain.typed.fixing import clean_title, slugify
 from retain.typed.ledger import Outcome, checked
 from retain.typed.shape import is_record, record
 
-__all__ = ["Accepted", "Refused", "Review", "Reviewed", "source"]
+if TYPE_CHECKING:
+    from retain.similar import Alike
+
+__all__ = ["Accepted", "Near", "Refused", "Review", "Reviewed", "source"]
 
 _SHORT: Final = 4  # fewer digits are a number in the list, not the beginning of an id
 _TAG: Final = "captured"
@@ -30,12 +33,19 @@ _LISTS: Final = "`retain inbox` and `retain inbox list --dropped` show what ther
 _Done = TypeVar("_Done")
 
 
+class Near(NamedTuple):
+    """A memory that a person may want to compare."""
+
+    path: str
+    title: str
+
+
 class Accepted(NamedTuple):
-    """A proposal that has become a memory, and the memory that is nearest to it."""
+    """A proposal that has become a memory, and another one that says nearly the same."""
 
     proposal: Proposal
     outcome: Outcome
-    near: Mapping[str, Any] | None
+    near: Near | None
 
 
 class Refused(NamedTuple):
@@ -58,8 +68,10 @@ class Reviewed(NamedTuple):
 class Review:
     """The proposals of one bank."""
 
-    def __init__(self, root: str, desk: Desk, home: str) -> None:
-        self._root, self._desk, self._home = root, desk, home
+    def __init__(
+        self, root: str, desk: Desk, alike: Callable[[str, str], Sequence[Alike]], home: str
+    ) -> None:
+        self._root, self._desk, self._alike, self._home = root, desk, alike, home
 
     def proposals(self, problems: list[str] | None = None) -> list[Proposal]:
         """What waits, the oldest first; a file that is left alone is named in `problems`."""
@@ -108,13 +120,19 @@ class Review:
             if step.action == "drop" or not (is_accepted or step.is_changed):
                 continue
             try:
-                address = self._checked(step.after)
-                if is_accepted:
-                    self._refuse_taken(step.after, address)
-                if is_accepted and taken.setdefault(address, step.line) != step.line:
-                    raise Conflict(f"line {taken[address]} is to become {address} as well")
+                folder, slug = self._checked(step.after)
+                address = f"{folder}/{slug}"
+                if not is_accepted:
+                    continue
+                self._settled(step.after, folder, slug)
+                first = taken.setdefault(address, step.line)
+                # Of sessions that set out to do the same, the second gets another id.
+                if first != step.line and step.after.category != _SUMMARY:
+                    raise Conflict(f"line {first} is to become {address} as well")
             except RetainError as error:
-                faults += [f"line {step.line}: {line}" for line in error.message.split("\n")]
+                known = f" ({error.hint})" if isinstance(error, UsageError) else ""
+                said = f"{error.message}{known}".split("\n")
+                faults += [f"line {step.line}: {line}" for line in said]
         if faults:
             raise Unreadable(
                 "\n".join(faults),
@@ -141,19 +159,22 @@ class Review:
 
     def _accept(self, seen: Proposal) -> Accepted:
         one = inbox.unchanged(seen, inbox.read(self._root, seen.id))
-        made = content(one.category, one.title, one.text)
-        near = self._near(one)
-        outcome = self._stored(one, made) or self._desk.record(
+        name, there = self._settled(one, *self._checked(one))
+        near = None if there else self._candidate(one)
+        outcome = Outcome("unchanged", there) if there else self._record(one, name)
+        with contextlib.suppress(NotFound):  # another has accepted it too, and it is one memory
+            inbox.accepted(self._root, one.id)
+        return Accepted(one, outcome, near or self._twin(one, outcome))
+
+    def _record(self, one: Proposal, name: str) -> Outcome:
+        return self._desk.record(
             one.category,
-            made,
-            name=self._free_name(one),
+            content(one.category, one.title, one.text),
+            name=name,
             source=self.source(one),
             title=one.title,
             tags=[_TAG, *filter(None, [one.host])],
         )
-        with contextlib.suppress(NotFound):  # another has accepted it too, and it is one memory
-            inbox.accepted(self._root, one.id)
-        return Accepted(one, outcome, near)
 
     def _drop(self, one: Proposal) -> Proposal:
         inbox.drop(self._root, one.id)
@@ -170,13 +191,14 @@ class Review:
 
     # What a proposal would become
 
-    def _checked(self, one: Proposal) -> str:
-        """Where a proposal's memory will be, if its category allows what it says."""
+    def _checked(self, one: Proposal) -> tuple[str, str]:
+        """The collection and id that a proposal asks for, if its category allows what it says."""
         ledger, title = self._desk.ledger, clean_title(one.title)
         form = forms.form(one.category, ledger.rules)
         name = slugify(title)
         if not name:
-            raise UsageError("there is nothing in the title to make an id from")
+            hint = "Give it a title with letters in it."
+            raise UsageError("there is nothing in the title to make an id from", hint=hint)
         checked(
             {
                 "schema_version": "1.0",
@@ -190,47 +212,53 @@ class Review:
             },
             ledger.rules,
         )
-        return f"{form.folder}/{name}"
+        return form.folder, name
 
-    def _refuse_taken(self, one: Proposal, address: str) -> None:
-        """Refuse a title whose memory is there already and says something else."""
-        there = self._there(address)
-        if not there or there.status == "retired" or one.category == _SUMMARY:
-            return
-        if _content(there) != content(one.category, one.title, one.text):
-            raise Conflict(
-                f"{address} is there already and says something else",
-                hint="Give this one another title with `retain inbox edit`, or change that memory.",
-            )
+    def _settled(self, one: Proposal, folder: str, slug: str) -> tuple[str, Memory | None]:
+        """The id to store a proposal under, and its memory if it has become one already.
 
-    def _stored(self, one: Proposal, made: Mapping[str, object]) -> Outcome | None:
-        """The memory that a proposal has become already, by a process that did not get further."""
-        there = self._there(self._checked(one))
-        if there and there.status == "active" and _content(there) == made:
-            return Outcome("unchanged", there)
-        self._refuse_taken(one, self._checked(one))
-        return None
-
-    def _free_name(self, one: Proposal) -> str:
-        """The id to store under; sessions that set out to do the same are still two sessions."""
-        address = self._checked(one)
-        if one.category != _SUMMARY or not self._there(address):
-            return ""
-        return f"{address.partition('/')[2][:70].rstrip('-')}-{one.id[:8]}"
+        That is so after a process that did not get further. A title that has a memory with other
+        words is refused; only a session may share its title, for there is one every day.
+        """
+        made = content(one.category, one.title, one.text)
+        names = [slug]
+        if one.category == _SUMMARY:
+            names.append(f"{slug[:70].rstrip('-')}-{one.id[:8]}")
+        found = [(name, self._there(f"{folder}/{name}")) for name in names]
+        for name, there in found:
+            if there and there.status == "active" and _content(there) == made:
+                return name, there
+        for name, there in found:
+            # A retired one may give way; whether it is long enough ago, its own rules say.
+            if there is None or (there.status == "retired" and name == names[-1]):
+                return name, None
+        raise Conflict(
+            f"{folder}/{slug} is there already and says something else",
+            hint="Give this one another title with `retain inbox edit`, or change that memory.",
+        )
 
     def _there(self, address: str) -> Memory | None:
         with contextlib.suppress(NotFound):
             return self._desk.ledger.bank.find(address)
         return None
 
-    def _near(self, one: Proposal) -> Mapping[str, Any] | None:
+    def _candidate(self, one: Proposal) -> Near | None:
         """The memory that a proposal may belong to; not knowing it is no reason to refuse."""
         if one.category == _SUMMARY:
             return None  # each session has its own
         with contextlib.suppress(RetainError):
             news = f"{one.title}\n{one.text[:_NEWS]}"
             found = self._desk.candidate(one.category, news)["candidate"]
-            return {"path": found["path"], "title": found["title"]} if found else None
+            return Near(found["path"], found["title"]) if found else None
+        return None
+
+    def _twin(self, one: Proposal, outcome: Outcome) -> Near | None:
+        """A memory of whatever kind that says what the new one says."""
+        if one.category == _SUMMARY or outcome.status == "unchanged":
+            return None
+        with contextlib.suppress(RetainError):
+            for alike in self._alike(outcome.memory.collection, outcome.memory.id):
+                return Near(self._desk.ledger.named(alike.member.path), alike.member.title)
         return None
 
 

@@ -60,8 +60,8 @@ def composed(proposals: Sequence[Proposal], about: Mapping[str, str]) -> str:
 def _words(one: Proposal) -> tuple[str, str, str]:
     """A proposal's words as an editor shows them."""
     return (
-        visible(one.category, keep_newlines=False),
-        visible(one.title, keep_newlines=False),
+        visible(one.category, keep_newlines=False).strip(),
+        visible(one.title, keep_newlines=False).strip(),
         visible(one.text).strip(),
     )
 
@@ -94,7 +94,7 @@ def _sections(text: str, faults: list[str]) -> Iterator[tuple[int, list[str]]]:
             number, lines = at, [line]
         elif lines:
             lines.append(line)
-        elif line.strip() and not line.startswith("#"):
+        elif line.strip() and not line.startswith("#") and not faults:
             faults.append(f"line {at}: text above the first section: {line[:60]}")
     if lines:
         yield number, lines

@@ -80,7 +80,7 @@ def _waiting(root: str) -> int:
     from retain.capture import inbox
 
     try:
-        return len(inbox.proposals(root))
+        return inbox.count(root)
     except (RetainError, OSError):
         return 0
 
