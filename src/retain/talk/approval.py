@@ -42,6 +42,7 @@ _WITH_VERBS: Final = frozenset(
     "bundle rails deno terraform".split()
 )
 _RUNNING: Final = frozenset("run exec x dlx config api eval shell start".split())  # of those
+_SHELLS: Final = frozenset("sh bash dash zsh fish ksh csh tcsh busybox".split())
 # Programs that start others: a pattern with an open end would allow everything.
 _LAUNCHERS: Final = frozenset(
     "sh bash dash zsh fish ksh csh tcsh python python2 python3 node nodejs deno bun perl ruby php "
@@ -95,10 +96,9 @@ class Rule(NamedTuple):
 def about_command(call: str, command: Command, detail: str, title: str) -> Question:
     """The question about a command."""
     words = command.words
-    if command.needs_shell:
-        reason = f"needs a shell ({command.shell_signs})"
-        is_never = is_grave(_APART.split(command.text))
-        choices = (ONCE,) if is_never else (ONCE, SESSION)
+    if command.needs_shell or _is_shell(words):
+        reason = f"needs a shell ({command.shell_signs or words[0]})"
+        choices = (ONCE,) if is_grave(_APART.split(command.text)) else (ONCE, SESSION)
         return Question(call, "run_shell", title, detail, reason, (), choices, (command.text,))
     patterns = () if is_grave(words) else tuple(_command_patterns(words))
     return Question(
@@ -152,6 +152,12 @@ def _choices(patterns: tuple[str, ...], is_never: bool) -> tuple[str, ...]:
     if is_never:
         return (ONCE,)
     return (ONCE, SESSION, ALWAYS) if patterns else (ONCE, SESSION)
+
+
+def _is_shell(words: Sequence[str]) -> bool:
+    """Whether a command brings a shell of its own, whose text nobody has taken apart."""
+    at = next((at for at, word in enumerate(words) if os.path.basename(word) in _SHELLS), None)
+    return at is not None and any(re.match(r"-\w*c", word) for word in words[at:])
 
 
 def is_grave(words: Sequence[str]) -> bool:
