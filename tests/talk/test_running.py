@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -201,6 +202,13 @@ def test_grandchild_in_the_background_does_not_outlive_its_command(home: Path) -
     ran = run("/bin/sh", "-c", script)
     assert ran.output == "done\n"
     assert gone(appeared(note))
+
+
+def test_process_that_left_the_session_does_not_hold_up_the_answer(home: Path) -> None:
+    note = home / "pid"
+    script = f"setsid sh -c 'echo $$ > {note}; exec sleep 60' & sleep 0.2; echo done"
+    assert run("/bin/sh", "-c", script).output == "done\n"
+    os.kill(appeared(note), signal.SIGKILL)
 
 
 def test_stopped_reply_ends_the_command_and_what_it_started(home: Path) -> None:

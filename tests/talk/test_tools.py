@@ -52,6 +52,15 @@ def test_wrong_arguments_are_an_error_for_the_model(
     assert not box.asked
 
 
+def test_project_that_is_gone_is_an_error_for_the_model(home: Path) -> None:
+    gone = home / "gone"
+    gone.mkdir()
+    box = Box(gone)
+    gone.rmdir()
+    assert box.bad("read_file", path="a.txt") == "Error: File not found: a.txt"
+    assert "nothing was run" in box.bad("run_command", command="ls")
+
+
 def test_null_is_an_argument_left_out(box: Box) -> None:
     (box.work / "a.txt").write_text("a\n", encoding="utf-8")
     assert box.good("read_file", path="a.txt", offset=None) == "a\n"
