@@ -12,7 +12,7 @@ from retain.talk.events import Block, Role, Text, Thought, ToolResult, ToolUse, 
 if TYPE_CHECKING:
     from retain.sessions.model import Message
 
-__all__ = ["begins", "packed", "size", "turn"]
+__all__ = ["begins", "block_size", "packed", "size", "turn"]
 
 
 def packed(blocks: Iterable[Block]) -> tuple[dict[str, object], ...]:
@@ -74,10 +74,11 @@ def begins(one: Turn) -> bool:
 
 def size(one: Turn) -> int:
     """About how many tokens a turn takes."""
-    return 4 + sum(_size(block) for block in one.blocks)
+    return 4 + sum(map(block_size, one.blocks))
 
 
-def _size(block: Block) -> int:
+def block_size(block: Block) -> int:
+    """About how many tokens a block takes."""
     if isinstance(block, Text | ToolResult):
         return tokens(block.text)
     if isinstance(block, ToolUse):

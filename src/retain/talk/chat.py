@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from retain.errors import Conflict, NotFound, UsageError
+from retain.errors import Ambiguous, Conflict, NotFound, UsageError
+from retain.facts.judging import same_key
 from retain.facts.keeping import COLLECTION
-from retain.fsio import write_whole
+from retain.fsio import Directory, saving
 from retain.sessions.formats import as_json, as_jsonl, as_markdown
 from retain.sessions.store import Sessions
 from retain.talk import models
-from retain.talk.conversation import Conversation
+from retain.talk.conversation import Conversation, alone
 from retain.talk.profile import Profile
 from retain.talk.retention import Retention
 from retain.talk.tools import Toolbox
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from retain.app import App
     from retain.sessions.model import Session
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from retain.talk.tools import Asker
 
 __all__ = ["Chat"]
+
+_Result = TypeVar("_Result")
 
 
 class Chat:
@@ -55,6 +58,11 @@ class Chat:
         self._wanted = model
         self._model: Model | None = None
         self._conversation: Conversation | None = None
+        self._resumed: Session | None = None  # what the conversation will go on with
+
+    async def away(self, work: Callable[[], _Result]) -> _Result:
+        """Do blocking work in a thread, alone with the App."""
+        return await alone(self.turn, work)
 
     @property
     def model_name(self) -> str:
@@ -73,49 +81,46 @@ class Chat:
     @property
     def session(self) -> Session | None:
         """The session that the conversation is kept in, once something was said."""
-        return self._conversation.session if self._conversation else None
+        return self._conversation.session if self._conversation else self._resumed
 
     @property
     def conversation(self) -> Conversation:
-        """The conversation, begun when something is said."""
+        """The conversation, begun when something is said; it needs a model."""
         if self._conversation is None:
-            self._conversation = self._begun(None)
+            self._conversation = Conversation(
+                self.app,
+                self.sessions,
+                self.profile,
+                self.model,
+                self.toolbox,
+                session=self._resumed,
+                turn=self.turn,
+            )
         return self._conversation
 
-    def _begun(self, session: Session | None) -> Conversation:
-        return Conversation(
-            self.app,
-            self.sessions,
-            self.profile,
-            self.model,
-            self.toolbox,
-            session=session,
-            turn=self.turn,
-        )
-
     def use(self, name: str) -> Model:
-        """Talk to another model from now on, in the same conversation."""
+        """Talk to another model from now on, in the same conversation; blocking."""
         if not name.strip():
             raise UsageError("name a model", hint="`/model` lists those there are.")
         chosen = models.model(name, self.app.config, self.env)
         self._model, self._wanted = chosen, name
         if self._conversation:
             self._conversation.model = chosen
-            if self._conversation.session:
-                self.sessions.set_model(self._conversation.session.id, chosen.name)
+        if self.session:
+            self.sessions.set_model(self.session.id, chosen.name)
         return chosen
 
     async def new(self) -> None:
         """End the conversation, with a summary, and begin another."""
         await self.leave()
-        self._conversation = None
+        self._conversation = self._resumed = None
 
     async def resume(self, name: str) -> Session:
-        """Go on with an earlier conversation."""
-        session = self.sessions.resolve(name)
+        """Go on with an earlier conversation; no model is needed before something is said."""
+        session = await self.away(lambda: self.sessions.resolve(name))
         if self.session is None or self.session.id != session.id:
             await self.leave()
-            self._conversation = self._begun(session)
+            self._conversation, self._resumed = None, session
         return session
 
     async def leave(self) -> None:
@@ -125,8 +130,9 @@ class Chat:
 
     def close(self) -> None:
         """Let go of what was opened; every message is safe already."""
-        self.sessions.close()
-        self.app.close()
+        with self.turn:
+            self.sessions.close()
+            self.app.close()
 
     # Facts, blocking
 
@@ -139,15 +145,19 @@ class Chat:
             if all(word in one.text.casefold() for word in wanted)
         ]
 
-    def fact(self, words: str) -> str:
-        """The reference of the one fact that words or an id mean."""
-        by_name = [ref for ref, _ in self.facts() if words in (ref, ref.partition("/")[2])]
-        found = by_name or [ref for ref, _ in self.facts(words)]
+    def fact(self, words: str) -> tuple[str, str]:
+        """The reference and the text of the one fact that words or an id mean."""
+        known = self.facts()
+        named = [one for one in known if words in (one[0], one[0].partition("/")[2])]
+        exact = [one for one in known if same_key(one[1]) == same_key(words)]
+        found = named or exact or self.facts(words)
         if not found:
             raise NotFound(f"no fact speaks of {words[:60]!r}", hint="`/memories` lists them.")
         if len(found) > 1:
-            raise UsageError(
-                f"that could be several: {', '.join(found[:5])}", hint="Name one by its id."
+            raise Ambiguous(
+                f"that could be several: {', '.join(ref for ref, _ in found[:5])}",
+                unchanged="Nothing was forgotten.",
+                hint="Name one by its id.",
             )
         return found[0]
 
@@ -162,10 +172,18 @@ class Chat:
         chat = self.sessions.chat(self.session.id)
         formats = {".md": as_markdown, ".jsonl": as_jsonl}
         path = os.path.join(self.app.workspace.cwd, os.path.expanduser(path))
-        text = formats.get(os.path.splitext(path)[1], as_json)(chat)
-        if os.path.lexists(path):
-            raise Conflict(f"{path} exists already", hint="Give it another name: /export FILE")
-        write_whole(path, text.encode("utf-8", "replace"))
+        text = formats.get(os.path.splitext(path)[1].lower(), as_json)(chat)
+        folder, name = os.path.split(path)
+        # Put there whole, and never over something that appears in the same moment.
+        with saving(path):
+            if os.path.isdir(path) or not os.path.isdir(folder):
+                wrong = "is a directory" if os.path.isdir(path) else "is in no directory there is"
+                raise UsageError(f"{path} {wrong}", hint="Name a file: /export FILE")
+            with Directory.open(os.path.realpath(folder)) as there:
+                if not there.place(name, text.encode("utf-8", "replace")):
+                    raise Conflict(
+                        f"{path} exists already", hint="Give it another name: /export FILE"
+                    )
         return path
 
     @property

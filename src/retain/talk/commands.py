@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.errors import RetainError, UsageError
+from retain.errors import NotFound, RetainError, UsageError
 from retain.guard.characters import visible
 from retain.recall.asking import Wanted
 from retain.talk import models, skills
@@ -14,11 +13,13 @@ from retain.talk.tools import TOOLS
 
 if TYPE_CHECKING:
     from retain.talk.chat import Chat
+    from retain.talk.retention import Saved
 
 __all__ = ["COMMANDS", "Command", "Commands", "Shown", "completions"]
 
 _EXCERPT: Final = 200
 _LISTED: Final = 15
+_OFFERED: Final = 40
 
 
 class Shown(NamedTuple):
@@ -92,49 +93,52 @@ class Commands:
     async def run(self, line: str) -> Shown:
         """Do what a line that begins with a slash asks for."""
         word, _, rest = line.strip().removeprefix("/").partition(" ")
-        name = _ALSO.get(word.lower(), word.lower())
+        name = _ALSO.get(word.lower(), word.lower()) or "help"
         if name not in self._table:
-            likely = completions(name) if name else []
+            likely = completions(name)
             if len(likely) != 1:
-                shown = visible(word, keep_newlines=False)[:40]
-                return Shown(f"Unknown command: /{shown}. `/help` lists them.", is_error=True)
+                return Shown(_unknown(word, likely), is_error=True)
             name = likely[0].name
         try:
             return await self._table[name](rest.strip())
         except RetainError as error:
             hint = f" {error.hint}" if error.hint else ""
-            return Shown(f"{error.message}.{hint}", is_error=True)
+            return Shown(visible(f"{error.message}.{hint}", keep_newlines=False), is_error=True)
 
     async def _away(self, work: Callable[[], str]) -> Shown:
-        def alone() -> str:
-            with self._chat.turn:
-                return work()
-
-        return Shown(await asyncio.to_thread(alone))
+        return Shown(await self._chat.away(work))
 
     # What was said, and what is remembered
 
     async def _search(self, words: str) -> Shown:
         if not words:
-            raise UsageError("say what to look for", hint="/search WORDS")
+            raise UsageError("say what to look for", hint="Usage: /search WORDS")
 
         def work() -> str:
             said = self._chat.sessions.search(words, 8)
-            known = self._chat.app.library.search(Wanted(words, limit=8))
             lines = [
-                f"- **[memory]** {_line(one.title)}: {_line(one.text)} (`{one.ref}`)"
-                for one in (known.hits if known.is_confident else ())
-            ]
-            lines += [
                 f"- **[session: {_line(one.title, 40)}]** {_line(one.text)} (`{one.session_id}`)"
                 for one in said
                 if one.kind == "message"
             ]
+            known, note = self._known(words)
+            lines = [*known, *lines]
             if not lines:
-                return f'No results found for "{_line(words)}".'
-            return "\n".join([f'Search results for "{_line(words)}":', "", *lines])
+                return f'No results found for "{_line(words)}".{note}'
+            return "\n".join([f'Search results for "{_line(words)}":{note}', "", *lines])
 
         return await self._away(work)
+
+    def _known(self, words: str) -> tuple[list[str], str]:
+        """The memories that speak of something; without an index, what was said is still found."""
+        try:
+            known = self._chat.app.library.search(Wanted(words, limit=8))
+        except RetainError as error:
+            return [], f" (memories cannot be searched: {_line(error.message)})"
+        return [
+            f"- **[memory]** {_line(one.title)}: {_line(one.text)} (`{one.ref}`)"
+            for one in (known.hits if known.is_confident else ())
+        ], ""
 
     async def _sessions(self, words: str) -> Shown:
         def work() -> str:
@@ -162,25 +166,22 @@ class Commands:
 
     async def _remember(self, fact: str) -> Shown:
         if not fact:
-            raise UsageError("say what to remember", hint="/remember FACT")
+            raise UsageError("say what to remember", hint="Usage: /remember FACT")
 
-        def work() -> str:
-            return "\n".join(
-                f"✦ Memory {one.status}: {_line(one.fact)}" for one in self._chat.keep([fact])
-            )
-
-        return await self._away(work)
+        saved = await self._chat.away(lambda: self._chat.keep([fact]))
+        text = "\n".join(map(_remembered, saved))
+        return Shown(text, is_error=any(one.status == "refused" for one in saved))
 
     async def _forget(self, words: str) -> Shown:
         if not words:
-            raise UsageError("say what to forget", hint="/forget WORDS or ID")
+            raise UsageError("say what to forget", hint="Usage: /forget WORDS or ID")
 
         def work() -> str:
-            ref = self._chat.fact(words)
+            ref, text = self._chat.fact(words)
             self._chat.app.delete(ref)
             self._chat.sessions.forget(ref)
             self._chat.profile.sync()
-            return f"Forgotten: `{ref}`. `retain restore {ref}` brings it back."
+            return f"Forgotten: {_line(text)} (`retain restore {ref}` brings it back)"
 
         return await self._away(work)
 
@@ -189,14 +190,20 @@ class Commands:
     async def _resume(self, name: str) -> Shown:
         if not name:
             raise UsageError("say which", hint="`/sessions` lists them.")
-        session = await self._chat.resume(name)
+        try:
+            session = await self._chat.resume(name)
+        except NotFound:
+            text = f'Session "{_line(name, 60)}" not found. `/sessions` lists them.'
+            return Shown(text, is_error=True)
         return Shown(f"Resumed: {_line(session.title)} (`{session.id}`)", "resumed")
 
     async def _compact(self, _: str) -> Shown:
+        if self._chat.session is None:
+            return Shown("There is nothing to compact yet.")
         text = await self._chat.conversation.compact()
         if not text:
-            return Shown("There is nothing to compact yet.")
-        return Shown(f"Compacted. The model goes on from this summary:\n\n{text}")
+            return Shown("There is nothing new to compact.")
+        return Shown(f"Compacted. The model goes on from this summary:\n\n{visible(text)}")
 
     async def _new(self, _: str) -> Shown:
         await self._chat.new()
@@ -212,7 +219,7 @@ class Commands:
 
         def work() -> str:
             written = self._chat.export(path or f"{session.id}.json")
-            return f"Written: `{written}`"
+            return f"Written: `{_line(written, 4096)}`"
 
         return await self._away(work)
 
@@ -229,7 +236,7 @@ class Commands:
             "|---|---:|---|",
         ]
         lines += [
-            f"| {_line(part.name)} | {part.tokens:,} | {_line(part.note)} |"
+            f"| {_cell(part.name)} | {part.tokens:,} | {_cell(part.note)} |"
             for part in prompt.parts
         ]
         said = prompt.tokens - sum(part.tokens for part in prompt.parts)
@@ -240,18 +247,22 @@ class Commands:
 
     async def _model(self, name: str) -> Shown:
         if name:
-            chosen = self._chat.use(name)
+            chosen = await self._chat.away(lambda: self._chat.use(name))
             return Shown(f"Now talking to {_line(chosen.name)}.", "model")
         try:
-            offered = await self._chat.model.offered()
+            model = await self._chat.away(lambda: self._chat.model)
+            offered = await model.offered()
         except RetainError:
-            offered = models.known(self._chat.app.config)
-        lines = [f"- {_line(one)}" for one in offered[:40]]
-        return Shown("\n".join([f"Model: **{_line(self._chat.model_name)}**", "", *lines]))
+            offered = await self._chat.away(lambda: models.known(self._chat.app.config))
+        lines = [f"- {_line(one)}" for one in offered[:_OFFERED]]
+        if len(offered) > _OFFERED:
+            lines.append(f"- and {len(offered) - _OFFERED} more")
+        name = await self._chat.away(lambda: self._chat.model_name)
+        return Shown("\n".join([f"Model: **{_line(name)}**", "", *lines]))
 
     async def _tools(self, _: str) -> Shown:
         lines = [f"- **{one.name}**: {one.description.splitlines()[0]}" for one in TOOLS]
-        rules = self._chat.toolbox.approvals.rules()
+        rules = await self._chat.away(self._chat.toolbox.approvals.rules)
         if rules:
             lines += ["", "Always allowed:", *(f"- {_line(str(rule))}" for rule in rules)]
         return Shown("\n".join(lines))
@@ -265,13 +276,35 @@ class Commands:
         return await self._away(work)
 
     async def _help(self, _: str) -> Shown:
-        lines = [
-            f"- `/{one.name} {one.takes}`".replace(" `", "`") + f": {one.about}" for one in COMMANDS
-        ]
-        return Shown("\n".join(lines))
+        return Shown("\n".join(f"- `{one.usage}`: {one.about}" for one in COMMANDS))
+
+
+def _unknown(word: str, likely: Sequence[Command]) -> str:
+    text = f"Unknown command: /{_line(word, 40)}."
+    if likely:
+        return f"{text} It could be {', '.join(f'/{one.name}' for one in likely)}."
+    return f"{text} `/help` lists them."
+
+
+def _remembered(saved: Saved) -> str:
+    """What became of a fact, as the person is told."""
+    notes = f" ({'; '.join(map(_line, saved.notes))})" if saved.notes else ""
+    match saved.status:
+        case "known":
+            return f"Known already: {_line(saved.fact)}{notes}"
+        case "refused":
+            return f"Not saved: {_line(saved.fact)}{notes}"
+        case "supersedes":
+            return f"✦ Memory saved: {_line(saved.fact)}, in place of {saved.replaced}{notes}"
+    return f"✦ Memory saved: {_line(saved.fact)}{notes}"
 
 
 def _line(text: str, most: int = _EXCERPT) -> str:
-    """A text on one line, that can neither act on a terminal nor part a table."""
-    flat = visible(" ".join(text.split()), keep_newlines=False).replace("|", "\\|")
+    """A text on one line that cannot act on a terminal."""
+    flat = visible(" ".join(text[: most * 8].split()), keep_newlines=False)
     return flat if len(flat) <= most else f"{flat[: most - 1]}…"
+
+
+def _cell(text: str) -> str:
+    """The same, where it cannot part a table either."""
+    return _line(text).replace("|", "\\|")

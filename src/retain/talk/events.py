@@ -91,6 +91,7 @@ class Ask(NamedTuple):
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int = 0  # 0 means as many as the provider gives
     stable: int = 1
+    may_use_tools: bool = True  # if not, they are named only because the conversation has them
 
 
 class TextDelta(NamedTuple):

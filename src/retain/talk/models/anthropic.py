@@ -230,6 +230,8 @@ def _request(model: str, ask: Ask) -> dict[str, Any]:
             {"name": one.name, "description": one.description, "input_schema": dict(one.schema)}
             for one in ask.tools
         ]
+        if not ask.may_use_tools:
+            request["tool_choice"] = {"type": "none"}
     return request
 
 

@@ -242,6 +242,8 @@ def _request(model: str, ask: Ask, *, is_official: bool) -> dict[str, Any]:
             }
             for one in ask.tools
         ]
+        if not ask.may_use_tools:
+            request["tool_choice"] = "none"
     return request
 
 
