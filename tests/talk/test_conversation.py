@@ -335,10 +335,11 @@ from retain.talk.chat import Chat
 
 async def main():
     chat = Chat(App(), model=sys.argv[1])
-    if len(sys.argv) > 3:
-        await chat.resume(sys.argv[3])
-    async for one in chat.conversation.send(sys.argv[2]):
-        print(repr(one), flush=True)
+    if sys.argv[2]:
+        await chat.resume(sys.argv[2])
+    for text in sys.argv[3:]:
+        async for one in chat.conversation.send(text):
+            print(repr(one), flush=True)
     await chat.leave()
     chat.close()
 
@@ -363,7 +364,7 @@ def test_kill_9_in_a_stream_loses_at_most_a_moment(work: Path) -> None:
     with running() as server:
         server.says(claude("I look.", Use("read_file", {"path": "a.txt"})))
         server.hears("the file", claude("It says so much that", ending="hang", keep=9))
-        process = spawn(side.env(server.url), work, side.name, "read a.txt")
+        process = spawn(side.env(server.url), work, side.name, "", "read a.txt")
         sessions = Sessions(str(work / ".retain"))
         give_up = time.monotonic() + 60
         kept: list[str] = []
@@ -376,7 +377,7 @@ def test_kill_9_in_a_stream_loses_at_most_a_moment(work: Path) -> None:
         assert kept[:2] == ["read a.txt", "I look."]
         assert kept[3].startswith("It says so much")
         (session,) = sessions.list()
-        again = spawn(side.env(server.url), work, side.name, "go on", session.id)
+        again = spawn(side.env(server.url), work, side.name, session.id, "go on")
         _, errors = again.communicate(timeout=120)
         assert again.returncode == 0, errors
         asked = next(one for one in server.asked if "go on" in one.last and one.tools)
@@ -389,32 +390,31 @@ def test_kill_9_in_a_stream_loses_at_most_a_moment(work: Path) -> None:
         sessions.close()
 
 
-def test_two_processes_chat_in_one_bank(work: Path) -> None:
+def test_two_chats_in_one_bank_lose_nothing(work: Path) -> None:
     side = SIDES["anthropic"]
+    said = {name: [f"{name} {number} here" for number in range(6)] for name in ("ada", "bob")}
     with running() as server:
-        for number in range(4):
-            fact = f"[MEMORY] Machine number {number} has {number + 3} wheels"
-            server.hears(f"message {number} ", claude(f"Noted.\n\n{fact}\n"))
+        for texts in said.values():
+            for number, text in enumerate(texts):
+                fact = f"[MEMORY] The machine of {text} has {number + 3} wheels"
+                server.hears(text, claude(f"Noted.\n\n{fact}\n"))
         started = [
-            spawn(side.env(server.url), work, side.name, f"message {number} here")
-            for number in range(4)
+            spawn(side.env(server.url), work, side.name, "", *texts) for texts in said.values()
         ]
         for one in started:
-            out, errors = one.communicate(timeout=120)
+            out, errors = one.communicate(timeout=180)
             assert one.returncode == 0, errors
             assert "locked" not in out + errors
-    sessions = Sessions(str(work / ".retain"))
-    found = sessions.list()
-    assert len(found) == 4
-    for one in found:
-        first, reply = sessions.messages(one.id)
-        assert first.content.startswith("message ")
-        assert reply.content.startswith("Noted.")
-        assert one.summary
+    with contextlib.closing(Sessions(str(work / ".retain"))) as sessions:
+        found = sessions.list()
+        kept = [[one.content for one in sessions.messages(chat.id)] for chat in found]
+        assert sorted(texts[::2] for texts in kept) == sorted(said.values())
+        assert all(text.startswith("Noted.") for texts in kept for text in texts[1::2])
+        assert all(one.summary for one in found)
+        assert len(sessions.facts()) == 12
     listed = (work / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
-    for number in range(4):
-        assert listed.count(f"Machine number {number} has") == 1
-    sessions.close()
+    for texts in said.values():
+        assert [listed.count(f"of {text} has") for text in texts] == [1] * 6
 
 
 # Facts

@@ -38,14 +38,15 @@ _INSTRUCTIONS: Final = "context/system_prompt.md"
 _MOST_INSTRUCTIONS: Final = 200_000  # bytes
 _MOST_ASKED: Final = 4_000  # characters of a message by which is recalled
 # Of the room for a whole request.
-_OWN_SHARE: Final = 0.4
-_PROJECT_SHARE: Final = 0.15
+_OWN_SHARE: Final = 0.25
+_PROJECT_SHARE: Final = 0.1
 # Of what the instructions and the tools leave.
 _PROFILE_SHARE: Final = 0.12
 _MEMORIES_SHARE: Final = 0.12
 _SESSIONS_SHARE: Final = 0.06
 _SKILLS_SHARE: Final = 0.04
-_EARLIER_SHARE: Final = 0.2
+_EARLIER_SHARE: Final = 0.25
+_LEAST: Final = 40  # tokens below which the beginning of something says nothing
 _MOST_MEMORIES: Final = 2500  # tokens, however much room there is
 _MOST_SESSIONS: Final = 1200
 _MOST_FACTS: Final = 800
@@ -179,7 +180,7 @@ def _size(tool: ToolSpec) -> int:
 
 def _limited(part: Part, room: int) -> Part:
     """A part with as much of its text as there is room for."""
-    shown = cut(part.text, room) if room > 0 else ""
+    shown = cut(part.text, room) if room >= min(_LEAST, tokens(part.text)) else ""
     if shown == part.text:
         return part._replace(tokens=tokens(shown))
     note = f"cut to {tokens(shown)} tokens" if shown else "no room"

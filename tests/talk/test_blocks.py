@@ -1,0 +1,86 @@
+"""Messages as they are kept and as a model is sent them: the same, whoever wrote them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retain.sessions.model import Message
+from retain.sessions.store import Sessions
+from retain.talk import blocks
+from retain.talk.events import Block, Text, Thought, ToolResult, ToolUse, Turn
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+INPUTS = st.dictionaries(st.text(max_size=10), JSON, max_size=3)
+BLOCKS: st.SearchStrategy[Block] = st.one_of(
+    st.builds(Text, st.text(min_size=1)),
+    st.builds(ToolUse, st.text(min_size=1), st.text(), INPUTS, st.text()),
+    st.builds(ToolResult, st.text(min_size=1), st.text(), st.booleans()),
+    st.builds(Thought, st.text(), INPUTS),
+)
+
+
+def message(role: str, content: str = "", held: tuple[dict[str, object], ...] = ()) -> Message:
+    return Message(1, "session_20260101_001", role, content, "", None, held)
+
+
+@given(st.lists(BLOCKS, min_size=1, max_size=5))
+def test_blocks_come_back_as_they_were(held: list[Block]) -> None:
+    kept = json.loads(json.dumps(blocks.packed(held)))
+    assert blocks.turn(message("assistant", "", tuple(kept))) == Turn("assistant", tuple(held))
+
+
+def test_blocks_survive_the_database(tmp_path: Path) -> None:
+    held = (
+        Text("Ünïcode 🦭"),
+        ToolUse("t1", "read_file", {"path": "a", "deep": [{"b": None}]}),
+        Thought("claude", {"type": "thinking", "thinking": "hm", "signature": "x"}),
+    )
+    sessions = Sessions(str(tmp_path))
+    name = sessions.create().id
+    sessions.add(name, "assistant", "Ünïcode 🦭", blocks=blocks.packed(held))
+    (kept,) = sessions.messages(name)
+    assert blocks.turn(kept).blocks == held
+    sessions.close()
+
+
+def test_a_message_without_blocks_is_its_text() -> None:
+    assert blocks.turn(message("user", "hi")) == Turn("user", (Text("hi"),))
+    assert blocks.turn(message("assistant", "yes")) == Turn("assistant", (Text("yes"),))
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {},
+        {"type": "image", "data": "x"},
+        {"type": "tool_use", "id": "t"},
+        {"type": "tool_use", "id": "t", "name": "x", "input": 5},
+        {"type": "tool_result"},
+        {"type": "thought", "model": "m", "data": None},
+        {"type": ["text"], "text": "x"},
+    ],
+)
+def test_what_a_later_retain_kept_is_passed_over(held: dict[str, object]) -> None:
+    assert blocks.turn(message("assistant", "text", (held,))).blocks == (Text("text"),)
+
+
+def test_only_what_a_person_says_begins_a_conversation() -> None:
+    assert blocks.begins(Turn("user", (Text("hi"),)))
+    assert not blocks.begins(Turn("assistant", (Text("hi"),)))
+    assert not blocks.begins(Turn("user", (ToolResult("t", "x"),)))
+    assert not blocks.begins(Turn("user", (ToolResult("t", "x"), Text("hi"))))
+
+
+@given(BLOCKS)
+def test_every_block_has_a_size(held: Block) -> None:
+    assert blocks.block_size(held) >= 0
+    assert blocks.size(Turn("user", (held,))) == blocks.block_size(held) + 4
