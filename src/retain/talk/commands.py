@@ -181,7 +181,7 @@ class Commands:
             self._chat.app.delete(ref)
             self._chat.sessions.forget(ref)
             self._chat.profile.sync()
-            return f"Forgotten: {_line(text)} (`retain restore {ref}` brings it back)"
+            return f"Forgotten: {_line(text)} (`retain restore --trash {ref}` brings it back)"
 
         return await self._away(work)
 
