@@ -475,6 +475,7 @@ def test_what_a_reply_only_quotes_is_no_fact(work: Path, source: str) -> None:
         talk.server.says(claude(f"It says:\n\n> {bad}\n\n[MEMORY] Jo keeps a walrus"))
         happenings = talk.say("what about the walrus?")
         assert saved(happenings) == [("saved", "Jo keeps a walrus")]
+        assert notices(happenings) == [f"Not remembered, it was only quoted: {bad[9:]}"]
         assert bad in (talk.asked.text if source == "file" else talk.system)
 
 
@@ -617,6 +618,18 @@ def test_without_a_model_the_summary_says_what_was_asked(work: Path) -> None:
         assert summary == "Asked: how do I sharpen a chisel? Last answer: On a stone."
         # Someone waits to leave: one that is not there is asked once.
         assert len(talk.server.asked) == 2
+
+
+def test_whoever_does_not_wait_has_a_plain_summary(work: Path) -> None:
+    with talking(work) as talk:
+        talk.say("how do I sharpen a chisel?")
+        talk.run(talk.chat.leave(0))
+        assert talk.chat.sessions.get(talk.session).summary.startswith("Asked: how do I")
+        assert len(talk.server.asked) == 1
+        talk.say("and a knife?")
+        talk.server.says(claude("Too late to be", ending="hang", keep=5))
+        talk.run(asyncio.wait_for(talk.chat.leave(0.5), 30))
+        assert talk.chat.sessions.get(talk.session).summary.startswith("Asked: how do I")
 
 
 def test_a_session_deleted_before_its_end_is_no_error(work: Path) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from retain.errors import NotFound, RetainError
 from retain.facts.judging import same_key
 from retain.facts.keeping import Synced
+from retain.guard.characters import visible
 from retain.sizes import cut, tokens
 from retain.talk import blocks
 from retain.talk import sessions as past
@@ -142,7 +143,9 @@ class Conversation:
         self._turn = turn or threading.RLock()
         self._most_tokens = 0  # of a reply, as it is configured
         self._is_summarised = False
-        self._kept: set[str] = set()  # facts of this reply, as keys: kept, or not to be kept
+        # Of one reply, as keys: the facts that were kept, and those that the model was told.
+        self._kept: set[str] = set()
+        self._told: set[str] = set()
         self._later: asyncio.Task[None] | None = None
 
     # Talking
@@ -154,7 +157,7 @@ class Conversation:
         await _to_the_end(self.away(lambda: self._begin(text)))
         for notice in await self._synced():
             yield notice
-        self._kept = set()
+        self._kept, self._told = set(), set()
         prompt: Prompt | None = None
         for number in range(ROUNDS + 1):
             prompt = await self._assembled(prompt)
@@ -215,8 +218,8 @@ class Conversation:
         try:
             done = await self.away(self.profile.sync)
         except RetainError as error:
-            return [Notice(f"MEMORY.md: {error.message}")]
-        return list(_told(done))
+            return [_notice(f"MEMORY.md: {error.message}")]
+        return _changes(done)
 
     async def _assembled(self, before: Prompt | None) -> Prompt:
         self.prompt = await self.away(lambda: self._assemble(before))
@@ -224,7 +227,7 @@ class Conversation:
             # What it only repeats of these is not the model's own.
             for part in self.prompt.parts:
                 if part.is_data:
-                    self._kept.update(map(same_key, found(part.text)))
+                    self._told.update(map(same_key, found(part.text)))
         return self.prompt
 
     def _assemble(self, before: Prompt | None) -> Prompt:
@@ -287,7 +290,7 @@ class Conversation:
             yield ToolStarted(call, summary(call.name, call.input))
             start = time.monotonic()
             result = await self._result(call)
-            self._kept.update(map(same_key, found(result.text)))
+            self._told.update(map(same_key, found(result.text)))
             await reply.answer(result)
             yield ToolDone(call, result, time.monotonic() - start)
 
@@ -301,12 +304,14 @@ class Conversation:
 
     async def _saved(self, reply: str) -> list[Happening]:
         """Keep the facts that a reply flags, each once, and none that it only repeats."""
-        facts = [one for one in found(reply) if same_key(one) not in self._kept]
+        new = [one for one in found(reply) if same_key(one) not in self._kept]
+        self._kept.update(map(same_key, new))
+        facts = [one for one in new if same_key(one) not in self._told]
+        quoted = [f"Not remembered, it was only quoted: {one}" for one in new if one not in facts]
         if not facts:
-            return []
-        self._kept.update(map(same_key, facts))
+            return [*map(_notice, quoted)]
         saved = await _to_the_end(self.away(lambda: self.remember(facts)))
-        return [*map(MemorySaved, saved), *_told(self.retention.synced)]
+        return [*map(MemorySaved, saved), *_changes(self.retention.synced), *map(_notice, quoted)]
 
     def remember(self, facts: Sequence[str]) -> list[Saved]:
         """Keep facts in the name of the model; blocking."""
@@ -332,32 +337,48 @@ class Conversation:
         await self.away(lambda: self.sessions.compact(name, text, through=last))
         return text
 
-    async def close(self) -> None:
-        """Leave a summary of the conversation behind, if there was one worth it."""
-        with contextlib.suppress(NotFound):  # deleted meanwhile, in another window
-            await self._close()
-        if self._later and not self._later.done():
-            await asyncio.wait([self._later])
+    async def close(self, seconds: float = _SUMMARY_SECONDS) -> None:
+        """Leave a summary of the conversation behind, if there was one worth it.
 
-    async def _close(self) -> None:
+        The model has so many seconds for it; without any, or without a model, it is a plain one.
+        """
+        with contextlib.suppress(NotFound, TimeoutError):  # deleted meanwhile, in another window
+            said = await self._plainly_summarised()
+            async with asyncio.timeout(max(seconds, 0)):
+                if said:
+                    await self._well_summarised(said)
+                if self._later and not self._later.done():
+                    await asyncio.wait([self._later])
+
+    async def _plainly_summarised(self) -> Sequence[Message]:
+        """Leave the summary that costs nothing; the messages that a better one can be made of.
+
+        Whoever does not wait for the better one has this.
+        """
         if self.session is None or self._is_summarised:
-            return
+            return ()
         name = self.session.id
         said = await self.away(lambda: self.sessions.messages(name))
-        if not any(one.role == "user" and one.content for one in said):
-            await self.away(lambda: self.sessions.sweep_empty(name))
-            return
         text = past.plain_summary(said)
-        # First of all the one that costs nothing: whoever waits no longer has that.
+        if not text:
+            await self.away(lambda: self.sessions.sweep_empty(name))
+            return ()
         await self.away(lambda: self.sessions.summarise(name, text))
-        if any(one.role == "assistant" for one in said):
-            with contextlib.suppress(ModelError, TimeoutError):
-                async with asyncio.timeout(_SUMMARY_SECONDS):
-                    better = await self._summary(said, _SUMMARISE, _SUMMARY_TOKENS, is_urgent=True)
-                if better:
-                    await self.away(lambda: self.sessions.summarise(name, better))
         self._is_summarised = True
-        await self._vectorised()
+        return said if any(one.role == "assistant" for one in said) else ()
+
+    async def _well_summarised(self, said: Sequence[Message]) -> None:
+        """Leave the model's summary, findable by its meaning; without a vector, by its words."""
+        assert self.session  # noqa: S101 - there is something said in it
+        name = self.session.id
+        with contextlib.suppress(ModelError):
+            text = await self._summary(said, _SUMMARISE, _SUMMARY_TOKENS, is_urgent=True)
+            if text:
+                await _to_the_end(self.away(lambda: self.sessions.summarise(name, text)))
+        with contextlib.suppress(RetainError):
+            model = await self.away(lambda: past.embedder(self.app))
+            if model is not None:
+                await asyncio.to_thread(past.vectorised, self.sessions, model)
 
     async def _summary(
         self, messages: Sequence[Message], wish: str, room: int, *, is_urgent: bool = False
@@ -395,13 +416,6 @@ class Conversation:
             model = await self.away(lambda: past.embedder(self.app))
             # Not under the lock: the next message must not wait for it.
             await asyncio.to_thread(past.caught_up, self.sessions, model, own)
-
-    async def _vectorised(self) -> None:
-        """Make the summary findable by its meaning; one without a vector is found by its words."""
-        with contextlib.suppress(RetainError):
-            model = await self.away(lambda: past.embedder(self.app))
-            if model is not None:
-                await asyncio.to_thread(past.vectorised, self.sessions, model)
 
     async def away(self, work: Callable[[], _Result]) -> _Result:
         """Do blocking work in a thread, alone with the App."""
@@ -545,7 +559,7 @@ async def _to_the_end(work: Coroutine[Any, Any, _Result]) -> _Result:
         raise
 
 
-def _told(done: Synced) -> list[Notice]:
+def _changes(done: Synced) -> list[Notice]:
     """What a look at MEMORY.md brought, as a person is told."""
     counts = (
         (len(done.learned), "learned"),
@@ -554,7 +568,12 @@ def _told(done: Synced) -> list[Notice]:
     )
     said = [f"{count} {what}" for count, what in counts if count]
     notes = [f"MEMORY.md was edited: {', '.join(said)}."] if said else []
-    return [Notice(note) for note in (*notes, *done.notes)]
+    return [_notice(note) for note in (*notes, *done.notes)]
+
+
+def _notice(text: str) -> Notice:
+    """A line to show, in which nothing acts on a terminal."""
+    return Notice(visible(text, keep_newlines=False))
 
 
 def _spoken(message: Message) -> str:
