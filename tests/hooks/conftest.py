@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.door import done
 
-CONTEXTS = "/tmp/.memory-triage-context-*"  # noqa: S108 - where hooks write them
+CONTEXTS = "/tmp/.memory-triage-context-*"
 
 
 @pytest.fixture(autouse=True)

@@ -110,7 +110,7 @@ def test_a_text_of_many_short_lines_is_shown_as_far_as_there_is_room() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    "given, wanted",
     [
         ("a -> b", "a - b"),
         ("a #tags:b", "a b"),
@@ -132,7 +132,7 @@ def test_a_text_neither_closes_a_fence_nor_hides_anything() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "path", "wanted"),
+    "place, path, wanted",
     [
         (Place("/p/.retain", "retain", "project", "", True), "/p/.retain/a/b.md", ".retain/a/b.md"),
         (

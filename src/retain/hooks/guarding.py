@@ -62,7 +62,7 @@ def _path(call: Call) -> str:
     path = os.path.join(call.cwd, os.path.expanduser(path))
     try:
         return os.path.realpath(path)
-    except OSError:
+    except (OSError, ValueError):  # half a character cannot be looked up, yet a host writes it
         return os.path.normpath(path)
 
 
@@ -96,9 +96,10 @@ def _is_staged(parts: list[str]) -> bool:
 
 
 def _by_variable(path: str, call: Call) -> str:
-    """The bank that a variable names, which may be called anything."""
-    for name in ("RETAIN_HOME", "RETAIN_BANK"):
-        if given := call.env.get(name, ""):
+    """The person's own bank, or one that a variable names, which may be called anything."""
+    # The person's own bank may be a link, and then its real path has another name.
+    for name, usual in (("RETAIN_HOME", "~/.retain"), ("RETAIN_BANK", "")):
+        if given := call.env.get(name) or usual:
             root = os.path.realpath(os.path.join(call.cwd, os.path.expanduser(given)))
             if path == root or path.startswith(f"{root}/"):
                 return root
