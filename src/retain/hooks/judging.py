@@ -75,12 +75,14 @@ def _settings(call: Call) -> Settings:
 
 
 def stated(hit: Hit) -> Mapping[str, Any]:
-    """A hit as a memo keeps it until it is known what became of it."""
+    """A hit as a memo keeps it until it is known what became of it, without secrets."""
+    from retain.guard.secrets import redact
+
     return {
         "category": hit.category,
         "score": round(hit.score, 4),
         "title": next(iter(hit.snippets), ""),
-        "text": hit.context,
+        "text": redact(hit.context).text,
         "start": hit.start,
         "end": hit.end,
     }
