@@ -1,4 +1,4 @@
-"""An agent is asked once to save what its session has shown, and what it leaves goes to the inbox."""
+"""An agent is asked once to save what its session has shown; what it leaves goes to the inbox."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +56,14 @@ def test_without_a_transcript_a_stop_passes(given: object, bank: Path) -> None:
     assert nothing(ask("stop"))
 
 
-def test_a_transcript_elsewhere_is_not_read(bank: Path) -> None:
+def test_a_transcript_elsewhere_is_not_read(bank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         path = said(Path(folder) / "t.jsonl", DECIDED)
         assert nothing(stop(path))
         link = f"{bank.parent}/link.jsonl"
         os.symlink(path, link)
         assert nothing(stop(link))
-        os.environ["CLAUDE_CONFIG_DIR"] = folder
+        monkeypatch.setenv("CLAUDE_CONFIG_DIR", folder)
         assert stop(path).code == 2
 
 
@@ -232,9 +231,9 @@ def test_models_and_descriptions_come_from_the_config(path: str, store: Path) ->
 
 
 @pytest.fixture
-def flag(work: Path) -> Iterator[Path]:
+def flag(work: Path) -> Path:
     (work / ".claude").mkdir()
-    yield work / FLAG
+    return work / FLAG
 
 
 def test_a_fresh_flag_lets_one_stop_pass(flag: Path, path: str, bank: Path) -> None:
@@ -399,3 +398,18 @@ def test_secrets_go_neither_to_the_agent_nor_to_the_inbox(work: Path, bank: Path
     again(path)
     for one in inbox.proposals(str(bank)):
         assert token not in f"{one.title} {one.text}"
+
+
+def test_much_that_was_said_in_any_script_is_not_forgotten(work: Path, bank: Path) -> None:
+    line = "決定と理由と失敗と制約 " * 150
+    words = (DECIDED, "It failed: the fix.\nA crash, resolved.", "A hack for now.\nTODO at a cost.")
+    path = said(work / "t.jsonl", *(f"{line}\n{text}\n{line}" for text in words for _ in range(5)))
+    answer = stop(path)
+    assert len(triage_data(answer)["categories"]) == 3
+    again(path)
+    assert sorted(category for category, _ in proposed(bank)) == [
+        "decision",
+        "runbook",
+        "tech_debt",
+    ]
+    assert nothing(stop(path))
