@@ -1,4 +1,4 @@
-"""What a prompt brings with it, and that it brings nothing twice, nothing stale, nothing foreign."""
+"""What a prompt brings with it: nothing twice, nothing stale, nothing that came from strangers."""
 
 from __future__ import annotations
 
