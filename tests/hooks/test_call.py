@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -56,6 +59,33 @@ def test_a_whole_object_is_enough_where_nobody_closes(pipe: int) -> None:
     os.write(pipe, b"}\n")
     assert received() == {"a": {"b": 1}}
     os.close(pipe)
+
+
+def test_a_long_text_that_often_looks_whole_is_tried_a_few_times_only(pipe: int) -> None:
+    part = b"{}" * 4096
+    count, tries = 400, 0
+
+    def write() -> None:
+        os.write(pipe, b'{"a": "')
+        for _ in range(count):
+            os.write(pipe, part)
+        os.write(pipe, b'"}')
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        nonlocal tries
+        tries += event == "call" and frame.f_code.co_name == "_parsed"
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    sys.setprofile(watch)
+    try:
+        payload = received()
+    finally:
+        sys.setprofile(None)
+    writer.join()
+    os.close(pipe)
+    assert payload == {"a": "{}" * 4096 * count}
+    assert tries < 25
 
 
 def test_half_an_object_is_waited_for_no_longer_than_a_moment(pipe: int) -> None:
