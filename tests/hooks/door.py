@@ -61,7 +61,7 @@ FOLDERS = {
 DECIDED = "We decided on Postgres because it is known.\nWe chose argon2 over bcrypt."
 
 
-def ask(event: str, payload: Mapping[str, object] | None = None, **more: object) -> Answer:
+def ask(event: str, payload: Mapping[str, object] | None = None, /, **more: object) -> Answer:
     """What a hook answers to a payload of the working directory's session."""
     whole = {"session_id": SESSION, "cwd": os.getcwd(), **(payload or {}), **more}
     return hooks.respond(event, whole, os.environ, time.monotonic())

@@ -152,6 +152,20 @@ def test_the_deadline_is_what_the_settings_say() -> None:
 
 # Dispatching
 
+FIELDS = (
+    "compact_summary",
+    "cwd",
+    "hook_event_name",
+    "last_assistant_message",
+    "prompt",
+    "session_id",
+    "source",
+    "stop_hook_active",
+    "tool_input",
+    "tool_name",
+    "transcript_path",
+)
+
 
 @pytest.mark.parametrize("event", hooks.EVENTS)
 def test_every_event_answers_nothing_to_no_payload(event: str) -> None:
@@ -167,10 +181,9 @@ def test_every_event_answers_nothing_to_an_empty_payload(event: str) -> None:
 
 @pytest.mark.parametrize("event", hooks.EVENTS)
 def test_fields_of_the_wrong_kind_hurt_nobody(event: str) -> None:
-    names = ("session_id", "cwd", "transcript_path", "prompt", "tool_input", "source", "tool_name")
-    names += ("stop_hook_active", "last_assistant_message", "compact_summary", "hook_event_name")
-    for value in (None, 7, -1.5, True, [], [1], {}, {"file_path": {}}, "", "\0", "\ud800" * 20):
-        payload = dict.fromkeys(names, value)
+    values: list[object] = [None, 7, -1.5, True, [], [1], {}, {"file_path": {}}]
+    for value in (*values, "", "\0", "\ud800" * 20):
+        payload = dict.fromkeys(FIELDS, value)
         answer = hooks.respond(event, payload, os.environ, time.monotonic())
         assert (answer.out, answer.code) == ("", 0)
 
