@@ -128,6 +128,11 @@ def test_descriptions_of_categories_come_along(store: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("odd", ["\ud800", "\0", "\u202e", '"', "%", "NEAR(", "🙂", "\n" * 999])
+def test_odd_characters_in_a_prompt_hurt_nobody(odd: str, lantern: Path) -> None:
+    assert "whale" in prompt(f"{odd} {ASKED} {odd}")
+
+
 # Once in a conversation
 
 
