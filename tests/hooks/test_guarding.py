@@ -155,3 +155,35 @@ def test_a_bank_that_is_gone_is_guarded_all_the_same(work: Path) -> None:
     done("init")
     shutil.rmtree(work / ".retain")
     assert write(".retain/memories/x.md")
+
+
+# A stranger's project around it
+
+
+@pytest.mark.parametrize("trick", ["off", "broken", "link", "arcaneum"])
+def test_no_project_opens_the_person_s_own_bank(trick: str, home: Path, work: Path) -> None:
+    done("init", "--global")
+    bank = work / ".retain"
+    if trick == "link":
+        bank.symlink_to(home)
+    elif trick == "arcaneum":
+        (work / ".arcaneum").write_text("version: [", encoding="utf-8")
+    else:
+        bank.mkdir()
+        text = {"off": "format = 1\n[memory]\nenabled = false\n", "broken": "= ["}[trick]
+        (bank / "config.toml").write_text(text, encoding="utf-8")
+    assert write("~/.retain/memories/x.md")
+
+
+def test_a_bank_that_is_switched_off_is_not_guarded(bank: Path, work: Path) -> None:
+    done("config", "set", "memory.enabled", "false")
+    assert not write(".retain/memories/x.md")
+    assert not ask(
+        "pre-tool-use", tool_input={"file_path": str(bank / "x.md")}, cwd=str(work.parent)
+    ).out
+
+
+def test_settings_that_cannot_be_read_leave_the_guard(bank: Path, home: Path) -> None:
+    (home / ".retain").mkdir()
+    (home / ".retain" / "config.toml").write_text("= [", encoding="utf-8")
+    assert write(".retain/memories/x.md")

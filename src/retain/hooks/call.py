@@ -75,10 +75,13 @@ class Call:
 
     @property
     def is_on(self) -> bool:
-        """Whether memory, and this hook, are switched on."""
-        values = self.config.values
+        """Whether memory, and this hook, are switched on where the host works."""
+        return self.is_on_by(self.config)
+
+    def is_on_by(self, config: Config) -> bool:
+        """Whether some settings have memory, and this hook, switched on."""
         switch = f"hooks.{self.event.replace('-', '_')}"
-        return bool(values["memory.enabled"].value and values[switch].value)
+        return config.flag("memory.enabled") and config.flag(switch)
 
     @property
     def left(self) -> float:

@@ -37,7 +37,7 @@ def answer(call: Call) -> Answer:
     """Refuse a write into a bank; after one, look at what was written."""
     path = _path(call)
     root = bank_of(path, call) if path else ""
-    if not root or not call.is_on:
+    if not root or not _is_on(root, call):
         return Answer()
     if call.event == "post-tool-use":
         from retain.hooks import checking
@@ -49,6 +49,22 @@ def answer(call: Call) -> Answer:
         "permissionDecisionReason": _REASON,
     }
     return Answer.of({"hookSpecificOutput": said})
+
+
+def _is_on(root: str, call: Call) -> bool:
+    """Whether a bank is guarded: by what the person says, and by its own settings.
+
+    What the project around the host says is not asked, or a stranger's would open every bank. And
+    settings that cannot be read leave what is usual.
+    """
+    from retain import paths
+    from retain.errors import RetainError
+
+    try:
+        place = paths.find_bank(os.path.dirname(root), call.env, bank=root)
+        return call.is_on_by(call.places.load(place))
+    except RetainError:
+        return True
 
 
 def _path(call: Call) -> str:
