@@ -183,6 +183,16 @@ def test_files_outside_are_nobody_s_business(work: Path) -> None:
     assert nothing(wrote(path))
 
 
+@pytest.mark.parametrize("whose", ["project", "person"])
+def test_without_settings_no_file_is_judged(whose: str, bank: Path, home: Path) -> None:
+    root = bank if whose == "project" else home / ".retain"
+    root.mkdir(exist_ok=True)
+    (root / "config.toml").write_text("= [", encoding="utf-8")
+    for path in (kept(bank, "decision"), kept(bank, "decision", "bad", title=None)):
+        assert nothing(wrote(path))
+        assert path.exists()
+
+
 # In a bank of our own
 
 

@@ -54,8 +54,7 @@ def answer(call: Call) -> Answer:
 def _is_on(root: str, call: Call) -> bool:
     """Whether a bank is guarded: by what the person says, and by its own settings.
 
-    What the project around the host says is not asked, or a stranger's would open every bank. And
-    settings that cannot be read leave what is usual.
+    What the project around the host says is not asked, or a stranger's would open every bank.
     """
     from retain import paths
     from retain.errors import RetainError
@@ -64,7 +63,8 @@ def _is_on(root: str, call: Call) -> bool:
         place = paths.find_bank(os.path.dirname(root), call.env, bank=root)
         return call.is_on_by(call.places.load(place))
     except RetainError:
-        return True
+        # Who cannot read the settings still keeps a bank closed, but judges no file by its rules.
+        return call.event == "pre-tool-use"
 
 
 def _path(call: Call) -> str:
