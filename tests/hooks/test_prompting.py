@@ -184,12 +184,16 @@ def test_a_deleted_memory_is_not_shown(lantern: Path) -> None:
     assert "whale" not in prompt(ASKED)
 
 
-def test_a_memory_edited_by_hand_is_shown_without_its_old_text(lantern: Path) -> None:
+@pytest.mark.parametrize("title", [(), ("--title", "Whale oil", "--tags", "whale")], ids=str)
+def test_a_memory_edited_by_hand_is_shown_without_its_old_words(
+    title: tuple[str, ...], lantern: Path
+) -> None:
+    put("lantern", "The lantern burns whale oil.", *title)
     path = lantern / "memories" / "lantern.md"
     path.write_text("The lantern burns olive oil now.", encoding="utf-8")
     text = prompt(ASKED)
-    assert "whale" not in text
-    assert "-> .retain/memories/lantern.md" in text
+    assert "whale" not in text.casefold()
+    assert "- [JOURNAL] lantern -> .retain/memories/lantern.md\n" in text
     assert "edited since it was indexed, read the file" in text
 
 

@@ -129,10 +129,15 @@ def _unseen(found: Sequence[Found], memo: Memo) -> list[tuple[Found, str]]:
             continue
         stamp = f"{facts.st_size}:{facts.st_mtime_ns}"
         if one.size >= 0 and (one.size, one.modified) != (facts.st_size, facts.st_mtime_ns):
-            one = one._replace(text="", cautions=(*one.cautions, _EDITED))  # noqa: PLW2901 - the same memory, as it is now
+            one = _edited(one)  # noqa: PLW2901 - the same memory, as it is now
         if memo.is_new(_name(one), stamp):
             fresh.append((one, stamp))
     return fresh
+
+
+def _edited(one: Found) -> Found:
+    """A memory whose words are not known any more; a title may be the first of them."""
+    return one._replace(title=one.id, tags=(), text="", cautions=(*one.cautions, _EDITED))
 
 
 def _name(one: Found) -> str:
