@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
+import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.door import done
-
-CONTEXTS = "/tmp/.memory-triage-context-*"
+from tests.hooks.door import OTHER, SESSION
 
 
 @pytest.fixture(autouse=True)
@@ -24,11 +23,11 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def swept() -> Iterator[None]:
-    """Remove the context files that a test has made."""
-    before = set(glob.glob(CONTEXTS))
+    """Remove the context files that a test has made, and no other process's."""
     yield
-    for path in set(glob.glob(CONTEXTS)) - before:
-        with contextlib.suppress(OSError):
+    for session in (SESSION, OTHER):
+        digest = hashlib.sha256(session.encode()).hexdigest()[:8]
+        for path in glob.glob(f"/tmp/.memory-triage-context-*-{digest}.txt"):
             os.unlink(path)
 
 

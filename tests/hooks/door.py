@@ -13,7 +13,9 @@ from retain import hooks
 from retain.hooks.call import Answer
 from tests.capture import transcripts
 
-SESSION = "0c3cb3c4-2f57-4ae8-9a4e-5a3a0f1d2b6c"
+# Each process has its own, as what hooks leave in /tmp is named after it.
+SESSION = f"0c3cb3c4-2f57-4ae8-9a4e-{os.getpid():012x}"
+OTHER = f"1c3cb3c4-2f57-4ae8-9a4e-{os.getpid():012x}"
 NOW = "2026-05-08T12:00:00Z"
 CONTENT: Mapping[str, Mapping[str, object]] = {
     "decision": {

@@ -17,7 +17,7 @@ from retain.capture import inbox
 from retain.hooks.call import Answer
 from tests.capture import transcripts
 from tests.cli.door import done
-from tests.hooks.door import DECIDED, SESSION, ask, busy, kept, nothing, said
+from tests.hooks.door import DECIDED, OTHER, SESSION, ask, busy, kept, nothing, said
 
 FLAG = ".claude/.stop_hook_active"
 
@@ -128,17 +128,18 @@ def test_the_context_is_in_a_private_file(path: str, bank: Path) -> None:
 def test_without_a_session_s_id_the_file_has_the_plain_name(path: str, bank: Path) -> None:
     (found,) = triage_data(stop(path, session_id=""))["categories"]
     assert found["context_file"] == "/tmp/.memory-triage-context-decision.txt"
+    os.unlink(found["context_file"])
 
 
 def test_a_context_file_that_is_a_link_is_not_written(path: str, bank: Path, work: Path) -> None:
-    (found,) = triage_data(stop(path, session_id="linked"))["categories"]
+    (found,) = triage_data(stop(path, session_id=OTHER))["categories"]
     (work / FLAG).unlink()
     os.unlink(found["context_file"])
     victim = work / "victim"
     victim.write_text("mine", encoding="utf-8")
     os.symlink(victim, found["context_file"])
-    (bank / ".index" / "hooks" / "linked.json").unlink()
-    answer = stop(path, session_id="linked")
+    (bank / ".index" / "hooks" / f"{OTHER}.json").unlink()
+    answer = stop(path, session_id=OTHER)
     assert answer.code == 2
     assert "context_file" not in triage_data(answer)["categories"][0]
     assert victim.read_text(encoding="utf-8") == "mine"
