@@ -74,12 +74,15 @@ def _settings(call: Call) -> Settings:
 
 
 def stated(hit: Hit) -> Mapping[str, Any]:
-    """A hit as a memo keeps it until it is known what became of it."""
+    """A hit as a memo keeps it until it is known what became of it, without secrets."""
+    from retain.capture.inbox import LONGEST
+    from retain.guard.secrets import redact
+
     return {
         "category": hit.category,
         "score": round(hit.score, 4),
         "title": next(iter(hit.snippets), ""),
-        "text": hit.context.removeprefix(triage.EXCERPTS),
+        "text": redact(hit.context.removeprefix(triage.EXCERPTS)).text[:LONGEST],
         "start": hit.start,
         "end": hit.end,
     }

@@ -21,7 +21,7 @@ __all__ = ["Memo"]
 
 _FOLDER: Final = "hooks"
 _LONGEST: Final = 64
-_MOST_BYTES: Final = 500_000
+_MOST_BYTES: Final = 2_000_000  # what six categories may raise, in any script
 _MOST_SHOWN: Final = 2000
 _DAYS: Final = 40  # a host forgets its own transcripts after thirty
 
@@ -117,7 +117,7 @@ class Memo:
         """Keep the memo, if that can be."""
         if not self._name or self._values == self._before:
             return
-        data = json.dumps(self._values).encode()
+        data = json.dumps(self._values, ensure_ascii=False).encode(errors="replace")
         draft = f"{self._name}.{os.getpid()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with (

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from retain import paths
+from retain import paths, records
 from retain.config import rules
 from retain.errors import RetainError
 from retain.hooks import context
@@ -131,7 +131,9 @@ def _is_open(memory: Memory) -> bool:
 
 
 def _content(memory: Memory) -> Mapping[str, object]:
-    content = memory.meta.get("content")
+    """The fields of a typed memory; those of a JSON file are no part of its metadata."""
+    found = records.load(memory.data) if memory.path.endswith(".json") else memory.meta
+    content = found.get("content")
     return content if isinstance(content, dict) else {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -139,10 +140,22 @@ def _unseen(found: Sequence[Found], memo: Memo) -> list[tuple[Found, str]]:
             continue
         stamp = f"{facts.st_size}:{facts.st_mtime_ns}"
         if one.size >= 0 and (one.size, one.modified) != (facts.st_size, facts.st_mtime_ns):
-            one = one._replace(text="", cautions=(*one.cautions, _EDITED))  # noqa: PLW2901 - the same memory, as it is now
+            one = _edited(one)  # noqa: PLW2901 - the same memory, as it is now
         if memo.is_new(_name(one), stamp):
-            fresh.append((one, stamp))
+            fresh.append((_dated(one, facts.st_mtime), stamp))
     return fresh
+
+
+def _dated(one: Found, modified: float) -> Found:
+    """A memory with a date; one that states none is as old as its file."""
+    if one.created_at:
+        return one
+    return one._replace(created_at=time.strftime("%Y-%m-%d", time.gmtime(modified)))
+
+
+def _edited(one: Found) -> Found:
+    """A memory whose words are not known any more; a title may be the first of them."""
+    return one._replace(title=one.id, tags=(), text="", cautions=(*one.cautions, _EDITED))
 
 
 def _name(one: Found) -> str:
