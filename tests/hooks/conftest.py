@@ -15,8 +15,9 @@ from tests.hooks.door import OTHER, SESSION
 
 
 @pytest.fixture(autouse=True)
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+def unhurried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Make the deadline longer than a busy machine takes, and search by words alone."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("RETAIN_HOOKS_DEADLINE_MS", "10000")
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
 

@@ -187,3 +187,8 @@ def test_settings_that_cannot_be_read_leave_the_guard(bank: Path, home: Path) ->
     (home / ".retain").mkdir()
     (home / ".retain" / "config.toml").write_text("= [", encoding="utf-8")
     assert write(".retain/memories/x.md")
+
+
+def test_a_tool_that_only_reads_is_no_writer(bank: Path) -> None:
+    path = str(bank / "memories" / "x.md")
+    assert nothing(ask("pre-tool-use", tool_name="Read", tool_input={"file_path": path}))

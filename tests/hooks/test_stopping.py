@@ -171,6 +171,13 @@ def test_without_a_bank_an_agent_is_asked_all_the_same(path: str, home: Path) ->
     assert not (home / ".retain").exists()
 
 
+def test_without_a_bank_the_same_words_are_raised_once(path: str, work: Path) -> None:
+    assert stop(path).code == 2
+    assert again(path).code == 0
+    (work / FLAG).unlink(missing_ok=True)
+    assert stop(path).code == 0
+
+
 # By the settings
 
 

@@ -11,11 +11,14 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from retain.errors import RetainError
 from retain.fsio import Directory
 from retain.paths import STATE
+
+if TYPE_CHECKING:
+    from retain.place import Place
 
 __all__ = ["Memo"]
 
@@ -34,6 +37,11 @@ class Memo:
         self._name = f"{_plain(session)}.json" if session else ""
         self._values: dict[str, Any] = self._read()
         self._before = dict(self._values)
+
+    @classmethod
+    def of(cls, place: Place, session: str) -> Memo:
+        """The memo of a session; where there is no bank yet, it is kept in a private folder."""
+        return cls(place.root if place.exists else _elsewhere(), session)
 
     def _read(self) -> dict[str, Any]:
         if not self._name:
@@ -141,6 +149,18 @@ class Memo:
             for entry in folder.entries():
                 if entry.stat(follow_symlinks=False).st_mtime < oldest:
                     os.unlink(entry.name, dir_fd=folder.fd)
+
+
+def _elsewhere() -> str:
+    """A folder of the person's own that is gone with their login; empty if there can be none."""
+    from retain.warm import is_safe_folder
+
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    base = given if os.path.isabs(given) else "/tmp"  # noqa: S108 - made and checked to be private
+    folder = f"{base}/retain-{os.geteuid()}"
+    with contextlib.suppress(OSError):
+        os.mkdir(folder, 0o700)
+    return folder if is_safe_folder(folder) else ""
 
 
 def _plain(session: str) -> str:

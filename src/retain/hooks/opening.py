@@ -45,7 +45,7 @@ def answer(call: Call) -> Answer:
     places = [(place, config) for place, config in call.places.readable() if place.exists]
     if not places:
         return Answer()
-    memo = Memo(call.places.place.root, call.text("session_id"))
+    memo = Memo.of(call.places.place, call.text("session_id"))
     if call.text("source") in _ANEW:
         memo.forget_shown()
         memo.sweep()

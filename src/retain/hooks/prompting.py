@@ -40,7 +40,7 @@ def answer(call: Call) -> Answer:
     places = [place for place, _ in call.places.readable() if place.exists]
     if not places:
         return Answer()
-    memo = Memo(call.places.place.root, call.text("session_id"))
+    memo = Memo.of(call.places.place, call.text("session_id"))
     fresh = _unseen(recalled(call, places, prompt), memo)[:most]
     return _answered(call, places, fresh, memo)
 

@@ -33,7 +33,7 @@ def answer(call: Call) -> Answer:
     """Block a stop that would lose something; let every other one pass."""
     if not (call.is_on and call.config.flag("triage.enabled")):
         return Answer()
-    memo = Memo(call.places.place.root, call.text("session_id"))
+    memo = Memo.of(call.places.place, call.text("session_id"))
     found = judge(call)
     # Both are asked: the flag must go even where the host keeps count itself.
     was_blocked = _take_flag(call.cwd)
