@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from retain.library import Library
     from retain.porter import Exported, Imported
     from retain.review import Review
+    from retain.similar import Alike
     from retain.typed.ledger import Ledger
 
 __all__ = ["App"]
@@ -87,7 +88,10 @@ class App:
         """What hooks propose, and what becomes of it."""
         from retain.review import Review
 
-        return Review(self.bank.root, self.desk, self._env.get("HOME", ""))
+        def alike(collection: str, name: str) -> Sequence[Alike]:
+            return self.library.alike(collection, name)
+
+        return Review(self.bank.root, self.desk, alike, self._env.get("HOME", ""))
 
     def close(self) -> None:
         """Let go of what was opened; every file is safe already."""

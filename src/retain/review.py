@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from retain.capture import inbox
 from retain.capture.content import content
@@ -19,7 +19,10 @@ from retain.typed.fixing import clean_title, slugify
 from retain.typed.ledger import Outcome, checked
 from retain.typed.shape import is_record, record
 
-__all__ = ["Accepted", "Refused", "Review", "Reviewed", "source"]
+if TYPE_CHECKING:
+    from retain.similar import Alike
+
+__all__ = ["Accepted", "Near", "Refused", "Review", "Reviewed", "source"]
 
 _SHORT: Final = 4  # fewer digits are a number in the list, not the beginning of an id
 _TAG: Final = "captured"
@@ -30,12 +33,19 @@ _LISTS: Final = "`retain inbox` and `retain inbox list --dropped` show what ther
 _Done = TypeVar("_Done")
 
 
+class Near(NamedTuple):
+    """A memory that a person may want to compare."""
+
+    path: str
+    title: str
+
+
 class Accepted(NamedTuple):
-    """A proposal that has become a memory, and the memory that is nearest to it."""
+    """A proposal that has become a memory, and another one that says nearly the same."""
 
     proposal: Proposal
     outcome: Outcome
-    near: Mapping[str, Any] | None
+    near: Near | None
 
 
 class Refused(NamedTuple):
@@ -58,8 +68,10 @@ class Reviewed(NamedTuple):
 class Review:
     """The proposals of one bank."""
 
-    def __init__(self, root: str, desk: Desk, home: str) -> None:
-        self._root, self._desk, self._home = root, desk, home
+    def __init__(
+        self, root: str, desk: Desk, alike: Callable[[str, str], Sequence[Alike]], home: str
+    ) -> None:
+        self._root, self._desk, self._alike, self._home = root, desk, alike, home
 
     def proposals(self, problems: list[str] | None = None) -> list[Proposal]:
         """What waits, the oldest first; a file that is left alone is named in `problems`."""
@@ -142,7 +154,7 @@ class Review:
     def _accept(self, seen: Proposal) -> Accepted:
         one = inbox.unchanged(seen, inbox.read(self._root, seen.id))
         made = content(one.category, one.title, one.text)
-        near = self._near(one)
+        near = self._candidate(one)
         outcome = self._stored(one, made) or self._desk.record(
             one.category,
             made,
@@ -153,7 +165,7 @@ class Review:
         )
         with contextlib.suppress(NotFound):  # another has accepted it too, and it is one memory
             inbox.accepted(self._root, one.id)
-        return Accepted(one, outcome, near)
+        return Accepted(one, outcome, near or self._twin(one, outcome))
 
     def _drop(self, one: Proposal) -> Proposal:
         inbox.drop(self._root, one.id)
@@ -223,14 +235,23 @@ class Review:
             return self._desk.ledger.bank.find(address)
         return None
 
-    def _near(self, one: Proposal) -> Mapping[str, Any] | None:
+    def _candidate(self, one: Proposal) -> Near | None:
         """The memory that a proposal may belong to; not knowing it is no reason to refuse."""
         if one.category == _SUMMARY:
             return None  # each session has its own
         with contextlib.suppress(RetainError):
             news = f"{one.title}\n{one.text[:_NEWS]}"
             found = self._desk.candidate(one.category, news)["candidate"]
-            return {"path": found["path"], "title": found["title"]} if found else None
+            return Near(found["path"], found["title"]) if found else None
+        return None
+
+    def _twin(self, one: Proposal, outcome: Outcome) -> Near | None:
+        """A memory of whatever kind that says what the new one says."""
+        if one.category == _SUMMARY or outcome.status == "unchanged":
+            return None
+        with contextlib.suppress(RetainError):
+            for alike in self._alike(outcome.memory.collection, outcome.memory.id):
+                return Near(self._desk.ledger.named(alike.member.path), alike.member.title)
         return None
 
 

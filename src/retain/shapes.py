@@ -111,7 +111,11 @@ def reviewed(done: Reviewed) -> Data:
     """What became of proposals."""
     return {
         "accepted": [
-            {**outcome(one.outcome), "proposal": one.proposal.id, "near": one.near}
+            {
+                **outcome(one.outcome),
+                "proposal": one.proposal.id,
+                "near": one.near and one.near._asdict(),
+            }
             for one in done.accepted
         ],
         "dropped": [one.id for one in done.dropped],

@@ -21,7 +21,7 @@ def plan(*proposals: Proposal) -> str:
 @given(
     st.lists(
         st.tuples(st.text(), st.text(), st.text()).map(
-            lambda words: Proposal("", *(word or "x" for word in words))
+            lambda words: Proposal("", words[0] or "x", words[1] or "x", words[2] or "x")
         ),
         max_size=4,
     )

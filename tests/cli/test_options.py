@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from retain.capture.inbox import Proposal, propose
 from retain.cli.parser import COMMANDS
 from tests.cli.door import call, done
 from tests.conftest import ROOT
@@ -51,6 +52,7 @@ STATUS = {
     "types",
     "statuses",
     "trashed",
+    "proposals",
     "history",
     "index",
     "problems",
@@ -132,6 +134,21 @@ VERDICT = {
     "vetoes",
     "hints",
 }
+PROPOSAL = {
+    "id",
+    "category",
+    "title",
+    "score",
+    "created_at",
+    "event",
+    "host",
+    "session_id",
+    "transcript_path",
+    "start",
+    "end",
+    "cwd",
+}
+REVIEWED = {"accepted", "dropped", "restored", "kept", "refused"}
 COLLECTED = {"dry_run", "removed", "retired", "problems", "commit"}
 REPORT = {"report"}
 INSTALLED = {
@@ -175,6 +192,13 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
     ("suggest-merges", "--type", "fact"): [
         {"cluster_id", "score", "reason", "memory_count", "memories", "command"}
     ],
+    ("inbox",): [PROPOSAL | {"number"}],
+    ("inbox", "list", "--dropped"): [PROPOSAL | {"number"}],
+    ("inbox", "show", "1"): PROPOSAL | {"text", "source", "messages", "missing"},
+    ("inbox", "accept", "1"): REVIEWED,
+    ("inbox", "drop", "--all"): REVIEWED,
+    ("inbox", "restore", "1"): REVIEWED,
+    ("inbox", "edit"): REVIEWED,
     ("dedupe",): [{"action", "score", "reason", "older", "newer", "command", "degraded"}],
     NEW: OUTCOME,
     ("candidate", "tabs", "--category", "preference"): VERDICT,
@@ -238,6 +262,10 @@ def bank(home: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReq
     if TYPED.intersection(called):
         done(*NEW, "--id", "shelved")
         done("archive", "shelved")
+    if called == ("inbox",):
+        for text in ("Always tabs.", "Never tabs."):
+            propose(str(home / "work" / ".retain"), Proposal("", "preference", "Tabs", text))
+        done("inbox", "drop", "2")
     done("put", "-", "--id", "note", input="first")
     done("update", "note", "--content", "-", input="second, see [[src/auth.py]]")
     done("put", "-", "--id", "gone", input="gone")
@@ -409,6 +437,9 @@ def test_bank_that_was_named_and_is_not_there_is_not_an_empty_bank(words: tuple[
         ("doctor",),
         ("changes",),
         ("health",),
+        ("inbox",),
+        ("inbox", "edit"),
+        ("inbox", "accept", "--all"),
         ("gc",),
         ("gc", "--dry-run"),
         ("candidate", "x", "--category", "decision"),

@@ -60,8 +60,8 @@ def composed(proposals: Sequence[Proposal], about: Mapping[str, str]) -> str:
 def _words(one: Proposal) -> tuple[str, str, str]:
     """A proposal's words as an editor shows them."""
     return (
-        visible(one.category, keep_newlines=False),
-        visible(one.title, keep_newlines=False),
+        visible(one.category, keep_newlines=False).strip(),
+        visible(one.title, keep_newlines=False).strip(),
         visible(one.text).strip(),
     )
 

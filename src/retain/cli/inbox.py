@@ -198,7 +198,7 @@ def _accepted(one: Accepted) -> list[str]:
     said = "There already" if one.outcome.status == "unchanged" else "Stored"
     lines = [f"{said}: {one.outcome.memory.ref}"]
     if one.near and one.outcome.status != "unchanged":
-        lines.append(f"  Near to it: {one.near['path']} ({one.near['title']})")
+        lines.append(f"  Near to it: {one.near.path} ({one.near.title})")
     return lines
 
 
