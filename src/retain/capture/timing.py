@@ -251,9 +251,10 @@ class _Gathering:
             for error in (errors if isinstance(errors, list) else ())
             if _COMMAND.search(str(error).removeprefix("[").partition("]")[0])
         ]
-        if blocks:
-            tally = self.events.get("Stop") or self._run("Stop", None)
-            tally.blocks += len(blocks)
+        for number, _ in enumerate(blocks):
+            # A block is named by its command where the run itself may have another name.
+            tally = self.events["Stop"] if number < len(ours) else self._run("Stop", None)
+            tally.blocks += 1
 
     def _refusals(self, record: Mapping[str, Any]) -> None:
         """Count writes into a bank that were refused."""

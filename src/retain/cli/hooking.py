@@ -128,7 +128,8 @@ def _stats(args: argparse.Namespace) -> Output:
         f"From {found.transcripts} transcript{'s' * (found.transcripts != 1)}. A hook that says "
         "nothing leaves no line there, and some that say something leave no time."
     )
-    warnings = [f"{found.bad_lines} lines could not be read"] if found.bad_lines else []
+    lines = "line" if found.bad_lines == 1 else "lines"
+    warnings = [f"{found.bad_lines} {lines} could not be read"] if found.bad_lines else []
     return Output(data, table=table, messages=[note] if rows else (), warnings=warnings)
 
 
@@ -177,7 +178,7 @@ def _row(name: str, tally: Tally) -> tuple[str, ...]:
 
 
 def _test_arguments(parser: Any) -> None:
-    parser.add_argument("event", choices=tuple(EVENTS), metavar="EVENT", help=", ".join(EVENTS))
+    parser.add_argument("event", choices=tuple(EVENTS), metavar="EVENT", help="which hook")
     parser.add_argument("--prompt", metavar="TEXT", help="with user-prompt-submit: what is asked")
     parser.add_argument(
         "--file",
@@ -329,7 +330,8 @@ JSON.
   retain hook stats --all --since 7""",
     "test": """The hook runs as a host runs it, in a process of its own. A prompt and a session's
 start are answered from your bank; whatever would block, propose or put aside meets an empty copy
-with your settings, and nothing of it stays.
+with your settings, and nothing of it stays. Events: session-start, user-prompt-submit,
+pre-tool-use, post-tool-use, stop, pre-compact, post-compact, session-end.
 
   retain hook test user-prompt-submit --prompt "which database do we use?"
   retain hook test pre-tool-use --file .retain/decisions/x.md
