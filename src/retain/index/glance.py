@@ -7,13 +7,17 @@ who do. It reads what the last of them left, or nothing.
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from retain.index.schema import LATEST
 from retain.index.seal import Seal, facts
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    import _sqlite3 as sqlite3  # without what `sqlite3` adds: dates, which load a module each
 
 __all__ = ["glance"]
 
