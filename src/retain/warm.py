@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,7 @@ from retain import __version__
 from retain.paths import STATE
 
 if TYPE_CHECKING:
-    import socket
+    from _socket import socket as Socket  # noqa: N812 - a class, whatever its module calls it
 
 __all__ = ["MOST_BYTES", "REFUSED", "address", "ask", "is_safe_folder", "peer", "receive"]
 
@@ -59,13 +60,14 @@ def ask(bank: str, request: Mapping[str, object], timeout: float = 0.5) -> dict[
     path = address(bank)
     if not (_is_ours(path, stat.S_ISSOCK, _OTHERS) and is_safe_folder(os.path.dirname(path))):
         return None
+    import _socket  # `socket` loads `selectors` and `enum` besides
     import json
-    import socket
 
     stated = {"version": __version__, "bank": os.path.realpath(bank), **request}
     line = json.dumps(stated).encode() + b"\n"
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
             end = time.monotonic() + timeout
             connection.settimeout(timeout)
             connection.connect(path)
@@ -73,6 +75,8 @@ def ask(bank: str, request: Mapping[str, object], timeout: float = 0.5) -> dict[
                 return None
             connection.sendall(line)
             answer = json.loads(receive(connection, end))
+        finally:
+            connection.close()
     except (OSError, ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) and not _is_refused(answer) else None
@@ -99,20 +103,19 @@ def _is_ours(path: str, is_kind: Callable[[int], bool], without: int = 0) -> boo
     return is_kind(mode) and facts.st_uid == os.geteuid() and not mode & without
 
 
-def peer(connection: socket.socket) -> int:
+def peer(connection: Socket) -> int:
     """The user at the other end; where the system does not say, the file's mode must do."""
-    import socket
-    import struct
+    import _socket
 
-    option = getattr(socket, "SO_PEERCRED", None)
+    option = getattr(_socket, "SO_PEERCRED", None)
     if option is None:
         return os.geteuid()
-    wanted = struct.Struct("3i")  # process, user, group
-    user: int = wanted.unpack(connection.getsockopt(socket.SOL_SOCKET, option, wanted.size))[1]
-    return user
+    # Three numbers of four bytes: process, user, group.
+    found = connection.getsockopt(_socket.SOL_SOCKET, option, 12)
+    return int.from_bytes(found[4:8], sys.byteorder)
 
 
-def receive(connection: socket.socket, end: float) -> bytes:
+def receive(connection: Socket, end: float) -> bytes:
     """One line, whole by a time of the monotonic clock; ValueError for what is none."""
     data = bytearray()
     while True:

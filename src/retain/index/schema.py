@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import sqlite3
 
 __all__ = ["APPLICATION", "LATEST", "MIGRATIONS", "STATE", "migrate", "version"]
 
