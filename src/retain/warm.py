@@ -11,13 +11,14 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
 
 from retain import __version__
 from retain.paths import STATE
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket as Socket  # noqa: N812 - a class, whatever its module calls it
+    from typing import Any, Final
 
 __all__ = ["MOST_BYTES", "REFUSED", "address", "ask", "is_safe_folder", "peer", "receive"]
 

@@ -15,7 +15,10 @@ from _thread import allocate_lock  # `threading` would cost every start more tha
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import pairwise
-from typing import Final
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = ["MAX_TERM", "bag", "is_question", "query", "words"]
 

@@ -424,6 +424,7 @@ def test_hook_loads_only_light_modules_for_it() -> None:
         "retain.capture",
         "retain.capture.inbox",
         "retain.errors",
+        "retain.tuples",
         "retain.fsio",
     }
     heavy = {"pathlib", "dataclasses", "inspect", "enum", "subprocess", "ctypes", "hashlib", "yaml"}

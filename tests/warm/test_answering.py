@@ -300,7 +300,14 @@ def client(bank: str) -> set[str]:
 
 
 def test_who_asks_loads_next_to_nothing_and_no_socket_where_nobody_listens(bank: str) -> None:
-    own = {"retain", "retain.warm", "retain.paths", "retain.place", "retain.errors"}
+    own = {
+        "retain",
+        "retain.warm",
+        "retain.paths",
+        "retain.place",
+        "retain.errors",
+        "retain.tuples",
+    }
     alone = client(bank)
     assert not alone & {"socket", "json", "selectors", "struct"}
     with serve(bank):

@@ -11,11 +11,14 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
 
 from retain.errors import RetainError
 from retain.fsio import Directory
 from retain.paths import STATE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 __all__ = ["Memo"]
 

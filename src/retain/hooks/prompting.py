@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
 
 from retain import warm
 from retain.hooks import context
@@ -13,7 +12,10 @@ from retain.hooks.call import Answer, Call
 from retain.hooks.context import Entry, Part
 from retain.hooks.memo import Memo
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from retain.place import Place
     from retain.recall.quick import Found
 

@@ -9,19 +9,21 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
 
 from retain.index.schema import LATEST
 from retain.index.seal import Seal, facts
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
+    from typing import Final, TypeVar
+
+    _Result = TypeVar("_Result")
 else:
     import _sqlite3 as sqlite3  # without what `sqlite3` adds: dates, which load a module each
 
 __all__ = ["glance"]
 
-_Result = TypeVar("_Result")
 _STEPS: Final = 2000  # of SQLite's machine between two looks at the clock
 
 

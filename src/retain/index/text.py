@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from math import log
-from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.index.schema import STATE
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
+    from typing import Final, NamedTuple
+else:
+    from retain.tuples import NamedTuple
 
 __all__ = ["Counts", "Lexicon", "Shares", "Within", "chunk_shares", "lexicon", "whole_scores"]
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 import json
 import os
 from operator import mul
-from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.index import text
 from retain.recall import scoring
 from retain.recall.scoring import TEXT, Signs
 from retain.words import query as sought
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
+    from typing import Final, NamedTuple
 
     from retain.index.text import Lexicon, Shares
     from retain.place import Place
+else:
+    from retain.tuples import NamedTuple
 
 __all__ = ["Found", "quick"]
 
