@@ -424,8 +424,10 @@ def test_hook_loads_only_light_modules_for_it() -> None:
         "retain.capture",
         "retain.capture.inbox",
         "retain.errors",
-        "retain.tuples",
         "retain.fsio",
+        "retain.paths",
+        "retain.place",
+        "retain.tuples",
     }
     heavy = {"pathlib", "dataclasses", "inspect", "enum", "subprocess", "ctypes", "hashlib", "yaml"}
     bare = subprocess.run(
