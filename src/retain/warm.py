@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from _socket import socket as Socket  # noqa: N812 - a class, whatever its module calls it
     from typing import Any, Final
 
-__all__ = ["MOST_BYTES", "REFUSED", "address", "ask", "is_safe_folder", "peer", "receive"]
+__all__ = [
+    "MOST_BYTES",
+    "REFUSED",
+    "address",
+    "answered",
+    "ask",
+    "asked",
+    "is_safe_folder",
+    "peer",
+    "receive",
+]
 
 MOST_BYTES: Final = 1 << 20  # of a question or an answer
 REFUSED: Final = "refused"  # the code of an error that means: do it yourself
@@ -58,6 +68,14 @@ def _fits(path: str) -> bool:
 
 def ask(bank: str, request: Mapping[str, object], timeout: float = 0.5) -> dict[str, Any] | None:
     """What a warm process of this version answers; None when nobody does, in time and in order."""
+    question = asked(bank, request, timeout)
+    return answered(question) if question else None
+
+
+def asked(
+    bank: str, request: Mapping[str, object], timeout: float = 0.5
+) -> tuple[Socket, float] | None:
+    """A question on its way, with something else to do meanwhile; None if nobody listens."""
     path = address(bank)
     if not (_is_ours(path, stat.S_ISSOCK, _OTHERS) and is_safe_folder(os.path.dirname(path))):
         return None
@@ -65,21 +83,31 @@ def ask(bank: str, request: Mapping[str, object], timeout: float = 0.5) -> dict[
     import json
 
     stated = {"version": __version__, "bank": os.path.realpath(bank), **request}
-    line = json.dumps(stated).encode() + b"\n"
+    end = time.monotonic() + timeout
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
-        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        try:
-            end = time.monotonic() + timeout
-            connection.settimeout(timeout)
-            connection.connect(path)
-            if peer(connection) != os.geteuid():
-                return None
-            connection.sendall(line)
-            answer = json.loads(receive(connection, end))
-        finally:
-            connection.close()
+        connection.settimeout(timeout)
+        connection.connect(path)
+        if peer(connection) == os.geteuid():
+            connection.sendall(json.dumps(stated).encode() + b"\n")
+            return connection, end
+    except (OSError, ValueError):
+        pass
+    connection.close()
+    return None
+
+
+def answered(question: tuple[Socket, float]) -> dict[str, Any] | None:
+    """The answer to a question that is on its way; None if there is none, in time and in order."""
+    import json
+
+    connection, end = question
+    try:
+        answer = json.loads(receive(connection, end))
     except (OSError, ValueError, RecursionError):
         return None
+    finally:
+        connection.close()
     return answer if isinstance(answer, dict) and not _is_refused(answer) else None
 
 
