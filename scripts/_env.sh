@@ -98,7 +98,7 @@ python_tools() {
   printf '%s\n' "$stamp" >"$venv/stamp"
 }
 
-# The documentation's linter, as package-lock.json pins it.
+# The documentation's linter and the clients the tests drive, as package-lock.json pins them.
 node_tools() {
   local stamp
   node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' ||

@@ -51,7 +51,7 @@ ENVIRONMENT = """\
 | `RETAIN_BANK` | the bank to use, as `--bank` |
 | `RETAIN_HOME` | where your global bank is, instead of `~/.retain` |
 | `RETAIN_<SECTION>_<KEY>` | any setting, for example `RETAIN_VERSIONING_AUTO_COMMIT=true` |
-| `VISUAL`, `EDITOR` | what `retain edit` opens |
+| `VISUAL`, `EDITOR` | what `retain edit` and `retain inbox edit` open |
 | `CLAUDECODE`, `CODEX_THREAD_ID`, `GEMINI_CLI`, `CURSOR_AGENT`, `OPENCODE` | set by an agent's \
 host; they name the author of what the agent stores |
 """

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from retain.errors import Unreadable
 from retain.frontmatter import MAX_DEPTH, is_deep, same
 from retain.markdown import Document
 
-__all__ = ["edit", "load", "parse", "render"]
+if TYPE_CHECKING:
+    from retain.model import Memory
+
+__all__ = ["edit", "load", "parse", "render", "searchable"]
 
 _TO_RECORD: Final = {"type": "category", "status": "record_status"}
 _FROM_RECORD: Final = {theirs: ours for ours, theirs in _TO_RECORD.items()}
@@ -83,6 +86,14 @@ def render(content: object) -> str:
     return "\n".join(
         _render_field(key, value) for key, value in content.items() if value is not None
     )
+
+
+def searchable(memory: Memory) -> str:
+    """A memory's text; a typed one has it in its frontmatter."""
+    content = memory.meta.get("content")
+    if not isinstance(content, dict):
+        return memory.body
+    return f"{memory.body}\n\n{render(content)}".strip("\n") if memory.body else render(content)
 
 
 def _render_field(key: str, value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from retain.capture import inbox
@@ -120,13 +120,19 @@ class Review:
             if step.action == "drop" or not (is_accepted or step.is_changed):
                 continue
             try:
-                address = self._checked(step.after)
-                if is_accepted:
-                    self._refuse_taken(step.after, address)
-                if is_accepted and taken.setdefault(address, step.line) != step.line:
-                    raise Conflict(f"line {taken[address]} is to become {address} as well")
+                folder, slug = self._checked(step.after)
+                address = f"{folder}/{slug}"
+                if not is_accepted:
+                    continue
+                self._settled(step.after, folder, slug)
+                first = taken.setdefault(address, step.line)
+                # Of sessions that set out to do the same, the second gets another id.
+                if first != step.line and step.after.category != _SUMMARY:
+                    raise Conflict(f"line {first} is to become {address} as well")
             except RetainError as error:
-                faults += [f"line {step.line}: {line}" for line in error.message.split("\n")]
+                known = f" ({error.hint})" if isinstance(error, UsageError) else ""
+                said = f"{error.message}{known}".split("\n")
+                faults += [f"line {step.line}: {line}" for line in said]
         if faults:
             raise Unreadable(
                 "\n".join(faults),
@@ -153,19 +159,22 @@ class Review:
 
     def _accept(self, seen: Proposal) -> Accepted:
         one = inbox.unchanged(seen, inbox.read(self._root, seen.id))
-        made = content(one.category, one.title, one.text)
-        near = self._candidate(one)
-        outcome = self._stored(one, made) or self._desk.record(
+        name, there = self._settled(one, *self._checked(one))
+        near = None if there else self._candidate(one)
+        outcome = Outcome("unchanged", there) if there else self._record(one, name)
+        with contextlib.suppress(NotFound):  # another has accepted it too, and it is one memory
+            inbox.accepted(self._root, one.id)
+        return Accepted(one, outcome, near or self._twin(one, outcome))
+
+    def _record(self, one: Proposal, name: str) -> Outcome:
+        return self._desk.record(
             one.category,
-            made,
-            name=self._free_name(one),
+            content(one.category, one.title, one.text),
+            name=name,
             source=self.source(one),
             title=one.title,
             tags=[_TAG, *filter(None, [one.host])],
         )
-        with contextlib.suppress(NotFound):  # another has accepted it too, and it is one memory
-            inbox.accepted(self._root, one.id)
-        return Accepted(one, outcome, near or self._twin(one, outcome))
 
     def _drop(self, one: Proposal) -> Proposal:
         inbox.drop(self._root, one.id)
@@ -182,13 +191,14 @@ class Review:
 
     # What a proposal would become
 
-    def _checked(self, one: Proposal) -> str:
-        """Where a proposal's memory will be, if its category allows what it says."""
+    def _checked(self, one: Proposal) -> tuple[str, str]:
+        """The collection and id that a proposal asks for, if its category allows what it says."""
         ledger, title = self._desk.ledger, clean_title(one.title)
         form = forms.form(one.category, ledger.rules)
         name = slugify(title)
         if not name:
-            raise UsageError("there is nothing in the title to make an id from")
+            hint = "Give it a title with letters in it."
+            raise UsageError("there is nothing in the title to make an id from", hint=hint)
         checked(
             {
                 "schema_version": "1.0",
@@ -202,33 +212,30 @@ class Review:
             },
             ledger.rules,
         )
-        return f"{form.folder}/{name}"
+        return form.folder, name
 
-    def _refuse_taken(self, one: Proposal, address: str) -> None:
-        """Refuse a title whose memory is there already and says something else."""
-        there = self._there(address)
-        if not there or there.status == "retired" or one.category == _SUMMARY:
-            return
-        if _content(there) != content(one.category, one.title, one.text):
-            raise Conflict(
-                f"{address} is there already and says something else",
-                hint="Give this one another title with `retain inbox edit`, or change that memory.",
-            )
+    def _settled(self, one: Proposal, folder: str, slug: str) -> tuple[str, Memory | None]:
+        """The id to store a proposal under, and its memory if it has become one already.
 
-    def _stored(self, one: Proposal, made: Mapping[str, object]) -> Outcome | None:
-        """The memory that a proposal has become already, by a process that did not get further."""
-        there = self._there(self._checked(one))
-        if there and there.status == "active" and _content(there) == made:
-            return Outcome("unchanged", there)
-        self._refuse_taken(one, self._checked(one))
-        return None
-
-    def _free_name(self, one: Proposal) -> str:
-        """The id to store under; sessions that set out to do the same are still two sessions."""
-        address = self._checked(one)
-        if one.category != _SUMMARY or not self._there(address):
-            return ""
-        return f"{address.partition('/')[2][:70].rstrip('-')}-{one.id[:8]}"
+        That is so after a process that did not get further. A title that has a memory with other
+        words is refused; only a session may share its title, for there is one every day.
+        """
+        made = content(one.category, one.title, one.text)
+        names = [slug]
+        if one.category == _SUMMARY:
+            names.append(f"{slug[:70].rstrip('-')}-{one.id[:8]}")
+        found = [(name, self._there(f"{folder}/{name}")) for name in names]
+        for name, there in found:
+            if there and there.status == "active" and _content(there) == made:
+                return name, there
+        for name, there in found:
+            # A retired one may give way; whether it is long enough ago, its own rules say.
+            if there is None or (there.status == "retired" and name == names[-1]):
+                return name, None
+        raise Conflict(
+            f"{folder}/{slug} is there already and says something else",
+            hint="Give this one another title with `retain inbox edit`, or change that memory.",
+        )
 
     def _there(self, address: str) -> Memory | None:
         with contextlib.suppress(NotFound):

@@ -22,7 +22,7 @@ BRIEF, _ = fenced(
 REFUSAL = "Direct writes to the memory directory are blocked: Retain checks, versions and indexes"
 
 
-def attachment(kind: str = "hook_success", **values: object) -> dict[str, object]:
+def attachment(kind: object = "hook_success", **values: object) -> dict[str, object]:
     return {
         "type": "attachment",
         "timestamp": "2026-11-16T05:30:22.128Z",

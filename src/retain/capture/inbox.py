@@ -25,6 +25,7 @@ __all__ = [
     "MOST",
     "Proposal",
     "accepted",
+    "count",
     "drop",
     "proposals",
     "propose",
@@ -107,6 +108,13 @@ def proposals(
                     except (Unsafe, Unreadable, LimitExceeded) as error:
                         passed_over.append(error.message)
     return [one for _, _, one in sorted(found)]
+
+
+def count(root: str) -> int:
+    """How many proposals wait, without a look into them."""
+    with suppress(NotFound), _inbox(root) as folder:
+        return _open(folder)
+    return 0
 
 
 def read(root: str, name: str) -> Proposal:
@@ -210,14 +218,14 @@ def _is_known(folder: Directory, file: str) -> bool:
 
 def _open(folder: Directory) -> int:
     """How many proposals wait; what a killed writer left unfinished long ago is swept out."""
-    count = 0
+    found = 0
     for entry in folder.entries():
         with suppress(FileNotFoundError):
             facts = entry.stat(follow_symlinks=False)
             if entry.name.startswith(DRAFT) and time.time() - facts.st_mtime > _STALE:
                 os.unlink(entry.name, dir_fd=folder.fd)
-            count += _is_name(entry.name) and _is_private(facts)
-    return count
+            found += _is_name(entry.name) and _is_private(facts)
+    return found
 
 
 def _is_private(facts: os.stat_result) -> bool:
@@ -276,7 +284,9 @@ def _cleaned(given: Proposal) -> Proposal:
         category=_one_line(given.category),
         title=_cut(title, _TITLE),
         text=_cut(text, LONGEST),
-        score=float(given.score),
+        score=given.score if abs(given.score) < 1e9 else 0.0,  # no NaN: JSON has none
+        start=max(0, given.start),
+        end=max(0, given.end),
         created_at=_one_line(given.created_at)
         or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         event=_one_line(given.event),

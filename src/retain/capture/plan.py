@@ -94,7 +94,7 @@ def _sections(text: str, faults: list[str]) -> Iterator[tuple[int, list[str]]]:
             number, lines = at, [line]
         elif lines:
             lines.append(line)
-        elif line.strip() and not line.startswith("#"):
+        elif line.strip() and not line.startswith("#") and not faults:
             faults.append(f"line {at}: text above the first section: {line[:60]}")
     if lines:
         yield number, lines

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 else:
     from retain.tuples import NamedTuple
 
-__all__ = ["HEADING", "Message", "is_readable", "opening", "said", "tail"]
+__all__ = ["HEADING", "Message", "is_readable", "opening", "said", "size", "tail"]
 
 HEADING: Final = "The following items should be saved as memories before stopping:"
 
@@ -147,6 +147,14 @@ def is_readable(path: str, env: Mapping[str, str]) -> bool:
         return any(_is_below(real, home) for home in ("/tmp", *homes))  # noqa: S108
     except (OSError, ValueError):  # no such file, links in a circle, a NUL in the name
         return False
+
+
+def size(path: str) -> int:
+    """Return how many bytes a transcript has by now."""
+    try:
+        return os.stat(path).st_size
+    except (OSError, ValueError):
+        return 0
 
 
 def said(text: str) -> str:

@@ -29,12 +29,14 @@ else:
 __all__ = [
     "CATEGORIES",
     "DEFAULTS",
+    "EXCERPTS",
     "SIGNALS",
     "THRESHOLDS",
     "Hit",
     "Settings",
     "Signals",
     "judged",
+    "remove_context",
     "sanitized",
     "told",
     "without_code",
@@ -103,6 +105,7 @@ SIGNALS: Final[Mapping[str, Signals]] = {
     ),
 }  # fmt: skip
 
+EXCERPTS: Final = "Relevant transcript excerpts:\n\n"  # what begins the context of a hit
 CATEGORIES: Final = (*SIGNALS, _SESSION)
 
 THRESHOLDS: Final[Mapping[str, float]] = {
@@ -249,9 +252,7 @@ def told(hits: Sequence[Hit], settings: Settings, files: Mapping[str, str]) -> s
 
 def write_context(hit: Hit, folder: str = _FOLDER, suffix: str = "") -> str:
     """Write what a memory can be drafted from, and return the path, or "" if that cannot be."""
-    if "/" in suffix:  # it may come from a payload
-        return ""
-    path = os.path.join(folder, f".memory-triage-context-{hit.category}{suffix}.txt")
+    path = _context_file(hit.category, folder, suffix)
     try:
         handle = os.open(path, _FLAGS, 0o600)
     except (OSError, ValueError):
@@ -265,6 +266,22 @@ def write_context(hit: Hit, folder: str = _FOLDER, suffix: str = "") -> str:
     finally:
         os.close(handle)
     return path
+
+
+def remove_context(category: str, folder: str = _FOLDER, suffix: str = "") -> None:
+    """Remove what was written for an agent that has done with it, if it is ours."""
+    path = _context_file(category, folder, suffix)
+    try:
+        if os.lstat(path).st_uid == os.geteuid():
+            os.unlink(path)
+    except (OSError, ValueError):
+        return
+
+
+def _context_file(category: str, folder: str, suffix: str) -> str:
+    name = f".memory-triage-context-{category}{suffix}.txt"
+    # A suffix may come from a payload; no file can have an empty name.
+    return "" if "/" in name else os.path.join(folder, name)
 
 
 def sanitized(text: str, most: int = _SNIPPET) -> str:
@@ -453,7 +470,7 @@ def _excerpts(talk: _Talk, places: Iterable[_Place]) -> str:
             windows.append((start, end))
     excerpts = "\n---\n".join("\n".join(talk.lines[start:end]) for start, end in windows)
     # Twice of what is written, so that a secret at the edge is still seen whole.
-    return f"Relevant transcript excerpts:\n\n{excerpts[: 2 * _MOST_BYTES]}"
+    return f"{EXCERPTS}{excerpts[: 2 * _MOST_BYTES]}"
 
 
 def _by_activity(messages: Sequence[Message], least: float) -> Hit | None:

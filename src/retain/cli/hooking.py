@@ -310,10 +310,7 @@ def _why(done: Trial, app: App) -> str:
     if done.milliseconds > deadline:
         return f"There may have been no time: hooks.deadline_ms is {deadline}."
     if done.event == "user-prompt-submit":
-        return (
-            "No memory fits the prompt well enough, or none is indexed yet; "
-            "`retain sync` sees to that."
-        )
+        return "No memory fits the prompt well enough."
     return ""
 
 

@@ -181,8 +181,9 @@ def _reviewed(done: Reviewed, args: argparse.Namespace) -> Output:
     warnings += [_refused(one) for one in done.refused]
     messages = []
     if done.dropped:
-        ids = " ".join(one.id[:_SHOWN] for one in done.dropped[:3])
-        messages.append(f"They can be brought back: retain inbox restore {ids}{same_bank(args)}")
+        ids = " ".join(one.id[:_SHOWN] for one in done.dropped)
+        what = f"restore {ids}" if len(done.dropped) < 4 else "list --dropped"
+        messages.append(f"Nothing is lost: retain inbox {what}{same_bank(args)}")
     nothing = "" if done.refused else "Nothing was done.\n"
     return Output(
         shapes.reviewed(done),

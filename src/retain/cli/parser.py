@@ -50,9 +50,9 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "graph": ("linking", "Draw links, backlinks, linked files and dangling links."),
     },
     "Curation": {
+        "inbox": ("inbox", "Review the memories that sessions propose."),
         "merge": ("curating", "Put one memory in the place of several."),
         "suggest-merges": ("curating", "Find groups of memories that could be one."),
-        "inbox": ("inbox", "Review the memories that sessions propose."),
         "dedupe": ("curating", "Find facts that are stated twice, and what to do about them."),
     },
     "Typed memories": {

@@ -88,5 +88,10 @@ def _summary(call: Call, text: str, score: float) -> dict[str, object]:
     path = call.text("transcript_path")
     asked = transcript.opening(path) if transcript.is_readable(path, call.env) else ""
     first = next(filter(None, (line.strip() for line in asked.splitlines())), "")
-    title = f"Session: {first[:_TITLE]}" if first else "A session's summary"
-    return {"category": SUMMARY, "title": title, "text": text, "score": score}
+    return {
+        "category": SUMMARY,
+        "title": first[:_TITLE] or "A session",
+        "text": text,
+        "score": score,
+        "end": transcript.size(path),
+    }

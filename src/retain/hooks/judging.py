@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 
 from retain.capture import transcript, triage
@@ -30,7 +29,7 @@ class Judged:
 
     def look(self, memo: Memo) -> None:
         """Look at what was said since something was found last."""
-        since = memo.judged if memo.judged <= _size(self._path) else 0
+        since = memo.judged if memo.judged <= transcript.size(self._path) else 0
         last = self._call.text("last_assistant_message")
         said = transcript.tail(self._path, self.settings.max_messages, since)
         # The last answer may have been judged before its line was written.
@@ -40,7 +39,7 @@ class Judged:
 
     def close(self, memo: Memo) -> None:
         """Note that all of it was looked at; from now on only what is new counts."""
-        memo.judged = _size(self._path)
+        memo.judged = transcript.size(self._path)
         memo.last = _digest(self._call.text("last_assistant_message"))
 
 
@@ -82,17 +81,10 @@ def stated(hit: Hit) -> Mapping[str, Any]:
         "category": hit.category,
         "score": round(hit.score, 4),
         "title": next(iter(hit.snippets), ""),
-        "text": hit.context,
+        "text": hit.context.removeprefix(triage.EXCERPTS),
         "start": hit.start,
         "end": hit.end,
     }
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
 
 
 def _digest(text: str) -> str:

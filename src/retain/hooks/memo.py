@@ -36,6 +36,7 @@ class Memo:
         self._root = root
         self._name = f"{_plain(session)}.json" if session else ""
         self._values: dict[str, Any] = self._read()
+        self._before = dict(self._values)
 
     def _read(self) -> dict[str, Any]:
         if not self._name:
@@ -117,7 +118,7 @@ class Memo:
 
     def save(self) -> None:
         """Keep the memo, if that can be."""
-        if not self._name:
+        if not self._name or self._values == self._before:
             return
         data = json.dumps(self._values).encode()
         draft = f"{self._name}.{os.getpid()}"

@@ -6,6 +6,7 @@ It is read from the files themselves, because no process is warm yet and an inde
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -31,6 +32,8 @@ _PROFILE_CHARS: Final = 2_000
 _MOST_READ: Final = 300  # memories of a category
 _MOST_SESSIONS: Final = 3
 _MOST_OTHERS: Final = 10
+_BRIEF: Final = "the brief"  # what a memo calls it
+_OF_SESSIONS: Final = ("goal", "outcome", "completed", "next_actions")
 _OVER: Final = ("resolved", "wont_fix")
 _ANEW: Final = ("startup", "clear", "compact")  # sources whose conversation is empty
 
@@ -53,6 +56,10 @@ def answer(call: Call) -> Answer:
     source = context.located(f"{first.root}/", first, call.env).rstrip("/")
     budget = call.config.number("retrieval.budget")
     text, _ = context.fenced(parts, f"{source}/", budget)
+    stamp = str(zlib.crc32(text.encode()))
+    if not memo.is_new(_BRIEF, stamp):
+        text = ""  # a session that is resumed has it already
+    memo.show({_BRIEF: stamp})
     memo.save()
     return _said(text, _waiting(first.root))
 
@@ -73,7 +80,7 @@ def _waiting(root: str) -> int:
     from retain.capture import inbox
 
     try:
-        return len(inbox.proposals(root))
+        return inbox.count(root)
     except (RetainError, OSError):
         return 0
 
@@ -93,7 +100,13 @@ def _parts(call: Call, place: Place, config: Config) -> list[Part]:
         _part(f"Preferences{whose}:", newest("preference"), ("value", "reason"), call, place),
         _part(f"Constraints{whose}:", newest("constraint"), ("rule", "impact"), call, place),
         _part(f"Open work{whose}:", newest("tech_debt"), ("description",), call, place),
-        _part(f"Last sessions{whose}:", sessions, ("goal", "outcome", "next_actions"), call, place),
+        _part(
+            f"Last sessions{whose}:",
+            sessions,
+            _OF_SESSIONS,
+            call,
+            place,
+        ),
     ]
 
 

@@ -132,9 +132,19 @@ def _quickly(call: Call, places: Sequence[Place], prompt: str) -> list[Found]:
     found: list[Found] = []
     for place in places:
         look = partial(quick, place=place, question=prompt, limit=_MOST)
-        if call.left > 0:
-            found += glance(place.root, look, call.end) or ()
+        told = glance(place.root, look, call.end)
+        found += _in_files(call, place, prompt) if told is None else told
     return sorted(found, key=lambda one: -one.score)
+
+
+def _in_files(call: Call, place: Place, prompt: str) -> list[Found]:
+    """The same from the files, where there is no index that can be looked at."""
+    if call.left < 0:
+        return []
+    from retain.recall.unindexed import unindexed
+
+    largest = call.config.number("memory.max_bytes")
+    return unindexed(place, prompt, _MOST, lambda: call.left < 0, largest)
 
 
 def _unseen(found: Sequence[Found], memo: Memo) -> list[tuple[Found, str]]:

@@ -36,7 +36,7 @@ def propose(call: Call, found: Mapping[str, Any]) -> str:
         score=float(found.get("score") or 0.0),
         created_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         event=call.event,
-        host="codex" if "turn_id" in call.payload else "claude-code",
+        host=_host(call),
         session_id=call.text("session_id"),
         transcript_path=call.text("transcript_path"),
         start=int(found.get("start") or 0),
@@ -48,6 +48,12 @@ def propose(call: Call, found: Mapping[str, Any]) -> str:
     except RetainError as error:
         return error.message
     return ""
+
+
+def _host(call: Call) -> str:
+    """Which program calls: one says so itself, the other gives its plugins a variable."""
+    is_codex = "PLUGIN_ROOT" in call.env and "CLAUDECODE" not in call.env
+    return "codex" if is_codex or "turn_id" in call.payload else "claude-code"
 
 
 def settle(call: Call, memo: Memo) -> list[str]:

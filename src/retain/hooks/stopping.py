@@ -39,6 +39,8 @@ def answer(call: Call) -> Answer:
     # Both are asked: the flag must go even where the host keeps count itself.
     was_blocked = _take_flag(call.cwd)
     if was_blocked or call.payload.get("stop_hook_active") is True:
+        for one in memo.raised[1]:
+            triage.remove_context(str(one.get("category")), suffix=_suffix(call))
         notes = settle(call, memo)
         if found:  # what an agent says about its saving is no news
             found.close(memo)
@@ -60,12 +62,17 @@ def answer(call: Call) -> Answer:
 
 
 def _blocked(call: Call, found: Judged) -> Answer:
-    session = call.text("session_id")
-    digest = hashlib.sha256(session.encode(errors="replace")).hexdigest()[:_HEX]
-    suffix = f"-{digest}" if session else ""
+    suffix = _suffix(call)
     files = {hit.category: triage.write_context(hit, suffix=suffix) for hit in found.hits}
     _set_flag(call.cwd)
     return Answer(err=f"{triage.told(found.hits, found.settings, files)}\n", code=_BLOCKED)
+
+
+def _suffix(call: Call) -> str:
+    """What keeps the context files of two sessions apart."""
+    session = call.text("session_id")
+    digest = hashlib.sha256(session.encode(errors="replace")).hexdigest()[:_HEX]
+    return f"-{digest}" if session else ""
 
 
 def _lines(notes: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from retain.chunks import Chunk, chunks
 from retain.links import links, normal
 from retain.model import Memory, heading
 from retain.paths import key
-from retain.records import render
+from retain.records import searchable
 from retain.words import bag, is_question, words
 
 __all__ = ["FILE_ENDING", "ChunkRow", "Entry", "LinkRow", "digest", "entry", "vector_text"]
@@ -75,7 +75,7 @@ class Entry(NamedTuple):
 
 def entry(memory: Memory, modified: float) -> Entry:
     """Derive everything from a memory; `modified` stands in for a date it does not give."""
-    body = _searchable(memory)
+    body = searchable(memory)
     # A body is the tail of its file, so the lines above it are those it does not have.
     above = memory.data.count(b"\n") - memory.body.count("\n") if memory.body else 0
     tags = memory.tags
@@ -104,14 +104,6 @@ _json: Final = json.JSONEncoder(ensure_ascii=False, default=str).encode
 def digest(text: str) -> bytes:
     """By what a chunk's vector is known: the text it was made from."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _searchable(memory: Memory) -> str:
-    """A memory's text; a typed one has it in its frontmatter."""
-    content = memory.meta.get("content")
-    if not isinstance(content, dict):
-        return memory.body
-    return f"{memory.body}\n\n{render(content)}".strip("\n") if memory.body else render(content)
 
 
 def _first_row(chunk: Chunk, above: int, memory: Memory, tags: Sequence[str]) -> ChunkRow:

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 else:
     from retain.tuples import NamedTuple
 
-__all__ = ["Counts", "Lexicon", "Shares", "Within", "chunk_shares", "lexicon", "whole_scores"]
+__all__ = [
+    "Counts",
+    "Lexicon",
+    "Shares",
+    "Within",
+    "chunk_shares",
+    "lexicon",
+    "rarity_of",
+    "shares_of",
+    "whole_scores",
+]
 
 # How far a chunk has each term of a query, from 0 to 1, in the lexicon's order.
 Shares = tuple[float, ...]
@@ -90,7 +100,7 @@ def lexicon(
     """How rare a query's terms are in this bank."""
     chunks, length = connection.execute("SELECT chunks, length FROM totals").fetchone()
     counts = (counted or Counts()).of(connection, "vocabulary", dict.fromkeys(terms))
-    rarity = {term: _rarity(chunks, count) for term, count in counts.items()}
+    rarity = {term: rarity_of(chunks, count) for term, count in counts.items()}
     return Lexicon(rarity, counts, chunks, length / chunks if chunks else 1.0)
 
 
@@ -100,7 +110,8 @@ def _count(connection: sqlite3.Connection, table: str, term: str) -> int:
     return row[0] if row else 0
 
 
-def _rarity(chunks: int, count: int) -> float:
+def rarity_of(chunks: int, count: int) -> float:
+    """How rare a term is that stands in so many of all chunks."""
     return log(1 + max(0.0, chunks - count + 0.5) / (count + 0.5))
 
 
@@ -129,7 +140,7 @@ def chunk_shares(
     query = "SELECT t.id, t.c0 FROM json_each(?) JOIN terms_content t ON t.id = json_each.value"
     spaced = [f" {term} " for term in terms.rarity]
     return {
-        number: _shares(spaced, bag, k1, terms.average)
+        number: shares_of(spaced, bag, k1, terms.average)
         for number, bag in connection.execute(query, (found,))
     }
 
@@ -172,7 +183,7 @@ def _quoted(term: str) -> str:
     return '"' + term.replace('"', '""') + '"'
 
 
-def _shares(spaced: Sequence[str], bag: str, k1: float, average: float) -> Shares:
+def shares_of(spaced: Sequence[str], bag: str, k1: float, average: float) -> Shares:
     """BM25's saturation of each term: how much its repetitions and the text's length let count."""
     weight = k1 * (1 - B + B * (bag.count(" ") + 1) / average)
     bag = f" {bag} "

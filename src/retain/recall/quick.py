@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Mapping
 from operator import mul
 
 from retain.index import text
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from retain.index.text import Lexicon, Shares
     from retain.place import Place
 
-__all__ = ["quick"]
+__all__ = ["best", "likely", "quick", "terms"]
 
 _MOST_TERMS: Final = 64
 _MOST_RANKED: Final = 1_000  # rows; FTS5 takes a millisecond for some four hundred
@@ -43,22 +44,37 @@ _ROWS: Final = (
 
 def quick(connection: sqlite3.Connection, place: Place, question: str, limit: int) -> list[Found]:
     """The memories of one bank that fit a question best; none where none is likely to answer it."""
-    terms = tuple(dict.fromkeys(sought(question)))[:_MOST_TERMS]
-    lexicon = text.lexicon(connection, terms)
+    lexicon = text.lexicon(connection, terms(question))
     shares = text.chunk_shares(
         connection, lexicon, TEXT.k1, most=_LOOKED_THROUGH, ranked=_MOST_RANKED
     )
-    scores = {chunk: sum(map(mul, found, lexicon.weights)) for chunk, found in shares.items()}
-    best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[:_LOOKED_THROUGH]
-    if not best or scoring.confidence(_signs(best, shares, lexicon), TEXT) < scoring.ENOUGH:
-        return []
+    scores = likely(shares, lexicon)
     kept: dict[int, Found] = {}
-    for row in connection.execute(_ROWS, (json.dumps(best),)):
+    for row in connection.execute(_ROWS, (json.dumps(list(scores)),)):
         found = _found(row, place, scores[row[0]])
         if row[1] not in kept or kept[row[1]].score < found.score:
             kept[row[1]] = found
-    ranked = sorted(kept.values(), key=lambda one: (-one.score, one.ref))
-    return ranked[:limit]
+    return best(kept.values(), limit)
+
+
+def terms(question: str) -> tuple[str, ...]:
+    """The words to look for."""
+    return tuple(dict.fromkeys(sought(question)))[:_MOST_TERMS]
+
+
+def likely(shares: Mapping[int, Shares], lexicon: Lexicon) -> dict[int, float]:
+    """The best chunks with their scores; none where none is likely to answer the question."""
+    weights = lexicon.weights
+    scores = {chunk: sum(map(mul, found, weights)) for chunk, found in shares.items()}
+    first = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[:_LOOKED_THROUGH]
+    if not first or scoring.confidence(_signs(first, shares, lexicon), TEXT) < scoring.ENOUGH:
+        return {}
+    return {chunk: scores[chunk] for chunk in first}
+
+
+def best(found: Iterable[Found], limit: int) -> list[Found]:
+    """The best of what was found, equals in the order of their names."""
+    return sorted(found, key=lambda one: (-one.score, one.ref))[:limit]
 
 
 def _found(row: tuple[object, ...], place: Place, score: float) -> Found:
@@ -88,12 +104,11 @@ def _found(row: tuple[object, ...], place: Place, score: float) -> Found:
     )
 
 
-def _signs(best: list[int], shares: dict[int, Shares], lexicon: Lexicon) -> Signs:
+def _signs(first: list[int], shares: Mapping[int, Shares], lexicon: Lexicon) -> Signs:
     """By what one can tell whether the bank holds an answer at all."""
     weights = lexicon.weights
     window = max(
         sum(weight for weight, share in zip(weights, shares[chunk], strict=True) if share)
-        for chunk in best
+        for chunk in first
     )
-    terms = sum(map(bool, shares[best[0]]))
-    return Signs(window=window, terms=terms, chunks=lexicon.chunks)
+    return Signs(window=window, terms=sum(map(bool, shares[first[0]])), chunks=lexicon.chunks)

@@ -1,0 +1,92 @@
+"""Proposals under review: whoever is stopped when, each becomes one memory or stays."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from retain.capture.inbox import Proposal, propose
+from retain.review import Reviewed, source
+from tests.crash import files, killed_at, memories, new_bank, open_bank
+
+ONE = Proposal(
+    "", "decision", "Use Postgres", "Because of it.", host="claude-code", session_id="s1"
+)
+SUMMARY = ONE._replace(category="session_summary")
+
+
+@pytest.fixture(autouse=True)
+def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    new_bank(tmp_path / "bank")
+    return tmp_path / "bank"
+
+
+def accepted(root: Path) -> Reviewed:
+    app = open_bank(root)
+    done = app.inbox.accept(app.inbox.proposals())
+    app.close()
+    return done
+
+
+@pytest.mark.parametrize("one", [ONE, SUMMARY], ids=["decision", "summary"])
+def test_accept_that_is_killed_anywhere_is_finished_by_the_next(one: Proposal, bank: Path) -> None:
+    propose(str(bank), one._replace(text="An older one."))
+    accepted(bank)
+    number = 1
+    while True:
+        text = f"Text {number}."
+        title = one.title if one is SUMMARY else f"Title {number}"
+        propose(str(bank), one._replace(title=title, text=text, session_id=str(number)))
+        outcome = killed_at(number, lambda: accepted(bank), after=True)
+        accepted(bank)
+        assert open_bank(bank).inbox.proposals() == []
+        assert sum(text.encode() in data for data in memories(bank).values()) == 1
+        assert open_bank(bank).status().problems == ()
+        if not outcome.signal:
+            break
+        number += 7
+    assert number > 7
+    assert not any(".new-" in name for name in files(bank / ".inbox"))
+
+
+def test_refusal_of_one_does_not_stop_the_others(bank: Path) -> None:
+    for category in ("gossip", "decision"):
+        propose(str(bank), ONE._replace(category=category))
+    done = accepted(bank)
+    assert [one.proposal.category for one in done.accepted] == ["decision"]
+    assert [one.proposal.category for one in done.refused] == ["gossip"]
+
+
+def test_retired_memory_does_not_come_back_unseen(bank: Path) -> None:
+    propose(str(bank), ONE)
+    accepted(bank)
+    open_bank(bank).desk.retire("use-postgres")
+    propose(str(bank), ONE._replace(session_id="s2"))
+    (refused,) = accepted(bank).refused
+    assert "was retired only" in refused.error.message
+
+
+def test_memory_that_was_retired_long_ago_gives_way_and_the_new_one_says_its_source(
+    bank: Path,
+) -> None:
+    propose(str(bank), ONE)
+    accepted(bank)
+    open_bank(bank).desk.retire("use-postgres")
+    file = bank / "decisions/use-postgres.md"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(re.sub("retired_at: .*", "retired_at: 2020-01-01T00:00:00Z", text), "utf-8")
+    propose(str(bank), ONE._replace(session_id="s2"))
+    (one,) = accepted(bank).accepted
+    assert one.outcome.memory.status == "active"
+    assert one.outcome.memory.meta["source"] == "claude-code session s2"
+
+
+def test_source_shortens_the_home_directory_only_where_it_is_one() -> None:
+    there = ONE._replace(transcript_path="/home/ada/x.jsonl", start=1, end=2)
+    assert source(there, "/home/ada").endswith("s1, ~/x.jsonl bytes 1-2")
+    assert source(there, "/home/ad").endswith("s1, /home/ada/x.jsonl bytes 1-2")
+    assert source(there).endswith("/home/ada/x.jsonl bytes 1-2")
+    assert source(Proposal("", "decision", "t", "x")) == "an agent"
