@@ -130,7 +130,10 @@ def _stats(args: argparse.Namespace) -> Output:
     )
     lines = "line" if found.bad_lines == 1 else "lines"
     warnings = [f"{found.bad_lines} {lines} could not be read"] if found.bad_lines else []
-    return Output(data, table=table, messages=[note] if rows else (), warnings=warnings)
+    quiet = None if rows else ""
+    return Output(
+        data, table=table, quiet=quiet, messages=[note] if rows else (), warnings=warnings
+    )
 
 
 def _days_ago(days: int) -> str:
