@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.guard.characters import strip_invisible
 from retain.sizes import cut, tokens
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final, NamedTuple
+
     from retain.config import Config
     from retain.place import Place
+else:
+    from retain.tuples import NamedTuple
 
 __all__ = ["Entry", "Part", "described", "fenced", "located", "plain", "title"]
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from retain.capture import transcript, triage
 from retain.capture.triage import Hit, Settings
 from retain.config import rules
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from retain.hooks.call import Call
     from retain.hooks.memo import Memo
 

@@ -11,13 +11,15 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
 
 from retain.errors import RetainError
 from retain.fsio import Directory
 from retain.paths import STATE
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from retain.place import Place
 
 __all__ = ["Memo"]

@@ -10,7 +10,6 @@ import hashlib
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, Final
 
 from retain.capture import triage
 from retain.hooks.call import Answer, Call
@@ -18,8 +17,10 @@ from retain.hooks.judging import Judged, judge, stated
 from retain.hooks.memo import Memo
 from retain.hooks.proposing import propose, settle
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Final
 
 __all__ = ["answer"]
 
