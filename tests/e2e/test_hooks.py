@@ -346,9 +346,12 @@ main()
 """
 # For any event, and what an event may have besides; a parent package comes with its modules.
 ALWAYS = "cli hooks hooks.call"
-SETTLED = "config errors fsio hooks.memo paths place places"
+SETTLED = "config errors fsio hooks.memo paths place places tuples"
 SHOWN = "guard guard.characters hooks.context sizes"
-FOUND = "index index.glance index.schema index.seal index.text recall recall.quick recall.scoring"
+FOUND = (
+    "index index.glance index.schema index.seal index.text "
+    "recall recall.found recall.quick recall.scoring"
+)
 READ = "capture.inbox categories codec frontmatter markdown model reading records trash versions"
 JUDGED = "capture categories capture.transcript capture.triage hooks.judging hooks.proposing"
 PROPOSED = "capture.inbox guard guard.characters guard.secrets hooks.closing"

@@ -41,7 +41,7 @@ def test_the_host_s_summary_is_proposed(bank: Path, work: Path) -> None:
     assert nothing(ask("post-compact", transcript_path=path, compact_summary=summary))
     (one,) = waiting(bank)
     assert (one.category, one.score, one.event) == ("session_summary", 1.0, "post-compact")
-    assert one.title == "Session: Please look at the store."
+    assert one.title == "Please look at the store."
     assert one.text == "They mended the lantern. It burns."  # a memory does not feed on itself
 
 
@@ -53,7 +53,7 @@ def test_no_summary_is_none(summary: object, bank: Path) -> None:
 
 def test_a_summary_without_a_transcript_is_proposed_all_the_same(bank: Path) -> None:
     ask("post-compact", compact_summary="They mended the lantern.")
-    assert [one.title for one in waiting(bank)] == ["A session's summary"]
+    assert [one.title for one in waiting(bank)] == ["A session"]
 
 
 def test_a_summary_of_any_length_is_proposed(bank: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_session_in_which_something_was_done_leaves_a_summary(bank: Path, work
     assert nothing(ask("session-end", transcript_path=path, reason="other"))
     (one,) = waiting(bank)
     assert (one.category, one.event) == ("session_summary", "session-end")
-    assert one.title == "Session: Please mend the lantern."
+    assert one.title == "Please mend the lantern."
     assert one.text.startswith(
         "Asked for: Please mend the lantern.\n\nLast answer: It burns again.\n"
     )
@@ -128,7 +128,7 @@ def test_a_session_of_codex_is_told_apart(bank: Path, work: Path) -> None:
     path = transcripts.written(work / "t.jsonl", transcripts.codex())
     ask("post-compact", transcript_path=path, turn_id="7", compact_summary="Done.")
     assert [(one.host, one.title) for one in waiting(bank)] == [
-        ("codex", "Session: Please look at the build.")
+        ("codex", "Please look at the build.")
     ]
 
 

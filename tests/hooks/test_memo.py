@@ -36,6 +36,9 @@ def test_a_memo_keeps_what_it_is_told(bank: Path) -> None:
 def test_a_memo_is_private_and_whole(bank: Path) -> None:
     memo = Memo(str(bank), SESSION)
     memo.save()
+    assert not folder(bank).exists()  # there is nothing to keep yet
+    memo.judged = 1
+    memo.save()
     memo.save()
     (name,) = os.listdir(folder(bank))
     assert name == f"{SESSION}.json"

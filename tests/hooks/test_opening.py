@@ -51,7 +51,9 @@ def test_a_brief_has_its_parts_in_order(kind: str, request: pytest.FixtureReques
     assert "  2026-05-08: value: Functions before classes; reason: they read better" in text
     assert "  2026-05-08: rule: One hundred requests a minute; impact: batches" in text
     assert "  2026-05-08: description: The cache is never emptied" in text
-    assert "goal: Mend the lantern; outcome: partial; next actions: buy oil" in text
+    assert (
+        "goal: Mend the lantern; outcome: partial; completed: wick; next actions: buy oil" in text
+    )
 
 
 @pytest.mark.parametrize(

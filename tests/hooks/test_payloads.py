@@ -81,7 +81,7 @@ def test_a_real_compaction_leaves_its_summary(session: Path, home: Path) -> None
         assert nothing(respond("post-compact", payload))
     (one,) = inbox.proposals(str(session / ".retain"))
     assert (one.title, one.text) == (
-        "Session: please USETOOL now",
+        "please USETOOL now",
         "Hello from the fake model.",
     )
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from retain.index.glance import glance
-from retain.recall.quick import Found, quick
+from retain.recall.found import Found
+from retain.recall.quick import quick
 from tests import indexes
 from tests.recall.little_banks import BANKS
 
