@@ -162,6 +162,17 @@ INSTALLED = {
     "diff",
     "warnings",
 }
+TRIED = {
+    "event",
+    "host_event",
+    "payload",
+    "exit_code",
+    "milliseconds",
+    "stdout",
+    "stderr",
+    "says",
+    "proposals",
+}
 IMPORTED = {"source", "created", "unchanged", "kept", "replaced", "commit", "warnings"}
 
 NEW = tuple(
@@ -223,6 +234,10 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
     ("trash", "list"): [TRASHED],
     ("trash", "empty", "--yes"): [TRASHED],
     ("mcp", "token"): {"token", "file"},
+    ("hook",): [{"event", "host_event", "on", "switch", "origin", "about"}],
+    ("hook", "stats"): {"transcripts", "bad_lines", "events"},
+    ("hook", "test", "pre-tool-use"): TRIED,
+    ("hook", "test", "stop"): TRIED,
     ("init",): {"root", "scope", "created"},
     ("status",): STATUS,
     ("collections",): [{"collection", "scope", "memories"}],

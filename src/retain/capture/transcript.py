@@ -19,7 +19,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NamedTuple
+else:
+    from retain.tuples import NamedTuple
 
 __all__ = ["HEADING", "Message", "is_readable", "opening", "said", "size", "tail"]
 

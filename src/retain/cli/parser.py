@@ -76,6 +76,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Agents": {
         "install": ("installing", "Make Retain known to the program your agent runs in."),
         "mcp": ("agents", "Serve memory to an agent, over MCP."),
+        "hook": ("hooking", "Answer a host's hooks; say how they do, and try one."),
     },
     "Banks": {
         "init": ("banks", "Make a bank for this project."),
