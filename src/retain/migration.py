@@ -39,6 +39,7 @@ _SESSIONS: Final = "sessions"
 _TITLE: Final = 80  # characters; a longer fact is its own text only
 _BULLET: Final = re.compile(r"(\s*)[-*+] (.*)")
 _FENCE: Final = re.compile(r"\s*(```|~~~)")
+_NAME_IT: Final = "Name the workspace or the directory it is in: retain migrate PATH"
 _MOST_MESSAGES: Final = 2_000_000
 
 
@@ -122,11 +123,13 @@ def _workspace(path: str) -> str:
         if any(os.path.exists(os.path.join(root, part)) for part in parts):
             return root
     if not os.path.isdir(path):
-        raise NotFound(f"there is no directory {path}", unchanged="Nothing was migrated.")
+        raise NotFound(
+            f"there is no directory {path}", unchanged="Nothing was migrated.", hint=_NAME_IT
+        )
     raise ImportRefused(
         f"{path} is no chat workspace: it has no memories/, sessions/ or context/",
         unchanged="Nothing was migrated.",
-        hint="Name the workspace or the directory it is in: retain migrate PATH",
+        hint=_NAME_IT,
     )
 
 

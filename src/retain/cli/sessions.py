@@ -313,7 +313,8 @@ def _migrated(done: Migrated, root: str) -> str:
     lines = [f"{verb} {done.source} to {root}:"]
     lines += [f"  {one.name}: {_SAID[one.status]}" for one in done.files]
     lines.append(f"  facts: {len(done.facts)} new, {done.known_facts} already here")
-    lines.append(f"  sessions: {', '.join(_counts(done.sessions))}")
+    if any(done.sessions[1:5]):
+        lines.append(f"  sessions: {', '.join(_counts(done.sessions))}")
     return "\n".join(lines) + "\n"
 
 
