@@ -154,7 +154,8 @@ def read(data: bytes, name: str) -> Read | None:
         if found is None and not name.endswith(".jsonl"):
             raise ImportRefused(f"{name} is not JSON: {error}") from error
         return found
-    if name.endswith(".jsonl") or (isinstance(value, dict) and value.get("type") == "meta"):
+    is_line = isinstance(value, dict) and value.get("type") == "meta"
+    if is_line or (name.endswith(".jsonl") and _reader(value) is None):
         return _from_lines(text, name)
     return _from_entries(value, name)
 
