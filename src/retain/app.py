@@ -25,12 +25,15 @@ from retain.place import Place
 from retain.workspace import Opened, Workspace
 
 if TYPE_CHECKING:
+    from retain.chats import Imported as ImportedChats
     from retain.desk import Desk
     from retain.doctor import Findings
     from retain.library import Library
+    from retain.migration import Migrated
     from retain.porter import Exported, Imported
     from retain.review import Review
     from retain.similar import Alike
+    from retain.sessions.store import Sessions
     from retain.typed.ledger import Ledger
 
 __all__ = ["App"]
@@ -93,10 +96,19 @@ class App:
 
         return Review(self.bank.root, self.desk, alike, self._env.get("HOME", ""))
 
+    @cached_property
+    def sessions(self) -> Sessions:
+        """The chats of the bank in force; its directory is made for the first of them."""
+        from retain.sessions.store import Sessions
+
+        return Sessions(self.workspace.opened.bank.root, self.workspace.make)
+
     def close(self) -> None:
         """Let go of what was opened; every file is safe already."""
         if "library" in self.__dict__:
             self.library.close()
+        if "sessions" in self.__dict__:
+            self.sessions.close()
 
     @property
     def place(self) -> Place:
@@ -567,6 +579,43 @@ class App:
         what = f"import {len(done.changes)} memories"
         commit, warnings = self._settled(done.changes, what, progress=progress)
         return done._replace(commit=commit, warnings=[*done.warnings, *warnings])
+
+    # Chats
+
+    def import_chats(
+        self, source: str, *, allow_secret: bool = False, dry_run: bool = False
+    ) -> ImportedChats:
+        """Take chats from files into the bank in force; those that are there are not doubled."""
+        from retain import chats
+
+        self.workspace.refuse_switched_off()
+        return chats.take_over(
+            self.sessions,
+            self._given_path(source),
+            allow_secret=self._admits_secrets(allow_secret),
+            dry_run=dry_run,
+        )
+
+    def migrate(
+        self, source: str, *, allow_secret: bool = False, dry_run: bool = False
+    ) -> Migrated:
+        """Bring a chat workspace of plain files into the bank in force, nothing of it twice."""
+        from retain import migration
+
+        self.workspace.refuse_switched_off()
+        wanted = migration.plan(self._given_path(source), self.config.number("memory.max_bytes"))
+        if not dry_run:
+            self.workspace.make()
+        bank = migration.Target(
+            self.workspace.opened.bank, self.sessions, self.put, self._admits_secrets(allow_secret)
+        )
+        return migration.migrate(wanted, bank, dry_run=dry_run)
+
+    def _given_path(self, path: str) -> str:
+        return os.path.join(self._cwd, os.path.expanduser(path))
+
+    def _admits_secrets(self, allow_secret: bool) -> bool:
+        return allow_secret or not self.config.flag("guard.redact_secrets")
 
     # Between the door and the bank
 
