@@ -226,6 +226,16 @@ def test_bullet_that_cannot_be_stored_stands_in_nobodys_way(root: Path) -> None:
     assert (root / "MEMORY.md").read_bytes() == b"- bad \xff byte\n- Uses Bun\n"
 
 
+def test_long_list_becomes_facts_in_several_goes(root: Path) -> None:
+    text = "".join(f"- word{n}x thing{n}y\n" for n in range(230))
+    by_hand(root, text)
+    first = of(root).sync()
+    assert (len(first.learned), first.listed) == (200, ())
+    assert "30 more bullets" in first.notes[0]
+    assert len(of(root).sync().learned) == 30
+    assert listed(root) == text
+
+
 # From the facts to the list
 
 
@@ -467,7 +477,8 @@ def test_list_is_committed_where_the_bank_commits(tmp_path: Path) -> None:
         ["git", "-C", project, "ls-files"], check=True, capture_output=True, text=True
     ).stdout
     assert ".retain/MEMORY.md" in tracked.split()
-    assert [hit.id for hit in app.list()] == ["uses-bun"]
+    assert [one.id for one in app.list()] == ["uses-bun"]
+    assert app.library.facts().memories == 1  # the list itself is no memory
     app.close()
 
 
@@ -535,7 +546,8 @@ def test_kill_at_every_step_is_mended_by_the_next_look(scratch: Path, after: boo
 
 
 def _chat(root: Path, writer: int) -> list[str]:
-    facts, notes = of(root), []
+    facts = of(root)
+    notes: list[str] = []
     for turn in range(8):
         facts.add(f"writer {writer} says word{turn}x{writer}")
         facts.add(f"everyone says shared{turn}")
