@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from retain.app import App
 from retain.drafts import Draft
-from retain.facts.keeping import COLLECTION, Facts, Synced
+from retain.facts.carrying import COLLECTION, Synced
+from retain.facts.keeping import Facts
 from tests import crash
 
 HEAD = "# MEMORY.md - Persistent Memories\n\n## General Facts\n\n"
@@ -224,6 +225,37 @@ def test_bullet_that_cannot_be_stored_stands_in_nobodys_way(root: Path) -> None:
     assert done.learned == ("facts/uses-bun",)
     assert "not valid UTF-8" in done.notes[0]
     assert (root / "MEMORY.md").read_bytes() == b"- bad \xff byte\n- Uses Bun\n"
+
+
+def test_bullet_too_long_to_be_a_fact_is_left_as_it_is(root: Path) -> None:
+    text = f"- {'long ' * 500}\n- Uses Bun\n"
+    by_hand(root, text)
+    for _ in range(2):
+        assert "too long" in of(root).sync().notes[0]
+        assert (listed(root), list(bodies(root))) == (text, ["uses-bun"])
+
+
+@pytest.mark.parametrize("more", [" long" * 500, " \udcff"])
+def test_change_that_is_refused_is_tried_again(root: Path, more: str) -> None:
+    add(root, "Uses npm for everything there is", "Likes tea")
+    of(root).sync()
+    before = listed(root)
+    by_hand(root, before.replace("there is", f"there is{more}"))
+    changed = (root / "MEMORY.md").read_bytes()
+    for _ in range(2):
+        assert "is as it was" in of(root).sync().notes[0]
+        assert (root / "MEMORY.md").read_bytes() == changed
+    by_hand(root, before.replace("there is", "there was"))
+    assert len(of(root).sync().changed) == 1
+    assert len(bodies(root)) == 2
+
+
+def test_memory_of_another_type_is_no_fact(root: Path) -> None:
+    opened(root).put(Draft(text="Uses Bun"), collection=COLLECTION, name="uses-bun")
+    by_hand(root, "- Uses Bun\n")
+    assert len(of(root).sync().learned) == 1
+    assert of(root).sync() == Synced()
+    assert listed(root) == "- Uses Bun\n"
 
 
 def test_long_list_becomes_facts_in_several_goes(root: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from retain.app import App
 from retain.drafts import Draft
-from retain.errors import Conflict, NotFound, RetainError
+from retain.errors import Conflict, LimitExceeded, NotFound, RetainError
 from retain.facts import merging, view
 from retain.facts.merging import Entry, Fact, digest
 from retain.facts.view import Page
@@ -68,6 +68,7 @@ class Work:
         # meanwhile must still look like a change the next time.
         self._texts = {digest(fact.id): fact.text for fact in present}
         self._owners = list(plan.owners)
+        self._refused: set[str] = set()  # facts that did not get their bullet's text
         self._after = page
 
     @property
@@ -98,8 +99,7 @@ class Work:
         text = self._page.items[number].text
         try:
             clean = plain(self._app.gate.admitted(Draft(text=text))[0].text or "")
-            if clean.startswith("---"):
-                return
+            _refuse_unfit(clean)
             ref, is_new = self._store(clean)
         except RetainError as error:
             self._log.notes.append(f"a bullet is no fact yet: {error.message}")
@@ -110,14 +110,15 @@ class Work:
             self._log.learned.append(ref)
 
     def _change(self, number: int, fact: Fact) -> None:
-        address = f"{COLLECTION}/{fact.id}"
+        text = plain(self._page.items[number].text)
         try:
-            draft = Draft(text=f"{self._page.items[number].text}\n")
-            written = self._app.update(address, draft, expect=fact.hash)
+            _refuse_unfit(text)
+            written = self._app.update(ref_of(fact), Draft(text=f"{text}\n"), expect=fact.hash)
         except (Conflict, NotFound):
             raise Again from None
         except RetainError as error:
             self._log.notes.append(f"{ref_of(fact)} is as it was: {error.message}")
+            self._refused.add(digest(fact.id))
             return
         self._texts[digest(fact.id)] = plain(written.memory.body)
         self._log.changed.append(ref_of(fact))
@@ -165,14 +166,17 @@ class Work:
             before.get(mark) or Entry(owner, mark, digest(self._texts[owner]))
             for item in self._after.items
             if (owner := owners.get(mark := digest(item.text), ""))
+            and owner not in self._refused
             and (mark in before or owner in self._texts)
         ]
+        # As it was before, so that it is tried again.
+        left += [entry for entry in base if entry.fact in self._refused]
         held = {digest(fact.id) for fact in plan.held}
         return left + [entry._replace(is_held=True) for entry in base if entry.fact in held]
 
     def done(self) -> Synced:
         plan = self._plan
-        notes = [*self._log.notes, *_said(plan)]
+        notes = dict.fromkeys([*self._log.notes, *_said(plan)])
         return Synced(
             tuple(self._log.learned),
             tuple(self._log.changed),
@@ -197,6 +201,12 @@ def _said(plan: merging.Plan) -> Iterator[str]:
     if plan.kept:
         count = len(plan.kept)
         yield f"{count} facts of {view.NAME} cannot be found or read: their bullets were kept"
+
+
+def _refuse_unfit(text: str) -> None:
+    """Refuse what could not stand in the list: its bullet would be taken for one too many."""
+    if not view.is_showable(text):
+        raise LimitExceeded(f"{text[:40]!r}... is too long or not of a form to be a fact")
 
 
 def plain(body: str) -> str:

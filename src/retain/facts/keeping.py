@@ -24,7 +24,7 @@ from retain.facts.merging import Entry, Fact
 from retain.fsio import Directory, saving, turn
 from retain.model import Memory
 
-__all__ = ["COLLECTION", "Added", "Facts", "Synced"]
+__all__ = ["Added", "Facts"]
 
 TYPE: Final = "fact"
 
@@ -136,7 +136,7 @@ class Facts:
                 with contextlib.suppress(NotFound):
                     there = self._app.bank.find(address)
                     is_same = judging.same_key(there.body) == judging.same_key(text)
-                    if is_same and self._is_in_force(there):
+                    if is_same and there.type == TYPE and self._is_in_force(there):
                         return there.ref, False
             except UsageError:
                 continue  # a name that looks like a secret: the next one is a number
