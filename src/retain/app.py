@@ -663,15 +663,24 @@ class App:
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[str, tuple[str, ...]]:
         """What follows a write, whatever made it: it is indexed, and committed if the bank does."""
-        bank = self.bank
-        notes = (*bank.notes(), *self.library.take_in(changes, progress))
+        notes = (*self.bank.notes(), *self.library.take_in(changes, progress))
         if not commit and not self.config.flag("versioning.auto_commit"):
             return "", notes
+        done, more = self._committed([*changes, *self.bank.own_list()], what)
+        return done, notes + more
+
+    def keep(self, name: str, what: str) -> tuple[str, ...]:
+        """Commit a profile file that was written, if the bank commits; what is to be said of it."""
+        if not self.config.flag("versioning.auto_commit"):
+            return ()
+        return self._committed([os.path.join(self.bank.root, name)], what)[1]
+
+    def _committed(self, paths: Sequence[str], what: str) -> tuple[str, tuple[str, ...]]:
         history = self.workspace.writable.history()
         # As the files are now, while nobody writes: another may have written since.
-        with bank.at_rest([*changes, *bank.own_list()]) as present:
+        with self.bank.at_rest(paths) as present:
             outcome = history.commit(present, f"retain: {what}")
-        return outcome.commit or "", (*notes, outcome.warning) if outcome.warning else notes
+        return outcome.commit or "", (outcome.warning,) if outcome.warning else ()
 
     def _in_step(self, memory: Memory, new: bytes) -> bytes:
         """New bytes of a memory; those of a typed one are checked, and say what changed."""

@@ -19,14 +19,13 @@ from retain.app import App
 from retain.drafts import Draft
 from retain.errors import Busy, Conflict, NotFound, RetainError, UsageError
 from retain.facts import judging, merging, view
-from retain.facts.merging import Entry, Fact, digest
-from retain.facts.view import Page
+from retain.facts.carrying import COLLECTION, Again, Log, Synced, Work, plain, ref_of
+from retain.facts.merging import Entry, Fact
 from retain.fsio import Directory, saving, turn
 from retain.model import Memory
 
-__all__ = ["COLLECTION", "Added", "Facts", "Synced"]
+__all__ = ["Added", "Facts"]
 
-COLLECTION: Final = "facts"
 TYPE: Final = "fact"
 
 _LOCK: Final = "facts.lock"
@@ -35,6 +34,7 @@ _FORMAT: Final = 1
 _PATIENCE: Final = 30.0
 _TRIES: Final = 50
 _AT_REST: Final = 0.3  # seconds after which a file is no longer being saved
+_LONGEST: Final = 5.0  # seconds that a file which is saved again and again is waited for
 _TICK: Final = 0.1  # within which two changes of a file may bear one time
 _LARGEST: Final = 1 << 24  # bytes of the file above
 _BY_WORDS: Final = "there is no embedding model: facts were compared by their words alone"
@@ -48,23 +48,6 @@ class Added(NamedTuple):
     status: str  # saved, known, supersedes
     replaced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-class Synced(NamedTuple):
-    """What was done to bring facts and list in step, as refs of facts."""
-
-    learned: tuple[str, ...] = ()  # new bullets
-    changed: tuple[str, ...] = ()  # changed bullets
-    forgotten: tuple[str, ...] = ()  # bullets removed by hand: these facts are in the trash
-    listed: tuple[str, ...] = ()  # facts that got a bullet
-    rewritten: int = 0  # bullets that got their fact's new text
-    unlisted: int = 0  # bullets removed, because their facts are not in force
-    held: tuple[str, ...] = ()  # their bullets are gone all at once, and they were kept
-    notes: tuple[str, ...] = ()
-
-
-class _Again(Exception):
-    """Someone wrote meanwhile: look again."""
 
 
 class _Present(NamedTuple):
@@ -105,7 +88,7 @@ class Facts:
     def add(self, text: str, *, by: str = "", source: str = "") -> Added:
         """Keep a fact, unless it is known; one that replaces another takes its place."""
         draft, notes = self._app.gate.admitted(Draft(text=text))
-        clean = _plain(draft.text or "")
+        clean = plain(draft.text or "")
         if not judging.same_key(clean) or clean.startswith("---"):
             raise UsageError("there is no fact in this text", unchanged="Nothing was stored.")
         self._app.workspace.make()
@@ -116,7 +99,7 @@ class Facts:
             verdict, why = self._judged(clean, known)
             notes += why
             if verdict.status == judging.KNOWN:
-                return Added(clean, _ref(known[verdict.numbers[0]]), "known", notes=notes)
+                return Added(clean, ref_of(known[verdict.numbers[0]]), "known", notes=notes)
             ref, is_new = self._stored(clean, by, source)
             if not is_new:
                 return Added(clean, ref, "known", notes=notes)
@@ -153,11 +136,14 @@ class Facts:
                 with contextlib.suppress(NotFound):
                     there = self._app.bank.find(address)
                     is_same = judging.same_key(there.body) == judging.same_key(text)
-                    if is_same and self._is_in_force(there):
+                    if is_same and there.type == TYPE and self._is_in_force(there):
                         return there.ref, False
             except UsageError:
                 continue  # a name that looks like a secret: the next one is a number
         raise Conflict(f"no name is free for {text[:60]!r}", unchanged="Nothing was stored.")
+
+    def _by_hand(self, text: str) -> tuple[str, bool]:
+        return self._stored(text, "", view.NAME)
 
     def _superseded(self, old: Sequence[Fact], ref: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         done: list[str] = []
@@ -165,9 +151,9 @@ class Facts:
         for fact in old:
             try:
                 self._app.desk.supersede(f"{COLLECTION}/{fact.id}", ref)
-                done.append(_ref(fact))
+                done.append(ref_of(fact))
             except RetainError as error:
-                notes.append(f"{_ref(fact)} is still in force beside {ref}: {error.message}")
+                notes.append(f"{ref_of(fact)} is still in force beside {ref}: {error.message}")
         return tuple(done), tuple(notes)
 
     # In step with the list
@@ -191,10 +177,14 @@ class Facts:
         return done
 
     def _synced(self, state: Directory, force: bool) -> Synced:
-        for _ in range(_TRIES):
+        log = Log([], [], [], [])
+        give_up = time.monotonic() + _LONGEST
+        for number in range(_TRIES):
+            if time.monotonic() > give_up:
+                break
             stamps = self._stamps()
-            with contextlib.suppress(_Again):
-                done, is_changed = self._tried(state, force)
+            with contextlib.suppress(Again):
+                done, is_changed = self._tried(state, log, force, is_first=not number)
                 # What was written during a change may be someone else's: look once more then.
                 self._quiet = None if is_changed else stamps
                 return done
@@ -202,7 +192,9 @@ class Facts:
             notes=(f"{view.NAME} is being written to all the time; it is left for later",)
         )
 
-    def _tried(self, state: Directory, force: bool) -> tuple[Synced, bool]:
+    def _tried(
+        self, state: Directory, log: Log, force: bool, *, is_first: bool
+    ) -> tuple[Synced, bool]:
         """One attempt. What was left last is read first: whatever is newer can only be newer."""
         base = _left(state)
         data = self._read()
@@ -218,9 +210,9 @@ class Facts:
             thrown = [it.id for it in self._app.bank.trashed() if it.collection == COLLECTION]
             present.put_away.extend(thrown)
             plan = present.planned(base, texts, is_blank=page.is_blank, force=force)
-        if plan.forget:
-            self._wait_for_rest()
-        work = _Work(self._app, self, page, plan, present.facts)
+        if plan.forget or plan.restored:
+            self._wait_for_rest(is_first)
+        work = Work(self._app, self._by_hand, page, plan, present.facts, log)
         work.facts()
         work.write(data)
         left = work.left(base)
@@ -228,17 +220,18 @@ class Facts:
             state.put(_LEFT, json.dumps([_FORMAT, left]).encode())
         return work.done(), work.is_changed or left != base
 
-    def _wait_for_rest(self) -> None:
+    def _wait_for_rest(self, is_first: bool) -> None:
         """Look again once a file that lost bullets has not been written to for a moment.
 
-        Some editors empty a file before they write it.
+        Some editors empty a file before they write it, or remove it.
         """
+        age = 0.0 if is_first else _AT_REST
         with contextlib.suppress(FileNotFoundError):
             facts = os.stat(os.path.join(self._app.bank.root, view.NAME), follow_symlinks=False)
             age = time.time() - facts.st_mtime
-            if 0 <= age < _AT_REST:
-                time.sleep(_AT_REST - age)
-                raise _Again
+        if 0 <= age < _AT_REST:
+            time.sleep(_AT_REST - age)
+            raise Again
 
     # On disk
 
@@ -263,12 +256,12 @@ class Facts:
             elif (
                 memory.type == TYPE
                 and self._is_in_force(memory)
-                and view.is_showable(text := _plain(memory.body))
+                and view.is_showable(text := plain(memory.body))
             ):
                 found.facts.append(_fact(memory, text))
             else:
                 found.put_away.append(memory.id)
-        found.facts.sort(key=lambda fact: fact.created_at)
+        found.facts.sort(key=lambda fact: fact.age)
         return found._replace(facts=_without_twins(found.facts))
 
     def _is_in_force(self, memory: Memory) -> bool:
@@ -291,152 +284,6 @@ class Facts:
         return stamps if time.time() - newest / 1e9 > _TICK else None
 
 
-class _Work:
-    """A plan carried out: facts first, so that a kill leaves a fact unlisted, never one unkept."""
-
-    def __init__(
-        self, app: App, facts: Facts, page: Page, plan: merging.Plan, present: Sequence[Fact]
-    ) -> None:
-        self._app, self._facts, self._page, self._plan = app, facts, page, plan
-        # By the digests of their ids, as they were when the plan was made: what another writes
-        # meanwhile must still look like a change the next time.
-        self._texts = {digest(fact.id): fact.text for fact in present}
-        self._owners = list(plan.owners)
-        self._learned: list[str] = []
-        self._changed: list[str] = []
-        self._forgotten: list[str] = []
-        self._notes: list[str] = []
-        self._after = page
-
-    @property
-    def is_changed(self) -> bool:
-        plan = self._plan
-        return bool(
-            self._learned
-            or self._changed
-            or self._forgotten
-            or plan.rewrite
-            or plan.drop
-            or plan.add
-        )
-
-    def facts(self) -> None:
-        """Make, change and remove facts as the list says."""
-        for number in self._plan.learn:
-            self._learn(number)
-        for number, fact in self._plan.change.items():
-            self._change(number, fact)
-        for fact in self._plan.forget:
-            self._forget(fact)
-
-    def _learn(self, number: int) -> None:
-        text = self._page.items[number].text
-        try:
-            clean = _plain(self._app.gate.admitted(Draft(text=text))[0].text or "")
-            if clean.startswith("---"):
-                return
-            ref, is_new = self._facts._stored(clean, "", view.NAME)
-        except RetainError as error:
-            self._notes.append(f"a bullet is no fact yet: {error.message}")
-            return
-        self._owners[number] = name = digest(ref.partition("/")[2])
-        self._texts[name] = clean
-        if is_new:
-            self._learned.append(ref)
-
-    def _change(self, number: int, fact: Fact) -> None:
-        address = f"{COLLECTION}/{fact.id}"
-        try:
-            draft = Draft(text=f"{self._page.items[number].text}\n")
-            written = self._app.update(address, draft, expect=fact.hash)
-        except (Conflict, NotFound):
-            raise _Again from None
-        except RetainError as error:
-            self._notes.append(f"{_ref(fact)} is as it was: {error.message}")
-            return
-        self._texts[digest(fact.id)] = _plain(written.memory.body)
-        self._changed.append(_ref(fact))
-
-    def _forget(self, fact: Fact) -> None:
-        for one in (fact, *fact.twins):
-            try:
-                self._app.delete(_ref(one), expect=one.hash)
-                self._forgotten.append(_ref(one))
-            except NotFound:
-                continue
-            except Conflict:
-                raise _Again from None
-
-    def write(self, data: bytes | None) -> None:
-        """Write the list, if it is still the one that was read."""
-        plan, headings = self._plan, {words.casefold() for _, words in self._page.headings}
-        added = [
-            (fact.text, next((it for it in fact.sections if it.casefold() in headings), ""))
-            for fact in plan.add
-        ]
-        text = self._page.changed(plan.rewrite, plan.drop, added)
-        if text == self._page.text:
-            return
-        new = text.encode("utf-8", "surrogateescape")
-        bank = self._app.bank
-        try:
-            bank.rewrite(view.NAME, new, data)
-        except Conflict:
-            raise _Again from None
-        self._after = view.page(text)
-        if self._app.config.flag("versioning.auto_commit"):
-            path = os.path.join(bank.root, view.NAME)
-            self._notes += self._app.ledger.settled({path: new}, f"list facts in {view.NAME}")[1]
-
-    def left(self, base: Sequence[Entry]) -> list[Entry]:
-        """How the list is left: what each of its bullets shows, and of which fact."""
-        plan = self._plan
-        owners = {
-            digest(item.text): owner
-            for item, owner in reversed([*zip(self._page.items, self._owners, strict=True)])
-        }
-        for number, text in plan.rewrite.items():
-            owners[digest(text)] = self._owners[number]
-        owners |= {digest(fact.text): digest(fact.id) for fact in plan.add}
-        before = {entry.shown: entry for entry in plan.kept}
-        left = [
-            before.get(mark) or Entry(owner, mark, digest(self._texts[owner]))
-            for item in self._after.items
-            if (owner := owners.get(mark := digest(item.text), ""))
-            and (mark in before or owner in self._texts)
-        ]
-        held = {digest(fact.id) for fact in plan.held}
-        return left + [entry._replace(is_held=True) for entry in base if entry.fact in held]
-
-    def done(self) -> Synced:
-        plan = self._plan
-        notes = [*self._notes, *_said(plan)]
-        return Synced(
-            tuple(self._learned),
-            tuple(self._changed),
-            tuple(self._forgotten),
-            tuple(map(_ref, plan.add)),
-            len(plan.rewrite),
-            len(plan.drop),
-            tuple(map(_ref, plan.held)),
-            tuple(notes),
-        )
-
-
-def _said(plan: merging.Plan) -> Iterator[str]:
-    for fact in plan.disputed:
-        yield f"{_ref(fact)} was changed in {view.NAME} and elsewhere: both texts are kept"
-    if plan.restored:
-        count = len(plan.restored)
-        yield f"{view.NAME} was empty or gone: it lists its {count} facts again"
-    if plan.held:
-        count = len(plan.held)
-        yield f"{count} bullets are gone from {view.NAME} at once: their facts were kept"
-    if plan.kept:
-        count = len(plan.kept)
-        yield f"{count} facts of {view.NAME} cannot be found or read: their bullets were kept"
-
-
 def _left(state: Directory) -> list[Entry]:
     """How the list was left; nothing, where a file is missing or none of ours."""
     try:
@@ -446,11 +293,6 @@ def _left(state: Directory) -> list[Entry]:
         return [Entry(str(a), str(b), str(c), bool(held)) for a, b, c, held in entries]
     except (RetainError, ValueError, TypeError, RecursionError):
         return []
-
-
-def _plain(body: str) -> str:
-    """A fact's text as a bullet says it."""
-    return "\n".join(line.rstrip() for line in body.strip().splitlines())
 
 
 def _names(text: str) -> Iterator[str]:
@@ -474,11 +316,10 @@ def _without_twins(facts: Sequence[Fact]) -> list[Fact]:
 
 def _fact(memory: Memory, text: str) -> Fact:
     sections = tuple(filter(None, (memory.text("category"), *memory.tags)))
-    return Fact(memory.id, text, memory.hash, memory.text("created_at"), sections)
-
-
-def _ref(fact: Fact) -> str:
-    return f"{COLLECTION}/{fact.id}"
+    written = 0
+    with contextlib.suppress(OSError):
+        written = os.stat(memory.path, follow_symlinks=False).st_mtime_ns
+    return Fact(memory.id, text, memory.hash, (memory.text("created_at"), written), sections)
 
 
 def _stamp(name: str, facts: os.stat_result) -> tuple[str, int, int, int]:

@@ -26,7 +26,7 @@ class Fact(NamedTuple):
     id: str
     text: str
     hash: str = ""  # of its file
-    created_at: str = ""
+    age: tuple[str, int] = ("", 0)  # when it was created, and when its file was written
     sections: tuple[str, ...] = ()  # where in the list it could belong
     twins: tuple[Fact, ...] = ()  # others that say just the same
 
@@ -224,4 +224,7 @@ class _Merge:
 def _likeness(one: str, other: str) -> float:
     from difflib import SequenceMatcher
 
-    return SequenceMatcher(None, one[:400].casefold(), other[:400].casefold(), False).ratio()
+    one, other = one.casefold(), other.casefold()
+    if one.startswith(other) or other.startswith(one):
+        return 1.0  # however much was added or taken away at the end
+    return SequenceMatcher(None, one[:400], other[:400], False).ratio()
