@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from retain.migration import Migrated
     from retain.porter import Exported, Imported
     from retain.review import Review
-    from retain.similar import Alike
     from retain.sessions.store import Sessions
+    from retain.similar import Alike
     from retain.typed.ledger import Ledger
 
 __all__ = ["App"]
