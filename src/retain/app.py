@@ -25,11 +25,14 @@ from retain.place import Place
 from retain.workspace import Opened, Workspace
 
 if TYPE_CHECKING:
+    from retain.chats import Imported as ImportedChats
     from retain.desk import Desk
     from retain.doctor import Findings
     from retain.library import Library
+    from retain.migration import Migrated
     from retain.porter import Exported, Imported
     from retain.review import Review
+    from retain.sessions.store import Sessions
     from retain.similar import Alike
     from retain.typed.ledger import Ledger
 
@@ -93,10 +96,19 @@ class App:
 
         return Review(self.bank.root, self.desk, alike, self._env.get("HOME", ""))
 
+    @cached_property
+    def sessions(self) -> Sessions:
+        """The chats of the bank in force; its directory is made for the first of them."""
+        from retain.sessions.store import Sessions
+
+        return Sessions(self.workspace.opened.bank.root, self.workspace.make)
+
     def close(self) -> None:
         """Let go of what was opened; every file is safe already."""
         if "library" in self.__dict__:
             self.library.close()
+        if "sessions" in self.__dict__:
+            self.sessions.close()
 
     @property
     def place(self) -> Place:
@@ -568,6 +580,43 @@ class App:
         commit, warnings = self._settled(done.changes, what, progress=progress)
         return done._replace(commit=commit, warnings=[*done.warnings, *warnings])
 
+    # Chats
+
+    def import_chats(
+        self, source: str, *, allow_secret: bool = False, dry_run: bool = False
+    ) -> ImportedChats:
+        """Take chats from files into the bank in force; those that are there are not doubled."""
+        from retain import chats
+
+        self.workspace.refuse_switched_off()
+        return chats.take_over(
+            self.sessions,
+            self._given_path(source),
+            allow_secret=self._admits_secrets(allow_secret),
+            dry_run=dry_run,
+        )
+
+    def migrate(
+        self, source: str, *, allow_secret: bool = False, dry_run: bool = False
+    ) -> Migrated:
+        """Bring a chat workspace of plain files into the bank in force, nothing of it twice."""
+        from retain import migration
+
+        self.workspace.refuse_switched_off()
+        wanted = migration.plan(self._given_path(source), self.config.number("memory.max_bytes"))
+        if not dry_run:
+            self.workspace.make()
+        bank = migration.Target(
+            self.workspace.opened.bank, self.sessions, self.put, self._admits_secrets(allow_secret)
+        )
+        return migration.migrate(wanted, bank, dry_run=dry_run)
+
+    def _given_path(self, path: str) -> str:
+        return os.path.join(self._cwd, os.path.expanduser(path))
+
+    def _admits_secrets(self, allow_secret: bool) -> bool:
+        return allow_secret or not self.config.flag("guard.redact_secrets")
+
     # Between the door and the bank
 
     def _writable(self, ref: str, collection: str | None) -> tuple[Bank, Memory]:
@@ -614,15 +663,24 @@ class App:
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[str, tuple[str, ...]]:
         """What follows a write, whatever made it: it is indexed, and committed if the bank does."""
-        bank = self.bank
-        notes = (*bank.notes(), *self.library.take_in(changes, progress))
+        notes = (*self.bank.notes(), *self.library.take_in(changes, progress))
         if not commit and not self.config.flag("versioning.auto_commit"):
             return "", notes
+        done, more = self._committed([*changes, *self.bank.own_list()], what)
+        return done, notes + more
+
+    def keep(self, name: str, what: str) -> tuple[str, ...]:
+        """Commit a profile file that was written, if the bank commits; what is to be said of it."""
+        if not self.config.flag("versioning.auto_commit"):
+            return ()
+        return self._committed([os.path.join(self.bank.root, name)], what)[1]
+
+    def _committed(self, paths: Sequence[str], what: str) -> tuple[str, tuple[str, ...]]:
         history = self.workspace.writable.history()
         # As the files are now, while nobody writes: another may have written since.
-        with bank.at_rest([*changes, *bank.own_list()]) as present:
+        with self.bank.at_rest(paths) as present:
             outcome = history.commit(present, f"retain: {what}")
-        return outcome.commit or "", (*notes, outcome.warning) if outcome.warning else notes
+        return outcome.commit or "", (outcome.warning,) if outcome.warning else ()
 
     def _in_step(self, memory: Memory, new: bytes) -> bytes:
         """New bytes of a memory; those of a typed one are checked, and say what changed."""

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Final, NamedTuple
 
 from retain import paths
 from retain.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NamedTuple
+else:
+    from retain.tuples import NamedTuple
 
 __all__ = ["DEFAULTS", "FIELDS", "Category", "Rules", "gathered", "is_name"]
 

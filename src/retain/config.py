@@ -9,12 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from math import isfinite
-from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import ConfigError, NewerFormat, UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final, NamedTuple
+
     from retain.categories import Rules
+else:
+    from retain.tuples import NamedTuple
 
 __all__ = [
     "FORMAT",

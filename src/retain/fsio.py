@@ -15,7 +15,6 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
 
 from retain.errors import (
     Busy,
@@ -27,6 +26,12 @@ from retain.errors import (
     Unsafe,
 )
 from retain.paths import STATE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NamedTuple
+else:
+    from retain.tuples import NamedTuple
 
 __all__ = [
     "Directory",

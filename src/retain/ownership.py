@@ -54,9 +54,10 @@ def _is_staged(parts: list[str]) -> bool:
 
 
 def _by_variable(path: str, cwd: str, env: Mapping[str, str]) -> str:
-    """The bank that a variable names, which may be called anything."""
-    for name in ("RETAIN_HOME", "RETAIN_BANK"):
-        if given := env.get(name, ""):
+    """The person's own bank, or one that a variable names, which may be called anything."""
+    # The person's own bank may be a link, and then its real path has another name.
+    for name, usual in (("RETAIN_HOME", "~/.retain"), ("RETAIN_BANK", "")):
+        if given := env.get(name) or usual:
             root = os.path.realpath(os.path.join(cwd, os.path.expanduser(given)))
             if path == root or path.startswith(f"{root}/"):
                 return root

@@ -5,10 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
 
 from retain.errors import BadName, ConfigError, NewerFormat, NotFound, RetainError, UsageError
 from retain.place import Place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NamedTuple
+else:
+    from retain.tuples import NamedTuple
 
 __all__ = [
     "APPROVALS",

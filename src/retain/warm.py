@@ -8,17 +8,29 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
 
 from retain import __version__
 from retain.paths import STATE
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
+    from _socket import socket as Socket  # noqa: N812 - a class, whatever its module calls it
+    from typing import Any, Final
 
-__all__ = ["MOST_BYTES", "REFUSED", "address", "ask", "is_safe_folder", "peer", "receive"]
+__all__ = [
+    "MOST_BYTES",
+    "REFUSED",
+    "address",
+    "answered",
+    "ask",
+    "asked",
+    "is_safe_folder",
+    "peer",
+    "receive",
+]
 
 MOST_BYTES: Final = 1 << 20  # of a question or an answer
 REFUSED: Final = "refused"  # the code of an error that means: do it yourself
@@ -56,25 +68,46 @@ def _fits(path: str) -> bool:
 
 def ask(bank: str, request: Mapping[str, object], timeout: float = 0.5) -> dict[str, Any] | None:
     """What a warm process of this version answers; None when nobody does, in time and in order."""
+    question = asked(bank, request, timeout)
+    return answered(question) if question else None
+
+
+def asked(
+    bank: str, request: Mapping[str, object], timeout: float = 0.5
+) -> tuple[Socket, float] | None:
+    """A question on its way, with something else to do meanwhile; None if nobody listens."""
     path = address(bank)
     if not (_is_ours(path, stat.S_ISSOCK, _OTHERS) and is_safe_folder(os.path.dirname(path))):
         return None
+    import _socket  # `socket` loads `selectors` and `enum` besides
     import json
-    import socket
 
     stated = {"version": __version__, "bank": os.path.realpath(bank), **request}
-    line = json.dumps(stated).encode() + b"\n"
+    end = time.monotonic() + timeout
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            end = time.monotonic() + timeout
-            connection.settimeout(timeout)
-            connection.connect(path)
-            if peer(connection) != os.geteuid():
-                return None
-            connection.sendall(line)
-            answer = json.loads(receive(connection, end))
+        connection.settimeout(timeout)
+        connection.connect(path)
+        if peer(connection) == os.geteuid():
+            connection.sendall(json.dumps(stated).encode() + b"\n")
+            return connection, end
+    except (OSError, ValueError):
+        pass
+    connection.close()
+    return None
+
+
+def answered(question: tuple[Socket, float]) -> dict[str, Any] | None:
+    """The answer to a question that is on its way; None if there is none, in time and in order."""
+    import json
+
+    connection, end = question
+    try:
+        answer = json.loads(receive(connection, end))
     except (OSError, ValueError, RecursionError):
         return None
+    finally:
+        connection.close()
     return answer if isinstance(answer, dict) and not _is_refused(answer) else None
 
 
@@ -99,20 +132,19 @@ def _is_ours(path: str, is_kind: Callable[[int], bool], without: int = 0) -> boo
     return is_kind(mode) and facts.st_uid == os.geteuid() and not mode & without
 
 
-def peer(connection: socket.socket) -> int:
+def peer(connection: Socket) -> int:
     """The user at the other end; where the system does not say, the file's mode must do."""
-    import socket
-    import struct
+    import _socket
 
-    option = getattr(socket, "SO_PEERCRED", None)
+    option = getattr(_socket, "SO_PEERCRED", None)
     if option is None:
         return os.geteuid()
-    wanted = struct.Struct("3i")  # process, user, group
-    user: int = wanted.unpack(connection.getsockopt(socket.SOL_SOCKET, option, wanted.size))[1]
-    return user
+    # Three numbers of four bytes: process, user, group.
+    found = connection.getsockopt(_socket.SOL_SOCKET, option, 12)
+    return int.from_bytes(found[4:8], sys.byteorder)
 
 
-def receive(connection: socket.socket, end: float) -> bytes:
+def receive(connection: Socket, end: float) -> bytes:
     """One line, whole by a time of the monotonic clock; ValueError for what is none."""
     data = bytearray()
     while True:

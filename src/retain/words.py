@@ -15,7 +15,10 @@ from _thread import allocate_lock  # `threading` would cost every start more tha
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import pairwise
-from typing import Final
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = ["MAX_TERM", "bag", "is_question", "query", "words"]
 
@@ -83,22 +86,22 @@ _EMOJI = (
     "\u231a\u231b\u23e9-\u23fa\u2600-\u27bf\u2b1b\u2b1c\u2b50\u2b55"
     "\U0001f000-\U0001f3fa\U0001f400-\U0001faff"  # without the skin tones
 )
+# Patterns are compiled when a text has something for them: plain words, which is all that most
+# questions hold, need none of them.
 # Putting marks in order takes quadratic time; no script piles up as many on one letter.
-_PILE = re.compile(r"([^\w\s\x00-\x7f]{16})[^\w\s\x00-\x7f]+")
+_PILE = r"([^\w\s\x00-\x7f]{16})[^\w\s\x00-\x7f]+"
 
-_COMPOUND = re.compile(
-    r"^['-]*\.net(?![^.'+#-])|[^.'+#-]+(?:[.'-][^.'+#-]+)*(?:\+\+|#)?", re.IGNORECASE
-)
+_COMPOUND = r"(?i)^['-]*\.net(?![^.'+#-])|[^.'+#-]+(?:[.'-][^.'+#-]+)*(?:\+\+|#)?"
 # What most ids are, and every number: nothing to look for within its parts.
-_SLUG = re.compile(r"(?:[a-z]+|[0-9]+)(?:-(?:[a-z]+|[0-9]+))*")
-_JOINT = re.compile(r"[.-]")
-_DIGITS_MEET = re.compile(r"(?<=[0-9])[.-](?=[0-9])")
-_VERSION = re.compile(r"v(?=[0-9]+\.)", re.IGNORECASE)
-_STAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt](?=[0-9])")
-_HUMP = re.compile(r"[A-Z][A-Z0-9]*(?=[A-Z][a-z]{2})|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
+_SLUG = r"(?:[a-z]+|[0-9]+)(?:-(?:[a-z]+|[0-9]+))*"
+_JOINT = r"[.-]"
+_DIGITS_MEET = r"(?<=[0-9])[.-](?=[0-9])"
+_VERSION = r"(?i)v(?=[0-9]+\.)"
+_STAMP = r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt](?=[0-9])"
+_HUMP = r"[A-Z][A-Z0-9]*(?=[A-Z][a-z]{2})|[A-Z]?[a-z0-9]+|[A-Z0-9]+"
 _CLOSING = " \t\r\n\"'*_)\u00bb\u2019\u201d\u300d"
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
-_BRACKETED = re.compile(r"\[[^\[\]]*\]|【[^【】]*】")
+_BRACKETED = r"\[[^\[\]]*\]|【[^【】]*】"
 
 _MEMO_ENTRIES = 100_000
 
@@ -145,7 +148,7 @@ def query(text: str) -> list[str]:
 
 def is_question(text: str) -> bool:
     """Whether a text ends in a question mark, once bracketed parts are taken out."""
-    return _BRACKETED.sub("", text).rstrip(_CLOSING).endswith(_QUESTION_MARKS)
+    return _pattern(_BRACKETED).sub("", text).rstrip(_CLOSING).endswith(_QUESTION_MARKS)
 
 
 def _pieces(text: str) -> list[str]:
@@ -191,6 +194,11 @@ def _terms(chunk: str, *, is_sought: bool = False) -> list[str]:
 
 
 @cache
+def _pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+@cache
 def _runs() -> Callable[[str], Iterator[re.Match[str]]]:
     """Parts what is not all ASCII by script; cached because it takes milliseconds to compile."""
     return re.compile(
@@ -200,13 +208,13 @@ def _runs() -> Callable[[str], Iterator[re.Match[str]]]:
 
 
 def _names(text: str, *, is_sought: bool) -> list[str]:
-    if len(text) <= MAX_TERM and _SLUG.fullmatch(text):
+    if len(text) <= MAX_TERM and _pattern(_SLUG).fullmatch(text):
         parts = text.split("-")
         return _with_whole(text, parts, [part for part in parts if part not in _STOP])
     return [
         word
-        for piece in _STAMP.sub(r"\1 ", text).split()
-        for compound in _COMPOUND.findall(piece)
+        for piece in _pattern(_STAMP).sub(r"\1 ", text).split()
+        for compound in _pattern(_COMPOUND).findall(piece)
         for word in _parts(compound, is_sought=is_sought)
     ]
 
@@ -260,13 +268,13 @@ def _folded(chunk: str) -> str:
 
 
 def _unpiled(text: str) -> str:
-    return text if len(text) <= MAX_TERM else _PILE.sub(r"\1", text)
+    return text if len(text) <= MAX_TERM else _pattern(_PILE).sub(r"\1", text)
 
 
 def _parts(compound: str, *, is_sought: bool) -> list[str]:
-    if _VERSION.match(compound):
+    if _pattern(_VERSION).match(compound):
         compound = compound[1:]
-    parts = [compound] if compound.startswith((".", "'", "-")) else _JOINT.split(compound)
+    parts = [compound] if compound.startswith((".", "'", "-")) else _pattern(_JOINT).split(compound)
     found = [
         word
         for part in parts
@@ -290,7 +298,7 @@ def _whole(compound: str, parts: list[str]) -> str:
         return ""
     if "." not in compound and not any(map(str.isdigit, compound)):
         return ""
-    return _plain(_JOINT.sub("", _DIGITS_MEET.sub("·", compound)))
+    return _plain(_pattern(_JOINT).sub("", _pattern(_DIGITS_MEET).sub("·", compound)))
 
 
 def _uncontracted(word: str) -> str:
@@ -308,7 +316,7 @@ def _humps(name: str, *, is_sought: bool) -> list[str]:
     name = name.rstrip("+#")
     if len(name) > MAX_TERM or name.islower() or name.isupper() or not name.isascii():
         return [name]
-    humps = _HUMP.findall(name)
+    humps = _pattern(_HUMP).findall(name)
     # One letter makes no word: iPhone, OAuth, URLs, and what chance makes of base64.
     if len(humps) < 2 or min(map(len, humps)) < 2:
         return [name]

@@ -162,7 +162,33 @@ INSTALLED = {
     "diff",
     "warnings",
 }
+TRIED = {
+    "event",
+    "host_event",
+    "payload",
+    "exit_code",
+    "milliseconds",
+    "stdout",
+    "stderr",
+    "says",
+    "proposals",
+}
 IMPORTED = {"source", "created", "unchanged", "kept", "replaced", "commit", "warnings"}
+SESSION = {
+    "id",
+    "title",
+    "summary",
+    "created_at",
+    "updated_at",
+    "tags",
+    "messages",
+    "tokens",
+    "model",
+}
+CHAT = {"id", "created_at", "updated_at", "title", "tags", "messages", "origin"}
+SAID = {"kind", "session_id", "title", "role", "text", "timestamp", "score"}
+CHATS = {"source", "new", "grown", "unchanged", "differing", "messages", "warnings", "dry_run"}
+MIGRATED = {"source", "dry_run", "files", "facts", "known_facts", "sessions", "warnings"}
 
 NEW = tuple(
     "new preference --field topic=a --field value=b --field reason=c --field strength=soft".split()
@@ -222,7 +248,22 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
     ("restore", "--trash", "gone"): WRITTEN,
     ("trash", "list"): [TRASHED],
     ("trash", "empty", "--yes"): [TRASHED],
+    ("sessions",): [SESSION],
+    ("sessions", "list", "hello"): [SESSION],
+    ("sessions", "search", "hello"): [SAID],
+    ("sessions", "show", "latest"): CHAT,
+    ("sessions", "export", "latest"): CHAT,
+    ("sessions", "export", "--all", "--format", "md"): CHAT,
+    ("sessions", "export", "--all", "--out", "out.json"): {"path", "format", "sessions"},
+    ("sessions", "import", "workspace"): CHATS,
+    ("sessions", "delete", "latest", "--yes"): {"status", "id", "title", "moved_to"},
+    ("migrate",): MIGRATED,
+    ("migrate", "--dry-run"): MIGRATED,
     ("mcp", "token"): {"token", "file"},
+    ("hook",): [{"event", "host_event", "on", "switch", "origin", "about"}],
+    ("hook", "stats"): {"transcripts", "bad_lines", "events"},
+    ("hook", "test", "pre-tool-use"): TRIED,
+    ("hook", "test", "stop"): TRIED,
     ("init",): {"root", "scope", "created"},
     ("status",): STATUS,
     ("collections",): [{"collection", "scope", "memories"}],
@@ -266,6 +307,9 @@ def bank(home: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReq
         for text in ("Always tabs.", "Never tabs."):
             propose(str(home / "work" / ".retain"), Proposal("", "preference", "Tabs", text))
         done("inbox", "drop", "2")
+    if called == ("sessions",) or called == ("migrate",):
+        _write_chat("workspace/sessions")
+        done("sessions", "import", "workspace")
     done("put", "-", "--id", "note", input="first")
     done("update", "note", "--content", "-", input="second, see [[src/auth.py]]")
     done("put", "-", "--id", "gone", input="gone")
@@ -273,6 +317,12 @@ def bank(home: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReq
     Path("other.md").write_text("# Other\n", encoding="utf-8")
     monkeypatch.setenv("EDITOR", "sed -i s/second/third/")
     return home / "work" / ".retain"
+
+
+def _write_chat(folder: str) -> None:
+    Path(folder).mkdir(parents=True)
+    chat = {"id": "session_20260218_001", "messages": [{"role": "user", "content": "hello"}]}
+    Path(folder, "chat.json").write_text(json.dumps(chat), encoding="utf-8")
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from retain.app import App
 from retain.drafts import Draft
-from retain.facts.keeping import COLLECTION, Facts, Synced
+from retain.facts.carrying import COLLECTION, Synced
+from retain.facts.keeping import Facts
 from tests import crash
 
 HEAD = "# MEMORY.md - Persistent Memories\n\n## General Facts\n\n"
@@ -224,6 +225,47 @@ def test_bullet_that_cannot_be_stored_stands_in_nobodys_way(root: Path) -> None:
     assert done.learned == ("facts/uses-bun",)
     assert "not valid UTF-8" in done.notes[0]
     assert (root / "MEMORY.md").read_bytes() == b"- bad \xff byte\n- Uses Bun\n"
+
+
+def test_bullet_too_long_to_be_a_fact_is_left_as_it_is(root: Path) -> None:
+    text = f"- {'long ' * 500}\n- Uses Bun\n"
+    by_hand(root, text)
+    for _ in range(2):
+        assert "too long" in of(root).sync().notes[0]
+        assert (listed(root), list(bodies(root))) == (text, ["uses-bun"])
+
+
+@pytest.mark.parametrize("more", [" long" * 500, " \udcff"])
+def test_change_that_is_refused_is_tried_again(root: Path, more: str) -> None:
+    add(root, "Uses npm for everything there is", "Likes tea")
+    of(root).sync()
+    before = listed(root)
+    by_hand(root, before.replace("there is", f"there is{more}"))
+    changed = (root / "MEMORY.md").read_bytes()
+    for _ in range(2):
+        assert "is as it was" in of(root).sync().notes[0]
+        assert (root / "MEMORY.md").read_bytes() == changed
+    by_hand(root, before.replace("there is", "there was"))
+    assert len(of(root).sync().changed) == 1
+    assert len(bodies(root)) == 2
+
+
+def test_memory_of_another_type_is_no_fact(root: Path) -> None:
+    opened(root).put(Draft(text="Uses Bun"), collection=COLLECTION, name="uses-bun")
+    by_hand(root, "- Uses Bun\n")
+    assert len(of(root).sync().learned) == 1
+    assert of(root).sync() == Synced()
+    assert listed(root) == "- Uses Bun\n"
+
+
+def test_long_list_becomes_facts_in_several_goes(root: Path) -> None:
+    text = "".join(f"- word{n}x thing{n}y\n" for n in range(230))
+    by_hand(root, text)
+    first = of(root).sync()
+    assert (len(first.learned), first.listed) == (200, ())
+    assert "30 more bullets" in first.notes[0]
+    assert len(of(root).sync().learned) == 30
+    assert listed(root) == text
 
 
 # From the facts to the list
@@ -467,7 +509,8 @@ def test_list_is_committed_where_the_bank_commits(tmp_path: Path) -> None:
         ["git", "-C", project, "ls-files"], check=True, capture_output=True, text=True
     ).stdout
     assert ".retain/MEMORY.md" in tracked.split()
-    assert [hit.id for hit in app.list()] == ["uses-bun"]
+    assert [one.id for one in app.list()] == ["uses-bun"]
+    assert app.library.facts().memories == 1  # the list itself is no memory
     app.close()
 
 
@@ -535,7 +578,8 @@ def test_kill_at_every_step_is_mended_by_the_next_look(scratch: Path, after: boo
 
 
 def _chat(root: Path, writer: int) -> list[str]:
-    facts, notes = of(root), []
+    facts = of(root)
+    notes: list[str] = []
     for turn in range(8):
         facts.add(f"writer {writer} says word{turn}x{writer}")
         facts.add(f"everyone says shared{turn}")

@@ -208,11 +208,30 @@ def test_facts_are_noted_superseded_and_forgotten(sessions: Sessions) -> None:
     with pytest.raises(NotFound):
         sessions.supersede(new, 99)
     assert sessions.forget("facts/uses-bun") == 1
-    # What it had taken the place of is in force again.
-    assert [one.fact for one in sessions.facts()] == ["Uses Node"]
+    assert sessions.facts() == []
     sessions.add(begun.id, "user", "bye")
     sessions.delete(begun.id)
-    assert [one.session_id for one in sessions.facts()] == [""]
+    assert [(one.fact, one.session_id) for one in sessions.facts(superseded=True)] == [
+        ("Uses Node", "")
+    ]
+
+
+def test_halves_of_characters_do_no_harm_anywhere(sessions: Sessions) -> None:
+    begun, half = sessions.create("\ud83d"), "\ud83d x"
+    sessions.add(begun.id, "user", half)
+    sessions.retitle(begun.id, half)
+    sessions.tag(begun.id, [half])
+    sessions.summarise(begun.id, half)
+    sessions.compact(begun.id, half)
+    sessions.keep_vector(begun.id, half, b"")
+    number = sessions.remember(half, half, begun.id, half)
+    assert sessions.remember(half, half, begun.id, half) == number
+    assert len(sessions.search(half)) == 2
+    assert sessions.list(query=half)
+    assert sessions.forget(half) == 1
+    for call in (sessions.get, sessions.resolve, sessions.messages, sessions.delete):
+        with pytest.raises(NotFound):
+            call(half)
 
 
 def test_a_vector_is_given_back_for_its_model_and_its_text_alone(sessions: Sessions) -> None:

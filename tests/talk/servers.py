@@ -5,6 +5,7 @@ What it answers is written beforehand, byte for byte if need be: well, badly, sl
 
 from __future__ import annotations
 
+import itertools
 import json
 import select
 import threading
@@ -30,6 +31,7 @@ __all__ = [
 
 _EVENTS = "text/event-stream"
 _MODELS = ["model-a", "model-b"]
+_NUMBERS = itertools.count(1)  # a client may keep ids for as long as it lives
 
 Ending = Literal["whole", "cut", "hang"]
 
@@ -55,7 +57,8 @@ class Asked(NamedTuple):
 
     @property
     def tools(self) -> list[str]:
-        return [tool.get("name") or tool["function"]["name"] for tool in self.body.get("tools", [])]
+        named = [tool.get("function", tool) for tool in self.body.get("tools") or []]
+        return [tool["name"] for tool in named if "name" in tool]
 
 
 class Answer(NamedTuple):
@@ -70,6 +73,7 @@ class Answer(NamedTuple):
     kind: str = _EVENTS
     headers: Mapping[str, str] = {}
     ending: Ending = "whole"
+    unstreamed: bytes = b""  # the same for someone who asks for no stream
 
 
 class Use(NamedTuple):
@@ -104,9 +108,16 @@ def claude(
 ) -> Answer:
     """A reply of the Messages API; only the first `keep` events, if not all are wanted."""
     uses = any(isinstance(one, Use) for one in pieces)
-    events = list(_claude_events(pieces, stop or ("tool_use" if uses else "end_turn"), usage))
-    lines = (f"event: {one['type']}\ndata: {_json(one)}\n\n" for one in events[:keep])
-    return Answer(tuple(line.encode() for line in lines), ending=ending)
+    stop = stop or ("tool_use" if uses else "end_turn")
+    used = {"input_tokens": 100, "output_tokens": 10, **(usage or {})}
+    blocks = [_claude_block(piece) for piece in pieces]
+    lines = [
+        f"event: {one['type']}\ndata: {_json(one)}\n\n".encode()
+        for one in _claude_events(blocks, stop, used)
+    ]
+    message = {**_claude_message(used), "content": [block.whole for block in blocks]}
+    unstreamed = _json({**message, "stop_reason": stop}).encode()
+    return Answer(tuple(lines[:keep]), ending=ending, unstreamed=unstreamed)
 
 
 def chat(
@@ -165,6 +176,11 @@ class Server:
         """Answer so, once, when the newest message has these words."""
         self._cues.append((cue, answer))
 
+    @property
+    def unheard(self) -> list[str]:
+        """The cues that never came."""
+        return [cue for cue, _ in self._cues]
+
     def answer(self, asked: Asked) -> Answer:
         with self._lock:
             self.asked.append(asked)
@@ -206,6 +222,11 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Http
 
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
     def do_GET(self) -> None:
         asked = Asked(self.path, self._lowered(), {})
         if urlsplit(self.path).path != "/v1/models":
@@ -224,7 +245,12 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(length) or b"{}")
         asked = Asked(urlsplit(self.path).path, self._lowered(), body)
         if asked.path in ("/v1/messages", "/v1/chat/completions"):
-            self._send(self.server.server.answer(asked))
+            answer = self.server.server.answer(asked)
+            if not body.get("stream") and answer.unstreamed:
+                answer = Answer((answer.unstreamed,), kind="application/json")
+            self._send(answer)
+        elif asked.path == "/v1/messages/count_tokens":
+            self._send(Answer((b'{"input_tokens": 100}',), kind="application/json"))
         else:
             self._send(claude_error(404, "not_found_error", f"no {self.path} here"))
 
@@ -287,26 +313,35 @@ def _slices(text: str, size: int = 4) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def _claude_events(
-    pieces: Sequence[Piece], stop: str, usage: Mapping[str, int] | None
-) -> Iterator[dict[str, Any]]:
-    used = {"input_tokens": 100, "output_tokens": 10, **(usage or {})}
-    message: dict[str, Any] = {
-        "id": "msg_1",
+class _Block(NamedTuple):
+    """A block of a Claude's reply, at its start, in pieces, and whole."""
+
+    start: dict[str, Any]
+    deltas: list[dict[str, Any]]
+    whole: dict[str, Any]
+
+
+def _claude_message(usage: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "id": f"msg_{next(_NUMBERS):04}",
         "type": "message",
         "role": "assistant",
         "model": "claude",
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": {**used, "output_tokens": 1},
+        "usage": usage,
     }
-    yield {"type": "message_start", "message": message}
+
+
+def _claude_events(
+    blocks: Sequence[_Block], stop: str, used: Mapping[str, int]
+) -> Iterator[dict[str, Any]]:
+    yield {"type": "message_start", "message": _claude_message({**used, "output_tokens": 1})}
     yield {"type": "ping"}
-    for index, piece in enumerate(pieces):
-        block, deltas = _claude_block(index, piece)
-        yield {"type": "content_block_start", "index": index, "content_block": block}
-        for delta in deltas:
+    for index, block in enumerate(blocks):
+        yield {"type": "content_block_start", "index": index, "content_block": block.start}
+        for delta in block.deltas:
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
     yield {
@@ -317,19 +352,21 @@ def _claude_events(
     yield {"type": "message_stop"}
 
 
-def _claude_block(index: int, piece: Piece) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _claude_block(piece: Piece) -> _Block:
     match piece:
         case Use():
-            id_ = piece.id or f"toolu_{index:02}"
+            id_ = piece.id or f"toolu_{next(_NUMBERS):04}"
+            start = {"type": "tool_use", "id": id_, "name": piece.name, "input": {}}
             parts = [{"type": "input_json_delta", "partial_json": p} for p in _slices(piece.json)]
-            return {"type": "tool_use", "id": id_, "name": piece.name, "input": {}}, parts
+            return _Block(start, parts, {**start, "input": piece.input})
         case Thought(text, signature):
+            start = {"type": "thinking", "thinking": "", "signature": ""}
             parts = [{"type": "thinking_delta", "thinking": p} for p in _slices(text)]
             parts.append({"type": "signature_delta", "signature": signature})
-            return {"type": "thinking", "thinking": "", "signature": ""}, parts
+            return _Block(start, parts, {**start, "thinking": text, "signature": signature})
         case _:
             parts = [{"type": "text_delta", "text": p} for p in _slices(piece)]
-            return {"type": "text", "text": ""}, parts
+            return _Block({"type": "text", "text": ""}, parts, {"type": "text", "text": piece})
 
 
 def _chat_chunks(

@@ -19,9 +19,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
 
-__all__ = ["HEADING", "Message", "is_readable", "opening", "said", "size", "tail"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NamedTuple
+else:
+    from retain.tuples import NamedTuple
+
+__all__ = ["HEADING", "Message", "everything", "is_readable", "opening", "said", "size", "tail"]
 
 HEADING: Final = "The following items should be saved as memories before stopping:"
 
@@ -115,6 +120,18 @@ def tail(path: str, most: int, since: int = 0) -> list[Message]:
         return _newest(_lines_back(handle, since), most)
     finally:
         os.close(handle)
+
+
+def everything(data: bytes) -> list[Message]:
+    """Return all messages of a transcript that is read already, oldest first."""
+    lines: list[_Line] = []
+    start = 0
+    for raw in data.split(b"\n"):
+        end = start + len(raw) + 1
+        if len(raw) <= _LONGEST_LINE:
+            lines.append(_Line(start, end, raw))
+        start = end
+    return _newest(reversed(lines), len(lines))
 
 
 def opening(path: str) -> str:

@@ -17,9 +17,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
-from typing import Final, NamedTuple
 
 from retain.capture.transcript import HEADING, Message, said
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NamedTuple
+else:
+    from retain.tuples import NamedTuple
 
 __all__ = [
     "CATEGORIES",

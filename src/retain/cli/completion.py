@@ -16,6 +16,7 @@ __all__ = [
     "completion_command",
     "memories",
     "proposals",
+    "sessions",
     "trashed",
 ]
 
@@ -80,6 +81,14 @@ def proposals(parsed_args: argparse.Namespace, **_: object) -> list[str]:
         review = open_app(parsed_args).inbox
         is_back = getattr(parsed_args, "tool", "") == "restore"
         return [one.id[:8] for one in (review.dropped() if is_back else review.proposals())]
+    except RetainError:
+        return []
+
+
+def sessions(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """The chats there are."""
+    try:
+        return [one.id for one in open_app(parsed_args).sessions.list(1000)]
     except RetainError:
         return []
 

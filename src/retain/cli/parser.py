@@ -73,9 +73,14 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "restore": ("past", "Bring a retired or deleted memory, or an earlier text, back."),
         "trash": ("past", "List or empty the trash."),
     },
+    "Chats": {
+        "sessions": ("sessions", "List, read, search, export, import and delete chats."),
+        "migrate": ("sessions", "Bring a chat workspace of plain files into the bank."),
+    },
     "Agents": {
         "install": ("installing", "Make Retain known to the program your agent runs in."),
         "mcp": ("agents", "Serve memory to an agent, over MCP."),
+        "hook": ("hooking", "Answer a host's hooks; say how they do, and try one."),
     },
     "Banks": {
         "init": ("banks", "Make a bank for this project."),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from retain.similar import NEAR, SAME
@@ -100,6 +101,7 @@ class _Said(NamedTuple):
     tokens: tuple[str, ...]
     negations: int
     numbers: tuple[str, ...]
+    terms: tuple[str, ...]  # as it would be searched by
 
 
 def same_key(text: str) -> str:
@@ -138,8 +140,10 @@ def judged(new: str, known: Sequence[str], nearness: Nearness) -> Verdict:
     return Verdict(REPLACES if replaced else "", replaced, cosines is None)
 
 
+@lru_cache(maxsize=8_192)  # each new fact is compared with all that are known
 def _said(text: str) -> _Said:
-    tokens, negations = [], 0
+    tokens: list[str] = []
+    negations = 0
     for raw in _TOKEN.findall(text.casefold().replace("\u2019", "'")):
         if raw in _UNSAID:
             continue
@@ -155,7 +159,7 @@ def _said(text: str) -> _Said:
     if tokens[:1] in (["do"], ["does"]) or "does" in tokens:
         tokens = [token for token in tokens if token not in ("do", "does", "did")]
     numbers = tuple(token for token in tokens if _NUMBER.fullmatch(token))
-    return _Said(text, tuple(tokens), negations % 2, numbers)
+    return _Said(text, tuple(tokens), negations % 2, numbers, tuple(words(text)))
 
 
 def _root(word: str) -> str:
@@ -223,9 +227,8 @@ def _goes_on(long: Sequence[str], short: Sequence[str]) -> bool:
 
 def _within(short: _Said, long: _Said) -> bool:
     """Whether all that one says with weight is said by the other, in the same order."""
-    later = iter(words(long.text))
-    terms = words(short.text)
-    return len(terms) > 1 and all(term in later for term in terms)
+    later = iter(long.terms)
+    return len(short.terms) > 1 and all(term in later for term in short.terms)
 
 
 def _is_turned(new: _Said, old: _Said) -> bool:

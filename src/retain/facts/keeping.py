@@ -19,14 +19,13 @@ from retain.app import App
 from retain.drafts import Draft
 from retain.errors import Busy, Conflict, NotFound, RetainError, UsageError
 from retain.facts import judging, merging, view
-from retain.facts.merging import Entry, Fact, digest
-from retain.facts.view import Page
+from retain.facts.carrying import COLLECTION, Again, Log, Synced, Work, plain, ref_of
+from retain.facts.merging import Entry, Fact
 from retain.fsio import Directory, saving, turn
 from retain.model import Memory
 
-__all__ = ["COLLECTION", "Added", "Facts", "Synced"]
+__all__ = ["Added", "Facts"]
 
-COLLECTION: Final = "facts"
 TYPE: Final = "fact"
 
 _LOCK: Final = "facts.lock"
@@ -35,6 +34,7 @@ _FORMAT: Final = 1
 _PATIENCE: Final = 30.0
 _TRIES: Final = 50
 _AT_REST: Final = 0.3  # seconds after which a file is no longer being saved
+_LONGEST: Final = 5.0  # seconds that a file which is saved again and again is waited for
 _TICK: Final = 0.1  # within which two changes of a file may bear one time
 _LARGEST: Final = 1 << 24  # bytes of the file above
 _BY_WORDS: Final = "there is no embedding model: facts were compared by their words alone"
@@ -48,23 +48,6 @@ class Added(NamedTuple):
     status: str  # saved, known, supersedes
     replaced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-class Synced(NamedTuple):
-    """What was done to bring facts and list in step, as refs of facts."""
-
-    learned: tuple[str, ...] = ()  # new bullets
-    changed: tuple[str, ...] = ()  # changed bullets
-    forgotten: tuple[str, ...] = ()  # bullets removed by hand: these facts are in the trash
-    listed: tuple[str, ...] = ()  # facts that got a bullet
-    rewritten: int = 0  # bullets that got their fact's new text
-    unlisted: int = 0  # bullets removed, because their facts are not in force
-    held: tuple[str, ...] = ()  # their bullets are gone all at once, and they were kept
-    notes: tuple[str, ...] = ()
-
-
-class _Again(Exception):
-    """Someone wrote meanwhile: look again."""
 
 
 class _Present(NamedTuple):
@@ -88,15 +71,6 @@ class _Present(NamedTuple):
         )
 
 
-class _Log(NamedTuple):
-    """What was done, in however many attempts."""
-
-    learned: list[str]
-    changed: list[str]
-    forgotten: list[str]
-    notes: list[str]
-
-
 class Facts:
     """What a bank knows in one sentence each."""
 
@@ -114,7 +88,7 @@ class Facts:
     def add(self, text: str, *, by: str = "", source: str = "") -> Added:
         """Keep a fact, unless it is known; one that replaces another takes its place."""
         draft, notes = self._app.gate.admitted(Draft(text=text))
-        clean = _plain(draft.text or "")
+        clean = plain(draft.text or "")
         if not judging.same_key(clean) or clean.startswith("---"):
             raise UsageError("there is no fact in this text", unchanged="Nothing was stored.")
         self._app.workspace.make()
@@ -125,7 +99,7 @@ class Facts:
             verdict, why = self._judged(clean, known)
             notes += why
             if verdict.status == judging.KNOWN:
-                return Added(clean, _ref(known[verdict.numbers[0]]), "known", notes=notes)
+                return Added(clean, ref_of(known[verdict.numbers[0]]), "known", notes=notes)
             ref, is_new = self._stored(clean, by, source)
             if not is_new:
                 return Added(clean, ref, "known", notes=notes)
@@ -162,11 +136,14 @@ class Facts:
                 with contextlib.suppress(NotFound):
                     there = self._app.bank.find(address)
                     is_same = judging.same_key(there.body) == judging.same_key(text)
-                    if is_same and self._is_in_force(there):
+                    if is_same and there.type == TYPE and self._is_in_force(there):
                         return there.ref, False
             except UsageError:
                 continue  # a name that looks like a secret: the next one is a number
         raise Conflict(f"no name is free for {text[:60]!r}", unchanged="Nothing was stored.")
+
+    def _by_hand(self, text: str) -> tuple[str, bool]:
+        return self._stored(text, "", view.NAME)
 
     def _superseded(self, old: Sequence[Fact], ref: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         done: list[str] = []
@@ -174,9 +151,9 @@ class Facts:
         for fact in old:
             try:
                 self._app.desk.supersede(f"{COLLECTION}/{fact.id}", ref)
-                done.append(_ref(fact))
+                done.append(ref_of(fact))
             except RetainError as error:
-                notes.append(f"{_ref(fact)} is still in force beside {ref}: {error.message}")
+                notes.append(f"{ref_of(fact)} is still in force beside {ref}: {error.message}")
         return tuple(done), tuple(notes)
 
     # In step with the list
@@ -200,10 +177,13 @@ class Facts:
         return done
 
     def _synced(self, state: Directory, force: bool) -> Synced:
-        log = _Log([], [], [], [])
+        log = Log([], [], [], [])
+        give_up = time.monotonic() + _LONGEST
         for number in range(_TRIES):
+            if time.monotonic() > give_up:
+                break
             stamps = self._stamps()
-            with contextlib.suppress(_Again):
+            with contextlib.suppress(Again):
                 done, is_changed = self._tried(state, log, force, is_first=not number)
                 # What was written during a change may be someone else's: look once more then.
                 self._quiet = None if is_changed else stamps
@@ -213,7 +193,7 @@ class Facts:
         )
 
     def _tried(
-        self, state: Directory, log: _Log, force: bool, *, is_first: bool
+        self, state: Directory, log: Log, force: bool, *, is_first: bool
     ) -> tuple[Synced, bool]:
         """One attempt. What was left last is read first: whatever is newer can only be newer."""
         base = _left(state)
@@ -232,7 +212,7 @@ class Facts:
             plan = present.planned(base, texts, is_blank=page.is_blank, force=force)
         if plan.forget or plan.restored:
             self._wait_for_rest(is_first)
-        work = _Work(self._app, self, page, plan, present.facts, log)
+        work = Work(self._app, self._by_hand, page, plan, present.facts, log)
         work.facts()
         work.write(data)
         left = work.left(base)
@@ -251,7 +231,7 @@ class Facts:
             age = time.time() - facts.st_mtime
         if 0 <= age < _AT_REST:
             time.sleep(_AT_REST - age)
-            raise _Again
+            raise Again
 
     # On disk
 
@@ -276,7 +256,7 @@ class Facts:
             elif (
                 memory.type == TYPE
                 and self._is_in_force(memory)
-                and view.is_showable(text := _plain(memory.body))
+                and view.is_showable(text := plain(memory.body))
             ):
                 found.facts.append(_fact(memory, text))
             else:
@@ -304,155 +284,6 @@ class Facts:
         return stamps if time.time() - newest / 1e9 > _TICK else None
 
 
-class _Work:
-    """A plan carried out: facts first, so that a kill leaves a fact unlisted, never one unkept."""
-
-    def __init__(
-        self,
-        app: App,
-        facts: Facts,
-        page: Page,
-        plan: merging.Plan,
-        present: Sequence[Fact],
-        log: _Log,
-    ) -> None:
-        self._app, self._facts, self._page, self._plan, self._log = app, facts, page, plan, log
-        # By the digests of their ids, as they were when the plan was made: what another writes
-        # meanwhile must still look like a change the next time.
-        self._texts = {digest(fact.id): fact.text for fact in present}
-        self._owners = list(plan.owners)
-        self._after = page
-
-    @property
-    def is_changed(self) -> bool:
-        plan = self._plan
-        return bool(
-            self._log.learned
-            or self._log.changed
-            or self._log.forgotten
-            or plan.rewrite
-            or plan.drop
-            or plan.add
-        )
-
-    def facts(self) -> None:
-        """Make, change and remove facts as the list says."""
-        for number in self._plan.learn:
-            self._learn(number)
-        for number, fact in self._plan.change.items():
-            self._change(number, fact)
-        for fact in self._plan.forget:
-            self._forget(fact)
-
-    def _learn(self, number: int) -> None:
-        text = self._page.items[number].text
-        try:
-            clean = _plain(self._app.gate.admitted(Draft(text=text))[0].text or "")
-            if clean.startswith("---"):
-                return
-            ref, is_new = self._facts._stored(clean, "", view.NAME)
-        except RetainError as error:
-            self._log.notes.append(f"a bullet is no fact yet: {error.message}")
-            return
-        self._owners[number] = name = digest(ref.partition("/")[2])
-        self._texts[name] = clean
-        if is_new:
-            self._log.learned.append(ref)
-
-    def _change(self, number: int, fact: Fact) -> None:
-        address = f"{COLLECTION}/{fact.id}"
-        try:
-            draft = Draft(text=f"{self._page.items[number].text}\n")
-            written = self._app.update(address, draft, expect=fact.hash)
-        except (Conflict, NotFound):
-            raise _Again from None
-        except RetainError as error:
-            self._log.notes.append(f"{_ref(fact)} is as it was: {error.message}")
-            return
-        self._texts[digest(fact.id)] = _plain(written.memory.body)
-        self._log.changed.append(_ref(fact))
-
-    def _forget(self, fact: Fact) -> None:
-        for one in (fact, *fact.twins):
-            try:
-                self._app.delete(_ref(one), expect=one.hash)
-                self._log.forgotten.append(_ref(one))
-            except NotFound:
-                continue
-            except Conflict:
-                raise _Again from None
-
-    def write(self, data: bytes | None) -> None:
-        """Write the list, if it is still the one that was read."""
-        plan, headings = self._plan, {words.casefold() for _, words in self._page.headings}
-        added = [
-            (fact.text, next((it for it in fact.sections if it.casefold() in headings), ""))
-            for fact in plan.add
-        ]
-        text = self._page.changed(plan.rewrite, plan.drop, added)
-        if text == self._page.text:
-            return
-        new = text.encode("utf-8", "surrogateescape")
-        bank = self._app.bank
-        try:
-            bank.rewrite(view.NAME, new, data)
-        except Conflict:
-            raise _Again from None
-        self._after = view.page(text)
-        if self._app.config.flag("versioning.auto_commit"):
-            path = os.path.join(bank.root, view.NAME)
-            what = f"list facts in {view.NAME}"
-            self._log.notes.extend(self._app.ledger.settled({path: new}, what)[1])
-
-    def left(self, base: Sequence[Entry]) -> list[Entry]:
-        """How the list is left: what each of its bullets shows, and of which fact."""
-        plan = self._plan
-        owners = {
-            digest(item.text): owner
-            for item, owner in reversed([*zip(self._page.items, self._owners, strict=True)])
-        }
-        for number, text in plan.rewrite.items():
-            owners[digest(text)] = self._owners[number]
-        owners |= {digest(fact.text): digest(fact.id) for fact in plan.add}
-        before = {entry.shown: entry for entry in plan.kept}
-        left = [
-            before.get(mark) or Entry(owner, mark, digest(self._texts[owner]))
-            for item in self._after.items
-            if (owner := owners.get(mark := digest(item.text), ""))
-            and (mark in before or owner in self._texts)
-        ]
-        held = {digest(fact.id) for fact in plan.held}
-        return left + [entry._replace(is_held=True) for entry in base if entry.fact in held]
-
-    def done(self) -> Synced:
-        plan = self._plan
-        notes = [*self._log.notes, *_said(plan)]
-        return Synced(
-            tuple(self._log.learned),
-            tuple(self._log.changed),
-            tuple(self._log.forgotten),
-            tuple(map(_ref, plan.add)),
-            len(plan.rewrite),
-            len(plan.drop),
-            tuple(map(_ref, plan.held)),
-            tuple(notes),
-        )
-
-
-def _said(plan: merging.Plan) -> Iterator[str]:
-    for fact in plan.disputed:
-        yield f"{_ref(fact)} was changed in {view.NAME} and elsewhere: both texts are kept"
-    if plan.restored:
-        count = len(plan.restored)
-        yield f"{view.NAME} was empty or gone: it lists its {count} facts again"
-    if plan.held:
-        count = len(plan.held)
-        yield f"{count} bullets are gone from {view.NAME} at once: their facts were kept"
-    if plan.kept:
-        count = len(plan.kept)
-        yield f"{count} facts of {view.NAME} cannot be found or read: their bullets were kept"
-
-
 def _left(state: Directory) -> list[Entry]:
     """How the list was left; nothing, where a file is missing or none of ours."""
     try:
@@ -462,11 +293,6 @@ def _left(state: Directory) -> list[Entry]:
         return [Entry(str(a), str(b), str(c), bool(held)) for a, b, c, held in entries]
     except (RetainError, ValueError, TypeError, RecursionError):
         return []
-
-
-def _plain(body: str) -> str:
-    """A fact's text as a bullet says it."""
-    return "\n".join(line.rstrip() for line in body.strip().splitlines())
 
 
 def _names(text: str) -> Iterator[str]:
@@ -494,10 +320,6 @@ def _fact(memory: Memory, text: str) -> Fact:
     with contextlib.suppress(OSError):
         written = os.stat(memory.path, follow_symlinks=False).st_mtime_ns
     return Fact(memory.id, text, memory.hash, (memory.text("created_at"), written), sections)
-
-
-def _ref(fact: Fact) -> str:
-    return f"{COLLECTION}/{fact.id}"
 
 
 def _stamp(name: str, facts: os.stat_result) -> tuple[str, int, int, int]:

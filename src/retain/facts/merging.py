@@ -224,4 +224,7 @@ class _Merge:
 def _likeness(one: str, other: str) -> float:
     from difflib import SequenceMatcher
 
-    return SequenceMatcher(None, one[:400].casefold(), other[:400].casefold(), False).ratio()
+    one, other = one.casefold(), other.casefold()
+    if one.startswith(other) or other.startswith(one):
+        return 1.0  # however much was added or taken away at the end
+    return SequenceMatcher(None, one[:400], other[:400], False).ratio()

@@ -19,7 +19,7 @@ MOST_BYTES = 32_000_000  # of a payload: a tool's whole input is in it
 DEADLINE = 0.12  # seconds, until the settings are known
 _FIRST = 2000  # milliseconds to wait for a host that does not begin
 _NEXT = 100  # and for one that neither goes on nor says that it is done
-_TRIES = 50  # how often a text is tried that looks whole
+_GROWN = 2  # how many times longer a text that was not whole must be to be tried again
 
 
 class Answer:
@@ -75,10 +75,13 @@ class Call:
 
     @property
     def is_on(self) -> bool:
-        """Whether memory, and this hook, are switched on."""
-        values = self.config.values
+        """Whether memory, and this hook, are switched on where the host works."""
+        return self.is_on_by(self.config)
+
+    def is_on_by(self, config: Config) -> bool:
+        """Whether some settings have memory, and this hook, switched on."""
         switch = f"hooks.{self.event.replace('-', '_')}"
-        return bool(values["memory.enabled"].value and values[switch].value)
+        return config.flag("memory.enabled") and config.flag(switch)
 
     @property
     def left(self) -> float:
@@ -89,7 +92,8 @@ class Call:
 def received() -> dict[str, object] | None:
     """The host's JSON object from standard input; None for anything else.
 
-    Some hosts never close the other end, so a whole object ends the reading as well.
+    Some hosts never close the other end, so a whole object ends the reading as well. A long text
+    may look whole at the end of many of its parts, and is tried only a few times.
     """
     import select
 
@@ -99,15 +103,15 @@ def received() -> dict[str, object] | None:
         return None
     waiting = select.poll()
     waiting.register(0, select.POLLIN)
-    data, tries, patience = bytearray(), 0, _FIRST
+    data, tried, patience = bytearray(), 0, _FIRST
     while waiting.poll(patience):
         part = os.read(0, 1 << 16)
         data += part
         if not part or len(data) > MOST_BYTES:
             break
         patience = _NEXT
-        if part.rstrip().endswith(b"}") and tries < _TRIES:
-            tries += 1
+        if part.rstrip().endswith(b"}") and len(data) >= _GROWN * tried:
+            tried = len(data)
             payload = _parsed(data)
             if payload is not None:
                 return payload

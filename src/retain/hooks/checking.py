@@ -23,24 +23,38 @@ _MOST_BYTES = 2_000_000
 def answer(call: Call, path: str, root: str) -> Answer:
     """Say nothing of a memory that is in order; put aside what is none, and say so."""
     note = f"WARNING: Write to memory file bypassed PreToolUse guard: {path}\n"
-    if not os.path.lexists(path):
+    if not os.path.lexists(path) or os.path.isdir(path):  # a bank is no file that was written
         return Answer()
     place = paths.find_bank(os.path.dirname(root), call.env, bank=root)
     problem = _problem(call, path, place)
     if not problem:
         valid = f"WARNING: File is valid but was written directly (bypassed guard): {path}\n"
         return Answer(err=note + valid)
-    aside = f"{path}.invalid.{int(time.time())}"
-    try:
-        os.rename(path, aside)
-        where = f"File quarantined to {os.path.basename(aside)}."
-    except OSError as error:
-        note += f"WARNING: {path} could not be put aside: {error.strerror}\n"
-        where = f"It is still at {path}."
+    where, trouble = _put_aside(path, place)
+    note += trouble
     reason = (
         f"{problem} {where} Use `retain record write`, `retain put` or `retain update` instead."
     )
     return Answer.of({"decision": "block", "reason": reason}, f"{note}ERROR: {reason}\n")
+
+
+def _put_aside(path: str, place: Place) -> tuple[str, str]:
+    """Where a file is now, and what kept it from being moved.
+
+    What is never read as a memory stays: without its settings a bank would be another one.
+    """
+    still = f"It is still at {path}."
+    is_own = os.path.dirname(path) == place.root and paths.KINDS[place.kind].keeps(
+        os.path.basename(path)
+    )
+    if is_own or not path.endswith(paths.SUFFIXES):
+        return still, ""
+    aside = f"{path}.invalid.{int(time.time())}"
+    try:
+        os.rename(path, aside)
+    except OSError as error:
+        return still, f"WARNING: {path} could not be put aside: {error.strerror}\n"
+    return f"File quarantined to {os.path.basename(aside)}.", ""
 
 
 def _problem(call: Call, path: str, place: Place) -> str:

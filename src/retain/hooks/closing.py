@@ -25,7 +25,7 @@ def answer(call: Call) -> Answer:
     """Propose what would otherwise be forgotten; the host is told nothing."""
     if not (call.is_on and call.config.flag("triage.enabled")):
         return Answer()
-    memo = Memo(call.places.place.root, call.text("session_id"))
+    memo = Memo.of(call.places.place, call.text("session_id"))
     found = judge(call)
     if call.event == "post-compact":
         notes = _compacted(call, memo)

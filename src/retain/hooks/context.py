@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.guard.characters import strip_invisible
 from retain.sizes import cut, tokens
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final, NamedTuple
+
     from retain.config import Config
     from retain.place import Place
+else:
+    from retain.tuples import NamedTuple
 
 __all__ = ["Entry", "Part", "described", "fenced", "located", "plain", "title"]
 
@@ -64,8 +68,8 @@ def _lines(part: Part, room: int) -> tuple[list[str], list[Entry]]:
     room -= sum(tokens(line) + 1 for line in lines)
     shown: list[Entry] = []
     if part.text and room > _LEAST:
-        lines += _indented(cut(plain(part.text), room))
-        return lines, shown
+        said = _fitted(part.text, room)
+        return ([*lines, *said] if said else []), shown
     left = len(part.entries)
     for entry in part.entries:
         head = _head(entry)
@@ -89,11 +93,7 @@ def _head(entry: Entry) -> str:
 
 def _body(entry: Entry, room: int) -> list[str]:
     about = " · ".join(filter(None, entry.about))
-    said = plain(": ".join(filter(None, (about, _untitled(entry)))))
-    if not said or room < min(_LEAST, tokens(said)):
-        return []
-    # Every line takes two characters more.
-    return _indented(cut(said, room - said.count("\n")))
+    return _fitted(": ".join(filter(None, (about, _untitled(entry)))), room)
 
 
 def _untitled(entry: Entry) -> str:
@@ -104,8 +104,17 @@ def _untitled(entry: Entry) -> str:
     return rest.strip() if is_title else said
 
 
-def _indented(text: str) -> list[str]:
-    return [f"  {line}" for line in text.splitlines() if line.strip()]
+def _fitted(text: str, room: int) -> list[str]:
+    """A text's lines, indented, as far as there is room; the last of them may be cut."""
+    lines: list[str] = []
+    for line in filter(str.strip, plain(text).splitlines()):
+        need = tokens(f"  {line}") + 1
+        if need > room:
+            # Two characters before it, its end, and the mark that it was cut take up to three.
+            return [*lines, f"  {cut(line, room - 3)}"] if room > _LEAST else lines
+        lines.append(f"  {line}")
+        room -= need
+    return lines
 
 
 def plain(text: str) -> str:
@@ -124,7 +133,9 @@ def _quoted(text: str) -> str:
 def title(text: str) -> str:
     """A title on one line, that cannot be taken for the end of one."""
     text = " ".join(strip_invisible(text).split())
-    text = text.replace(" -> ", " - ").replace("#tags:", "")
+    text = text.replace(" -> ", " - ")
+    while "#tags:" in text:  # what is left of "#ta#tags:gs:" is the same again
+        text = text.replace("#tags:", "")
     return _quoted(text).strip()[:_MOST_TITLE]
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["answer"]
 
+_WRITERS = ("Write", "Edit", "MultiEdit", "NotebookEdit", "apply_patch")
 _REASON = (
     "Direct writes to the memory directory are blocked: Retain checks, versions and indexes what "
     "it stores. Use it via Bash instead: `retain record write --action create|update|retire ...` "
@@ -29,7 +30,7 @@ def answer(call: Call) -> Answer:
     """Refuse a write into a bank; after one, look at what was written."""
     path = _path(call)
     root = bank_of(path, call.cwd, call.env) if path else ""
-    if not root or not call.is_on:
+    if not root or not _is_on(root, call):
         return Answer()
     if call.event == "post-tool-use":
         from retain.hooks import checking
@@ -43,10 +44,26 @@ def answer(call: Call) -> Answer:
     return Answer.of({"hookSpecificOutput": said})
 
 
+def _is_on(root: str, call: Call) -> bool:
+    """Whether a bank is guarded: by what the person says, and by its own settings.
+
+    What the project around the host says is not asked, or a stranger's would open every bank.
+    """
+    from retain import paths
+    from retain.errors import RetainError
+
+    try:
+        place = paths.find_bank(os.path.dirname(root), call.env, bank=root)
+        return call.is_on_by(call.places.load(place))
+    except RetainError:
+        # Who cannot read the settings still keeps a bank closed, but judges no file by its rules.
+        return call.event == "pre-tool-use"
+
+
 def _path(call: Call) -> str:
     """The file that a tool writes to, links resolved."""
     given = call.payload.get("tool_input")
-    if not isinstance(given, dict):
+    if not isinstance(given, dict) or call.payload.get("tool_name", _WRITERS[0]) not in _WRITERS:
         return ""
     path = given.get("file_path") or given.get("notebook_path")
     if not isinstance(path, str) or not path or "\0" in path:
@@ -54,5 +71,5 @@ def _path(call: Call) -> str:
     path = os.path.join(call.cwd, os.path.expanduser(path))
     try:
         return os.path.realpath(path)
-    except OSError:
+    except (OSError, ValueError):  # half a character cannot be looked up, yet a host writes it
         return os.path.normpath(path)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from retain.capture import transcript, triage
 from retain.capture.triage import Hit, Settings
 from retain.config import rules
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from retain.hooks.call import Call
     from retain.hooks.memo import Memo
 
@@ -74,12 +76,15 @@ def _settings(call: Call) -> Settings:
 
 
 def stated(hit: Hit) -> Mapping[str, Any]:
-    """A hit as a memo keeps it until it is known what became of it."""
+    """A hit as a memo keeps it until it is known what became of it, without secrets."""
+    from retain.capture.inbox import LONGEST
+    from retain.guard.secrets import redact
+
     return {
         "category": hit.category,
         "score": round(hit.score, 4),
         "title": next(iter(hit.snippets), ""),
-        "text": hit.context.removeprefix(triage.EXCERPTS),
+        "text": redact(hit.context.removeprefix(triage.EXCERPTS)).text[:LONGEST],
         "start": hit.start,
         "end": hit.end,
     }

@@ -11,17 +11,22 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
 
 from retain.errors import RetainError
 from retain.fsio import Directory
 from retain.paths import STATE
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from retain.place import Place
+
 __all__ = ["Memo"]
 
 _FOLDER: Final = "hooks"
 _LONGEST: Final = 64
-_MOST_BYTES: Final = 500_000
+_MOST_BYTES: Final = 2_000_000  # what six categories may raise, in any script
 _MOST_SHOWN: Final = 2000
 _DAYS: Final = 40  # a host forgets its own transcripts after thirty
 
@@ -34,6 +39,11 @@ class Memo:
         self._name = f"{_plain(session)}.json" if session else ""
         self._values: dict[str, Any] = self._read()
         self._before = dict(self._values)
+
+    @classmethod
+    def of(cls, place: Place, session: str) -> Memo:
+        """The memo of a session; where there is no bank yet, it is kept in a private folder."""
+        return cls(place.root if place.exists else _elsewhere(), session)
 
     def _read(self) -> dict[str, Any]:
         if not self._name:
@@ -117,7 +127,7 @@ class Memo:
         """Keep the memo, if that can be."""
         if not self._name or self._values == self._before:
             return
-        data = json.dumps(self._values).encode()
+        data = json.dumps(self._values, ensure_ascii=False).encode(errors="replace")
         draft = f"{self._name}.{os.getpid()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with (
@@ -141,6 +151,18 @@ class Memo:
             for entry in folder.entries():
                 if entry.stat(follow_symlinks=False).st_mtime < oldest:
                     os.unlink(entry.name, dir_fd=folder.fd)
+
+
+def _elsewhere() -> str:
+    """A folder of the person's own that is gone with their login; empty if there can be none."""
+    from retain.warm import is_safe_folder
+
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    base = given if os.path.isabs(given) else "/tmp"  # noqa: S108 - made and checked to be private
+    folder = f"{base}/retain-{os.geteuid()}"
+    with contextlib.suppress(OSError):
+        os.mkdir(folder, 0o700)
+    return folder if is_safe_folder(folder) else ""
 
 
 def _plain(session: str) -> str:

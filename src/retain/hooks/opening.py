@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from retain import paths
+from retain import paths, records
 from retain.config import rules
 from retain.errors import RetainError
 from retain.hooks import context
@@ -45,7 +45,7 @@ def answer(call: Call) -> Answer:
     places = [(place, config) for place, config in call.places.readable() if place.exists]
     if not places:
         return Answer()
-    memo = Memo(call.places.place.root, call.text("session_id"))
+    memo = Memo.of(call.places.place, call.text("session_id"))
     if call.text("source") in _ANEW:
         memo.forget_shown()
         memo.sweep()
@@ -131,7 +131,9 @@ def _is_open(memory: Memory) -> bool:
 
 
 def _content(memory: Memory) -> Mapping[str, object]:
-    content = memory.meta.get("content")
+    """The fields of a typed memory; those of a JSON file are no part of its metadata."""
+    found = records.load(memory.data) if memory.path.endswith(".json") else memory.meta
+    content = found.get("content")
     return content if isinstance(content, dict) else {}
 
 

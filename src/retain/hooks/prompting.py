@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
 
 from retain import warm
-from retain.hooks import context
 from retain.hooks.call import Answer, Call
-from retain.hooks.context import Entry, Part
-from retain.hooks.memo import Memo
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _socket import socket as Socket  # noqa: N812 - a class, whatever its module calls it
+    from typing import Final
+
+    from retain.hooks.context import Entry
+    from retain.hooks.memo import Memo
     from retain.place import Place
-    from retain.recall.quick import Found
+    from retain.recall.found import Found
 
 __all__ = ["answer"]
 
@@ -39,14 +42,21 @@ def answer(call: Call) -> Answer:
     places = [place for place, _ in call.places.readable() if place.exists]
     if not places:
         return Answer()
-    memo = Memo(call.places.place.root, call.text("session_id"))
-    fresh = _unseen(recalled(call, places, prompt), memo)[:most]
-    return _answered(call, places, fresh, memo)
+    # Whoever is asked thinks about it while what comes next is loaded.
+    question = _asked(call, places[0], prompt)
+    from retain.hooks.memo import Memo
+
+    memo = Memo.of(call.places.place, call.text("session_id"))
+    fresh = _unseen(recalled(call, places, prompt, question), memo)[:most]
+    return _answered(call, places, fresh, memo) if fresh else Answer()
 
 
 def _answered(
     call: Call, places: Sequence[Place], fresh: Sequence[tuple[Found, str]], memo: Memo
 ) -> Answer:
+    from retain.hooks import context
+    from retain.hooks.context import Part
+
     by_scope = {place.scope: place for place in places}
     entries = [_entry(found, by_scope.get(found.scope, places[0]), call) for found, _ in fresh]
     source = context.located(f"{places[0].root}/", places[0], call.env)
@@ -61,23 +71,32 @@ def _answered(
     return Answer.of({"hookSpecificOutput": said})
 
 
-def recalled(call: Call, places: Sequence[Place], prompt: str) -> list[Found]:
-    """The memories that fit a prompt, from a warm process if there is one."""
-    found = _warmly(call, places[0], prompt)
+def recalled(
+    call: Call, places: Sequence[Place], prompt: str, question: tuple[Socket, float] | None = None
+) -> list[Found]:
+    """The memories that fit a prompt, from a warm process if one was asked and answers."""
+    found = _warmly(question) if question else None
     if found is None:
         found = _quickly(call, places, prompt)
     return [one for one in found if one.score >= _FAR_BEHIND * found[0].score]
 
 
-def _warmly(call: Call, place: Place, prompt: str) -> list[Found] | None:
-    """What a warm process finds, by words and by meaning; None when nobody answers in time."""
+def _asked(call: Call, place: Place, prompt: str) -> tuple[Socket, float] | None:
+    """The prompt as a question to a warm process, if there is one and time for it."""
     question = {"op": "search", "query": prompt, "limit": _MOST, "scope": place.scope}
-    told = warm.ask(place.root, question, max(0.0, call.left - _KEPT_BACK))
+    return warm.asked(place.root, question, max(0.0, call.left - _KEPT_BACK))
+
+
+def _warmly(question: tuple[Socket, float]) -> list[Found] | None:
+    """What a warm process finds, by words and by meaning; None when nobody answers in time."""
+    # Needed for any answer, and loaded while one is made.
+    from retain.hooks import context  # noqa: F401
+    from retain.recall.found import Found
+
+    told = warm.answered(question)
     hits = told.get("hits") if told else None
     if told is None or not isinstance(hits, list):
         return None
-    from retain.recall.quick import Found
-
     return [
         Found(
             hit["id"],
@@ -139,10 +158,22 @@ def _unseen(found: Sequence[Found], memo: Memo) -> list[tuple[Found, str]]:
             continue
         stamp = f"{facts.st_size}:{facts.st_mtime_ns}"
         if one.size >= 0 and (one.size, one.modified) != (facts.st_size, facts.st_mtime_ns):
-            one = one._replace(text="", cautions=(*one.cautions, _EDITED))  # noqa: PLW2901 - the same memory, as it is now
+            one = _edited(one)  # noqa: PLW2901 - the same memory, as it is now
         if memo.is_new(_name(one), stamp):
-            fresh.append((one, stamp))
+            fresh.append((_dated(one, facts.st_mtime), stamp))
     return fresh
+
+
+def _dated(one: Found, modified: float) -> Found:
+    """A memory with a date; one that states none is as old as its file."""
+    if one.created_at:
+        return one
+    return one._replace(created_at=time.strftime("%Y-%m-%d", time.gmtime(modified)))
+
+
+def _edited(one: Found) -> Found:
+    """A memory whose words are not known any more; a title may be the first of them."""
+    return one._replace(title=one.id, tags=(), text="", cautions=(*one.cautions, _EDITED))
 
 
 def _name(one: Found) -> str:
@@ -150,7 +181,9 @@ def _name(one: Found) -> str:
 
 
 def _entry(one: Found, place: Place, call: Call) -> Entry:
-    return Entry(
+    from retain.hooks import context
+
+    return context.Entry(
         one.type,
         one.title,
         context.located(one.path, place, call.env),

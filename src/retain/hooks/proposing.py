@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
 
 from retain.config import rules
 from retain.errors import RetainError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from retain.hooks.call import Call
     from retain.hooks.memo import Memo
 

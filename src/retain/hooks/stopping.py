@@ -10,7 +10,6 @@ import hashlib
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, Final
 
 from retain.capture import triage
 from retain.hooks.call import Answer, Call
@@ -18,8 +17,10 @@ from retain.hooks.judging import Judged, judge, stated
 from retain.hooks.memo import Memo
 from retain.hooks.proposing import propose, settle
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Final
 
 __all__ = ["answer"]
 
@@ -33,7 +34,7 @@ def answer(call: Call) -> Answer:
     """Block a stop that would lose something; let every other one pass."""
     if not (call.is_on and call.config.flag("triage.enabled")):
         return Answer()
-    memo = Memo(call.places.place.root, call.text("session_id"))
+    memo = Memo.of(call.places.place, call.text("session_id"))
     found = judge(call)
     # Both are asked: the flag must go even where the host keeps count itself.
     was_blocked = _take_flag(call.cwd)

@@ -7,17 +7,23 @@ who do. It reads what the last of them left, or nothing.
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
 
 from retain.index.schema import LATEST
 from retain.index.seal import Seal, facts
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from typing import Final, TypeVar
+
+    _Result = TypeVar("_Result")
+else:
+    import _sqlite3 as sqlite3  # without what `sqlite3` adds: dates, which load a module each
+
 __all__ = ["glance"]
 
-_Result = TypeVar("_Result")
 _STEPS: Final = 2000  # of SQLite's machine between two looks at the clock
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
-from typing import Final
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from typing import Final
 
 __all__ = ["APPLICATION", "LATEST", "MIGRATIONS", "STATE", "migrate", "version"]
 

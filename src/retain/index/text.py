@@ -8,12 +8,17 @@ same for every query.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from math import log
-from typing import Final, NamedTuple
 
 from retain.index.schema import STATE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from typing import Final, NamedTuple
+else:
+    from retain.tuples import NamedTuple
 
 __all__ = [
     "Counts",
@@ -34,7 +39,7 @@ CANDIDATES: Final = 200
 WHOLES: Final = 60
 B: Final = 0.4  # how much a text's length counts against it
 # How many rows FTS5 may rank: common words beyond that choose no candidates, but still count.
-_RANKED: Final = 6_000
+RANKED: Final = 6_000
 _REMEMBERED: Final = 10_000  # terms whose counts are kept
 
 
@@ -124,9 +129,13 @@ def chunk_shares(
     k1: float,
     within: Within | None = None,
     most: int = CANDIDATES,
+    ranked: int = RANKED,
 ) -> dict[int, Shares]:
-    """The chunks that meet a query best, and how far each has its terms."""
-    found = json.dumps(_candidates(connection, terms, within, most))
+    """The chunks that meet a query best, and how far each has its terms.
+
+    FTS5 ranks as many rows as `ranked` allows: common words beyond that choose no candidates.
+    """
+    found = json.dumps(_candidates(connection, terms, within, most, ranked))
     # FTS5's own table of what was put in: asking FTS5 for each row takes three times as long.
     query = "SELECT t.id, t.c0 FROM json_each(?) JOIN terms_content t ON t.id = json_each.value"
     spaced = [f" {term} " for term in terms.rarity]
@@ -137,15 +146,15 @@ def chunk_shares(
 
 
 def _candidates(
-    connection: sqlite3.Connection, terms: Lexicon, within: Within | None, most: int
+    connection: sqlite3.Connection, terms: Lexicon, within: Within | None, most: int, ranked: int
 ) -> list[int]:
     there = sorted((count, term) for term, count in terms.counts.items() if count)
     if not there:
         return []
-    chosen = _telling(there) if within is None else [term for _, term in there]
+    chosen = _telling(there, ranked) if within is None else [term for _, term in there]
     order = "rank"
     expression = " OR ".join(map(_quoted, chosen))
-    if there[0][0] > _RANKED and within is None:
+    if there[0][0] > ranked and within is None:
         # Nothing but common words: where they meet, and there the newest.
         expression = " AND ".join(_quoted(term) for _, term in there[:3])
         order = "rowid DESC"
@@ -157,13 +166,13 @@ def _candidates(
     return [number for (number,) in connection.execute(query, (expression, *values, most))]
 
 
-def _telling(there: Sequence[tuple[int, str]]) -> list[str]:
+def _telling(there: Sequence[tuple[int, str]], most: int) -> list[str]:
     """The rarest terms, as many as FTS5 may rank."""
     chosen: list[str] = []
     ranked = 0
     for count, term in there:
         ranked += count
-        if chosen and ranked > _RANKED:
+        if chosen and ranked > most:
             break
         chosen.append(term)
     return chosen

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import exp, log, sqrt
-from typing import Final, NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NamedTuple
+else:
+    from retain.tuples import NamedTuple
 
 __all__ = [
     "HYBRID",

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from retain.errors import RetainError
 from retain.index.text import Lexicon, rarity_of, shares_of
 from retain.reading import Reader
-from retain.recall.quick import Found, best, likely, terms
+from retain.recall.found import Found
+from retain.recall.quick import best, likely, terms
 from retain.recall.scoring import ARCHIVED, SUPERSEDED, TEXT, shown
 from retain.records import searchable
 from retain.words import bag

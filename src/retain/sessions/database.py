@@ -169,8 +169,11 @@ class Database:
                         unchanged="Nothing was read or changed.",
                         hint="Move it away; the chats themselves may be where it leads.",
                     )
-        with open(self.path, "rb") as file:
-            head = file.read(100)
+        try:
+            with open(self.path, "rb") as file:
+                head = file.read(100)
+        except OSError as error:
+            raise self._foreign(error.strerror or str(error)) from error
         if not head.startswith(_MAGIC) or head[68:72] != _MARK:
             raise self._foreign("it is not a chat file of Retain's")
         self._refuse_newer(int.from_bytes(head[60:64], "big"))

@@ -19,7 +19,17 @@ from retain.errors import ImportRefused
 from retain.sessions.model import Block, Chat, Compaction, Said, whole
 from retain.sessions.rows import MAX_MESSAGE, MAX_TAG, MAX_TAGS
 
-__all__ = ["FORMATS", "Read", "as_json", "as_jsonl", "as_markdown", "document", "moment", "read"]
+__all__ = [
+    "FORMATS",
+    "Read",
+    "as_json",
+    "as_jsonl",
+    "as_markdown",
+    "chat_of",
+    "document",
+    "moment",
+    "read",
+]
 
 _ROLES: Final = {
     "user": "user", "human": "user", "assistant": "assistant", "model": "assistant",
@@ -144,7 +154,8 @@ def read(data: bytes, name: str) -> Read | None:
         if found is None and not name.endswith(".jsonl"):
             raise ImportRefused(f"{name} is not JSON: {error}") from error
         return found
-    if name.endswith(".jsonl") or (isinstance(value, dict) and value.get("type") == "meta"):
+    is_line = isinstance(value, dict) and value.get("type") == "meta"
+    if is_line or (name.endswith(".jsonl") and _reader(value) is None):
         return _from_lines(text, name)
     return _from_entries(value, name)
 
@@ -232,11 +243,10 @@ def _from_lines(text: str, name: str) -> Read | None:
     if not is_ours:
         return None
     chats.append({"id": _stem(name), **about, "messages": said})
-    for chat in chats:
-        try:
-            found.chats.append(_sound(_own(chat, found.problems, name)))
-        except _Bad as bad:
-            found.problems.append(f"{name}: {chat.get('id')} was left out: {bad}")
+    for record in chats:
+        where = f"{name}: {record.get('id')}" if len(chats) > 1 else name
+        chat = chat_of(record, found.problems, where)
+        found.chats.extend([chat] if chat else ())
     return found
 
 
@@ -253,6 +263,15 @@ def _records(text: str, name: str, problems: list[str]) -> Iterator[tuple[int, _
             yield number, record
         else:
             problems.append(f"{name}: line {number} is not a JSON object")
+
+
+def chat_of(record: _Record, problems: list[str], where: str) -> Chat | None:
+    """A chat in plain data as Retain writes it; None, and a problem, for one without messages."""
+    try:
+        return _sound(_own(record, problems, where))
+    except _Bad as bad:
+        problems.append(f"{where} was left out: {bad}")
+        return None
 
 
 def _stem(name: str) -> str:

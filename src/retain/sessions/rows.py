@@ -85,7 +85,7 @@ def _unpacked(text: object) -> list[object]:
 
 def session(connection: sqlite3.Connection, name: str) -> Session:
     """One chat, or NotFound."""
-    found = sessions(connection, "WHERE s.id = ?", (name,))
+    found = sessions(connection, "WHERE s.id = ?", (whole(name),))
     if not found:
         raise missing(name)
     return found[0]
@@ -98,7 +98,7 @@ def missing(name: str) -> NotFound:
 
 def require(connection: sqlite3.Connection, name: str) -> None:
     """Refuse to go on without that chat: another process may have deleted it."""
-    if not connection.execute("SELECT 1 FROM sessions WHERE id = ?", (name,)).fetchone():
+    if not connection.execute("SELECT 1 FROM sessions WHERE id = ?", (whole(name),)).fetchone():
         raise missing(name)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from retain.errors import LimitExceeded
 from retain.index.text import rarity_of, shares_of
-from retain.sessions.model import NEW, Found
+from retain.sessions.model import NEW, Found, whole
 from retain.words import query
 
 __all__ = ["MAX_QUERY", "search"]
@@ -52,6 +52,7 @@ def search(connection: sqlite3.Connection, text: str, limit: int) -> list[Found]
             f"the question has {len(text):,} characters, and {MAX_QUERY:,} is the limit",
             hint="Ask for fewer words.",
         )
+    text = whole(text)
     terms = list(dict.fromkeys(query(text)))[:_TERMS]
     if not terms:
         return _literally(connection, text.strip(), limit)

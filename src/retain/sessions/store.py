@@ -272,7 +272,7 @@ class Sessions:
 
     def remember(self, fact: str, category: str, session_id: str, ref: str) -> int:
         """Note a fact that a chat saved in the memory `ref`; its number."""
-        text = _limited(fact, "a fact")
+        text, ref = _limited(fact, "a fact"), whole(ref)
         with self._database.writing() as connection:
             known = connection.execute(
                 "SELECT id FROM memories WHERE fact = ? AND ref = ? AND superseded_by IS NULL",
@@ -285,7 +285,7 @@ class Sessions:
             added = connection.execute(
                 "INSERT INTO memories (fact, category, source_session, created_at, ref, terms) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
-                (text, category or "general", session_id or None, now(), whole(ref), bag(text)),
+                (text, whole(category) or "general", session_id or None, now(), ref, bag(text)),
             )
             return int(added.lastrowid or 0)
 
@@ -302,11 +302,20 @@ class Sessions:
             )
 
     def forget(self, ref: str) -> int:
-        """Drop what is noted of a memory that is gone; how many facts that were."""
+        """Drop what is noted of a memory that is gone; how many facts that were.
+
+        What it had taken the place of does not come back: it stays superseded, by itself.
+        """
+        ref = whole(ref)
         with self._database.reading() as connection:
             if not connection.execute("SELECT 1 FROM memories WHERE ref = ?", (ref,)).fetchone():
                 return 0
         with self._database.writing() as connection:
+            connection.execute(
+                "UPDATE memories SET superseded_by = id WHERE superseded_by IN "
+                "(SELECT id FROM memories WHERE ref = ?)",
+                (ref,),
+            )
             return connection.execute("DELETE FROM memories WHERE ref = ?", (ref,)).rowcount
 
     def facts(self, *, superseded: bool = False) -> Sequence[Fact]:
@@ -331,7 +340,7 @@ class Sessions:
             rows.require(connection, session_id)
             connection.execute(
                 "INSERT OR REPLACE INTO summary_vectors VALUES (?, ?, ?)",
-                (session_id, model_name, vector),
+                (session_id, whole(model_name), vector),
             )
 
     # In and out
@@ -350,6 +359,7 @@ class Sessions:
 
 def _named(connection: sqlite3.Connection, prefix: str) -> Sequence[Session]:
     """The chats whose id is this or begins with it, with or without the word before the date."""
+    prefix = whole(prefix)
     if prefix == LATEST:
         return rows.sessions(connection, f"{_NEWEST} LIMIT 1")
     found = rows.sessions(connection, "WHERE s.id = ?", (prefix,))

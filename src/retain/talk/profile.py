@@ -14,8 +14,9 @@ from retain.app import App
 from retain.drafts import Draft
 from retain.errors import Conflict, NotFound, RetainError, UsageError
 from retain.facts import view
+from retain.facts.carrying import Synced
 from retain.facts.judging import same_key
-from retain.facts.keeping import Facts, Synced
+from retain.facts.keeping import Facts
 from retain.fsio import Directory
 from retain.reading import Reader
 

@@ -10,8 +10,9 @@ from typing import NamedTuple, Protocol
 
 from retain.app import App
 from retain.errors import RetainError
-from retain.facts.keeping import Added, Facts, Synced
-from retain.talk.flagged import found
+from retain.facts.carrying import Synced
+from retain.facts.keeping import Added, Facts
+from retain.talk import flagged
 
 __all__ = ["Mirror", "Mirrored", "Retention", "Saved", "found"]
 
@@ -52,6 +53,11 @@ class Saved(NamedTuple):
     status: str  # saved, known, supersedes, refused
     replaced: str = ""  # the facts whose place it took, with commas
     notes: tuple[str, ...] = ()
+
+
+def found(reply: str) -> list[str]:
+    """The facts that a reply flags, each once, in their order."""
+    return flagged.found(reply)
 
 
 class Retention:

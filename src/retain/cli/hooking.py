@@ -1,0 +1,354 @@
+"""hook: what a host's hooks do here, how long they took, and one of them tried.
+
+A host's own call, `retain hook EVENT`, never gets here: it is answered before this is loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from retain.cli.inputs import count
+from retain.cli.parser import Command, Parser, add_common, open_app
+from retain.cli.progress import Bar
+from retain.cli.render import Output, Table
+from retain.errors import NotFound, UsageError
+from retain.hooks import EVENTS
+
+if TYPE_CHECKING:
+    from retain.app import App
+    from retain.capture.timing import Tally
+    from retain.config import Config
+    from retain.hooks.trial import Trial
+
+__all__ = ["hook_command"]
+
+_JUDGING: Final = ("stop", "pre-compact", "post-compact", "session-end")
+_TOOLS_EVENTS: Final = ("pre-tool-use", "post-tool-use")
+_SHOWN: Final = 300  # characters of a payload
+_MOST_BYTES: Final = 32_000_000
+_BLOCKED: Final = 2
+
+
+def _arguments(parser: Parser) -> None:
+    # Without a word it says which hooks are on.
+    parser.set_defaults(tool_run=_state, tool="")
+    tools = parser.add_subparsers(dest="tool", metavar="|".join(_TOOLS))
+    for name, (about, arguments, run) in _TOOLS.items():
+        tool = tools.add_parser(name, help=about, description=f"{about}\n\n{_MORE[name]}")
+        arguments(tool)
+        add_common(tool)
+        tool.set_defaults(tool_run=run)
+
+
+def _hook(args: argparse.Namespace) -> Output:
+    run: Callable[[argparse.Namespace], Output] = args.tool_run
+    return run(args)
+
+
+# Which are on
+
+
+def _state(args: argparse.Namespace) -> Output:
+    config = open_app(args).config
+    data = [_described(event, config) for event in EVENTS]
+    rows = [
+        (
+            str(one["event"]),
+            "on" if one["on"] else f"off: {one['switch']} ({one['origin']})",
+            str(one["about"]),
+        )
+        for one in data
+    ]
+    quiet = "".join(f"{one['event']}\n" for one in data if one["on"])
+    return Output(data, table=Table(("Event", "State", "What it does"), rows), quiet=quiet)
+
+
+def _described(event: str, config: Config) -> dict[str, object]:
+    """An event, and the setting that switches it off, or the one that would."""
+    from retain.config import SETTINGS
+
+    own = f"hooks.{event.replace('-', '_')}"
+    others = {"user-prompt-submit": "retrieval.enabled"} | dict.fromkeys(_JUDGING, "triage.enabled")
+    switches = ["memory.enabled", own, *filter(None, [others.get(event)])]
+    off = next((key for key in switches if not config.flag(key)), "")
+    return {
+        "event": event,
+        "host_event": EVENTS[event],
+        "on": not off,
+        "switch": off or own,
+        "origin": config.value(off or own).origin,
+        "about": SETTINGS[own].about,
+    }
+
+
+# stats
+
+
+def _stats_arguments(parser: Any) -> None:
+    parser.add_argument("--all", action="store_true", help="of every project, not of this one")
+    parser.add_argument("--since", type=count, metavar="DAYS", help="only the last so many days")
+
+
+def _stats(args: argparse.Namespace) -> Output:
+    from retain.capture import timing
+
+    paths = timing.transcripts(os.environ, os.getcwd(), everywhere=args.all)
+    since = "" if args.since is None else _days_ago(args.since)
+    with Bar("Reading transcripts") as bar:
+        found = timing.read(paths, since, bar if bar else None)
+    order = [name for name in EVENTS.values() if name in found.events]
+    order += sorted(set(found.events) - set(order))
+    rows = [_row(name, found.events[name]) for name in order]
+    data = {
+        "transcripts": found.transcripts,
+        "bad_lines": found.bad_lines,
+        "events": [{"event": name, **_figures(found.events[name])} for name in order],
+    }
+    table = Table(
+        (
+            "Event",
+            "Runs",
+            "p50 ms",
+            "p90 ms",
+            "p99 ms",
+            "Slowest",
+            "Failed",
+            "Blocked",
+            "Memories",
+            "Tokens",
+        ),
+        rows,
+        empty=_nothing(found.transcripts, args.all),
+    )
+    note = (
+        f"From {found.transcripts} transcript{'s' * (found.transcripts != 1)}. A hook that says "
+        "nothing leaves no line there, and some that say something leave no time."
+    )
+    lines = "line" if found.bad_lines == 1 else "lines"
+    warnings = [f"{found.bad_lines} {lines} could not be read"] if found.bad_lines else []
+    quiet = None if rows else ""
+    return Output(
+        data, table=table, quiet=quiet, messages=[note] if rows else (), warnings=warnings
+    )
+
+
+def _days_ago(days: int) -> str:
+    from datetime import UTC, datetime, timedelta
+
+    try:
+        return (datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S")
+    except OverflowError:
+        return ""
+
+
+def _nothing(transcripts: int, everywhere: bool) -> str:
+    if transcripts:
+        return f"No hook of Retain's is noted in {transcripts} transcripts."
+    where = "" if everywhere else " for this project; --all looks at every one"
+    return f"There are no transcripts of Claude Code's{where}."
+
+
+def _figures(tally: Tally) -> dict[str, object]:
+    from retain.capture.timing import percentile
+
+    return {
+        "runs": tally.runs,
+        "timed": len(tally.times),
+        "p50_ms": percentile(tally.times, 0.5),
+        "p90_ms": percentile(tally.times, 0.9),
+        "p99_ms": percentile(tally.times, 0.99),
+        "slowest_ms": max(tally.times, default=None),
+        "failures": tally.failures,
+        "blocks": tally.blocks,
+        "memories": tally.memories,
+        "characters": tally.characters,
+        "tokens": tally.tokens,
+    }
+
+
+def _row(name: str, tally: Tally) -> tuple[str, ...]:
+    figures = _figures(tally)
+    shown = ("runs", "p50_ms", "p90_ms", "p99_ms", "slowest_ms", "failures", "blocks", "memories")
+    cells = [figures[key] for key in (*shown, "tokens")]
+    return (name, *("-" if cell is None else f"{cell:,g}" for cell in cells))
+
+
+# test
+
+
+def _test_arguments(parser: Any) -> None:
+    parser.add_argument("event", choices=tuple(EVENTS), metavar="EVENT", help="which hook")
+    parser.add_argument("--prompt", metavar="TEXT", help="with user-prompt-submit: what is asked")
+    parser.add_argument(
+        "--file",
+        metavar="PATH",
+        default="",
+        help="the file that a tool writes, or the transcript that is looked at",
+    )
+    parser.add_argument(
+        "--payload", metavar="FILE", help="JSON that replaces parts of the made-up payload"
+    )
+
+
+def _test(args: argparse.Namespace) -> Output:
+    from retain.hooks.trial import tried
+
+    app = open_app(args)
+    given = _given(args, app)
+    is_named = any(getattr(args, name, False) for name in ("bank", "local", "everywhere"))
+    done = tried(args.event, app.place, os.environ, given, is_named=is_named, file=args.file)
+    said = "\n\n".join(_says(done)) or f"Nothing: the host goes on. {_why(done, app)}".strip()
+    data = {
+        "event": done.event,
+        "host_event": EVENTS[done.event],
+        "payload": done.payload,
+        "exit_code": done.code,
+        "milliseconds": round(done.milliseconds, 1),
+        "stdout": done.out,
+        "stderr": done.err,
+        "says": said,
+        "proposals": [
+            {"category": one.category, "title": one.title, "score": one.score}
+            for one in done.proposals
+        ],
+    }
+    return Output(data, f"{_head(done)}\n{said}\n", quiet=f"{said}\n")
+
+
+def _given(args: argparse.Namespace, app: App) -> dict[str, object]:
+    """What a person wants the payload to say."""
+    given = _payload(args.payload) if args.payload else {}
+    if args.prompt is not None:
+        if args.event != "user-prompt-submit":
+            raise UsageError(f"--prompt belongs to user-prompt-submit, not to {args.event}")
+        given["prompt"] = args.prompt
+    elif args.event == "user-prompt-submit" and "prompt" not in given:
+        given |= _likely_prompt(app)
+    if args.file:
+        if args.event not in (*_TOOLS_EVENTS, *_JUDGING):
+            raise UsageError(f"--file says nothing to {args.event}")
+        if args.event != "pre-tool-use" and not os.path.isfile(args.file):
+            raise NotFound(f"there is no file {args.file}")
+    return given
+
+
+def _payload(path: str) -> dict[str, object]:
+    try:
+        with open(path, "rb") as file:
+            found = json.loads(file.read(_MOST_BYTES))
+    except OSError as error:
+        raise NotFound(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} holds no JSON object")
+    return found
+
+
+def _likely_prompt(app: App) -> dict[str, object]:
+    """A question that the bank has an answer to, if it has any."""
+    if not app.place.exists:
+        return {}
+    found = app.list(sort="updated", reverse=True)
+    return {"prompt": f"What do we know about this: {found[0].title}?"} if found else {}
+
+
+def _head(done: Trial) -> str:
+    told = json.dumps(done.payload, ensure_ascii=False)
+    told = told if len(told) <= _SHOWN else f"{told[:_SHOWN]} ..."
+    return (
+        f"Event:    {done.event} ({EVENTS[done.event]})\n"
+        f"Payload:  {told}\n"
+        f"Exit:     {done.code}\n"
+        f"Took:     {done.milliseconds:.0f} ms, with the start of its process\n"
+    )
+
+
+def _says(done: Trial) -> list[str]:
+    """What an answer means, in words."""
+    said = _answered(done.out)
+    if done.code == _BLOCKED:
+        said.append(f"The host keeps the agent at work and tells it:\n\n{done.err.strip()}")
+    if done.proposals:
+        listed = (f"  [{one.category}] {one.title}" for one in done.proposals)
+        where = "It would wait in the inbox (here: of a copy of the bank, which is gone again):"
+        said.append("\n".join([where, *listed]))
+    if done.err.strip() and done.code != _BLOCKED:
+        said.append(f"Standard error:\n\n{done.err.strip()}")
+    return said
+
+
+def _answered(out: str) -> list[str]:
+    """What the host makes of a hook's output."""
+    from retain.capture.timing import injected
+
+    said = []
+    if context := injected(out).strip():
+        said.append(f"The host puts this before the model:\n\n{context}")
+    try:
+        answer = json.loads(out)
+    except ValueError:
+        return said
+    special = answer.get("hookSpecificOutput", {})
+    if special.get("permissionDecision") == "deny":
+        reason = special.get("permissionDecisionReason")
+        said.append(f"The host refuses the tool's call and tells the agent:\n\n{reason}")
+    if answer.get("decision") == "block":
+        said.append(f"The host tells the agent:\n\n{answer.get('reason')}")
+    if note := answer.get("systemMessage"):
+        said.append(f"The host tells you:\n\n{note}")
+    return said
+
+
+def _why(done: Trial, app: App) -> str:
+    """Why there may be nothing to say."""
+    one: Mapping[str, object] = _described(done.event, app.config)
+    if not one["on"]:
+        return f"It is switched off: {one['switch']} ({one['origin']})."
+    deadline = app.config.number("hooks.deadline_ms")
+    if done.milliseconds > deadline:
+        return f"There may have been no time: hooks.deadline_ms is {deadline}."
+    if done.event == "user-prompt-submit":
+        return "No memory fits the prompt well enough."
+    return ""
+
+
+_TOOLS: Final = {
+    "stats": ("how long hooks took and what they injected", _stats_arguments, _stats),
+    "test": ("run a hook on a made-up event and show its answer", _test_arguments, _test),
+}
+_MORE: Final = {
+    "stats": """From the transcripts that Claude Code keeps of this project's sessions. A hook
+that says nothing is not noted there, nor is the time of one that blocks, or that injects through
+JSON.
+
+  retain hook stats
+  retain hook stats --all --since 7""",
+    "test": """The hook runs as a host runs it, in a process of its own. A prompt and a session's
+start are answered from your bank; whatever would block, propose or put aside meets an empty copy
+with your settings, and nothing of it stays. Events: session-start, user-prompt-submit,
+pre-tool-use, post-tool-use, stop, pre-compact, post-compact, session-end.
+
+  retain hook test user-prompt-submit --prompt "which database do we use?"
+  retain hook test pre-tool-use --file .retain/decisions/x.md
+  retain hook test stop --file ~/.claude/projects/-home-ada-app/SESSION.jsonl""",
+}
+
+hook_command = Command(
+    _arguments,
+    _hook,
+    """A host such as Claude Code calls `retain hook EVENT` with JSON on standard input; the plugin
+sets that up. Events: session-start, user-prompt-submit, pre-tool-use, post-tool-use, stop,
+pre-compact, post-compact, session-end. Any other is answered with nothing. A hook that fails
+lets the host go on as if there were none. `retain hook` alone says which are on; each has a
+switch of its own.
+
+  retain hook
+  retain hook stats
+  retain hook test user-prompt-submit --prompt "which database do we use?"
+  retain config set hooks.stop false""",
+)

@@ -1,0 +1,368 @@
+"""A chat workspace of plain files brought into a bank: profiles, facts and sessions, nothing twice.
+
+Such a workspace has `context/system_prompt.md`, `memories/` with three profiles and `sessions/`,
+and perhaps a database (`retain.db`, `spark.db`) that holds the same sessions once more. It is only
+read. What the bank has already stays as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from retain import chats
+from retain.bank import Bank
+from retain.drafts import Draft
+from retain.errors import Conflict, ImportRefused, NotFound, RetainError, UsageError
+from retain.fsio import Directory, Workshop
+from retain.guard.secrets import redact
+from retain.model import Written
+from retain.paths import PROFILES
+from retain.sessions import formats
+from retain.sessions.model import Chat, whole
+from retain.sessions.store import Sessions
+
+__all__ = ["Copied", "Migrated", "Plan", "Target", "Told", "bullets", "migrate", "plan"]
+
+FACTS: Final = "facts"  # the collection that facts go to
+PROMPT: Final = ("context", "system_prompt.md")
+DATABASES: Final = ("retain.db", "spark.db")
+MAX_DATABASE: Final = 2_000_000_000  # bytes
+_MEMORIES: Final = "memories"
+_SESSIONS: Final = "sessions"
+_TITLE: Final = 80  # characters; a longer fact is its own text only
+_BULLET: Final = re.compile(r"(\s*)[-*+] (.*)")
+_FENCE: Final = re.compile(r"\s*(```|~~~)")
+_NAME_IT: Final = "Name the workspace or the directory it is in: retain migrate PATH"
+_MOST_MESSAGES: Final = 2_000_000
+
+
+class Told(NamedTuple):
+    """A fact that the workspace knows, and where it says so."""
+
+    fact: str
+    source: str
+    category: str = ""
+    created_at: str = ""
+
+
+class Plan(NamedTuple):
+    """Everything that a workspace holds, read and not yet stored."""
+
+    source: str
+    files: Sequence[tuple[str, bytes]]  # the place in the bank, the bytes
+    facts: Sequence[Told]
+    chats: Sequence[Chat]
+    warnings: Sequence[str]
+
+
+class Target(NamedTuple):
+    """Where it goes."""
+
+    bank: Bank
+    sessions: Sessions
+    put: Callable[..., Written]
+    allow_secret: bool
+
+
+class Copied(NamedTuple):
+    """A profile or the prompt: copied, unchanged, or kept as the bank has it."""
+
+    name: str
+    status: str
+
+
+class Migrated(NamedTuple):
+    """What was done, or in a dry run would be."""
+
+    source: str
+    dry_run: bool
+    files: Sequence[Copied]
+    facts: Sequence[str]  # those that are new, as they are stored
+    known_facts: int
+    sessions: chats.Imported
+    warnings: Sequence[str]
+
+
+# Reading
+
+
+def plan(path: str, max_bytes: int) -> Plan:
+    """Read a workspace, or the directory that has one."""
+    root = _workspace(os.path.realpath(path))
+    warnings: list[str] = []
+    with Directory.open(root) as folder:
+        files = list(_files(folder, max_bytes, warnings))
+        told = [
+            Told(fact, "workspace MEMORY.md")
+            for name, data in files
+            if name == "MEMORY.md"
+            for fact in bullets(data.decode("utf-8", "replace"))
+        ]
+    found: list[Chat] = []
+    sessions = os.path.join(root, _SESSIONS)
+    if os.path.isdir(sessions):
+        for read in chats.read_all(sessions, warnings):
+            found += read.chats
+    for name in DATABASES:
+        if os.path.isfile(os.path.join(root, name)):
+            more, facts = _from_database(os.path.join(root, name), warnings)
+            found, told = _merged([*more, *found]), [*told, *facts]
+    return Plan(root, files, _unique(told), found, warnings)
+
+
+def _workspace(path: str) -> str:
+    for root in (os.path.join(path, "workspace"), path):
+        parts = (_MEMORIES, _SESSIONS, PROMPT[0], *DATABASES)
+        if any(os.path.exists(os.path.join(root, part)) for part in parts):
+            return root
+    if not os.path.isdir(path):
+        raise NotFound(
+            f"there is no directory {path}", unchanged="Nothing was migrated.", hint=_NAME_IT
+        )
+    raise ImportRefused(
+        f"{path} is no chat workspace: it has no memories/, sessions/ or context/",
+        unchanged="Nothing was migrated.",
+        hint=_NAME_IT,
+    )
+
+
+def _files(folder: Directory, limit: int, warnings: list[str]) -> Iterator[tuple[str, bytes]]:
+    """The prompt and the profiles that are there."""
+    places = [("/".join(PROMPT), *PROMPT), *((name, _MEMORIES, name) for name in PROFILES)]
+    for target, below, name in places:
+        try:
+            with folder.child(below) as inner:
+                yield target, inner.read(name, limit)
+        except NotFound:
+            continue
+        except RetainError as error:
+            warnings.append(f"left behind: {error.message}")
+
+
+def bullets(text: str) -> Iterator[str]:
+    """The facts of a MEMORY.md: each bullet, with the lines that go on below it."""
+    fact: list[str] = []
+    is_code = False
+    for line in [*_without_head(text).splitlines(), ""]:
+        is_code ^= bool(_FENCE.match(line))
+        match = None if is_code else _BULLET.match(line)
+        goes_on = fact and not is_code and not match and line.startswith((" ", "\t"))
+        if goes_on and line.strip():
+            fact.append(line.strip())
+            continue
+        if fact:
+            yield " ".join(fact)
+        fact = [match[2].strip()] if match and match[2].strip() else []
+
+
+def _without_head(text: str) -> str:
+    from retain import frontmatter
+
+    text = text.removeprefix("\ufeff")
+    with contextlib.suppress(RetainError):
+        parts = frontmatter.split(text)
+        return text[parts[2] :] if parts else text
+    return text
+
+
+def _unique(told: Sequence[Told]) -> list[Told]:
+    found: dict[str, Told] = {}
+    for one in told:
+        found.setdefault(_normal(one.fact), one)
+    return [one for text, one in found.items() if text]
+
+
+def _normal(fact: str) -> str:
+    """The form in which two facts are the same one."""
+    return " ".join(fact.casefold().split()).rstrip(".!? ")
+
+
+# Its database
+
+
+def _from_database(path: str, warnings: list[str]) -> tuple[list[Chat], list[Told]]:
+    """Sessions and facts of a database, read from a copy: to look at one in use would touch it."""
+    if os.path.getsize(path) > MAX_DATABASE:
+        warnings.append(f"left behind: {path} has more than {MAX_DATABASE:,} bytes")
+        return [], []
+    with tempfile.TemporaryDirectory(prefix="retain-") as folder:
+        copy = os.path.join(folder, "copy.db")
+        for ending in ("", "-wal"):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(path + ending, copy + ending)
+        try:
+            with contextlib.closing(sqlite3.connect(copy)) as connection:
+                # Whoever made the file may have put anything into its views.
+                connection.execute("PRAGMA trusted_schema = 0")
+                connection.execute("PRAGMA cell_size_check = 1")
+                return _chats(connection, path, warnings), _facts(connection, path)
+        except (sqlite3.Error, OverflowError) as error:
+            warnings.append(f"left behind: {path}: {error}")
+            return [], []
+
+
+def _chats(connection: sqlite3.Connection, path: str, warnings: list[str]) -> list[Chat]:
+    said: dict[object, list[dict[str, object]]] = {}
+    query = "SELECT session_id, role, content, timestamp, token_count FROM messages ORDER BY id"
+    for session, *values in connection.execute(f"{query} LIMIT {_MOST_MESSAGES}"):
+        keys = ("role", "content", "timestamp", "token_count")
+        said.setdefault(session, []).append(dict(zip(keys, values, strict=True)))
+    found = []
+    columns = "id, title, summary, created_at, updated_at, tags"
+    for row in connection.execute(f"SELECT {columns} FROM sessions ORDER BY id"):  # noqa: S608
+        record = dict(zip(columns.split(", "), row, strict=True))
+        if record["id"] in said:  # one in which nothing was said is nothing to bring along
+            record |= {"messages": said[record["id"]], "tags": _listed(record["tags"])}
+            chat = formats.chat_of(record, warnings, f"{path}: {record['id']}")
+            found += [chat] if chat else []
+    return found
+
+
+def _listed(tags: object) -> object:
+    import json
+
+    try:
+        return json.loads(str(tags))
+    except (ValueError, RecursionError):
+        return []
+
+
+def _facts(connection: sqlite3.Connection, path: str) -> list[Told]:
+    query = "SELECT fact, category, created_at FROM memories WHERE superseded_by IS NULL"
+    source = f"workspace {os.path.basename(path)}"
+    return [
+        Told(
+            " ".join(whole(fact).split()),
+            source,
+            "" if category in (None, "general") else str(category),
+            formats.moment(created),
+        )
+        for fact, category, created in connection.execute(query)
+        if isinstance(fact, str)
+    ]
+
+
+def _merged(found: Sequence[Chat]) -> list[Chat]:
+    """Chats of which the database and a file each have a copy, once: the longer one."""
+    kept: list[Chat] = []
+    for chat in sorted(found, key=lambda one: -len(one.said)):
+        if not any(_is_part(chat, other) for other in kept):
+            kept.append(chat)
+    return sorted(kept, key=lambda one: (one.created_at, one.id))
+
+
+def _is_part(chat: Chat, other: Chat) -> bool:
+    return chat.id == other.id and all(
+        one.role == there.role and one.content == there.content
+        for one, there in zip(chat.said, other.said, strict=False)
+    )
+
+
+# Storing
+
+
+def migrate(wanted: Plan, target: Target, *, dry_run: bool) -> Migrated:
+    """Store what a workspace holds and the bank does not have."""
+    bank = target.bank
+    if bank.place.kind != "retain":
+        raise UsageError(
+            f"{bank.root} is a store of another kind, without profiles",
+            unchanged="Nothing was migrated.",
+            hint="Make a bank first: retain init",
+        )
+    warnings: list[str] = []
+    files = [
+        Copied(name, _copied(bank, name, _clean(name, data, target, warnings), dry_run=dry_run))
+        for name, data in wanted.files
+    ]
+    known = _known(bank)
+    news = [one for one in wanted.facts if _normal(_admitted(one.fact, target)) not in known]
+    stored = [one.fact if dry_run else _stored(target, one, warnings) for one in news]
+    several = wanted.chats
+    if not target.allow_secret:
+        several = chats.cleaned(several, warnings)
+    taken = target.sessions.take_in(several, dry_run=dry_run) if several else []
+    imported = chats.counted(wanted.source, taken, ())
+    return Migrated(
+        wanted.source,
+        dry_run,
+        files,
+        stored,
+        len(wanted.facts) - len(news),
+        imported._replace(warnings=()),
+        [*wanted.warnings, *warnings, *imported.warnings],
+    )
+
+
+def _admitted(text: str, target: Target) -> str:
+    return text if target.allow_secret else redact(text).text
+
+
+def _clean(name: str, data: bytes, target: Target, warnings: list[str]) -> bytes:
+    if target.allow_secret:
+        return data
+    text, kinds = redact(data.decode("utf-8", "surrogateescape"))
+    if kinds:
+        warnings.append(f"{name}: replaced {', '.join(sorted(set(kinds)))} by [REDACTED:...]")
+    return text.encode("utf-8", "surrogateescape") if kinds else data
+
+
+def _copied(bank: Bank, name: str, data: bytes, *, dry_run: bool) -> str:
+    """Put a file where the bank has none; one that is there is never overwritten."""
+    below, _, file = name.rpartition("/")
+    if os.path.isdir(bank.root):
+        with (
+            Directory.open(bank.root) as root,
+            contextlib.suppress(NotFound),
+            root.child(below) as folder,
+        ):
+            if folder.has(file):
+                return "unchanged" if folder.holds(file, data) else "kept"
+    if dry_run:
+        return "copied"
+    with (
+        Directory.open(bank.root) as root,
+        Workshop.open(root, os.path.join(bank.root, name)) as shop,
+        shop.root.child(below, create=True) as folder,
+        contextlib.suppress(Conflict),
+    ):
+        shop.create(folder, file, data)
+        return "copied"
+    return "kept"
+
+
+def _known(bank: Bank) -> set[str]:
+    """The facts that the bank has, also those that are retired: they are not wanted back."""
+    if not os.path.isdir(bank.root):
+        return set()
+    return {
+        _normal(memory.body)
+        for memory in bank.memories()
+        if memory.type == "fact" or memory.collection == FACTS
+    }
+
+
+def _stored(target: Target, one: Told, warnings: list[str]) -> str:
+    """Store a fact as a memory; one that only begins like another gets an id of its own."""
+    fields = {"source": one.source, "category": one.category, "created_at": one.created_at}
+    draft = Draft(
+        text=f"{one.fact}\n",
+        title=one.fact if len(one.fact) <= _TITLE else "",
+        type="fact",
+        fields={key: value for key, value in fields.items() if value},
+        allow_secret=target.allow_secret,
+    )
+    try:
+        written = target.put(draft, collection=FACTS)
+    except Conflict:
+        written = target.put(draft._replace(title=""), collection=FACTS)
+    warnings += written.warnings
+    target.sessions.remember(written.memory.body.strip(), one.category, "", written.memory.ref)
+    return written.memory.ref

@@ -1,0 +1,335 @@
+"""`retain hook` for people: which hooks are on, how they did, and one of them tried."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retain.hooks import EVENTS
+from tests.cli.door import call, done
+from tests.conftest import Run
+
+
+@pytest.fixture(autouse=True)
+def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project's bank with one memory, and all the time in the world."""
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    monkeypatch.setenv("RETAIN_HOOKS_DEADLINE_MS", "10000")
+    done("init")
+    text = "The harbour lantern burns whale oil, as the keeper of the harbour wants it."
+    done("put", "-", "--id", "lantern", "--title", "The harbour lantern", input=text)
+    return home / "work" / ".retain"
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary directories are made, so that one can see what is left."""
+    where = tmp_path / "scratch"
+    where.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(where))
+    return where
+
+
+def tried(*words: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(done("hook", "test", *words, "--json"))
+    return answer
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# Which are on
+
+
+def test_every_event_is_listed_with_its_switch() -> None:
+    listed = json.loads(done("hook", "--json"))
+    assert [(one["event"], one["host_event"], one["on"]) for one in listed] == [
+        (event, name, True) for event, name in EVENTS.items()
+    ]
+    assert listed[4]["switch"] == "hooks.stop"
+
+
+@pytest.mark.parametrize(
+    "key, events",
+    [
+        ("hooks.stop", {"stop"}),
+        ("retrieval.enabled", {"user-prompt-submit"}),
+        ("triage.enabled", {"stop", "pre-compact", "post-compact", "session-end"}),
+        ("memory.enabled", set(EVENTS)),
+    ],
+)
+def test_what_is_off_names_what_switched_it_off(key: str, events: set[str], bank: Path) -> None:
+    done("config", "set", key, "false")
+    listed = json.loads(done("hook", "--json"))
+    assert {one["event"] for one in listed if not one["on"]} == events
+    assert f"off: {key} ({bank / 'config.toml'})" in done("hook")
+    assert not events.intersection(done("hook", "--quiet").split())
+
+
+def test_help_teaches_every_event() -> None:
+    for words in (("hook", "--help"), ("hook", "test", "--help")):
+        said = done(*words)
+        assert all(event in said for event in EVENTS)
+    assert "retain config set hooks.stop false" in done("hook", "--help")
+
+
+# stats
+
+
+@pytest.fixture
+def transcript(home: Path) -> Path:
+    """A session of this project, of which Claude Code noted a prompt and a stop."""
+    name = "".join(char if char.isalnum() else "-" for char in os.getcwd())
+    folder = home / ".claude" / "projects" / name
+    folder.mkdir(parents=True)
+    brief = '<memory-context source=".retain/" note="Notes kept from earlier work: x">\n- [A] b\n'
+    prompt = {"type": "hook_success", "hookEvent": "UserPromptSubmit", "exitCode": 0}
+    prompt |= {"command": "Retain: recalling memories", "stdout": brief, "durationMs": 1031}
+    stop = {"command": "retain hook stop", "durationMs": 25}
+    lines = [
+        {"type": "attachment", "attachment": prompt, "timestamp": "2020-01-01T00:00:00.000Z"},
+        {"type": "system", "subtype": "stop_hook_summary", "hookInfos": [stop]},
+    ]
+    path = folder / "session.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_stats_show_times_and_what_was_injected(transcript: Path) -> None:
+    ran = call("hook", "stats")
+    heading, prompt, stop = ran.out.splitlines()
+    assert heading.split()[0] == "Event"
+    assert prompt.split()[:6] == ["UserPromptSubmit", "1", "1,031", "1,031", "1,031", "1,031"]
+    assert stop.split()[:3] == ["Stop", "1", "25"]
+    assert "From 1 transcript." in ran.err
+    first, _ = json.loads(done("hook", "stats", "--json"))["events"]
+    assert (first["memories"], first["timed"], first["slowest_ms"]) == (1, 1, 1031)
+
+
+def test_stats_of_another_project_want_to_be_asked_for(transcript: Path, home: Path) -> None:
+    (home / "elsewhere").mkdir()
+    os.chdir(home / "elsewhere")
+    assert "--all" in call("hook", "stats").err
+    assert json.loads(done("hook", "stats", "--all", "--json"))["transcripts"] == 1
+
+
+def test_stats_of_the_last_days_leave_out_what_is_older(transcript: Path) -> None:
+    ran = call("hook", "stats", "--since", "7")
+    assert (ran.code, ran.out) == (0, "")
+    assert "No hook of Retain's" in ran.err
+    assert call("hook", "stats", "--since", "999999999").code == 0
+    assert call("hook", "stats", "--since", "yesterday").code == 2
+
+
+def test_stats_say_how_many_lines_were_bad(transcript: Path) -> None:
+    with transcript.open("a", encoding="utf-8") as file:
+        file.write('{"hook_torn')
+    assert "1 line could not be read" in call("hook", "stats").err
+
+
+# test
+
+
+def test_a_prompt_brings_the_memory_it_is_about(bank: Path) -> None:
+    before = files(bank)
+    answer = tried("user-prompt-submit")
+    assert answer["payload"]["prompt"].endswith("The harbour lantern?")
+    assert "- [JOURNAL] The harbour lantern -> .retain/memories/lantern.md" in answer["says"]
+    # Nothing is kept, so a second look sees the same.
+    assert tried("user-prompt-submit", "--prompt", "harbour lantern oil")["says"] == answer["says"]
+    assert files(bank) == before
+
+
+def test_a_prompt_that_nothing_fits_is_answered_with_nothing() -> None:
+    answer = tried("user-prompt-submit", "--prompt", "quarterly accounting of zeppelins")
+    assert (answer["exit_code"], answer["stdout"]) == (0, "")
+    assert "No memory fits" in answer["says"]
+
+
+def test_a_session_starts_with_the_person(bank: Path) -> None:
+    (bank / "USER.md").write_text("Ada, of Lighthouse Road.\n", encoding="utf-8")
+    assert "Ada, of Lighthouse Road." in tried("session-start")["says"]
+
+
+def test_a_write_into_the_bank_is_refused_and_another_is_not() -> None:
+    assert "refuses the tool's call" in tried("pre-tool-use")["says"]
+    inside = tried("pre-tool-use", "--file", ".retain/memories/lantern.md")
+    assert '"deny"' in inside["stdout"]
+    assert tried("pre-tool-use", "--file", "src/main.py")["stdout"] == ""
+
+
+def test_a_broken_memory_is_put_aside_only_in_a_copy(bank: Path) -> None:
+    broken = bank / "decisions" / "broken.json"
+    broken.parent.mkdir()
+    broken.write_text("{", encoding="utf-8")
+    before = files(bank)
+    answer = tried("post-tool-use", "--file", str(broken))
+    assert "broken.json.invalid." in answer["says"]
+    assert files(bank) == before
+    assert tried("post-tool-use", "--file", str(bank / "memories/lantern.md"))["stdout"] == ""
+    assert "written-past-retain.json.invalid." in tried("post-tool-use")["says"]
+
+
+def test_a_file_of_another_bank_stays_where_it_is(home: Path) -> None:
+    other = home / "other" / ".retain" / "decisions" / "broken.json"
+    other.parent.mkdir(parents=True)
+    other.write_text("{", encoding="utf-8")
+    assert tried("post-tool-use", "--file", str(other))["stdout"] == ""
+    assert other.exists()
+
+
+def test_a_stop_is_blocked_and_leaves_nothing_behind(bank: Path, scratch: Path, home: Path) -> None:
+    before, contexts = files(home), set(Path("/tmp").glob(".memory-triage-context-*"))
+    answer = tried("stop")
+    assert answer["exit_code"] == 2
+    assert "- [DECISION] I compared both and chose Postgres" in answer["says"]
+    assert answer["says"].startswith("The host keeps the agent at work")
+    assert files(home) == before
+    assert list(scratch.iterdir()) == []
+    left = set(Path("/tmp").glob(".memory-triage-context-*-29748963.txt"))
+    assert left <= contexts
+    assert left == set()
+
+
+def test_a_stop_proposes_where_the_person_wants_to_look_first(bank: Path) -> None:
+    done("config", "set", "triage.capture", "inbox")
+    answer = tried("stop")
+    assert (answer["exit_code"], answer["stderr"]) == (0, "")
+    assert {one["category"] for one in answer["proposals"]} == {"decision", "session_summary"}
+    assert "It would wait in the inbox" in answer["says"]
+    assert done("inbox", "--quiet") == ""
+
+
+@pytest.mark.parametrize(
+    "event, category",
+    [
+        ("pre-compact", "decision"),
+        ("post-compact", "session_summary"),
+        ("session-end", "session_summary"),
+    ],
+)
+def test_what_would_be_forgotten_is_proposed(event: str, category: str, bank: Path) -> None:
+    before = files(bank)
+    answer = tried(event)
+    assert (answer["exit_code"], answer["stdout"]) == (0, "")
+    assert [one["category"] for one in answer["proposals"]] == [category]
+    assert files(bank) == before
+
+
+def test_a_hook_that_is_off_says_so() -> None:
+    done("config", "set", "hooks.stop", "false")
+    answer = tried("stop")
+    assert answer["exit_code"] == 0
+    assert "It is switched off: hooks.stop" in answer["says"]
+
+
+def test_a_store_of_claude_memory_is_tried_with_its_settings(home: Path) -> None:
+    store = home / "project" / ".claude" / "memory"
+    store.mkdir(parents=True)
+    config = {"triage": {"enabled": False}}
+    (store / "memory-config.json").write_text(json.dumps(config), encoding="utf-8")
+    os.chdir(home / "project")
+    before = files(home)
+    assert "triage.enabled" in tried("stop")["says"]
+    assert "quarantined" in tried("post-tool-use")["says"]
+    assert files(home) == before
+
+
+def test_a_transcript_of_your_own_is_judged(tmp_path: Path, home: Path) -> None:
+    said = "It failed with an error.\nThe root cause is a race; resolved with a lock.\n"
+    message = {"role": "assistant", "content": [{"type": "text", "text": said * 3}]}
+    path = home / "session.jsonl"
+    path.write_text(json.dumps({"type": "assistant", "message": message}), encoding="utf-8")
+    payload = home / "payload.json"
+    payload.write_text('{"last_assistant_message": ""}', encoding="utf-8")
+    answer = tried("stop", "--file", str(path), "--payload", str(payload))
+    assert "[RUNBOOK]" in answer["says"]
+    assert "[DECISION]" not in answer["says"]
+
+
+def test_a_payload_of_your_own_is_used(home: Path) -> None:
+    given = home / "payload.json"
+    given.write_text('{"prompt": "harbour lantern", "session_id": "mine"}', encoding="utf-8")
+    answer = tried("user-prompt-submit", "--payload", str(given))
+    assert answer["payload"]["prompt"] == "harbour lantern"
+    assert answer["payload"]["session_id"] == "retain-hook-test"
+    assert "lantern.md" in answer["says"]
+
+
+def test_a_named_bank_is_the_one_that_is_asked(home: Path) -> None:
+    (home / "elsewhere").mkdir()
+    os.chdir(home / "elsewhere")
+    words = ("user-prompt-submit", "--prompt", "harbour lantern oil")
+    assert "No memory fits" in tried(*words)["says"]
+    assert "lantern.md" in tried(*words, "--bank", str(home / "work" / ".retain"))["says"]
+
+
+def test_the_answer_is_shown_for_a_person_to_read() -> None:
+    lines = done("hook", "test", "stop").splitlines()
+    assert lines[0] == "Event:    stop (Stop)"
+    assert lines[1].startswith('Payload:  {"session_id": "retain-hook-test"')
+    assert len(lines[1]) < 330
+    assert lines[2] == "Exit:     2"
+    assert lines[3].startswith("Took: ")
+
+
+@pytest.mark.parametrize(
+    "words, code, said",
+    [
+        (("stopp",), 2, "session-end"),
+        ((), 2, "EVENT"),
+        (("stop", "--prompt", "x"), 2, "user-prompt-submit"),
+        (("session-start", "--file", "x"), 2, "--file"),
+        (("stop", "--file", "nowhere.jsonl"), 3, "nowhere.jsonl"),
+        (("post-tool-use", "--file", "nowhere.md"), 3, "nowhere.md"),
+        (("stop", "--payload", "nowhere.json"), 3, "nowhere.json"),
+        (("stop", "--payload", "list.json"), 2, "no JSON object"),
+        (("stop", "--payload", "torn.json"), 2, "no JSON"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused(words: tuple[str, ...], code: int, said: str) -> None:
+    Path("list.json").write_text("[]", encoding="utf-8")
+    Path("torn.json").write_text("{", encoding="utf-8")
+    ran = call("hook", "test", *words)
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.err
+
+
+@pytest.mark.parametrize(
+    "event, payload",
+    [
+        ("user-prompt-submit", {"prompt": "the harbour lantern and its whale oil"}),
+        ("pre-tool-use", {"tool_input": {"file_path": ".retain/x.md"}}),
+        ("stop", {"last_assistant_message": "We chose whale oil because of the harbour."}),
+    ],
+)
+def test_a_hook_loads_nothing_that_it_can_do_without(
+    event: str, payload: dict[str, object]
+) -> None:
+    program = (
+        "import os, sys, time; before = set(sys.modules); from retain import hooks\n"
+        f"answer = hooks.respond({event!r}, {payload!r}, os.environ, time.monotonic())\n"
+        "print(*(set(sys.modules) - before))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, check=True, encoding="utf-8"
+    )
+    loaded = set(ran.stdout.split())
+    assert not loaded & {"typing", "sqlite3", "datetime", "socket", "pathlib", "dataclasses"}
+    assert not loaded & {"argparse", "yaml", "numpy", "rich", "logging", "threading", "tempfile"}
+    if event == "user-prompt-submit":
+        assert "retain.recall.quick" in loaded
+
+
+def test_a_host_s_own_call_never_reaches_the_parser(run: Run) -> None:
+    assert run("hook", "no-such-event", input="{}") == (0, "", "")
+    assert run("hook", "stats").code == 0
+    assert run("hook", "test", "no-such-event").code == 2

@@ -1,0 +1,416 @@
+"""`retain hook EVENT` as a host runs it: whatever happens, the host goes on (promise R18)."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from retain.capture import inbox
+from retain.hooks import EVENTS
+from tests.cli.door import done
+from tests.conftest import Ran, Run, command
+from tests.hooks.door import DECIDED, SESSION, kept, record, said
+
+ASKED = "which oil does the lantern burn"
+PATIENT = {"RETAIN_HOOKS_DEADLINE_MS": "10000"}  # a busy machine must not decide a test
+
+
+@pytest.fixture
+def work(home: Path) -> Path:
+    return home / "work"
+
+
+@pytest.fixture
+def bank(work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bank in which the prompt's hook and the session's have something to say."""
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    done("init")
+    done("put", "-", "--id", "lantern", "--title", "Lantern", input="The lantern burns whale oil.")
+    kept(work / ".retain", "constraint")
+    return work / ".retain"
+
+
+@pytest.fixture
+def payload(work: Path) -> dict[str, object]:
+    """One payload that has what every event needs."""
+    return {
+        "session_id": SESSION,
+        "cwd": str(work),
+        "transcript_path": said(work / "t.jsonl", "All is well."),
+        "prompt": ASKED,
+        "source": "startup",
+        "tool_name": "Write",
+        "tool_input": {"file_path": str(work / ".retain" / "memories" / "new.md"), "content": "x"},
+        "stop_hook_active": False,
+        "compact_summary": "They mended the lantern.",
+    }
+
+
+def answered(ran: Ran, code: int = 0) -> dict[str, object]:
+    """The JSON that a host is told; empty for nothing."""
+    assert ran.code == code, ran.err
+    assert "Traceback" not in ran.err
+    answer: dict[str, object] = json.loads(ran.out) if ran.out else {}
+    return answer
+
+
+def context(ran: Ran) -> str:
+    answer = answered(ran).get("hookSpecificOutput")
+    return str(answer["additionalContext"]) if isinstance(answer, dict) else ""
+
+
+# What a host sends
+
+
+NO_PAYLOADS = (b"", b"{", b"not JSON", b"[]", b"null", b'"x"', b"\xff\x00", b"{}")
+
+
+@pytest.mark.parametrize(
+    "event, data",
+    [
+        *((event, data) for event in EVENTS for data in (b"", b"{")),
+        *(("stop", data) for data in NO_PAYLOADS[2:]),
+    ],
+)
+def test_what_is_no_payload_is_answered_with_nothing(event: str, data: bytes, run: Run) -> None:
+    assert run("hook", event, input=data) == (0, "", "")
+
+
+def test_a_prompt_brings_its_memory(bank: Path, payload: Mapping[str, object], run: Run) -> None:
+    text = context(run("hook", "user-prompt-submit", input=json.dumps(payload), env=PATIENT))
+    assert "The lantern burns whale oil." in text
+    assert run("hook", "user-prompt-submit", input=json.dumps(payload), env=PATIENT) == (0, "", "")
+
+
+def test_a_session_begins_with_what_holds(
+    bank: Path, payload: Mapping[str, object], run: Run
+) -> None:
+    text = context(run("hook", "session-start", input=json.dumps(payload), env=PATIENT))
+    assert "Constraints:\n- [CONSTRAINT] The one of its kind" in text
+
+
+def test_a_direct_write_is_denied(bank: Path, payload: Mapping[str, object], run: Run) -> None:
+    ran = run("hook", "pre-tool-use", input=json.dumps(payload))
+    said = answered(ran)["hookSpecificOutput"]
+    assert isinstance(said, dict)
+    assert said["permissionDecision"] == "deny"
+    assert ran.err == ""
+    free = {**payload, "tool_input": {"file_path": "/tmp/.memory-write-pending.json"}}
+    assert run("hook", "pre-tool-use", input=json.dumps(free)) == (0, "", "")
+
+
+def test_what_was_written_all_the_same_is_put_aside(
+    bank: Path, payload: Mapping[str, object], run: Run
+) -> None:
+    path = bank / "decisions" / "bad.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(record("runbook")), encoding="utf-8")
+    given = {**payload, "tool_input": {"file_path": str(path)}}
+    ran = run("hook", "post-tool-use", input=json.dumps(given))
+    assert answered(ran)["decision"] == "block"
+    assert "ERROR: Schema validation failed: category 'runbook'" in ran.err
+    (name,) = os.listdir(path.parent)
+    assert name.startswith("bad.json.invalid.")
+
+
+def test_a_stop_is_blocked_once(
+    bank: Path, work: Path, payload: Mapping[str, object], run: Run
+) -> None:
+    said(work / "t.jsonl", DECIDED)
+    ran = run("hook", "stop", input=json.dumps(payload), env=PATIENT)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("The following items should be saved as memories before stopping:\n")
+    file = json.loads(ran.err.partition("<triage_data>")[2].partition("</triage_data>")[0])
+    os.unlink(file["categories"][0]["context_file"])
+    ran = run("hook", "stop", input=json.dumps({**payload, "stop_hook_active": True}), env=PATIENT)
+    assert ran == (0, "", "")
+    assert [one.category for one in inbox.proposals(str(bank))] == ["decision"]
+
+
+def test_a_compaction_leaves_its_summary(
+    bank: Path, payload: Mapping[str, object], run: Run
+) -> None:
+    assert run("hook", "post-compact", input=json.dumps(payload), env=PATIENT) == (0, "", "")
+    assert [one.text for one in inbox.proposals(str(bank))] == ["They mended the lantern."]
+
+
+# What may be wrong around it
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_without_a_bank(event: str, payload: Mapping[str, object], run: Run, home: Path) -> None:
+    ran = run("hook", event, input=json.dumps(payload))
+    answered(ran)
+    assert not (home / ".retain").exists()
+
+
+@pytest.mark.parametrize(
+    "event, whose", [*((event, "project") for event in EVENTS), ("stop", "person")]
+)
+def test_with_a_broken_config(
+    event: str, whose: str, bank: Path, home: Path, payload: Mapping[str, object], run: Run
+) -> None:
+    root = bank if whose == "project" else home / ".retain"
+    root.mkdir(exist_ok=True)
+    (root / "config.toml").write_text("= not [ toml", encoding="utf-8")
+    ran = run("hook", event, input=json.dumps(payload))
+    if event == "pre-tool-use":  # settings that cannot be read leave the guard on
+        assert "deny" in ran.out
+        return
+    assert answered(ran) == {}
+    if event != "post-tool-use":  # nothing was written
+        assert ran.err.startswith("retain hook: ConfigError: ")
+        assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("lock", ["index.lock", "lock", "database"])
+@pytest.mark.parametrize("event", ["user-prompt-submit", "session-start", "stop", "post-compact"])
+def test_with_a_locked_index(
+    event: str, lock: str, bank: Path, payload: Mapping[str, object], run: Run
+) -> None:
+    with _held(bank, lock):
+        ran = run("hook", event, input=json.dumps(payload), env=PATIENT, timeout=20)
+    answered(ran)
+    assert ran.err == ""
+
+
+@contextlib.contextmanager
+def _held(bank: Path, lock: str) -> Iterator[None]:
+    """Hold the index as another process that writes does."""
+    if lock == "database":
+        with contextlib.closing(sqlite3.connect(bank / ".index" / "index.db")) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            yield
+            return
+    with open(bank / ".index" / lock, "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def test_in_a_bank_that_cannot_be_written(
+    bank: Path, payload: Mapping[str, object], run: Run
+) -> None:
+    if os.geteuid() == 0:
+        (bank / ".index" / "hooks").write_text("in the way", encoding="utf-8")
+    else:
+        os.chmod(bank / ".index", 0o500)
+    try:
+        text = context(run("hook", "user-prompt-submit", input=json.dumps(payload), env=PATIENT))
+    finally:
+        os.chmod(bank / ".index", 0o700)
+    assert "whale" in text
+
+
+def test_in_a_directory_that_is_gone(payload: Mapping[str, object]) -> None:
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    words = ["sh", "-c", script, "sh", *command(), "hook", "stop"]
+    ran = subprocess.run(
+        words, input=b'{"transcript_path": "/tmp/x"}', capture_output=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "event, closed",
+    [
+        *((event, "<&- >&- 2>&-") for event in EVENTS),
+        *(("user-prompt-submit", closed) for closed in ("<&-", ">&-", "2>&-")),
+    ],
+)
+def test_with_closed_streams(
+    event: str, closed: str, bank: Path, payload: Mapping[str, object]
+) -> None:
+    words = ["sh", "-c", f'exec "$@" {closed}', "sh", *command(), "hook", event]
+    ran = subprocess.run(
+        words, input=json.dumps(payload).encode(), capture_output=True, check=False, timeout=20
+    )
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert bool(ran.stdout) <= (closed == "2>&-")
+
+
+@pytest.mark.parametrize("event", ["user-prompt-submit", "pre-tool-use"])
+def test_with_ten_megabytes(
+    event: str, bank: Path, payload: Mapping[str, object], run: Run
+) -> None:
+    path = str(bank.parent / "elsewhere.txt")
+    much = {**payload, "tool_input": {"file_path": path, "content": '{"a": {}}\n' * 1_000_000}}
+    ran = run("hook", event, input=json.dumps(much), env=PATIENT)
+    assert bool(answered(ran)) == (event == "user-prompt-submit")
+
+
+def test_with_forty_megabytes_nothing_is_said(bank: Path, run: Run) -> None:
+    much = {"prompt": f"{ASKED} {'x' * 40_000_000}"}
+    assert run("hook", "user-prompt-submit", input=json.dumps(much), env=PATIENT) == (0, "", "")
+
+
+# A host that does not let go
+
+
+@contextlib.contextmanager
+def _asked(event: str, data: bytes) -> Iterator[subprocess.Popen[bytes]]:
+    """A hook whose input stays open."""
+    child = subprocess.Popen(
+        [*command(), "hook", event],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **PATIENT},
+    )
+    with child:
+        try:
+            assert child.stdin
+            child.stdin.write(data)
+            child.stdin.flush()
+            yield child
+        finally:
+            child.kill()
+
+
+def _output(child: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
+    """What a process says until it leaves, with its input open all the while."""
+    assert child.stdout
+    assert child.stderr
+    out, err = child.stdout.read(), child.stderr.read()
+    return child.wait(20), out, err
+
+
+def test_an_answer_comes_once_the_object_is_whole(
+    bank: Path, payload: Mapping[str, object]
+) -> None:
+    with _asked("user-prompt-submit", json.dumps(payload).encode()) as child:
+        code, out, err = _output(child)
+    assert (code, err) == (0, b"")
+    assert b"whale oil" in out
+
+
+@pytest.mark.parametrize("data", [b"", b'{"prompt": "half of', b'{"a": {}'], ids=ascii)
+def test_a_host_that_never_goes_on_is_not_waited_for(data: bytes, bank: Path) -> None:
+    with _asked("user-prompt-submit", data) as child:
+        assert _output(child) == (0, b"", b"")
+
+
+def test_a_host_that_has_gone_is_not_complained_about(
+    bank: Path, payload: Mapping[str, object]
+) -> None:
+    with _asked("user-prompt-submit", b"") as child:
+        assert child.stdin
+        assert child.stdout
+        assert child.stderr
+        child.stdout.close()
+        child.stdin.write(json.dumps(payload).encode())
+        child.stdin.close()
+        assert (child.wait(20), child.stderr.read()) == (0, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="/proc tells what is caught")
+@pytest.mark.parametrize("event", ["user-prompt-submit", "pre-tool-use", "stop"])
+def test_a_host_that_has_no_more_time(event: str, bank: Path) -> None:
+    with _asked(event, b"") as child:
+        while not _catches(child.pid, signal.SIGTERM):
+            assert child.poll() is None
+            time.sleep(0.002)
+        child.send_signal(signal.SIGTERM)
+        assert _output(child) == (0, b"", b"")
+
+
+def _catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal by now."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    caught = next(line.split()[1] for line in lines if line.startswith("SigCgt:"))
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
+# What is loaded
+
+PROGRAM = """
+import os, sys
+before = set(sys.modules)
+leave = os._exit
+def say(code):
+    os.write(2, ("LOADED " + " ".join(sorted(set(sys.modules) - before))).encode())
+    leave(code)
+os._exit = say
+from retain.cli import main
+main()
+"""
+# For any event, and what an event may have besides; a parent package comes with its modules.
+ALWAYS = "cli hooks hooks.call"
+SETTLED = "config errors fsio hooks.memo paths place places tuples"
+SHOWN = "guard guard.characters hooks.context sizes"
+FOUND = (
+    "index index.glance index.schema index.seal index.text "
+    "recall recall.found recall.quick recall.scoring"
+)
+READ = "capture.inbox categories codec frontmatter markdown model reading records trash versions"
+JUDGED = "capture categories capture.transcript capture.triage hooks.judging hooks.proposing"
+PROPOSED = "capture.inbox guard guard.characters guard.secrets hooks.closing"
+MODULES = {
+    "pre-tool-use": "hooks.guarding",
+    "user-prompt-submit": f"{SETTLED} {SHOWN} {FOUND} hooks.prompting warm words",
+    "session-start": f"{SETTLED} {SHOWN} {READ} capture hooks.opening",
+    "stop": f"{SETTLED} {JUDGED} hooks.stopping",
+    "pre-compact": f"{SETTLED} {JUDGED} {PROPOSED}",
+    "post-compact": f"{SETTLED} {JUDGED} {PROPOSED}",
+    "session-end": f"{SETTLED} {JUDGED} {PROPOSED}",
+}
+SLOW = {
+    "argparse", "asyncio", "concurrent", "ctypes", "dataclasses", "email", "http", "importlib",
+    "inspect", "logging", "multiprocessing", "pathlib", "pickle", "random", "shutil", "signal",
+    "socket", "ssl", "subprocess", "tempfile", "threading", "tomllib", "traceback", "unicodedata",
+    "urllib", "zipfile",
+}  # fmt: skip
+
+
+def loaded(event: str, payload: Mapping[str, object]) -> set[str]:
+    """The modules that an event needs beyond a bare interpreter."""
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "hook", event],
+        input=json.dumps(payload).encode(),
+        env={**os.environ, **PATIENT, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    errors, mark, names = ran.stderr.decode().rpartition("LOADED ")
+    assert (errors, mark) == ("", "LOADED ")
+    return set(names.split())
+
+
+@pytest.mark.parametrize("event", MODULES)
+def test_an_event_loads_the_standard_library_and_named_modules_alone(
+    event: str, bank: Path, payload: Mapping[str, object]
+) -> None:
+    elsewhere = {"file_path": str(bank.parent / "main.py"), "content": "x"}
+    names = loaded(event, {**payload, "tool_input": elsewhere})
+    ours = {name for name in names if name.partition(".")[0] == "retain"}
+    allowed = {"retain", *(f"retain.{name}" for name in f"{ALWAYS} {MODULES[event]}".split())}
+    assert ours <= allowed, ours - allowed
+    tops = {name.partition(".")[0] for name in names - ours}
+    foreign = {name for name in tops if name not in sys.stdlib_module_names}
+    stemming = {name for name in foreign if name == "Stemmer" or "cython" in name}
+    assert foreign == (stemming if event == "user-prompt-submit" else set())
+    assert not tops & SLOW
+
+
+def test_a_write_that_is_nobody_s_business_costs_next_to_nothing(
+    bank: Path, payload: Mapping[str, object]
+) -> None:
+    elsewhere = {"file_path": str(bank.parent / "main.py"), "content": "x"}
+    names = loaded("pre-tool-use", {**payload, "tool_input": elsewhere})
+    assert not names & {"typing", "contextlib", "hashlib", "sqlite3", "datetime", "collections.abc"}
+
+
+def test_an_event_that_is_not_used_loads_nothing(payload: Mapping[str, object]) -> None:
+    ours = {name for name in loaded("notification", payload) if name.startswith("retain")}
+    assert ours <= {"retain", "retain.cli", "retain.hooks"}

@@ -1,0 +1,195 @@
+"""One event as the host tells it: what is read, how long, and what is printed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from retain import hooks
+from retain.hooks.call import MOST_BYTES, Answer, Call, printed, received
+
+
+@pytest.fixture
+def pipe() -> Iterator[int]:
+    """The other end of standard input, for as long as a test lasts."""
+    kept = os.dup(0)
+    reading, writing = os.pipe()
+    os.dup2(reading, 0)
+    os.close(reading)
+    yield writing
+    os.dup2(kept, 0)
+    os.close(kept)
+
+
+@pytest.mark.parametrize(
+    "data, wanted",
+    [
+        (b"", None),
+        (b" \n", None),
+        (b"{", None),
+        (b"not JSON", None),
+        (b"[]", None),
+        (b'"text"', None),
+        (b"7", None),
+        (b"null", None),
+        (b"\xff\xfe\x00", None),
+        (b"[" * 60_000, None),
+        (b"{}", {}),
+        (b'{"a": 1}\n', {"a": 1}),
+        (b'\xef\xbb\xbf{"a": 1}', {"a": 1}),
+        (b'{"a": "}"}', {"a": "}"}),
+    ],
+    ids=lambda value: ascii(value)[:20],
+)
+def test_only_an_object_is_a_payload(pipe: int, data: bytes, wanted: object) -> None:
+    os.write(pipe, data)
+    os.close(pipe)
+    assert received() == wanted
+
+
+def test_a_whole_object_is_enough_where_nobody_closes(pipe: int) -> None:
+    os.write(pipe, b'{"a": {"b": 1}')
+    os.write(pipe, b"}\n")
+    assert received() == {"a": {"b": 1}}
+    os.close(pipe)
+
+
+def test_a_long_text_that_often_looks_whole_is_tried_a_few_times_only(pipe: int) -> None:
+    part = b"{}" * 4096
+    count, tries = 400, 0
+
+    def write() -> None:
+        os.write(pipe, b'{"a": "')
+        for _ in range(count):
+            os.write(pipe, part)
+        os.write(pipe, b'"}')
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        nonlocal tries
+        tries += event == "call" and frame.f_code.co_name == "_parsed"
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    sys.setprofile(watch)
+    try:
+        payload = received()
+    finally:
+        sys.setprofile(None)
+    writer.join()
+    os.close(pipe)
+    assert payload == {"a": "{}" * 4096 * count}
+    assert tries < 25
+
+
+def test_half_an_object_is_waited_for_no_longer_than_a_moment(pipe: int) -> None:
+    os.write(pipe, b'{"a": {"b": 1}')
+    assert received() is None
+    os.close(pipe)
+
+
+def test_too_much_is_nothing(tmp_path: Path) -> None:
+    kept = os.dup(0)
+    path = tmp_path / "much"
+    path.write_bytes(b'{"a": "' + b"x" * MOST_BYTES + b'"}')
+    fd = os.open(path, os.O_RDONLY)
+    os.dup2(fd, 0)
+    try:
+        assert received() is None
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+        os.close(fd)
+
+
+def test_a_terminal_is_told_what_belongs_there(capfd: pytest.CaptureFixture[str]) -> None:
+    import pty
+
+    kept = os.dup(0)
+    leader, follower = pty.openpty()
+    os.dup2(follower, 0)
+    try:
+        assert received() is None
+    finally:
+        os.dup2(kept, 0)
+        for fd in (kept, leader, follower):
+            os.close(fd)
+    assert "retain hook test" in capfd.readouterr().err
+
+
+def test_an_answer_is_printed_with_its_code(capfd: pytest.CaptureFixture[str]) -> None:
+    assert printed(Answer("out é\n", "half \ud800\n", 2)) == 2
+    assert capfd.readouterr() == ("out é\n", "half ?\n")
+
+
+def call(payload: dict[str, object] | None = None, **env: str) -> Call:
+    return Call("stop", payload or {}, {**os.environ, **env}, time.monotonic())
+
+
+@pytest.mark.parametrize("given", [None, 7, "", "relative", "/nul\0", ["x"]], ids=ascii)
+def test_a_working_directory_that_makes_no_sense_is_our_own(given: object) -> None:
+    assert call({"cwd": given}).cwd == os.getcwd()
+    assert call({"cwd": "/somewhere"}).cwd == "/somewhere"
+
+
+@pytest.mark.parametrize("value", [None, 7, [], {}, True], ids=str)
+def test_a_text_of_another_kind_is_none(value: object) -> None:
+    assert call({"prompt": value}).text("prompt") == ""
+
+
+def test_the_deadline_is_what_the_settings_say() -> None:
+    late = call(RETAIN_HOOKS_DEADLINE_MS="9000")
+    assert 0 < late.left <= 0.12
+    assert late.config
+    assert 5 < late.left <= 9
+
+
+# Dispatching
+
+FIELDS = (
+    "compact_summary",
+    "cwd",
+    "hook_event_name",
+    "last_assistant_message",
+    "prompt",
+    "session_id",
+    "source",
+    "stop_hook_active",
+    "tool_input",
+    "tool_name",
+    "transcript_path",
+)
+
+
+@pytest.mark.parametrize("event", hooks.EVENTS)
+def test_every_event_answers_nothing_to_no_payload(event: str) -> None:
+    answer = hooks.respond(event, None, os.environ, time.monotonic())
+    assert (answer.out, answer.err, answer.code) == ("", "", 0)
+
+
+@pytest.mark.parametrize("event", hooks.EVENTS)
+def test_every_event_answers_nothing_to_an_empty_payload(event: str) -> None:
+    answer = hooks.respond(event, {}, os.environ, time.monotonic())
+    assert (answer.out, answer.code) == ("", 0)
+
+
+@pytest.mark.parametrize("event", hooks.EVENTS)
+def test_fields_of_the_wrong_kind_hurt_nobody(event: str) -> None:
+    values: list[object] = [None, 7, -1.5, True, [], [1], {}, {"file_path": {}}]
+    for value in (*values, "", "\0", "\ud800" * 20):
+        payload = dict.fromkeys(FIELDS, value)
+        answer = hooks.respond(event, payload, os.environ, time.monotonic())
+        assert (answer.out, answer.code) == ("", 0)
+
+
+def test_events_have_the_host_s_names() -> None:
+    assert hooks.named("user-prompt-submit") == "UserPromptSubmit"
+    assert hooks.named("subagent-stop") == ""
+    for event, name in hooks.EVENTS.items():
+        assert "".join(part.capitalize() for part in event.split("-")) == name

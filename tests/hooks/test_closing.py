@@ -1,0 +1,151 @@
+"""A conversation that is compacted or ends leaves a summary in the inbox."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from retain.capture import inbox
+from retain.capture.inbox import Proposal
+from tests.capture import transcripts
+from tests.hooks.door import DECIDED, ask, busy, nothing, said
+
+EVENTS = ("pre-compact", "post-compact", "session-end")
+
+
+def waiting(root: Path) -> list[Proposal]:
+    return inbox.proposals(str(root))
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_without_anything_to_go_by_nothing_is_proposed(event: str, bank: Path) -> None:
+    for path in ("", "/no/such/file", None, 7):
+        assert nothing(ask(event, transcript_path=path))
+    assert waiting(bank) == []
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_quiet_session_leaves_nothing(event: str, bank: Path, work: Path) -> None:
+    assert nothing(ask(event, transcript_path=said(work / "t.jsonl", "All is well.")))
+    assert waiting(bank) == []
+
+
+# A compaction
+
+
+def test_the_host_s_summary_is_proposed(bank: Path, work: Path) -> None:
+    path = said(work / "t.jsonl", "All is well.")
+    summary = "They mended the lantern. <memory-context>old news</memory-context>It burns."
+    assert nothing(ask("post-compact", transcript_path=path, compact_summary=summary))
+    (one,) = waiting(bank)
+    assert (one.category, one.score, one.event) == ("session_summary", 1.0, "post-compact")
+    assert one.title == "Please look at the store."
+    assert one.text == "They mended the lantern. It burns."  # a memory does not feed on itself
+
+
+@pytest.mark.parametrize("summary", ["", "   ", None, 7, "<memory-context>x</memory-context>"])
+def test_no_summary_is_none(summary: object, bank: Path) -> None:
+    assert nothing(ask("post-compact", compact_summary=summary))
+    assert waiting(bank) == []
+
+
+def test_a_summary_without_a_transcript_is_proposed_all_the_same(bank: Path) -> None:
+    ask("post-compact", compact_summary="They mended the lantern.")
+    assert [one.title for one in waiting(bank)] == ["A session"]
+
+
+def test_a_summary_of_any_length_is_proposed(bank: Path) -> None:
+    ask("post-compact", compact_summary="word " * 500_000)
+    assert 30_000 < len(waiting(bank)[0].text) <= inbox.LONGEST
+
+
+def test_what_a_compaction_would_lose_is_proposed_before_it(bank: Path, work: Path) -> None:
+    path = said(work / "t.jsonl", DECIDED)
+    for _ in range(2):
+        assert nothing(ask("pre-compact", transcript_path=path, trigger="auto"))
+        assert [one.category for one in waiting(bank)] == ["decision"]
+    assert nothing(ask("stop", transcript_path=path))  # it has been looked at
+
+
+def test_a_summary_is_left_to_the_compaction_itself(bank: Path, work: Path) -> None:
+    ask("pre-compact", transcript_path=busy(work / "t.jsonl"))
+    assert waiting(bank) == []
+
+
+# The end of a session
+
+
+def test_a_session_in_which_something_was_done_leaves_a_summary(bank: Path, work: Path) -> None:
+    path = busy(work / "t.jsonl")
+    assert nothing(ask("session-end", transcript_path=path, reason="other"))
+    (one,) = waiting(bank)
+    assert (one.category, one.event) == ("session_summary", "session-end")
+    assert one.title == "Please mend the lantern."
+    assert one.text.startswith(
+        "Asked for: Please mend the lantern.\n\nLast answer: It burns again.\n"
+    )
+    assert "Tool uses: 12" in one.text
+    assert (one.start, one.end > one.start) == (0, True)
+
+
+def test_one_summary_is_enough(bank: Path, work: Path) -> None:
+    path = busy(work / "t.jsonl")
+    ask("post-compact", transcript_path=path, compact_summary="They mended the lantern.")
+    ask("session-end", transcript_path=path)
+    ask("session-end", transcript_path=path)
+    assert [one.event for one in waiting(bank)] == ["post-compact"]
+
+
+def test_what_the_agent_was_asked_for_and_left_is_proposed_at_the_end(
+    bank: Path, work: Path
+) -> None:
+    path = said(work / "t.jsonl", DECIDED)
+    assert ask("stop", transcript_path=path).code == 2
+    assert nothing(ask("session-end", transcript_path=path))
+    assert [(one.category, one.event) for one in waiting(bank)] == [("decision", "session-end")]
+
+
+def test_a_summary_that_was_asked_for_is_not_made_twice(bank: Path, work: Path) -> None:
+    path = busy(work / "t.jsonl")
+    assert ask("stop", transcript_path=path).code == 2
+    ask("session-end", transcript_path=path)
+    assert len(waiting(bank)) == 1
+
+
+def test_what_the_agent_left_is_proposed_though_the_transcript_is_gone(
+    bank: Path, work: Path
+) -> None:
+    path = said(work / "t.jsonl", DECIDED)
+    ask("stop", transcript_path=path)
+    Path(path).unlink()
+    assert nothing(ask("session-end", transcript_path=path))
+    assert len(waiting(bank)) == 1
+
+
+def test_a_session_of_codex_is_told_apart(bank: Path, work: Path) -> None:
+    path = transcripts.written(work / "t.jsonl", transcripts.codex())
+    ask("post-compact", transcript_path=path, turn_id="7", compact_summary="Done.")
+    assert [(one.host, one.title) for one in waiting(bank)] == [
+        ("codex", "Please look at the build.")
+    ]
+
+
+def test_without_a_bank_the_person_is_told(work: Path) -> None:
+    answer = ask("post-compact", compact_summary="They mended the lantern.")
+    assert (answer.out, answer.code) == ("", 0)
+    assert answer.err == "retain hook: there is no bank to propose a memory to\n"
+
+
+def test_an_inbox_that_cannot_be_written_is_said(bank: Path) -> None:
+    (bank / ".inbox").write_text("in the way", encoding="utf-8")
+    answer = ask("post-compact", compact_summary="They mended the lantern.")
+    assert (answer.out, answer.code) == ("", 0)
+    assert answer.err.startswith("retain hook: ")
+
+
+def test_summaries_hold_no_secrets(bank: Path) -> None:
+    token = "gh" + "p_" + "aB3" * 12
+    ask("post-compact", compact_summary=f"They used {token}.")
+    assert token not in json.dumps([tuple(one) for one in waiting(bank)])

@@ -1,0 +1,149 @@
+"""Memories in one fence: its shape, its budget, and that nothing in it gets out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retain.guard.characters import strip_invisible
+from retain.hooks.context import MOST_CHARS, Entry, Part, fenced, located, plain, title
+from retain.place import Place
+from retain.sizes import tokens
+
+FOOT = "</memory-context>"
+ENTRY = Entry("decision", "Use JWT", ".claude/memory/decisions/use-jwt.json", ("b", "a"))
+
+
+def inside(text: str) -> str:
+    """What stands in the fence, which is the first line and the last."""
+    head, *lines, foot = text.split("\n")
+    assert re.fullmatch(r'<memory-context source="[^"<>]*"( [a-z]+="[^"<>]*")+>', head), head
+    assert foot == FOOT
+    return "\n".join(lines)
+
+
+def test_an_entry_is_one_line_as_in_an_index_and_what_it_says_is_indented() -> None:
+    entry = ENTRY._replace(text="# Use JWT\n\nFor every door.", about=("2026-05-08", "archived"))
+    text, shown = fenced([Part("", [entry])], ".claude/memory/", 500)
+    assert inside(text).split("\n") == [
+        "- [DECISION] Use JWT -> .claude/memory/decisions/use-jwt.json #tags:a,b",
+        "  2026-05-08 · archived: For every door.",
+    ]
+    assert shown == [entry]
+    assert text.startswith('<memory-context source=".claude/memory/" note="')
+
+
+def test_descriptions_of_categories_stand_in_the_fence() -> None:
+    text, _ = fenced([Part("", [ENTRY])], "b/", 500, 'decision=what "we" <decided>')
+    assert ' descriptions="decision=what &quot;we&quot; &lt;decided&gt;" ' in text.split("\n")[0]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        [Part("")],
+        [Part("Constraints:")],
+        [Part("Open work:", []), Part("")],
+        [Part("USER.md:", text="\u200b\n ")],
+    ],
+    ids=ascii,
+)
+def test_without_anything_to_say_there_is_no_fence(parts: list[Part]) -> None:
+    assert fenced(parts, "b/", 500) == ("", [])
+
+
+@pytest.mark.parametrize("budget", [0, 1, 40])
+def test_without_room_there_is_no_fence(budget: int) -> None:
+    assert fenced([Part("USER.md:", text="I am Ada."), Part("", [ENTRY])], "b/", budget) == ("", [])
+
+
+def test_a_heading_without_room_for_anything_below_it_is_left_out() -> None:
+    long = ENTRY._replace(title="w" * 120, path="p" * 300)
+    text, shown = fenced([Part("Constraints:", [long])], "b/", 120)
+    assert (text, shown) == ("", [])
+
+
+PIECES = [*'ab. \n\t\r#-<>&"é世', "\u200b", "\u2028", "</memory-context>", " -> ", "#tags:"]
+ODD = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+ENTRIES = st.builds(
+    Entry,
+    type=ODD,
+    title=ODD,
+    path=ODD,
+    tags=st.lists(ODD, max_size=3),
+    text=ODD | st.integers(1, 900).map(lambda count: "w\n" * count),
+    about=st.lists(ODD, max_size=2),
+)
+PARTS = st.builds(
+    Part,
+    heading=st.sampled_from(["", "Constraints:"]),
+    entries=st.lists(ENTRIES, max_size=3),
+    text=st.just("") | st.integers(1, 900).map(lambda count: "a\n" * count) | ODD,
+)
+
+
+@given(parts=st.lists(PARTS, max_size=3), budget=st.integers(0, 2000))
+def test_whatever_is_shown_keeps_the_budget_and_the_fence(parts: list[Part], budget: int) -> None:
+    text, shown = fenced(parts, "b/", budget)
+    if not text:
+        assert shown == []
+        return
+    assert tokens(text) <= budget
+    assert len(text) <= MOST_CHARS
+    said = inside(text)
+    assert "<" not in said
+    assert strip_invisible(text) == text
+    entries = [line for line in said.split("\n") if line.startswith("- ")]
+    assert len(entries) == len(shown)
+    assert all(re.fullmatch(r"- \[.*\] .* -> .*", line) for line in entries)
+
+
+def test_a_text_of_many_short_lines_is_shown_as_far_as_there_is_room() -> None:
+    entry = ENTRY._replace(text="\n".join(f"line {number}" for number in range(900)))
+    text, _ = fenced([Part("", [entry])], "b/", 1000)
+    assert "line 200" in text
+    assert tokens(text) <= 1000
+
+
+@pytest.mark.parametrize(
+    "given, wanted",
+    [
+        ("a -> b", "a - b"),
+        ("a #tags:b", "a b"),
+        ("a #ta#tags:gs:b", "a b"),
+        ("a -#tags:> b", "a -&gt; b"),
+        ("a\nb\tc\r\x00d", "a b cd"),
+        ("\u202ea\u200bb\ufeff\U000e0041", "ab"),
+        ("<b> & 'c' \"d\"", "&lt;b&gt; &amp; 'c' &quot;d&quot;"),
+        ("x" * 200, "x" * 120),
+    ],
+    ids=ascii,
+)
+def test_a_title_is_one_line_that_nothing_ends(given: str, wanted: str) -> None:
+    assert title(given) == wanted
+
+
+def test_a_text_neither_closes_a_fence_nor_hides_anything() -> None:
+    assert plain("a\u200b</memory-context>\nb") == "a&lt;/memory-context&gt;\nb"
+
+
+@pytest.mark.parametrize(
+    "place, path, wanted",
+    [
+        (Place("/p/.retain", "retain", "project", "", True), "/p/.retain/a/b.md", ".retain/a/b.md"),
+        (
+            Place("/p/.claude/memory", "claude", "project", "", True),
+            "/p/.claude/memory/a/b.json",
+            ".claude/memory/a/b.json",
+        ),
+        (Place("/h/.retain", "retain", "global", "", True), "/h/.retain/b.md", "~/.retain/b.md"),
+        (Place("/b", "retain", "bank", "", True), "/b/a/b.md", "/b/a/b.md"),
+        (Place("/b", "retain", "bank", "", True), "/hh/b.md", "/hh/b.md"),
+    ],
+)
+def test_a_path_is_told_as_a_person_would_write_it(place: Place, path: str, wanted: str) -> None:
+    assert located(path, place, {"HOME": "/h"}) == wanted

@@ -1,0 +1,194 @@
+"""What an agent may write with its own tools, and what is Retain's alone to write."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.door import done
+from tests.hooks.door import ask, nothing
+
+DENIED = [
+    ".claude/memory/decisions/use-jwt.json",
+    ".claude/memory/new.json",
+    ".claude/memory",
+    ".claude/memory/",
+    ".claude/memory/index.md",
+    ".claude/memory/decisions/memory-config.json",
+    ".claude/memory/decisions/.memory-draft-x.json",
+    ".claude/memory/sub/skills/x.md",
+    ".Claude/Memory/x.json",
+    ".claude//memory/./x.json",
+    "src/../.claude/memory/x.json",
+    "deep/er/.claude/memory/x.json",
+    ".retain/memories/note.md",
+    ".retain/config.toml",
+    ".retain/.index/index.db",
+    ".retain/.inbox/0123456789abcdef.json",
+    ".RETAIN/memories/note.md",
+    ".memories/2026/note.md",
+    "~/.retain/memories/note.md",
+    ".claude/memory/half-\ud800.json",
+    ".retain/memories/half-\udcff.md",
+]
+ALLOWED = [
+    "",
+    "src/main.py",
+    ".claude/settings.json",
+    ".claude/memory.md",
+    ".claude/memories/x.json",
+    ".claude/agents/memory/x.md",
+    "claude/memory/x.json",
+    ".claude/x/memory/y.json",
+    ".retain.md",
+    "my.retain/x.md",
+    ".claude/memory/memory-config.json",
+    ".retain/USER.md",
+    ".retain/PREFERENCES.md",
+    ".retain/skills/build/SKILL.md",
+    "/tmp/.memory-write-pending.json",
+    "/tmp/.memory-write-pending-123.json",
+    "/tmp/.memory-draft-decision-123.json",
+    "/tmp/.memory-triage-context-decision.txt",
+    "/tmp/sub/../.memory-draft-x.json",
+    ".claude/memory/x\0.json",
+    "half-\ud800.txt",
+]
+
+
+def write(path: object, key: str = "file_path") -> str:
+    """Why a write is refused; empty if it is not."""
+    answer = ask("pre-tool-use", tool_name="Write", tool_input={key: path})
+    assert (answer.err, answer.code) == ("", 0)
+    if not answer.out:
+        return ""
+    said = json.loads(answer.out)["hookSpecificOutput"]
+    assert (said["hookEventName"], said["permissionDecision"]) == ("PreToolUse", "deny")
+    return str(said["permissionDecisionReason"])
+
+
+@pytest.mark.parametrize("path", DENIED, ids=ascii)
+def test_a_write_into_a_bank_is_refused_with_the_right_way(path: str) -> None:
+    for spelled in (path, path if path.startswith("~") else os.path.join(os.getcwd(), path)):
+        reason = write(spelled)
+        assert reason.startswith("Direct writes to the memory directory are blocked")
+        assert "retain record write" in reason
+
+
+@pytest.mark.parametrize("path", ALLOWED, ids=ascii)
+def test_everything_else_is_nobody_s_business(path: str) -> None:
+    assert write(path) == ""
+
+
+@pytest.mark.parametrize(
+    "given", [None, [], "x", {}, {"file_path": None}, {"file_path": 7}, {"file_path": ["x"]}]
+)
+def test_a_call_without_a_file_is_allowed(given: object) -> None:
+    assert nothing(ask("pre-tool-use", tool_input=given))
+
+
+def test_a_notebook_is_guarded_by_its_own_name() -> None:
+    assert write(".retain/memories/x.ipynb", "notebook_path")
+    assert not write("x.ipynb", "notebook_path")
+
+
+@pytest.mark.parametrize(
+    "name", [".memory-draft-x.md", "memory-draft-x.json", ".memory-triage-context-x.json"]
+)
+def test_what_only_looks_staged_is_judged_by_its_place(name: str, work: Path) -> None:
+    assert write(f"{work}/.claude/memory/{name}")
+    assert not write(f"/tmp/{name}")  # no bank is there
+
+
+def test_a_link_leads_where_it_leads(work: Path) -> None:
+    (work / ".claude" / "memory").mkdir(parents=True)
+    (work / "notes").symlink_to(work / ".claude" / "memory")
+    assert write("notes/x.json")
+    staged = Path("/tmp") / f".memory-draft-{os.getpid()}.json"
+    staged.symlink_to(work / ".claude" / "memory" / "x.json")
+    try:
+        assert write(str(staged))
+    finally:
+        staged.unlink()
+    (work / "loop").symlink_to("loop")
+    assert not write("loop/x.json")
+
+
+def test_a_path_is_taken_from_where_the_host_works(work: Path) -> None:
+    (work / ".retain").mkdir()
+    given = {"file_path": "x.md"}
+    assert ask("pre-tool-use", tool_input=given, cwd=str(work / ".retain")).out
+    assert nothing(ask("pre-tool-use", tool_input=given, cwd=str(work)))
+
+
+@pytest.mark.parametrize("variable", ["RETAIN_HOME", "RETAIN_BANK"])
+def test_a_bank_of_any_name_is_known_by_its_variable(
+    variable: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "~/notes")
+    assert write("~/notes/memories/x.md")
+    assert not write("~/notes2/x.md")
+    assert not write("~/notes/USER.md")
+
+
+def test_the_person_s_own_bank_may_be_a_link(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RETAIN_HOME")
+    (home / "dotfiles").mkdir()
+    (home / ".retain").symlink_to(home / "dotfiles")
+    assert write("~/.retain/memories/x.md")
+    assert write("~/dotfiles/memories/x.md")
+    assert not write("~/dotfiles/USER.md")
+
+
+def test_the_bank_that_an_arcaneum_file_names(work: Path) -> None:
+    settings = "version: 1\nretain:\n  enabled: true\n  path: notes/kept\n"
+    (work / ".arcaneum").write_text(settings, encoding="utf-8")
+    assert write("notes/kept/memories/x.md")
+    assert not write("notes/x.md")
+
+
+def test_a_bank_that_is_gone_is_guarded_all_the_same(work: Path) -> None:
+    done("init")
+    shutil.rmtree(work / ".retain")
+    assert write(".retain/memories/x.md")
+
+
+# A stranger's project around it
+
+
+@pytest.mark.parametrize("trick", ["off", "broken", "link", "arcaneum"])
+def test_no_project_opens_the_person_s_own_bank(trick: str, home: Path, work: Path) -> None:
+    done("init", "--global")
+    bank = work / ".retain"
+    if trick == "link":
+        bank.symlink_to(home)
+    elif trick == "arcaneum":
+        (work / ".arcaneum").write_text("version: [", encoding="utf-8")
+    else:
+        bank.mkdir()
+        text = {"off": "format = 1\n[memory]\nenabled = false\n", "broken": "= ["}[trick]
+        (bank / "config.toml").write_text(text, encoding="utf-8")
+    assert write("~/.retain/memories/x.md")
+
+
+def test_a_bank_that_is_switched_off_is_not_guarded(bank: Path, work: Path) -> None:
+    done("config", "set", "memory.enabled", "false")
+    assert not write(".retain/memories/x.md")
+    assert not ask(
+        "pre-tool-use", tool_input={"file_path": str(bank / "x.md")}, cwd=str(work.parent)
+    ).out
+
+
+def test_settings_that_cannot_be_read_leave_the_guard(bank: Path, home: Path) -> None:
+    (home / ".retain").mkdir()
+    (home / ".retain" / "config.toml").write_text("= [", encoding="utf-8")
+    assert write(".retain/memories/x.md")
+
+
+def test_a_tool_that_only_reads_is_no_writer(bank: Path) -> None:
+    path = str(bank / "memories" / "x.md")
+    assert nothing(ask("pre-tool-use", tool_name="Read", tool_input={"file_path": path}))

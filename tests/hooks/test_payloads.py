@@ -1,0 +1,116 @@
+"""What Claude Code really sends, through every hook: none is disturbed, the right one acts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retain import hooks
+from retain.capture import inbox
+from retain.hooks.call import Answer
+from tests.cli.door import done
+from tests.conftest import Run
+from tests.hooks.door import context, nothing
+
+FOLDER = Path(__file__).parent / "payloads"
+NAMES = sorted(path.stem for path in FOLDER.glob("[A-Z]*.jsonl"))
+EVENT = {name: event for event, name in hooks.EVENTS.items()}
+
+
+@pytest.fixture
+def session(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A transcript of the host's where its payloads say it is, and a bank with a memory."""
+    folder = home / ".claude" / "projects" / "-home-user-proj"
+    folder.mkdir(parents=True)
+    for name in NAMES:
+        for payload in sent(name, home):
+            shutil.copy(FOLDER / "transcript-bash-tool.jsonl", payload["transcript_path"])
+    (home / "proj").mkdir()
+    monkeypatch.chdir(home / "proj")
+    done("init")
+    done("put", "-", "--id", "usetool", input="USETOOL is the word for the bash tool.")
+    return home / "proj"
+
+
+def sent(name: str, home: Path) -> list[dict[str, Any]]:
+    """The payloads of an event, as if the person's home were the test's."""
+    text = (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8")
+    lines = text.replace("/home/user/", f"{home}/").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def respond(event: str, payload: dict[str, Any]) -> Answer:
+    return hooks.respond(event, payload, os.environ, time.monotonic())
+
+
+def test_there_is_a_payload_for_every_event() -> None:
+    assert set(hooks.EVENTS.values()) <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("event", hooks.EVENTS)
+def test_no_payload_disturbs_a_hook(event: str, name: str, session: Path, home: Path) -> None:
+    for payload in sent(name, home):
+        answer = respond(event, payload)
+        assert answer.code == 0
+        if answer.out:
+            json.loads(answer.out)
+        assert "Traceback" not in answer.err
+
+
+def test_a_real_prompt_brings_its_memory(session: Path, home: Path) -> None:
+    texts = [context(respond("user-prompt-submit", one)) for one in sent("UserPromptSubmit", home)]
+    assert [".retain/memories/usetool.md" in text for text in texts] == [
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_a_real_compaction_leaves_its_summary(session: Path, home: Path) -> None:
+    for payload in sent("PostCompact", home):
+        assert nothing(respond("post-compact", payload))
+    (one,) = inbox.proposals(str(session / ".retain"))
+    assert (one.title, one.text) == (
+        "please USETOOL now",
+        "Hello from the fake model.",
+    )
+
+
+@pytest.mark.parametrize("tool", ["Write", "Edit", "MultiEdit", "NotebookEdit"])
+def test_a_real_payload_with_a_path_in_the_bank_is_denied(
+    tool: str, session: Path, home: Path
+) -> None:
+    key = "notebook_path" if tool == "NotebookEdit" else "file_path"
+    path = f"{session}/.retain/memories/x.md"
+    for payload in sent("PreToolUse", home):
+        payload |= {"tool_name": tool, "tool_input": {key: path, "content": "x"}}
+        said = json.loads(respond("pre-tool-use", payload).out)["hookSpecificOutput"]
+        assert said["permissionDecision"] == "deny"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name in EVENT])
+def test_the_command_answers_what_the_host_really_sends(
+    name: str, session: Path, home: Path, run: Run
+) -> None:
+    payload = sent(name, home)[0]
+    ran = run("hook", EVENT[name], input=json.dumps(payload), cwd=session)
+    assert (ran.code, ran.err) == (0, "")
+    if ran.out:
+        assert re.fullmatch(r"\{.*\}\n", ran.out)
+        json.loads(ran.out)
+
+
+@pytest.mark.parametrize("event", ["subagent-stop", "post-tool-batch", "notification", "x", ""])
+def test_an_event_that_is_not_used_answers_nothing(event: str, run: Run) -> None:
+    ran = run("hook", event, input="{}")
+    assert ran == (0, "", "")
