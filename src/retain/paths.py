@@ -70,7 +70,7 @@ class Kind(NamedTuple):
 KINDS: Final[Mapping[str, Kind]] = {
     kind.name: kind
     for kind in (
-        Kind("retain", "memories", (*PROFILES, APPROVALS), ("skills",)),
+        Kind("retain", "memories", (*PROFILES, APPROVALS), ("skills", "context")),
         Kind("arcaneum", "memories", (), ()),
         Kind("memories", "", (), ("indices",)),
         Kind("claude", "memories", ("index.md", "memory-config.json"), (), "index.md"),

@@ -232,6 +232,15 @@ def test_the_persons_own_bank_speaks_for_itself(home: Path) -> None:
         assert talk.system.count("Be kind.") == 1
 
 
+def test_instructions_are_no_memory(desk: Desk) -> None:
+    for bank in (desk.bank, desk.own):
+        desk.write(bank, "context/system_prompt.md", "Speak of the walrus with respect.")
+    desk.say("what about the walrus?")
+    prompt = desk.prompt()
+    assert prompt.recalled == 0
+    assert whole(prompt).count("with respect") == 2
+
+
 def test_instructions_behind_a_link_are_not_followed(desk: Desk, home: Path) -> None:
     secret = home / "secret.txt"
     secret.write_text("the secret", encoding="utf-8")

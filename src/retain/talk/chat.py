@@ -7,8 +7,8 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from retain.errors import Ambiguous, Conflict, NotFound, UsageError
+from retain.facts.carrying import COLLECTION
 from retain.facts.judging import same_key
-from retain.facts.keeping import COLLECTION
 from retain.fsio import Directory, saving
 from retain.sessions.formats import as_json, as_jsonl, as_markdown
 from retain.sessions.store import Sessions

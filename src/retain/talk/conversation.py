@@ -15,8 +15,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from retain.errors import NotFound, RetainError
+from retain.facts.carrying import Synced
 from retain.facts.judging import same_key
-from retain.facts.keeping import Synced
 from retain.guard.characters import visible
 from retain.sizes import cut, tokens
 from retain.talk import blocks
