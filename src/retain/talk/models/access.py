@@ -83,7 +83,15 @@ def access(provider: str, config: Config, env: Mapping[str, str]) -> Access:
     key = "" if ours and is_open and not named else _key(variable, known)
     if not key and (named or not is_open):
         raise _no_key(variable)
-    return Access(address.rstrip("/"), key or _NO_KEY, variable)
+    return Access(_whole(provider, address), key or _NO_KEY, variable)
+
+
+def _whole(provider: str, address: str) -> str:
+    """An address as the packages want it: OpenAI's with `/v1`, Anthropic's without."""
+    address = address.rstrip("/").removesuffix("/chat/completions")
+    if provider == "anthropic":
+        return address.removesuffix("/v1")
+    return address if urlsplit(address).path else f"{address}/v1"
 
 
 def _key(variable: str, known: Mapping[str, str]) -> str:

@@ -105,7 +105,7 @@ class Claude:
 
         if isinstance(error, APIStatusError):
             return self._refusal(error)
-        if isinstance(error, APIConnectionError | wire.transport_errors()):
+        if isinstance(error, (APIConnectionError, *wire.transport_errors())):
             return wire.lost(self._to, error, self._patience)
         return wire.garbled(self._to)
 

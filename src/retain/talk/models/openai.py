@@ -99,7 +99,7 @@ class Compatible:
     def _failure(self, error: Exception) -> ModelError:
         from openai import APIConnectionError, APIError
 
-        if isinstance(error, APIConnectionError | wire.transport_errors()):
+        if isinstance(error, (APIConnectionError, *wire.transport_errors())):
             return wire.lost(self._to, error, self._patience)
         if isinstance(error, APIError):
             return self._refusal(error)

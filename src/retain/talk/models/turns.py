@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from retain.sizes import tokens
-from retain.talk.events import Ask, Block, Text, Thought, ToolResult, ToolUse, Turn, Usage
+from retain.talk.events import Ask, Block, Role, Text, Thought, ToolResult, ToolUse, Turn, Usage
 
 __all__ = ["PARTING", "arguments", "called", "clean", "estimate", "mended"]
 
@@ -16,66 +16,53 @@ _UNFINISHED: Final = "This was interrupted, and there is no result."
 _NOTHING: Final = "(no output)"
 
 
-def mended(turns: Sequence[Turn], model: str) -> list[Turn]:
+def mended(turns: Iterable[Turn], model: str) -> list[Turn]:
     """The turns without what a provider refuses.
 
     A conversation may have been cut, resumed after a crash, or begun with another model: a use
     without its result is given one, a result without its use is dropped, and so are the thoughts
-    of another model.
+    of another model and a reply to nothing at the beginning.
     """
-    first = next((at for at, turn in enumerate(turns) if turn.role != "assistant"), len(turns))
-    turns = turns[first:]  # nobody takes a conversation that begins with a reply
     kept: list[Turn] = []
-    for at, turn in enumerate(turns):
-        results = _results(turns[at + 1]) if at + 1 < len(turns) else {}
-        asked = [one.id for one in kept[-1].blocks if isinstance(one, ToolUse)] if kept else []
-        blocks = tuple(_usable(turn.blocks, asked, model))
+    for role, given in turns:
+        blocks = tuple(_usable(given, model))
+        found = {one.id: one for one in blocks if isinstance(one, ToolResult)}
+        rest = tuple(one for one in blocks if not isinstance(one, ToolResult))
         if blocks:
-            kept.append(Turn(turn.role, blocks))
-        open_ones = [
-            ToolResult(one.id, _UNFINISHED, is_error=True)
-            for one in blocks
-            if isinstance(one, ToolUse) and one.id not in results
-        ]
-        if open_ones:
-            # The next turn may have the results of the others, and all belong in one turn.
-            used = [one.id for one in blocks if isinstance(one, ToolUse)]
-            answered = [results[id_] for id_ in used if id_ in results]
-            kept.append(Turn("user", (*answered, *open_ones)))
-    return _merged(kept)
+            _put(kept, "user", _results(kept, found))
+        if rest and (kept or role != "assistant"):
+            _put(kept, role, rest)
+    _put(kept, "user", _results(kept, {}))
+    return kept
 
 
-def _results(turn: Turn) -> dict[str, ToolResult]:
-    return {one.id: one for one in turn.blocks if isinstance(one, ToolResult)}
+def _results(kept: Sequence[Turn], found: Mapping[str, ToolResult]) -> tuple[Block, ...]:
+    """A result for each use in the newest turn."""
+    uses = (one for one in kept[-1].blocks if isinstance(one, ToolUse)) if kept else ()
+    return tuple(found.get(one.id) or ToolResult(one.id, _UNFINISHED, True) for one in uses)
 
 
-def _usable(blocks: Iterable[Block], asked: Sequence[str], model: str) -> Iterator[Block]:
+def _put(kept: list[Turn], role: Role, blocks: tuple[Block, ...]) -> None:
+    """Neighbours of one side are one turn."""
+    if blocks and kept and kept[-1].role == role:
+        kept[-1] = Turn(role, kept[-1].blocks + blocks)
+    elif blocks:
+        kept.append(Turn(role, blocks))
+
+
+def _usable(blocks: Iterable[Block], model: str) -> Iterator[Block]:
     for one in blocks:
         match one:
             case Text(text) if text.strip():
                 yield Text(clean(text))
             case ToolUse():
                 yield one
-            case ToolResult(id_, text, is_error) if id_ in asked:
+            case ToolResult(id_, text, is_error):
                 yield ToolResult(id_, clean(text).strip() or _NOTHING, is_error)
             case Thought() if one.model == model:
                 yield one
             case _:
                 pass
-
-
-def _merged(turns: Iterable[Turn]) -> list[Turn]:
-    """Neighbours of one side as one turn, results first, as a provider wants them."""
-    merged: list[Turn] = []
-    for turn in turns:
-        if merged and merged[-1].role == turn.role:
-            both = (*merged[-1].blocks, *turn.blocks)
-            if turn.role == "user":
-                both = tuple(sorted(both, key=lambda one: not isinstance(one, ToolResult)))
-            merged[-1] = Turn(turn.role, both)
-        else:
-            merged.append(turn)
-    return merged
 
 
 def clean(text: str) -> str:

@@ -25,8 +25,8 @@ __all__ = ["client", "cut_off", "garbled", "lost", "refusal", "tls", "transport_
 # words have to do; they are looked at only where the status says that the request is at fault.
 _TOO_LONG: Final = re.compile(
     r"prompt is too long|input is too long|too many tokens"
-    r"|(exceed|maximum|larger|longer|greater|overflow)[^.]*\bcontext\b"
-    r"|\bcontext[ _](length|window|size|limit)[^.]*(exceed|overflow|too)",
+    r"|(exceed|maximum|larger|longer|greater|overflow)[^.]{0,80}\bcontext\b"
+    r"|\bcontext[ _](length|window|size|limit)[^.]{0,80}(exceed|overflow|too)",
     re.IGNORECASE,
 )
 _TOO_LONG_NAMES: Final = frozenset(
@@ -108,7 +108,7 @@ def _by_status(to: Access, model: str, status: int, named: Set[str], words: str)
         return ModelError(
             "other",
             f"{host} has no model {visible(model)!r}{_said(to, words)}",
-            hint="Choose another with /model, or: retain config set chat.model NAME",
+            hint="Choose another with /model, or check chat.model and chat.base_url.",
         )
     if 300 <= status < 400:
         return ModelError(
@@ -125,11 +125,13 @@ def _by_status(to: Access, model: str, status: int, named: Set[str], words: str)
 def _is_too_long(status: int, named: Set[str], words: str) -> bool:
     if status == 413 or named & _TOO_LONG_NAMES:
         return True
-    return status in (200, 400, 422, 500) and _TOO_LONG.search(words) is not None
+    return status in (200, 400, 422, 500) and _TOO_LONG.search(words[:2_000]) is not None
 
 
 def _said(to: Access, words: str) -> str:
     """The server's own words, on one line and without the key."""
+    if words.lstrip().startswith("<"):
+        return ""  # a web page: the status says as much
     flat = visible(" ".join(to.without_key(words).split()), keep_newlines=False)
     return f": {flat[:200]}" if flat else ""
 
