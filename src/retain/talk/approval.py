@@ -42,6 +42,7 @@ _WITH_VERBS: Final = frozenset(
     "bundle rails deno terraform".split()
 )
 _RUNNING: Final = frozenset("run exec x dlx config api eval shell start".split())  # of those
+_SHELLS: Final = frozenset("sh bash dash zsh fish ksh csh tcsh busybox".split())
 # Programs that start others: a pattern with an open end would allow everything.
 _LAUNCHERS: Final = frozenset(
     "sh bash dash zsh fish ksh csh tcsh python python2 python3 node nodejs deno bun perl ruby php "
@@ -53,7 +54,7 @@ _GRAVE: Final = frozenset(
 )
 _FETCHING: Final = frozenset("curl wget fetch aria2c".split())
 _Edit = Callable[[list[object]], list[object]]
-_APART: Final = re.compile(r"[\s|&;<>()`$\"'\\{}]+")
+_APART: Final = re.compile(r"[\s|&;<>()`\"'\\{}]+")
 
 
 class Question(NamedTuple):
@@ -67,6 +68,7 @@ class Question(NamedTuple):
     patterns: tuple[str, ...] = ()  # what `always` can stand for, the narrowest first
     choices: tuple[str, ...] = (ONCE, SESSION, ALWAYS)
     words: tuple[str, ...] = ()  # what a rule is held against: a command's words, a path, a text
+    directory: str = ""  # where a command runs, if not where the chat does
 
 
 class Answer(NamedTuple):
@@ -92,25 +94,21 @@ class Rule(NamedTuple):
 # Questions
 
 
-def about_command(call: str, command: Command, detail: str, title: str) -> Question:
-    """The question about a command."""
-    words = command.words
-    if command.needs_shell:
-        reason = f"needs a shell ({command.shell_signs})"
-        is_never = is_grave(_APART.split(command.text))
-        choices = (ONCE,) if is_never else (ONCE, SESSION)
-        return Question(call, "run_shell", title, detail, reason, (), choices, (command.text,))
-    patterns = () if is_grave(words) else tuple(_command_patterns(words))
-    return Question(
-        call,
-        "run_command",
-        title,
-        detail,
-        "runs a command",
-        patterns,
-        _choices(patterns, is_grave(words)),
-        words,
-    )
+def about_command(
+    call: str, command: Command, detail: str, title: str, directory: str = ""
+) -> Question:
+    """The question about a command; one that runs elsewhere is never allowed for good."""
+    words, tool, reason = command.words, "run_command", "runs a command"
+    patterns: tuple[str, ...] = ()
+    if command.needs_shell or _is_shell(words):
+        tool, reason = "run_shell", f"needs a shell ({command.shell_signs or words[0]})"
+        is_never = is_grave([word for word in _APART.split(command.text) if word])
+        words = (command.text,)
+    else:
+        is_never = is_grave(words)
+        patterns = () if is_never or directory else tuple(_command_patterns(words))
+    choices = _choices(patterns, is_never)
+    return Question(call, tool, title, detail, reason, patterns, choices, words, directory)
 
 
 def _command_patterns(words: Sequence[str]) -> list[str]:
@@ -154,6 +152,12 @@ def _choices(patterns: tuple[str, ...], is_never: bool) -> tuple[str, ...]:
     return (ONCE, SESSION, ALWAYS) if patterns else (ONCE, SESSION)
 
 
+def _is_shell(words: Sequence[str]) -> bool:
+    """Whether a command brings a shell of its own, whose text nobody has taken apart."""
+    at = next((at for at, word in enumerate(words) if os.path.basename(word) in _SHELLS), None)
+    return at is not None and any(re.match(r"-\w*c", word) for word in words[at:])
+
+
 def is_grave(words: Sequence[str]) -> bool:
     """Whether a command is asked about every time, whatever was said before."""
     names = {os.path.basename(word).casefold() for word in words}
@@ -173,7 +177,9 @@ def _removes_widely(words: Sequence[str]) -> bool:
     ):
         return False
     return any(
-        word.startswith(("/", "~", "*")) or ".." in word.split("/") or word.rstrip("/") in ("", ".")
+        word.startswith(("/", "~", "*", "$"))
+        or ".." in word.split("/")
+        or word.rstrip("/") in ("", ".")
         for word in words
     )
 
@@ -199,7 +205,7 @@ class Approvals:
         """`allow` where the person has said so before, else `ask`."""
         if question.choices == (ONCE,):
             return "ask"
-        if (question.tool, *question.words) in self._calls:
+        if _call(question) in self._calls:
             return "allow"
         kept = self.rules() if ALWAYS in question.choices else []
         return "allow" if any(_allows(rule, question) for rule in kept) else "ask"
@@ -213,7 +219,7 @@ class Approvals:
         if answer.choice not in question.choices:
             raise UsageError(f"this cannot be allowed for longer: it {question.reason}")
         if answer.choice == SESSION and not answer.pattern:
-            self._calls.add((question.tool, *question.words))
+            self._calls.add(_call(question))
             return None
         rule = self._rule(question, answer.pattern or question.patterns[0])
         if answer.choice == ALWAYS:
@@ -300,6 +306,10 @@ class Approvals:
         return entries
 
 
+def _call(question: Question) -> tuple[str, ...]:
+    return question.tool, question.directory, *question.words
+
+
 def _rule_of(entry: object) -> Rule | None:
     """A rule as a file states it; None for what is not one."""
     if not isinstance(entry, dict):
@@ -329,7 +339,7 @@ def _fault(rule: Rule) -> str:
 
 
 def _allows(rule: Rule, question: Question) -> bool:
-    if rule.tool != question.tool:
+    if rule.tool != question.tool or question.directory:
         return False
     if rule.tool == "run_command":
         return _fits_words(shlex.split(rule.pattern), question.words)

@@ -36,13 +36,14 @@ __all__ = [
 ]
 
 MOST_SHOWN: Final = 50_000  # characters of one answer
-MOST_BYTES: Final = 5_000_000  # of a file that is read
+MOST_BYTES: Final = 1_000_000  # of a file that is read: all of it is searched for secrets
+_MOST_OLD: Final = 5_000_000  # of a file that is written anew
 MOST_WRITTEN: Final = 1_000_000  # characters
 _MOST_PATH: Final = 4_096
 _MOST_NAMES: Final = 1_000
 _MOST_DIFF: Final = 2_000  # lines of a difference that are shown
 _MOST_COMPARED: Final = 4_000_000  # pairs of lines, beyond which a fine difference takes too long
-_MACHINE: Final = ("/dev", "/proc", "/sys", "/run")  # no files, whatever they look like
+_MACHINE: Final = ("/dev", "/proc", "/sys")  # no files, whatever they look like
 _MARK: Final = "[REDACTED:"
 
 _PRIVATE_NAMES: Final = frozenset(
@@ -182,10 +183,10 @@ def _naming(shown: str) -> Iterator[None]:
 
 def folder(around: Project, path: str, *, create: bool = False) -> Directory:
     """A directory that was resolved before, reached without following a link."""
-    if not _is_at(path, around.root):
-        return Directory.open(path)
-    inside = os.path.relpath(path, around.root)
-    here = Directory.open(around.root)
+    is_inside = _is_at(path, around.root)
+    with _naming(path):
+        here = Directory.open(around.root if is_inside else path)
+    inside = os.path.relpath(path, here.path)
     for name in [] if inside == "." else inside.split("/"):
         with here:
             if create:
@@ -301,7 +302,7 @@ def _bytes(around: Project, found: Target) -> bytes | None:
     """What is there now; None for a file that is not there yet."""
     try:
         with folder(around, os.path.dirname(found.path)) as here:
-            return here.read(os.path.basename(found.path), MOST_BYTES)
+            return here.read(os.path.basename(found.path), _MOST_OLD)
     except NotFound:
         return None
 
@@ -314,7 +315,7 @@ def write(around: Project, wanted: Change) -> str:
         mode = os.fstat(here.fd).st_mode & 0o666  # a new file is as private as its directory
         now = None
         with contextlib.suppress(NotFound):
-            now, facts = here.read_with_facts(name, MOST_BYTES)
+            now, facts = here.read_with_facts(name, _MOST_OLD)
             mode = facts.st_mode & 0o777
         if now != wanted.old:
             raise Conflict(

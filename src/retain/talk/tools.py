@@ -262,10 +262,11 @@ class Toolbox:
         words = (running.program(words[0], cwd.path, self.env), *words[1:])
         seconds = given.get("timeout", running.USUAL_SECONDS)
         shown = visible(command.text)
-        lines = [shown] if cwd.path == self.project.cwd else [shown, f"in {visible(cwd.path)}"]
+        elsewhere = "" if cwd.path == self.project.cwd else cwd.path
+        lines = [shown, f"in {visible(elsewhere)}"] if elsewhere else [shown]
         title = summary("run_command", given).removeprefix("run_command ")
         title = f"{'Run in a shell' if command.needs_shell else 'Run'}: {title}"
-        question = approval.about_command(call, command, "\n".join(lines), title)
+        question = approval.about_command(call, command, "\n".join(lines), title, elsewhere)
         return _Plan(lambda: self._started(words, cwd.path, env, seconds), question)
 
     async def _started(
