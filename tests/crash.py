@@ -264,7 +264,8 @@ INDEX = ("index.db", "index.db-wal", "index.db-shm", "index.lock", "index.seal")
 
 def leftovers(root: Path) -> list[str]:
     """What a write must never leave behind."""
-    kept = (".gitignore", ".index/lock", *(f".index/{name}" for name in INDEX))
+    facts = (".index/facts.json", ".index/facts.lock")
+    kept = (".gitignore", ".index/lock", *facts, *(f".index/{name}" for name in INDEX))
     return [
         name
         for name in files(root)

@@ -88,6 +88,15 @@ class _Present(NamedTuple):
         )
 
 
+class _Log(NamedTuple):
+    """What was done, in however many attempts."""
+
+    learned: list[str]
+    changed: list[str]
+    forgotten: list[str]
+    notes: list[str]
+
+
 class Facts:
     """What a bank knows in one sentence each."""
 
@@ -191,10 +200,11 @@ class Facts:
         return done
 
     def _synced(self, state: Directory, force: bool) -> Synced:
-        for _ in range(_TRIES):
+        log = _Log([], [], [], [])
+        for number in range(_TRIES):
             stamps = self._stamps()
             with contextlib.suppress(_Again):
-                done, is_changed = self._tried(state, force)
+                done, is_changed = self._tried(state, log, force, is_first=not number)
                 # What was written during a change may be someone else's: look once more then.
                 self._quiet = None if is_changed else stamps
                 return done
@@ -202,7 +212,9 @@ class Facts:
             notes=(f"{view.NAME} is being written to all the time; it is left for later",)
         )
 
-    def _tried(self, state: Directory, force: bool) -> tuple[Synced, bool]:
+    def _tried(
+        self, state: Directory, log: _Log, force: bool, *, is_first: bool
+    ) -> tuple[Synced, bool]:
         """One attempt. What was left last is read first: whatever is newer can only be newer."""
         base = _left(state)
         data = self._read()
@@ -218,9 +230,9 @@ class Facts:
             thrown = [it.id for it in self._app.bank.trashed() if it.collection == COLLECTION]
             present.put_away.extend(thrown)
             plan = present.planned(base, texts, is_blank=page.is_blank, force=force)
-        if plan.forget:
-            self._wait_for_rest()
-        work = _Work(self._app, self, page, plan, present.facts)
+        if plan.forget or plan.restored:
+            self._wait_for_rest(is_first)
+        work = _Work(self._app, self, page, plan, present.facts, log)
         work.facts()
         work.write(data)
         left = work.left(base)
@@ -228,17 +240,18 @@ class Facts:
             state.put(_LEFT, json.dumps([_FORMAT, left]).encode())
         return work.done(), work.is_changed or left != base
 
-    def _wait_for_rest(self) -> None:
+    def _wait_for_rest(self, is_first: bool) -> None:
         """Look again once a file that lost bullets has not been written to for a moment.
 
-        Some editors empty a file before they write it.
+        Some editors empty a file before they write it, or remove it.
         """
+        age = 0.0 if is_first else _AT_REST
         with contextlib.suppress(FileNotFoundError):
             facts = os.stat(os.path.join(self._app.bank.root, view.NAME), follow_symlinks=False)
             age = time.time() - facts.st_mtime
-            if 0 <= age < _AT_REST:
-                time.sleep(_AT_REST - age)
-                raise _Again
+        if 0 <= age < _AT_REST:
+            time.sleep(_AT_REST - age)
+            raise _Again
 
     # On disk
 
@@ -268,7 +281,7 @@ class Facts:
                 found.facts.append(_fact(memory, text))
             else:
                 found.put_away.append(memory.id)
-        found.facts.sort(key=lambda fact: fact.created_at)
+        found.facts.sort(key=lambda fact: fact.age)
         return found._replace(facts=_without_twins(found.facts))
 
     def _is_in_force(self, memory: Memory) -> bool:
@@ -295,26 +308,28 @@ class _Work:
     """A plan carried out: facts first, so that a kill leaves a fact unlisted, never one unkept."""
 
     def __init__(
-        self, app: App, facts: Facts, page: Page, plan: merging.Plan, present: Sequence[Fact]
+        self,
+        app: App,
+        facts: Facts,
+        page: Page,
+        plan: merging.Plan,
+        present: Sequence[Fact],
+        log: _Log,
     ) -> None:
-        self._app, self._facts, self._page, self._plan = app, facts, page, plan
+        self._app, self._facts, self._page, self._plan, self._log = app, facts, page, plan, log
         # By the digests of their ids, as they were when the plan was made: what another writes
         # meanwhile must still look like a change the next time.
         self._texts = {digest(fact.id): fact.text for fact in present}
         self._owners = list(plan.owners)
-        self._learned: list[str] = []
-        self._changed: list[str] = []
-        self._forgotten: list[str] = []
-        self._notes: list[str] = []
         self._after = page
 
     @property
     def is_changed(self) -> bool:
         plan = self._plan
         return bool(
-            self._learned
-            or self._changed
-            or self._forgotten
+            self._log.learned
+            or self._log.changed
+            or self._log.forgotten
             or plan.rewrite
             or plan.drop
             or plan.add
@@ -337,12 +352,12 @@ class _Work:
                 return
             ref, is_new = self._facts._stored(clean, "", view.NAME)
         except RetainError as error:
-            self._notes.append(f"a bullet is no fact yet: {error.message}")
+            self._log.notes.append(f"a bullet is no fact yet: {error.message}")
             return
         self._owners[number] = name = digest(ref.partition("/")[2])
         self._texts[name] = clean
         if is_new:
-            self._learned.append(ref)
+            self._log.learned.append(ref)
 
     def _change(self, number: int, fact: Fact) -> None:
         address = f"{COLLECTION}/{fact.id}"
@@ -352,16 +367,16 @@ class _Work:
         except (Conflict, NotFound):
             raise _Again from None
         except RetainError as error:
-            self._notes.append(f"{_ref(fact)} is as it was: {error.message}")
+            self._log.notes.append(f"{_ref(fact)} is as it was: {error.message}")
             return
         self._texts[digest(fact.id)] = _plain(written.memory.body)
-        self._changed.append(_ref(fact))
+        self._log.changed.append(_ref(fact))
 
     def _forget(self, fact: Fact) -> None:
         for one in (fact, *fact.twins):
             try:
                 self._app.delete(_ref(one), expect=one.hash)
-                self._forgotten.append(_ref(one))
+                self._log.forgotten.append(_ref(one))
             except NotFound:
                 continue
             except Conflict:
@@ -386,7 +401,8 @@ class _Work:
         self._after = view.page(text)
         if self._app.config.flag("versioning.auto_commit"):
             path = os.path.join(bank.root, view.NAME)
-            self._notes += self._app.ledger.settled({path: new}, f"list facts in {view.NAME}")[1]
+            what = f"list facts in {view.NAME}"
+            self._log.notes.extend(self._app.ledger.settled({path: new}, what)[1])
 
     def left(self, base: Sequence[Entry]) -> list[Entry]:
         """How the list is left: what each of its bullets shows, and of which fact."""
@@ -410,11 +426,11 @@ class _Work:
 
     def done(self) -> Synced:
         plan = self._plan
-        notes = [*self._notes, *_said(plan)]
+        notes = [*self._log.notes, *_said(plan)]
         return Synced(
-            tuple(self._learned),
-            tuple(self._changed),
-            tuple(self._forgotten),
+            tuple(self._log.learned),
+            tuple(self._log.changed),
+            tuple(self._log.forgotten),
             tuple(map(_ref, plan.add)),
             len(plan.rewrite),
             len(plan.drop),
@@ -474,7 +490,10 @@ def _without_twins(facts: Sequence[Fact]) -> list[Fact]:
 
 def _fact(memory: Memory, text: str) -> Fact:
     sections = tuple(filter(None, (memory.text("category"), *memory.tags)))
-    return Fact(memory.id, text, memory.hash, memory.text("created_at"), sections)
+    written = 0
+    with contextlib.suppress(OSError):
+        written = os.stat(memory.path, follow_symlinks=False).st_mtime_ns
+    return Fact(memory.id, text, memory.hash, (memory.text("created_at"), written), sections)
 
 
 def _ref(fact: Fact) -> str:

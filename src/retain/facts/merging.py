@@ -26,7 +26,7 @@ class Fact(NamedTuple):
     id: str
     text: str
     hash: str = ""  # of its file
-    created_at: str = ""
+    age: tuple[str, int] = ("", 0)  # when it was created, and when its file was written
     sections: tuple[str, ...] = ()  # where in the list it could belong
     twins: tuple[Fact, ...] = ()  # others that say just the same
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from retain.facts.judging import same_key
@@ -16,6 +17,8 @@ from retain.facts.judging import same_key
 __all__ = ["found"]
 
 TAG: Final = "[MEMORY]"
+
+_MOST: Final = 1_000  # facts of one reply; more is a model gone wild
 
 _FENCE: Final = re.compile(r" {0,3}(?:> ?)*[ \t]*(`{3,}|~{3,})(.*)")
 _BULLET: Final = re.compile(r"[ \t>]*(?:[-*+\u2022]|\d{1,3}[.)])[ \t]+(.*)")
@@ -28,7 +31,7 @@ _ANNOUNCING: Final = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE: Final = re.compile(r"[.!?](?:[\"')\]*_\u201d\u2019]{0,3}(?=\s))|[\u3002\uff01\uff1f]")
-_CLOSING: Final = re.compile(r"[*_]{1,3}(?=[\s:]|$)")  # of an emphasis on the tag alone
+_CLOSING: Final = re.compile(r":?[*_]{1,3}(?=[\s:]|$)")  # of an emphasis on the tag alone
 _SHORTENED: Final = frozenset(
     "dr mr mrs ms st prof vs e.g i.e etc no approx jr sr inc ltd co corp dept fig vol est cf "
     "ca u.s u.k a.m p.m ph.d".split()
@@ -47,7 +50,7 @@ def found(reply: str) -> list[str]:
     if TAG not in reply:
         return []
     facts: dict[str, str] = {}
-    for fact in map(_tidy, _flagged(_lines(reply))):
+    for fact in map(_tidy, islice(_flagged(_lines(reply)), _MOST)):
         facts.setdefault(same_key(fact), fact)
     facts.pop("", None)
     return list(facts.values())
@@ -56,7 +59,7 @@ def found(reply: str) -> list[str]:
 def _flagged(lines: Sequence[_Line]) -> Iterator[str]:
     for number, line in enumerate(lines):
         tags = list(_tags(line.plain))
-        for tag, after in zip(tags, [*tags[1:], len(line.text)], strict=True):
+        for tag, after in pairwise([*tags, len(line.text)]):
             inline = _bare(line.text[tag + len(TAG) : after])
             is_awaited = _announces(inline)
             if not is_awaited:

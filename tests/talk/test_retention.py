@@ -1,0 +1,116 @@
+"""Facts of a reply are kept as memories, and noted with their session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from retain.app import App
+from retain.errors import NotSaved
+from retain.talk.retention import Retention, Saved, found
+from tests import crash
+
+
+class Noted(NamedTuple):
+    id: int
+    fact: str
+    session_id: str
+    ref: str
+
+
+class Notes:
+    """What a chat's database is asked to do."""
+
+    def __init__(self) -> None:
+        self.noted: list[Noted] = []
+        self.superseded: list[tuple[int, int]] = []
+
+    def remember(self, fact: str, category: str, session_id: str, ref: str) -> int:
+        assert category == "general"
+        self.noted.append(Noted(len(self.noted) + 1, fact, session_id, ref))
+        return len(self.noted)
+
+    def supersede(self, old_id: int, new_id: int) -> None:
+        self.superseded.append((old_id, new_id))
+
+    def facts(self) -> list[Noted]:
+        return self.noted
+
+
+class Full(Notes):
+    """One whose disk is full."""
+
+    def remember(self, fact: str, category: str, session_id: str, ref: str) -> int:
+        raise NotSaved(f"not saved: {fact}, {category}, {session_id}, {ref}")
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> App:
+    crash.new_bank(tmp_path / "bank")
+    env = {"USER": "tester", "HOME": str(tmp_path), "RETAIN_RECALL_EMBEDDER": "none"}
+    return App(bank=str(tmp_path / "bank"), cwd=str(tmp_path), env=env)
+
+
+def listed(app: App) -> list[str]:
+    text = Path(app.place.root, "MEMORY.md").read_text(encoding="utf-8")
+    return [line[2:] for line in text.splitlines() if line.startswith("- ")]
+
+
+def test_flagged_facts_become_memories_of_their_session(app: App) -> None:
+    notes = Notes()
+    reply = (
+        "Sure.\n[MEMORY] Updated facts:\n- Uses Bun as the JS runtime\n- Prefers short answers\n"
+    )
+    saved = Retention(app, notes).save(found(reply), "session_20260218_001", by="claude-x")
+    assert saved == [
+        Saved("Uses Bun as the JS runtime", "facts/uses-bun-as-the-js-runtime", "saved"),
+        Saved("Prefers short answers", "facts/prefers-short-answers", "saved"),
+    ]
+    memory = app.get(saved[0].ref)
+    assert memory.meta["source"] == "session:session_20260218_001"
+    assert memory.meta["created_by"] == "claude-x"
+    assert [(one.fact, one.ref) for one in notes.noted] == [(it.fact, it.ref) for it in saved]
+    assert listed(app) == [it.fact for it in saved]
+
+
+def test_known_facts_are_neither_saved_nor_noted_again(app: App) -> None:
+    notes = Notes()
+    retention = Retention(app, notes)
+    retention.save(["JR loves skiing"], "s1")
+    (again,) = retention.save(["JR enjoys skiing"], "s2")
+    assert (again.status, again.ref) == ("known", "facts/jr-loves-skiing")
+    assert len(notes.noted) == len(listed(app)) == 1
+
+
+def test_superseding_is_noted_on_both_sides(app: App) -> None:
+    notes = Notes()
+    retention = Retention(app, notes)
+    retention.save(["The build needs Node 18", "Kettles boil"], "s1")
+    (new,) = retention.save(["The build needs Node 20"], "s1")
+    assert (new.status, new.replaced) == ("supersedes", "facts/the-build-needs-node-18")
+    assert notes.superseded == [(1, 3)]
+    assert listed(app) == ["Kettles boil", "The build needs Node 20"]
+
+
+def test_facts_of_one_reply_are_compared_with_each_other(app: App) -> None:
+    saved = Retention(app).save(["Uses npm", "Uses npm!", "Uses Bun instead of npm"], "s1")
+    assert [one.status for one in saved] == ["saved", "known", "supersedes"]
+    assert listed(app) == ["Uses Bun instead of npm"]
+
+
+def test_what_cannot_be_kept_stands_in_nobodys_way(app: App) -> None:
+    saved = Retention(app, Full()).save(["\0", "...", "Uses Bun"], "s1")
+    assert [one.status for one in saved] == ["refused", "refused", "saved"]
+    assert "not noted with the session" in saved[2].notes[0]
+    assert listed(app) == ["Uses Bun"]
+
+
+def test_first_fact_makes_the_persons_own_bank(tmp_path: Path) -> None:
+    env = {"USER": "t", "HOME": str(tmp_path), "RETAIN_HOME": str(tmp_path / "own")}
+    app = App(cwd=str(tmp_path), env=env | {"RETAIN_RECALL_EMBEDDER": "none"})
+    (saved,) = Retention(app).save(["Uses Bun"], "s1")
+    assert saved.status == "saved"
+    assert (tmp_path / "own/facts/uses-bun.md").is_file()
+    assert listed(app) == ["Uses Bun"]
