@@ -118,10 +118,14 @@ class Chat:
             self._conversation = self._begun(session)
         return session
 
-    async def leave(self) -> None:
-        """Leave a summary of the conversation behind."""
-        if self._conversation is not None:
+    async def leave(self, seconds: float | None = None) -> None:
+        """Leave a summary of the conversation behind, made within so many seconds."""
+        if self._conversation is None:
+            return
+        if seconds is None:
             await self._conversation.close()
+        else:
+            await self._conversation.close(seconds)
 
     def close(self) -> None:
         """Let go of what was opened; every message is safe already."""

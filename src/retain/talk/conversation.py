@@ -130,6 +130,7 @@ class Conversation:
         self.spent = Usage(0, 0)
         self.retention = Retention(app, sessions)
         self._turn = turn or threading.RLock()
+        self._unanswered = ""  # what was said last, until something comes back
 
     # Talking
 
@@ -160,7 +161,9 @@ class Conversation:
     def _begin(self, text: str) -> None:
         if self.session is None:
             self.session = self.sessions.create(self.model.name)
-        self.sessions.add(self.session.id, "user", text, token_count=tokens(text))
+        if text != self._unanswered:  # said again after an error, it was said once
+            self.sessions.add(self.session.id, "user", text, token_count=tokens(text))
+            self._unanswered = text
 
     async def _synced(self) -> list[Notice]:
         """Take in what was written into MEMORY.md by hand."""
@@ -193,6 +196,8 @@ class Conversation:
             async with contextlib.aclosing(self.model.stream(ask)) as stream:
                 async for event in stream:
                     await reply.take(event)
+                    if isinstance(event, TextDelta | ToolUse):
+                        self._unanswered = ""
                     if isinstance(event, Usage):
                         self._count(event)
                     yield event
@@ -267,8 +272,11 @@ class Conversation:
         await self.away(lambda: self.sessions.compact(name, text))
         return text
 
-    async def close(self) -> None:
-        """Leave a summary of the conversation behind, if there was one worth it."""
+    async def close(self, seconds: float = _SUMMARY_SECONDS) -> None:
+        """Leave a summary of the conversation behind, if there was one worth it.
+
+        The model has so many seconds for it; without any, or without a model, it is a plain one.
+        """
         if self.session is None:
             return
         name = self.session.id
@@ -276,11 +284,11 @@ class Conversation:
         if sum(one.role == "user" and bool(one.content) for one in said) == 0:
             await self.away(lambda: self.sessions.sweep_empty(name))
             return
-        try:
-            async with asyncio.timeout(_SUMMARY_SECONDS):
-                text = await self._summary(_SUMMARISE)
-        except (ModelError, TimeoutError):
-            text = ""
+        text = ""
+        if seconds > 0:
+            with contextlib.suppress(ModelError, TimeoutError):
+                async with asyncio.timeout(seconds):
+                    text = await self._summary(_SUMMARISE)
         text = text or _plain_summary(said)
         await self.away(lambda: self.sessions.summarise(name, text))
 
