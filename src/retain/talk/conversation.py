@@ -192,6 +192,7 @@ class Conversation:
         system = (*prompt.system, _LAST_ROUND) if is_last else prompt.system
         specs = () if is_last else self.toolbox.specs
         ask = Ask(system, prompt.turns, specs, self.app.config.number("chat.max_tokens"))
+        keeping = asyncio.create_task(reply.keep_on())
         try:
             async with contextlib.aclosing(self.model.stream(ask)) as stream:
                 async for event in stream:
@@ -202,6 +203,7 @@ class Conversation:
                         self._count(event)
                     yield event
         finally:
+            keeping.cancel()
             # Also where the person has had enough of it, or the connection has.
             await asyncio.shield(asyncio.ensure_future(reply.keep()))
 
@@ -323,7 +325,6 @@ class _Reply:
         self._conversation = conversation
         self._blocks: list[Block] = []
         self._message: Message | None = None
-        self._kept_at = time.monotonic()
         self._output = 0
         self._is_dirty = False
 
@@ -337,7 +338,7 @@ class _Reply:
         return [one for one in self._blocks if isinstance(one, ToolUse)]
 
     async def take(self, event: Event) -> None:
-        """Take in one more event; every now and then, what there is goes to disk."""
+        """Take in one more event; after the last, all of it goes to disk."""
         if isinstance(event, TextDelta):
             last = self._blocks[-1] if self._blocks else None
             if isinstance(last, Text):
@@ -350,7 +351,13 @@ class _Reply:
             self._is_dirty = True
         elif isinstance(event, Usage):
             self._output = event.output
-        if isinstance(event, Finished) or time.monotonic() - self._kept_at > _FLUSH_SECONDS:
+        if isinstance(event, Finished):
+            await self.keep()
+
+    async def keep_on(self) -> None:
+        """Put what there is on disk every now and then, also while nothing more comes."""
+        while True:
+            await asyncio.sleep(_FLUSH_SECONDS)
             await self.keep()
 
     async def keep(self) -> None:
@@ -358,7 +365,6 @@ class _Reply:
         if self._is_dirty:
             self._is_dirty = False
             await self._conversation.away(self._keep)
-            self._kept_at = time.monotonic()
 
     def _keep(self) -> None:
         session = self._conversation.session
