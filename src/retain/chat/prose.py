@@ -29,11 +29,6 @@ class Prose(Markdown):
             open_links=False,
         )
 
-    def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
-        """Say where a link leads: whether to go there is the person's to decide."""
-        event.stop()
-        self.app.notify(inert(event.href), title="This link leads to", markup=False)
-
 
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt

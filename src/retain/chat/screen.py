@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.events import Resize
 from textual.widget import Widget
-from textual.widgets import Static, TextArea
+from textual.widgets import Markdown, Static, TextArea
 
 from retain.chat import words
 from retain.chat.entry import Entry
@@ -195,6 +195,10 @@ class Terminal(App[None]):
 
     def on_resize(self, _: Resize) -> None:
         self.say_status()
+
+    def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
+        """Say where a link leads: whether to go there is the person's to decide."""
+        self.hint(f"It leads to {words.flat(event.href)}", 8)
 
     # Writing
 

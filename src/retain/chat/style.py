@@ -26,7 +26,7 @@ Person {
     text-style: bold;
 }
 
-Markdown { padding: 0 1; margin: 0; }
+Markdown { padding: 0 1; margin: 1 0 0 0; }
 Markdown > MarkdownBlock:last-child { margin-bottom: 0; }
 MarkdownH1, MarkdownH2, MarkdownH3 {
     content-align: left middle; text-style: bold; margin: 0 0 1 0; color: ansi_cyan;
@@ -44,7 +44,7 @@ Note.-memory { color: ansi_green; }
 Note.-warning { color: ansi_yellow; margin: 1 0 0 0; }
 Note.-error { color: ansi_red; margin: 1 0 0 0; }
 
-Tool { margin: 0; padding: 0 1; &:focus { text-style: underline; } }
+Tool { margin: 1 0 0 0; padding: 0 1; &:focus { text-style: underline; } }
 
 #doing { height: 1; padding: 0 2; color: ansi_yellow; }
 
@@ -62,16 +62,16 @@ Entry .text-area--placeholder { text-style: dim; color: ansi_default; }
 
 #suggestions {
     height: auto; max-height: 8; margin: 0 1; padding: 0 1;
-    border-left: outer ansi_cyan;
+    border-left: outer ansi_cyan; text-wrap: nowrap; text-overflow: ellipsis;
 }
 
 #status { height: 1; padding: 0 1; text-style: dim; }
 
 #approving {
-    height: auto; max-height: 90%; padding: 0 1; border: round ansi_yellow;
+    height: auto; max-height: 90vh; padding: 0 1; border: round ansi_yellow;
     & > Static { height: auto; }
     #detail {
-        height: auto; max-height: 12; margin: 0 0 0 1;
+        height: auto; max-height: 40vh; margin: 0 0 0 1;
         scrollbar-size-vertical: 1; padding: 0 1;
         & > Static { height: auto; }
     }
