@@ -210,7 +210,9 @@ def test_keys_typed_before_a_question_could_be_read_do_not_answer_it() -> None:
 def test_a_tool_shows_one_line_and_unfolds() -> None:
     async def scene(stage: Stage) -> None:
         Path("three.txt").write_text("first\nsecond\nthird\n", encoding="utf-8")
-        stage.server.says(claude("Reading.", Use("read_file", {"path": "three.txt"})), claude("So."))
+        stage.server.says(
+            claude("Reading.", Use("read_file", {"path": "three.txt"})), claude("So.")
+        )
         await stage.says("Read it")
         await stage.sees("● read_file three.txt", "lines, Ctrl+O unfolds")
         assert "third" not in stage.text

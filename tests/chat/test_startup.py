@@ -9,6 +9,7 @@ import sys
 from io import RawIOBase
 from pathlib import Path
 
+
 def test_the_first_paint_waits_for_no_engine_and_no_providers_package(tmp_path: Path) -> None:
     listed = tmp_path / "modules"
     program = f"""

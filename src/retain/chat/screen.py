@@ -36,6 +36,7 @@ Opener = Callable[[Callable[["Question"], Coroutine[Any, Any, "Answer"]]], "Chat
 _TWICE_SECONDS: Final = 2.0  # within which a second Ctrl+C leaves
 _SUMMARY_SECONDS: Final = 6.0
 _TICK: Final = 0.12
+_LEAST_PART: Final = 8  # columns below which a cut part of the status says nothing
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -368,11 +369,12 @@ def _theme(env: os._Environ[str]) -> str:
 
 
 def _fitting(parts: Sequence[str], width: int) -> str:
-    """As many of the parts as fit, the first ones first."""
+    """As many of the parts as fit, the first ones first; the first that does not is cut."""
     text = ""
     for part in parts:
-        longer = f"{text} · {part}" if text else part
-        if len(longer) > width:
-            continue
-        text = longer
+        room = width - len(text) - (3 if text else 0)
+        if len(part) > room and text and room < _LEAST_PART:
+            break
+        shown = part if len(part) <= room else f"{part[: max(room - 1, 0)]}…"
+        text = f"{text} · {shown}" if text else shown
     return text
