@@ -6,6 +6,10 @@ import itertools
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+
 __all__ = ["main", "run"]
 
 
@@ -81,6 +85,8 @@ def _run(argv: list[str]) -> int:
     from retain.cli.parser import overview, parse
 
     args = parse(argv)
+    if not hasattr(args, "run") and _wants_chat(args):
+        args = parse([*argv, "chat"])
     if not hasattr(args, "run"):
         sys.stdout.write(overview())
         return 0
@@ -91,3 +97,8 @@ def _run(argv: list[str]) -> int:
     finally:
         if hasattr(args, "close"):
             args.close()
+
+
+def _wants_chat(args: Namespace) -> bool:
+    """Whether someone sits at a terminal and asks for nothing in particular."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and not getattr(args, "json", False)

@@ -32,6 +32,10 @@ __all__ = [
 
 # Group, then command: the module that has it and what it does in a line. `--help` reads only this.
 GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
+    "Chat": {
+        "chat": ("chatting", "Talk with a model that remembers."),
+        "ask": ("chatting", "Ask one question, and get the answer on standard output."),
+    },
     "Memories": {
         "put": ("memories", "Store a memory from a file or standard input."),
         "get": ("memories", "Show a memory, as it is or as it was."),
@@ -105,7 +109,6 @@ _TAKES_VALUE: Final = ("--bank",)
 # What the same thing is called in other tools.
 _ELSEWHERE: Final = {
     "add": "put",
-    "ask": "search",
     "backlinks": "linked",
     "cat": "get",
     "check": "doctor",

@@ -1,0 +1,146 @@
+"""How soon the chat is there and takes a message: `python bench/chat.py`.
+
+Each round starts the chat and, in turns with it, a bare Textual app of one input and one log, both
+in a terminal of their own. The first paint is timed from the start of the process to the words in
+the empty box. Then a word and Enter are typed at once, and the time is taken until the box is empty
+again and, for the chat, until the request has reached a model's server on this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import pty
+import select
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.talk.servers import Server, running
+
+PAINT_LIMIT = 1.5  # times the bare app
+SEND_LIMIT = 3.0
+MARK = b"ay something"  # the first letter stands under the cursor
+BARE = """
+from textual.app import App
+from textual.widgets import Input, RichLog
+
+class Bare(App):
+    def compose(self):
+        yield RichLog()
+        yield Input(placeholder="Say something")
+
+    def on_mount(self):
+        self.query_one(Input).focus()
+
+    def on_input_submitted(self, event):
+        self.query_one(RichLog).write(event.value)
+        event.input.value = ""
+
+Bare().run()
+"""
+
+
+class Times(NamedTuple):
+    """Seconds of one round."""
+
+    paint: float
+    send: float
+    request: float = 0.0
+
+
+class Screen:
+    """A program in a terminal of its own."""
+
+    def __init__(self, words: Sequence[str], env: dict[str, str]) -> None:
+        self._side, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.start = time.perf_counter()
+        self._process = subprocess.Popen(
+            words, stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=env["HOME"]
+        )
+        os.close(theirs)
+
+    def until(self, mark: bytes) -> float:
+        """The moment at which some bytes were written, after those already seen."""
+        seen = b""
+        end = time.perf_counter() + 60
+        while mark not in seen:
+            if time.perf_counter() > end:
+                raise SystemExit(f"never seen: {mark!r}")
+            if select.select([self._side], [], [], 0.5)[0]:
+                seen += os.read(self._side, 65536)
+        return time.perf_counter()
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._side, keys)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._side)
+
+
+def round_of(words: Sequence[str], env: dict[str, str], server: Server | None) -> Times:
+    before = len(server.asked) if server else 0
+    screen = Screen(words, env)
+    try:
+        painted = screen.until(MARK)
+        screen.type(b"zebra\r")
+        sent = screen.until(MARK)
+        reached = sent
+        while server and len(server.asked) == before:
+            time.sleep(0.005)
+            reached = time.perf_counter()
+        return Times(painted - screen.start, sent - painted, reached - painted)
+    finally:
+        screen.end()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=11)
+    rounds = parser.parse_args().rounds
+    retain = [str(Path(sys.executable).with_name("retain")), "chat"]
+    bare = [sys.executable, "-c", BARE]
+    with tempfile.TemporaryDirectory() as home, running() as server:
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": home,
+            "TERM": "xterm-256color",
+            "LC_ALL": "C.UTF-8",
+            "ANTHROPIC_API_KEY": "k",
+            "ANTHROPIC_BASE_URL": server.url,
+        }
+        round_of(bare, env, None)  # the disk is warm from here on
+        round_of(retain, env, server)
+        ours, theirs = [], []
+        for _ in range(rounds):
+            theirs.append(round_of(bare, env, None))
+            ours.append(round_of(retain, env, server))
+    return report(ours, theirs)
+
+
+def report(ours: Sequence[Times], theirs: Sequence[Times]) -> int:
+    paint, send, request = (statistics.median(values) for values in zip(*ours, strict=True))
+    bare_paint, bare_send, _ = (statistics.median(values) for values in zip(*theirs, strict=True))
+    print(f"first paint   {paint * 1000:5.0f} ms, bare {bare_paint * 1000:5.0f} ms,", end=" ")
+    print(f"{paint / bare_paint:.2f} times (at most {PAINT_LIMIT})")
+    print(f"time to send  {send * 1000:5.0f} ms, bare {bare_send * 1000:5.0f} ms,", end=" ")
+    print(f"{send / bare_send:.2f} times (at most {SEND_LIMIT})")
+    print(f"first request at the model's server {request * 1000:.0f} ms after the first paint")
+    return int(paint > PAINT_LIMIT * bare_paint or send > SEND_LIMIT * bare_send)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

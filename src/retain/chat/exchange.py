@@ -1,0 +1,311 @@
+"""One chat behind its screen: what is sent goes to the engine, what happens comes on the screen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from textual.widget import Widget
+from textual.widgets.markdown import MarkdownStream
+
+from retain.chat import words
+from retain.chat.pieces import Note, Person, Tool
+from retain.chat.prose import Prose
+from retain.chat.suggestions import Offer
+from retain.errors import RetainError
+from retain.paths import global_root
+from retain.talk import blocks, models
+from retain.talk.commands import Commands, completions
+from retain.talk.conversation import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
+from retain.talk.events import (
+    Finished,
+    Retrying,
+    Text,
+    TextDelta,
+    Thinking,
+    Thought,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
+from retain.talk.models.access import FILE
+from retain.talk.models.errors import ModelError
+from retain.talk.tools import summary
+
+if TYPE_CHECKING:
+    from retain.chat.screen import Terminal
+    from retain.sessions.model import Message, Session
+    from retain.talk.chat import Chat
+
+__all__ = ["Desk", "earlier"]
+
+_SHOWN: Final = 60  # messages of a conversation that is taken up again
+_REMEMBERED: Final = 20  # sessions whose messages the arrow keys go through
+_WAITING: Final = "waiting for the model"
+
+
+class Desk:
+    """The chat, and what the screen knows of it."""
+
+    def __init__(self, screen: Terminal, chat: Chat) -> None:
+        self.screen, self.chat = screen, chat
+        self.commands = Commands(chat)
+        self._title = ""
+        self._recent: Sequence[Session] = ()
+        self._known = models.known(chat.app.config)
+
+    # Beginning
+
+    async def begin(self, resume: str) -> None:
+        """Say where this is, take up what is to be resumed, and what is wrong with the model."""
+        place = self.chat.app.place
+        where = f"{place.scope} bank {_home_shortened(place.root)}"
+        self.screen.query_one(Note).update(words.welcome(where))
+        try:
+            _ = self.chat.model
+        except ModelError as error:
+            await self.screen.add(Prose(self._setup(error), classes="-setup"))
+        if resume:
+            try:
+                await self._resumed(await self.chat.resume(resume))
+            except RetainError as error:
+                await self.screen.note(words.error(error), "error")
+
+    def _setup(self, error: ModelError) -> str:
+        if error.kind != "no_key":
+            return words.error(error)
+        variable = self.chat.app.config.text("chat.api_key_env") or "ANTHROPIC_API_KEY"
+        file = _home_shortened(os.path.join(global_root(self.chat.env), FILE))
+        return words.setup(error.message, variable, file)
+
+    async def warm_up(self) -> None:
+        """Load what the first reply needs, while the person still types."""
+        said = await asyncio.to_thread(self._earlier)
+        self.screen.entry.recollection.load(said)
+        with contextlib.suppress(RetainError):
+            await self.chat.model.prepare()
+
+    def _earlier(self) -> list[str]:
+        """What the person said in earlier conversations, the oldest first."""
+        with self.chat.turn, contextlib.suppress(RetainError):
+            self._recent = self.chat.sessions.list(_REMEMBERED)
+            return earlier(self.chat, self._recent)
+        return []
+
+    # Sending
+
+    async def exchange(self, text: str) -> None:
+        """Do what was sent: a command, or something said to the model."""
+        if text.startswith("/"):
+            await self._command(text)
+        else:
+            await self._said(text)
+
+    async def _command(self, line: str) -> None:
+        self.screen.do(line.split(maxsplit=1)[0])
+        shown = await self.commands.run(line)
+        if shown.action == "quit":
+            self.screen.leave()
+            return
+        if shown.action == "new":
+            self._title = ""
+            await self.screen.begin_anew()
+        elif shown.action == "resumed" and self.chat.session:
+            await self._resumed(self.chat.session)
+        if shown.is_error:
+            await self.screen.note(f"✗ {shown.text}", "error")
+        elif shown.text:
+            await self.screen.add(Prose(shown.text))
+
+    async def _resumed(self, session: Session) -> None:
+        messages = await asyncio.to_thread(self.chat.sessions.messages, session.id)
+        self._title = session.title
+        await self.screen.begin_anew(_pieces(messages))
+
+    async def _said(self, text: str) -> None:
+        self.screen.do(_WAITING)
+        reply = _Reply(self.screen)
+        try:
+            async with contextlib.aclosing(self.chat.conversation.send(text)) as happenings:
+                async for one in happenings:
+                    await reply.show(one)
+                    if isinstance(one, Assembled | Usage):
+                        self.screen.say_status()
+        finally:
+            await reply.end()
+            await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(self._retitle)))
+
+    def _retitle(self) -> None:
+        with contextlib.suppress(RetainError):
+            if session := self.chat.session:
+                self._title = self.chat.sessions.get(session.id).title
+                self._recent = self.chat.sessions.list(_REMEMBERED)
+
+    # What the screen asks
+
+    def status(self) -> list[str]:
+        """How things are, what matters most first."""
+        parts = [words.flat(self.chat.model_name, 40)]
+        prompt = self.chat.prompt
+        if prompt:
+            used = max(prompt.tokens, self.chat.conversation.spent.input)
+            parts.append(f"{words.amount(used)}/{words.amount(prompt.budget)} tokens")
+            parts.append(f"◇ {prompt.recalled}")
+        if self._title:
+            parts.append(words.flat(self._title, 50))
+        return parts
+
+    def offers(self, text: str) -> list[Offer]:
+        """What a line that begins with a slash may become."""
+        if not text.startswith("/") or "\n" in text:
+            return []
+        word, space, rest = text.partition(" ")
+        if not space:
+            return [
+                Offer(
+                    f"/{one.name}" if _needs_nothing(one.takes) else f"/{one.name} ",
+                    one.usage,
+                    one.about,
+                    _needs_nothing(one.takes),
+                )
+                for one in completions(word)
+            ]
+        return [one for one in self._arguments(word, rest) if one.line != text]
+
+    def _arguments(self, word: str, rest: str) -> list[Offer]:
+        if word == "/model":
+            names = [name for name in self._known if name.startswith(rest)]
+            return [Offer(f"/model {name}", name, "") for name in names]
+        if word == "/resume":
+            return [
+                Offer(f"/resume {one.id}", one.id, f"{one.updated_at[:10]}  {one.title}")
+                for one in self._recent
+                if one.id.startswith(rest) or rest.casefold() in one.title.casefold()
+            ]
+        return []
+
+
+class _Reply:
+    """What comes of one message, piece by piece."""
+
+    def __init__(self, screen: Terminal) -> None:
+        self._screen = screen
+        self._stream: MarkdownStream | None = None
+        self._tools: dict[str, Tool] = {}
+        self._is_recalled = False
+        self._table: Mapping[type, Callable[[Any], Awaitable[None]]] = {
+            Assembled: self._assembled,
+            TextDelta: self._text,
+            Thinking: self._thinking,
+            Retrying: self._retrying,
+            ToolStarted: self._started,
+            ToolDone: self._done,
+            Finished: self._finished,
+            MemorySaved: self._saved,
+            Notice: self._notice,
+        }
+
+    async def show(self, happening: object) -> None:
+        """Put what happened on the screen, where it shows at all."""
+        shows = self._table.get(type(happening))
+        if shows:
+            await shows(happening)
+
+    async def end(self) -> None:
+        """Show the last of the text."""
+        if self._stream:
+            stream, self._stream = self._stream, None
+            await stream.stop()
+
+    async def _assembled(self, one: Assembled) -> None:
+        if one.prompt.recalled and not self._is_recalled:
+            self._is_recalled = True
+            await self._screen.note(words.recalled(one.prompt.recalled))
+
+    async def _text(self, one: TextDelta) -> None:
+        if self._stream is None:
+            prose = Prose()
+            await self._screen.add(prose)
+            self._stream = Prose.get_stream(prose)
+            self._screen.do("answering")
+        await self._stream.write(words.inert(one.text))
+
+    async def _thinking(self, _: Thinking) -> None:
+        self._screen.do("thinking")
+
+    async def _retrying(self, one: Retrying) -> None:
+        await self._screen.note(words.retrying(one))
+
+    async def _started(self, one: ToolStarted) -> None:
+        await self.end()
+        self._screen.do("using a tool")
+        tool = self._tools[one.call.id] = Tool(one.summary)
+        await self._screen.add(tool)
+
+    async def _done(self, one: ToolDone) -> None:
+        self._tools[one.call.id].done(
+            one.result.text, is_error=one.result.is_error, seconds=one.seconds
+        )
+        self._screen.do(_WAITING)
+
+    async def _finished(self, one: Finished) -> None:
+        await self.end()
+        if line := words.finished(one):
+            await self._screen.note(line, "warning")
+
+    async def _saved(self, one: MemorySaved) -> None:
+        await self._screen.note(words.saved(one.saved), "memory" if one.saved.ref else "warning")
+
+    async def _notice(self, one: Notice) -> None:
+        await self._screen.note(words.flat(one.text))
+
+
+# Earlier conversations
+
+
+def earlier(chat: Chat, sessions: Sequence[Session]) -> list[str]:
+    """What the person said in these sessions, the oldest first; blocking."""
+    return [
+        message.content
+        for session in reversed(sessions)
+        for message in chat.sessions.messages(session.id)
+        if message.role == "user" and message.content
+    ]
+
+
+def _pieces(messages: Sequence[Message]) -> list[Widget]:
+    """A conversation as it looked; of a long one, its end."""
+    pieces: list[Widget] = []
+    if len(messages) > _SHOWN:
+        pieces.append(Note(f"… {len(messages) - _SHOWN:,} earlier messages"))
+    tools: dict[str, Tool] = {}
+    for message in messages[-_SHOWN:]:
+        if message.role == "user" and message.content:
+            pieces.append(Person(message.content))
+            continue
+        for block in blocks.turn(message).blocks:
+            pieces += _piece(block, tools)
+    return pieces
+
+
+def _piece(block: Text | ToolUse | ToolResult | Thought, tools: dict[str, Tool]) -> list[Widget]:
+    if isinstance(block, Text) and block.text.strip():
+        return [Prose(block.text)]
+    if isinstance(block, ToolUse):
+        tools[block.id] = Tool(summary(block.name, block.input))
+        return [tools[block.id]]
+    if isinstance(block, ToolResult) and block.id in tools:
+        tools[block.id].done(block.text, is_error=block.is_error)
+    return []
+
+
+def _needs_nothing(takes: str) -> bool:
+    return not takes or takes.startswith("[")
+
+
+def _home_shortened(path: str) -> str:
+    home = os.path.expanduser("~")
+    return f"~{path[len(home) :]}" if path.startswith(home + os.sep) else path

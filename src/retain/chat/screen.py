@@ -1,0 +1,380 @@
+"""The chat's screen. It is there before anything heavy is loaded, and typing works at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.events import Resize
+from textual.widget import Widget
+from textual.widgets import Markdown, Static, TextArea
+
+from retain.chat import words
+from retain.chat.entry import Entry
+from retain.chat.pieces import Note, Person, Tool
+from retain.chat.style import CSS
+from retain.chat.suggestions import Suggestions
+from retain.errors import RetainError
+
+if TYPE_CHECKING:
+    from retain.chat.exchange import Desk
+    from retain.talk.approval import Answer, Question
+    from retain.talk.chat import Chat
+
+__all__ = ["Terminal"]
+
+Opener = Callable[[Callable[["Question"], Coroutine[Any, Any, "Answer"]]], "Chat"]
+
+_TWICE_SECONDS: Final = 2.0  # within which a second Ctrl+C leaves
+_SUMMARY_SECONDS: Final = 6.0
+_TICK: Final = 0.12
+_LEAST_PART: Final = 8  # columns below which a cut part of the status says nothing
+_SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+class Terminal(App[None]):
+    """A conversation, a box to write in, and a line that says how things are.
+
+    `open_chat` gives the chat; it is called in a thread, after the first paint.
+    """
+
+    CSS = CSS
+    TITLE = "Retain"
+    ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = "#entry"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "interrupt", priority=True, show=False),
+        Binding("ctrl+d", "end", show=False, priority=True),
+        Binding("ctrl+q", "leave", show=False, priority=True),
+        Binding("escape", "stop", show=False),
+        Binding("ctrl+o", "unfold", show=False, priority=True),
+        Binding("pageup", "page(-1)", show=False, priority=True),
+        Binding("pagedown", "page(1)", show=False, priority=True),
+    ]
+
+    def __init__(self, open_chat: Opener, *, resume: str = "") -> None:
+        super().__init__()
+        self.theme = _theme(os.environ)
+        self.failure: RetainError | None = None  # why the chat could not be opened
+        self.desk: Desk | None = None
+        self.ready = asyncio.Event()
+        self.replying: asyncio.Task[None] | None = None
+        self._open, self._resume = open_chat, resume
+        self._interrupted_at = -_TWICE_SECONDS
+        self._leaving: asyncio.Task[None] | None = None
+        self._doing = ""
+        self._since = 0.0
+        self._hint = ""
+        self._signals: list[int] = []
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="talk", can_focus=False):
+            yield Note(words.welcome(""), "welcome")
+        with Vertical(id="below"):
+            yield Suggestions()
+            yield Static("", id="doing", markup=False)
+            yield Entry()
+            yield Static("", id="status", markup=False)
+
+    # Beginning
+
+    def on_mount(self) -> None:
+        self.talk.anchor()
+        self.query_one(Suggestions).display = False
+        self.query_one("#doing").display = False
+        self.say_status()
+        self.set_interval(_TICK, self._tick)
+        if not self.is_headless:
+            self._hear_signals()
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        self.run_worker(self._load(), exit_on_error=True)
+
+    async def _load(self) -> None:
+        try:
+            self.desk = await asyncio.to_thread(self._opened)
+        except RetainError as error:
+            self.failure = error
+            self.exit(return_code=error.exit_code)
+            return
+        await self.desk.begin(self._resume)
+        self.ready.set()
+        self.say_status()
+        await self.desk.warm_up()
+
+    def _opened(self) -> Desk:
+        from retain.chat.exchange import Desk  # loads the engine, which takes a moment
+
+        return Desk(self, self._open(self.ask))
+
+    def _hear_signals(self) -> None:
+        """End in order when the terminal goes, or the machine."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._told, number)
+
+    def _told(self, number: int) -> None:
+        self._signals.append(number)
+        self.leave(0)
+
+    @property
+    def was_told(self) -> int:
+        """The signal that ended the chat, 0 for none."""
+        return self._signals[0] if self._signals else 0
+
+    # What is on the screen
+
+    @property
+    def talk(self) -> VerticalScroll:
+        """Where the conversation is shown."""
+        return self.query_one("#talk", VerticalScroll)
+
+    @property
+    def entry(self) -> Entry:
+        """Where the person writes."""
+        return self.query_one(Entry)
+
+    async def add(self, piece: Widget) -> None:
+        """Put something at the end of the conversation."""
+        await self.talk.mount(piece)
+
+    async def note(self, text: str, kind: str = "dim") -> None:
+        """Say a line at the end of the conversation."""
+        await self.add(Note(text, kind))
+
+    async def begin_anew(self, pieces: Sequence[Widget] = ()) -> None:
+        """Show another conversation."""
+        await self.talk.remove_children()
+        await self.talk.mount_all(pieces)
+        self.talk.anchor()
+
+    def do(self, what: str) -> None:
+        """Say what is being waited for; nothing hides the line."""
+        if what and not self._doing:
+            self._since = time.monotonic()
+        self._doing = what
+        self.query_one("#doing").display = bool(what)
+        self._tick()
+
+    def _tick(self) -> None:
+        if not self._doing:
+            return
+        gone = time.monotonic() - self._since
+        sign = _SPINNER[int(gone / _TICK) % len(_SPINNER)]
+        text = f"{sign} {self._doing} {gone:.0f} s · Esc stops it"
+        self.query_one("#doing", Static).update(text)
+
+    def hint(self, text: str, seconds: float = _TWICE_SECONDS) -> None:
+        """Say something in the place of the status for a moment."""
+        self._hint = text
+        self.say_status()
+        self.set_timer(seconds, self._unhint)
+
+    def _unhint(self) -> None:
+        self._hint = ""
+        self.say_status()
+
+    def say_status(self) -> None:
+        """Say how things are, in as much of a line as there is."""
+        if self._hint:
+            text = self._hint
+        elif self.desk is None:
+            text = "loading…"
+        else:
+            text = _fitting(self.desk.status(), self.size.width - 2)
+        with contextlib.suppress(Exception):  # the screen may be gone already
+            self.query_one("#status", Static).update(text)
+
+    def on_resize(self, _: Resize) -> None:
+        self.say_status()
+
+    def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
+        """Say where a link leads: whether to go there is the person's to decide."""
+        self.hint(f"It leads to {words.flat(event.href)}", 8)
+
+    # Writing
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        self._suggest(event.text_area.text)
+
+    def _suggest(self, text: str) -> None:
+        offers = self.desk.offers(text) if self.desk else []
+        self.query_one(Suggestions).offer(offers)
+        self.entry.has_suggestions = bool(offers)
+
+    def on_entry_moved(self, event: Entry.Moved) -> None:
+        self.query_one(Suggestions).move(event.by)
+
+    def on_entry_chosen(self, event: Entry.Chosen) -> None:
+        chosen = self.query_one(Suggestions).marked
+        if chosen is None:
+            return
+        self.entry.fill(chosen.line)
+        if event.at_once and chosen.is_complete:
+            self.entry.send()
+
+    async def on_entry_sent(self, event: Entry.Sent) -> None:
+        if self._leaving or (self.replying and not event.text.startswith("/q")):
+            self.hint("A reply is on its way: Esc stops it.")
+            return
+        if self.replying:
+            self.leave()
+            return
+        self._suggest("")
+        self.entry.recollection.add(event.text)
+        self.entry.empty()
+        await self.add(Person(event.text))
+        self.talk.anchor()
+        self.replying = asyncio.create_task(self._exchange(event.text))
+
+    async def _exchange(self, text: str) -> None:
+        try:
+            if not self.ready.is_set():
+                self.do("loading")
+                await self.ready.wait()
+            assert self.desk  # noqa: S101 - it is what readiness means
+            await self.desk.exchange(text)
+        except asyncio.CancelledError:
+            await self._stopped()
+        except RetainError as error:
+            await self._failed(words.error(error), text)
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not end the chat
+            name = type(error).__name__
+            await self._failed(f"✗ Something went wrong in Retain itself ({name}).", text)
+        finally:
+            self.replying = None
+            self.do("")
+            self.say_status()
+
+    async def _failed(self, line: str, text: str) -> None:
+        """Say what went wrong; what was said is in the box again, to be sent once more."""
+        await self.note(line, "error")
+        if not self.entry.text:
+            self.entry.fill(text)
+
+    async def _stopped(self) -> None:
+        for tool in self.query(Tool):
+            tool.stop()
+        if not self._leaving:
+            await self.note(words.STOPPED, "warning")
+
+    # Asking
+
+    async def ask(self, question: Question) -> Answer:
+        """Put a tool's question to the person, in the place of the box."""
+        from retain.chat.approving import Approving
+
+        panel = Approving(question)
+        doing, self._doing = self._doing, ""
+        self.do("")
+        self.entry.display = False
+        try:
+            await self.query_one("#below").mount(panel, before="#status")
+            return await panel.answered
+        finally:
+            await panel.remove()
+            self.entry.display = True
+            self.entry.focus()
+            self.do(doing)
+
+    # Keys
+
+    def action_stop(self) -> None:
+        """Close the list of suggestions, else stop the reply."""
+        if self.entry.has_suggestions:
+            self._suggest("")
+        elif self.replying and not self._leaving:
+            self.replying.cancel()
+
+    def action_interrupt(self) -> None:
+        """Copy what is marked; else stop, empty the box, and at the second time leave."""
+        if self._leaving:
+            self.leave(0)
+            return
+        if marked := self.screen.get_selected_text():
+            self.copy_to_clipboard(marked)
+            self.screen.clear_selection()
+            return
+        if time.monotonic() - self._interrupted_at < _TWICE_SECONDS:
+            self.leave()
+            return
+        self._interrupted_at = time.monotonic()
+        if self.replying:
+            self.replying.cancel()
+        elif self.entry.text:
+            self.entry.recollection.add(self.entry.whole)
+            self.entry.empty()
+        self.hint(words.LEAVE_AGAIN)
+
+    def action_end(self) -> None:
+        """Leave from an empty box, as a shell is left."""
+        if not self.entry.text:
+            self.leave()
+        else:
+            self.entry.action_delete_right()
+
+    def action_leave(self) -> None:
+        """Leave."""
+        self.leave()
+
+    def action_unfold(self) -> None:
+        """Unfold the results of all tools, or fold them."""
+        tools = list(self.query(Tool))
+        unfold = not all(tool.is_unfolded for tool in tools)
+        for tool in tools:
+            if tool.is_unfolded != unfold:
+                tool.action_unfold()
+
+    def action_page(self, by: int) -> None:
+        """Go through the conversation, or what is asked about."""
+        asked = self.query("#detail")
+        target = asked.first(VerticalScroll) if asked else self.talk
+        (target.scroll_page_down if by > 0 else target.scroll_page_up)(animate=False)
+
+    # Leaving
+
+    def leave(self, seconds: float = _SUMMARY_SECONDS) -> None:
+        """Leave a summary behind and end; told a second time, at once."""
+        if self._leaving and seconds:
+            return
+        if self._leaving:
+            self._leaving.cancel()
+        self._leaving = asyncio.create_task(self._leave(seconds))
+
+    async def _leave(self, seconds: float) -> None:
+        if self.replying:
+            self.replying.cancel()
+            await asyncio.wait({self.replying})
+        if self.desk:
+            self.hint(words.SAVING if seconds else "Leaving…", 60)
+            # Every message is on disk already; a summary that fails keeps nobody here.
+            with contextlib.suppress(RetainError, OSError):
+                await self.desk.chat.leave(seconds)
+        self.exit(return_code=128 + self.was_told if self.was_told else 0)
+
+
+def _theme(env: os._Environ[str]) -> str:
+    """The terminal's own colours; some terminals say whether their background is light."""
+    ground = env.get("COLORFGBG", "").rpartition(";")[2]
+    return "ansi-light" if ground in ("7", "15") else "ansi-dark"
+
+
+def _fitting(parts: Sequence[str], width: int) -> str:
+    """As many of the parts as fit, the first ones first; the first that does not is cut."""
+    text = ""
+    for part in parts:
+        room = width - len(text) - (3 if text else 0)
+        if len(part) > room and text and room < _LEAST_PART:
+            break
+        shown = part if len(part) <= room else f"{part[: max(room - 1, 0)]}…"
+        text = f"{text} · {shown}" if text else shown
+    return text

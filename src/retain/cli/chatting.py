@@ -1,0 +1,200 @@
+"""chat and ask."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Coroutine, Iterator
+from typing import TYPE_CHECKING, Any
+
+from retain.cli.parser import Command, Parser, open_app
+from retain.cli.render import Output, wants_json
+from retain.errors import UsageError
+
+if TYPE_CHECKING:
+    from retain.chat.plain import Exchange
+    from retain.talk.chat import Chat
+    from retain.talk.tools import Asker
+
+__all__ = ["ask_command", "chat_command"]
+
+
+def _chat_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "--plain", action="store_true", help="lines in and out, as in a pipe, without a screen"
+    )
+    parser.add_argument("--model", metavar="NAME", default="", help="talk to this model")
+    parser.add_argument(
+        "--resume", metavar="ID", default="", help="go on with an earlier conversation"
+    )
+
+
+def _chat(args: argparse.Namespace) -> Output:
+    if wants_json(args):
+        raise UsageError("a chat is not answered in JSON", hint='retain ask "question" --json')
+    return Output(None, code=_plain(args) if args.plain or not _has_screen() else _screen(args))
+
+
+def _has_screen() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _screen(args: argparse.Namespace) -> int:
+    from retain.chat.screen import Terminal
+
+    chats: list[Chat] = []
+
+    def open_chat(ask: Asker) -> Chat:
+        chats.append(_opened(args, ask))
+        return chats[0]
+
+    terminal = Terminal(open_chat, resume=args.resume)
+    try:
+        terminal.run()
+    except OSError:
+        if not terminal.was_told:  # the terminal itself may be gone
+            raise
+    finally:
+        for chat in chats:
+            chat.close()
+    if terminal.failure:
+        raise terminal.failure
+    return terminal.return_code or 0
+
+
+def _opened(args: argparse.Namespace, ask: Asker | None) -> Chat:
+    from retain.talk.chat import Chat
+
+    return Chat(open_app(args, stays=True), ask=ask, model=args.model)
+
+
+@contextlib.contextmanager
+def _talking(args: argparse.Namespace, ask: Asker | None) -> Iterator[Chat]:
+    chat = _opened(args, ask)
+    try:
+        yield chat
+    finally:
+        chat.close()
+
+
+def _plain(args: argparse.Namespace) -> int:
+    from retain.chat import plain
+
+    is_typed = sys.stdin.isatty()
+    with _talking(args, _asker()) as chat:
+        talk = plain.Plain(chat, sys.stdout, sys.stderr, is_quiet=getattr(args, "quiet", False))
+        inputs = plain.typed(sys.stdin, sys.stderr) if is_typed else iter(plain.messages(_piped()))
+
+        async def whole() -> int:
+            if args.resume:
+                await chat.resume(args.resume)
+            code = await talk.converse(inputs, go_on=is_typed)
+            await chat.leave(0 if code else plain.SUMMARY_SECONDS)
+            return code
+
+        return _run(whole())
+
+
+def _asker() -> Asker | None:
+    """Whoever sits at the terminal, for a tool's questions; nobody behind a pipe."""
+    from retain.chat.plain import asker
+
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return asker(sys.stdin, sys.stderr)
+    return None
+
+
+def _piped() -> str:
+    return sys.stdin.buffer.read().decode("utf-8", "replace")
+
+
+def _run(work: Coroutine[Any, Any, int]) -> int:
+    import asyncio
+
+    return asyncio.run(work)
+
+
+# ask
+
+
+def _ask_arguments(parser: Parser) -> None:
+    parser.add_argument("question", nargs="+", help="the question; `-` stands for standard input")
+    parser.add_argument("--model", metavar="NAME", default="", help="ask this model")
+
+
+def _ask(args: argparse.Namespace) -> Output:
+    from retain.chat.plain import Plain
+
+    question = "\n\n".join(_question(args.question)).strip()
+    if not question:
+        raise UsageError("there is no question", hint='retain ask "What did we decide?"')
+    found: list[Exchange] = []
+    with _talking(args, _asker()) as chat:
+        talk = Plain(chat, sys.stdout, sys.stderr, is_quiet=getattr(args, "quiet", False))
+
+        async def whole() -> int:
+            try:
+                found.append(await talk.exchange(question, is_silent=wants_json(args)))
+            finally:
+                await chat.leave(0)  # one question needs no summary of a model's
+            return 0
+
+        _run(whole())
+        session = chat.session.id if chat.session else ""
+        return Output(_answer(found[0], session, chat.model_name))
+
+
+def _question(words: list[str]) -> Iterator[str]:
+    text = " ".join(word for word in words if word != "-")
+    if text:
+        yield text
+    if "-" in words:
+        yield _piped()
+
+
+def _answer(found: Exchange, session: str, model: str) -> dict[str, object]:
+    return {
+        "answer": found.answer,
+        "session": session,
+        "model": model,
+        "usage": {
+            "input": found.usage.input,
+            "output": found.usage.output,
+            "cached": found.usage.cached,
+            "estimated": found.usage.estimated,
+        },
+        "memories_saved": [
+            {"fact": one.fact, "ref": one.ref, "status": one.status, "replaced": one.replaced}
+            for one in found.saved
+        ],
+        "recalled": found.recalled,
+    }
+
+
+chat_command = Command(
+    _chat_arguments,
+    _chat,
+    """A conversation that remembers: what fits is recalled before each reply, and facts that the
+model flags are kept as memories. `retain` alone opens it too, at a terminal. Without a terminal,
+or with --plain, replies are written to standard output and everything else to standard error: a
+piped text is one message, and lines that are slash commands are done by themselves. It ends with
+1 when the model fails.
+
+  retain chat
+  retain chat --resume session_20261116_001
+  retain chat --model openai:gpt-5
+  echo "What did we decide about caching?" | retain chat --plain""",
+)
+ask_command = Command(
+    _ask_arguments,
+    _ask,
+    """One question to the model, with what is remembered; the answer is written as it comes. It is
+kept as a conversation like any other, and facts in it are saved. Without a terminal, tools that
+would need your word are refused.
+
+  retain ask "What did we decide about caching?"
+  git diff | retain ask "Does this break what we agreed on?" -
+  retain ask "Which port does the API use?" --json""",
+)

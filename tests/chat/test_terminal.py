@@ -1,0 +1,268 @@
+"""The installed program in a real terminal: typed at, killed, hung up, suspended, two at once."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from retain.app import App
+from retain.sessions.model import Message
+from retain.sessions.store import Sessions
+from tests.chat.stage import KEY
+from tests.conftest import command
+from tests.talk.servers import Server, claude, running
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed"),
+]
+
+_SECONDS = 60
+
+
+class Terminal:
+    """A terminal of 80 by 24 with a program in it."""
+
+    def __init__(self, name: str, program: str) -> None:
+        self._socket = ["tmux", "-L", f"retain-{os.getpid()}-{name}", "-f", os.devnull]
+        self.raw = Path(f"{name}.raw")
+        self._tmux("new-session", "-d", "-x", "80", "-y", "24", "sh")
+        self._tmux("set-option", "-g", "remain-on-exit", "on")
+        self._tmux("pipe-pane", f"cat > {shlex.quote(str(self.raw.absolute()))}")
+        self._tmux("respawn-pane", "-k", program)
+        self._tmux("pipe-pane", f"cat > {shlex.quote(str(self.raw.absolute()))}")
+
+    def _tmux(self, *words: str) -> str:
+        ran = subprocess.run(
+            [*self._socket, *words],
+            check=True,
+            capture_output=True,
+            env={**os.environ, "TERM": "xterm-256color"},
+        )
+        return ran.stdout.decode("utf-8", "replace")
+
+    @property
+    def text(self) -> str:
+        return self._tmux("capture-pane", "-p")
+
+    @property
+    def pid(self) -> int:
+        return int(self._tmux("display-message", "-p", "#{pane_pid}"))
+
+    @property
+    def is_dead(self) -> bool:
+        return self._tmux("display-message", "-p", "#{pane_dead}").strip() == "1"
+
+    @property
+    def status(self) -> str:
+        return self._tmux("display-message", "-p", "#{pane_dead_status}").strip()
+
+    def types(self, text: str) -> None:
+        self._tmux("send-keys", "-l", text)
+
+    def press(self, *keys: str) -> None:
+        self._tmux("send-keys", *keys)
+
+    def until(self, condition: Callable[[], object]) -> None:
+        end = time.monotonic() + _SECONDS
+        while not condition():
+            assert time.monotonic() < end, f"it never came; the screen shows:\n{self.text}"
+            time.sleep(0.05)
+
+    def sees(self, *words: str) -> None:
+        self.until(lambda: all(word in self.text for word in words))
+
+    def close(self) -> None:
+        subprocess.run([*self._socket, "kill-server"], check=False, capture_output=True)
+
+
+Open = Callable[..., Terminal]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with running() as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        yield server
+
+
+@pytest.fixture
+def opened(server: Server) -> Iterator[Open]:
+    terminals: list[Terminal] = []
+
+    def new(program: str = "") -> Terminal:
+        chat = f"exec {shlex.join(command())}"
+        terminals.append(Terminal(str(len(terminals)), program or chat))
+        if not program:
+            terminals[-1].sees("Say something")  # before that, nobody has taken the keyboard
+        return terminals[-1]
+
+    yield new
+    for terminal in terminals:
+        terminal.close()
+
+
+def kept() -> list[list[Message]]:
+    """All that the database has, session by session, the newest first."""
+    app = App()
+    sessions = Sessions(app.place.root)
+    try:
+        return [list(sessions.messages(one.id)) for one in sessions.list()]
+    finally:
+        sessions.close()
+        app.close()
+
+
+def summaries() -> list[str]:
+    sessions = Sessions(App().place.root)
+    try:
+        return [one.summary for one in sessions.list()]
+    finally:
+        sessions.close()
+
+
+def test_a_fact_is_saved_and_the_next_session_knows_it(opened: Open, server: Server) -> None:
+    server.says(claude("Good choice.\n\n[MEMORY] Jamie uses Bun as the JavaScript runtime\n"))
+    first = opened()
+    first.types("I use Bun for JavaScript now")
+    first.press("Enter")
+    first.sees("Good choice.", "✦ Memory saved: Jamie uses Bun as the JavaScript runtime")
+    server.says(claude("Jamie said which runtime is used."))
+    first.types("/quit")
+    first.press("Enter")
+    first.until(lambda: first.is_dead)
+    assert first.status == "0"
+    assert "Traceback" not in first.text
+    assert summaries() == ["Jamie said which runtime is used."]
+    second = opened()
+    second.types("Which JavaScript runtime do I use?")
+    second.press("Enter")
+    second.sees("recalled", "Done.")
+    asked = server.asked[-1].body
+    assert "Jamie uses Bun as the JavaScript runtime" in str(asked["system"])
+    assert "Jamie said which runtime is used." in str(asked["system"])
+    second.press("C-c")
+    second.press("C-c")
+    second.until(lambda: second.is_dead)
+
+
+def test_a_kill_loses_no_message_and_little_of_the_reply(opened: Open, server: Server) -> None:
+    server.says(claude("It was a dark and stormy night", ending="hang", keep=9))
+    first = opened()
+    first.types("Tell me a story")
+    first.press("Enter")
+    first.sees("It was a dark and sto")
+    first.until(lambda: kept()[0][-1].content.startswith("It was a dark and sto"))
+    os.kill(first.pid, signal.SIGKILL)
+    first.until(lambda: first.is_dead)
+    user, reply = kept()[0]
+    assert user.content == "Tell me a story"
+    assert reply.content.startswith("It was a dark and sto")
+    second = opened(f"exec {shlex.join([*command(), 'chat', '--resume', 'session_'])}")
+    second.sees("Tell me a story", "It was a dark and sto")
+    second.types("Go on")
+    second.press("Enter")
+    second.sees("Done.")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_in_order(opened: Open, server: Server, number: signal.Signals) -> None:
+    server.says(claude("It was a dark and stormy night", ending="hang", keep=9))
+    terminal = opened()
+    terminal.types("Tell me a story")
+    terminal.press("Enter")
+    terminal.sees("It was a dark and sto")
+    os.kill(terminal.pid, number)
+    terminal.until(lambda: terminal.is_dead)
+    assert "Traceback" not in terminal.raw.read_text(encoding="utf-8", errors="replace")
+    assert terminal.status == str(128 + number)
+    assert [one.role for one in kept()[0]] == ["user", "assistant"]
+    assert summaries()[0].startswith("Asked: Tell me a story")
+
+
+def test_a_terminal_that_goes_takes_nothing_with_it(opened: Open, server: Server) -> None:
+    log = Path("ended.log").absolute()
+    terminal = opened(f"{shlex.join(command())}; echo ended with $? >>{log}")
+    terminal.sees("Say something")
+    terminal.types("Hello")
+    terminal.press("Enter")
+    terminal.sees("Done.")
+    terminal.close()
+    end = time.monotonic() + _SECONDS
+    while not (kept() and summaries()[0]):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert [one.content for one in kept()[0]] == ["Hello", "Done."]
+
+
+def test_it_can_be_suspended_and_brought_back(opened: Open, server: Server) -> None:
+    terminal = opened("exec bash --norc -i")
+    terminal.types(f"{shlex.join(command())}\n")
+    terminal.sees("Say something")
+    terminal.types("half a ques")
+    terminal.sees("half a ques")
+    terminal.press("C-z")
+    terminal.sees("Stopped")
+    terminal.types("fg\n")
+    terminal.sees("half a ques", "claude-sonnet-5-5")
+    terminal.types("tion")
+    terminal.press("Enter")
+    terminal.sees("half a question", "Done.")
+
+
+def test_two_chats_share_a_bank(opened: Open, server: Server) -> None:
+    server.hears("the first", claude("One.\n\n[MEMORY] The first chat likes tea\n"))
+    server.hears("the second", claude("Two.\n\n[MEMORY] The second chat drinks coffee\n"))
+    first, second = opened(), opened()
+    for terminal, name in ((first, "the first"), (second, "the second")):
+        terminal.types(f"I am {name}")
+    for terminal in (first, second):
+        terminal.press("Enter")
+    first.sees("✦ Memory saved: The first chat likes tea")
+    second.sees("✦ Memory saved: The second chat drinks coffee")
+    said = sorted(messages[0].content for messages in kept())
+    assert said == ["I am the first", "I am the second"]
+    facts = App().list(collection="facts")
+    assert len(facts) == 2
+    for terminal in (first, second):
+        assert "locked" not in terminal.text
+
+
+def test_no_escape_of_a_model_reaches_the_terminal(opened: Open, server: Server) -> None:
+    server.says(claude("See \x1b]52;c;aGk=\x07 and \x1b]8;;http://evil.example\x07this\n"))
+    terminal = opened()
+    terminal.types("Say it")
+    terminal.press("Enter")
+    terminal.sees("\\x1b]52;c;aGk=")
+    raw = terminal.raw.read_bytes()
+    assert b"\x1b]52" not in raw
+    assert b"\x1b]8;" not in raw
+
+
+def test_alt_enter_begins_a_line_in_any_terminal(opened: Open, server: Server) -> None:
+    terminal = opened()
+    terminal.sees("Say something")
+    terminal.types("one")
+    terminal.press("M-Enter")
+    terminal.types("two")
+    terminal.press("Enter")
+    terminal.sees("Done.")
+    assert server.asked[0].last == "one\ntwo"
+
+
+def test_a_bank_that_cannot_be_used_is_said_after_the_screen_is_gone(opened: Open) -> None:
+    Path("file").write_text("no bank", encoding="utf-8")
+    terminal = opened(f"exec {shlex.join([*command(), '--bank', 'file'])}")
+    terminal.until(lambda: terminal.is_dead)
+    assert terminal.status not in ("", "0")
+    assert "config.toml cannot be read" in terminal.text
+    assert "Traceback" not in terminal.text
