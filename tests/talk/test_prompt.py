@@ -188,8 +188,8 @@ def test_a_project_adds_instructions_and_replaces_none(desk: Desk) -> None:
         "context/system_prompt.md (global)",
         "how memory works",
         "context/system_prompt.md (project)",
-        "USER.md (project)",
         "USER.md (global)",
+        "USER.md (project)",
     ]
     theirs = [part for part in prompt.parts if "(project)" in part.name]
     assert [part.is_data for part in theirs] == [True, True]

@@ -253,7 +253,8 @@ def _profiles(around: _Surroundings) -> list[Part]:
     room = int(around.room * _PROFILE_SHARE)
     order = {"USER.md": 0, "PREFERENCES.md": 1, "MEMORY.md": 2}
     parts: list[Part] = []
-    for one in sorted(found, key=lambda text: order.get(text.name, 3)):
+    # The person's own before the project's, so that the room is theirs first.
+    for one in sorted(found, key=lambda it: (order.get(it.name, 3), it.scope != "global")):
         parts.append(_profile(one, room))
         room -= parts[-1].tokens
     return parts
