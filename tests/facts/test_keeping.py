@@ -535,7 +535,8 @@ def test_kill_at_every_step_is_mended_by_the_next_look(scratch: Path, after: boo
 
 
 def _chat(root: Path, writer: int) -> list[str]:
-    facts, notes = of(root), []
+    facts = of(root)
+    notes: list[str] = []
     for turn in range(8):
         facts.add(f"writer {writer} says word{turn}x{writer}")
         facts.add(f"everyone says shared{turn}")

@@ -281,7 +281,7 @@ def test_a_chat_is_taken_in_once_and_grows(tmp_path: Path) -> None:
 def test_a_chat_of_someone_else_with_the_same_id_gets_another(tmp_path: Path) -> None:
     sessions = Sessions(str(tmp_path))
     mine = read(OWN).chats[0]
-    theirs = read({**OWN, "messages": OWN["messages"][1:]}).chats[0]  # type: ignore[index]
+    theirs = read({**OWN, "messages": OWN["messages"][1:]}).chats[0]
     taken = [*sessions.take_in([mine]), *sessions.take_in([theirs]), *sessions.take_in([theirs])]
     assert [(one.session_id, one.status) for one in taken] == [
         ("session_20260218_001", "new"),
