@@ -9,7 +9,9 @@ again and, for the chat, until the request has reached a model's server on this 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
+import io
 import os
 import pty
 import select
@@ -65,6 +67,7 @@ class Screen:
     def __init__(self, words: Sequence[str], env: dict[str, str]) -> None:
         self._side, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self._seen = b""
         self.start = time.perf_counter()
         self._process = subprocess.Popen(
             words, stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=env["HOME"]
@@ -72,15 +75,19 @@ class Screen:
         os.close(theirs)
 
     def until(self, mark: bytes) -> float:
-        """The moment at which some bytes were written, after those already seen."""
-        seen = b""
+        """The moment at which some bytes were written, after those waited for before."""
         end = time.perf_counter() + 60
-        while mark not in seen:
+        while mark not in self._seen:
             if time.perf_counter() > end:
                 raise SystemExit(f"never seen: {mark!r}")
-            if select.select([self._side], [], [], 0.5)[0]:
-                seen += os.read(self._side, 65536)
+            self.read(0.5)
+        self._seen = self._seen.partition(mark)[2]
         return time.perf_counter()
+
+    def read(self, seconds: float) -> None:
+        """Take in what is written; a program whose terminal is full would wait."""
+        if select.select([self._side], [], [], seconds)[0]:
+            self._seen += os.read(self._side, 65536)
 
     def type(self, keys: bytes) -> None:
         os.write(self._side, keys)
@@ -97,10 +104,11 @@ def round_of(words: Sequence[str], env: dict[str, str], server: Server | None) -
     try:
         painted = screen.until(MARK)
         screen.type(b"zebra\r")
+        screen.until(b"zebra")
         sent = screen.until(MARK)
         reached = sent
         while server and len(server.asked) == before:
-            time.sleep(0.005)
+            screen.read(0.005)
             reached = time.perf_counter()
         return Times(painted - screen.start, sent - painted, reached - painted)
     finally:
@@ -113,7 +121,9 @@ def main() -> int:
     rounds = parser.parse_args().rounds
     retain = [str(Path(sys.executable).with_name("retain")), "chat"]
     bare = [sys.executable, "-c", BARE]
-    with tempfile.TemporaryDirectory() as home, running() as server:
+    # The server complains of clients that are killed.
+    quiet = contextlib.redirect_stderr(io.StringIO())
+    with tempfile.TemporaryDirectory() as home, quiet, running() as server:
         env = {
             "PATH": os.environ["PATH"],
             "HOME": home,

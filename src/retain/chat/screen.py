@@ -37,6 +37,7 @@ _TWICE_SECONDS: Final = 2.0  # within which a second Ctrl+C leaves
 _SUMMARY_SECONDS: Final = 6.0
 _TICK: Final = 0.12
 _LEAST_PART: Final = 8  # columns below which a cut part of the status says nothing
+_ENDS: Final = ("/quit", "/exit", "/q")
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -63,7 +64,7 @@ class Terminal(App[None]):
     def __init__(self, open_chat: Opener, *, resume: str = "") -> None:
         super().__init__()
         self.theme = _theme(os.environ)
-        self.failure: RetainError | None = None  # why the chat could not be opened
+        self.failure: RetainError | OSError | None = None  # why the chat could not be opened
         self.desk: Desk | None = None
         self.ready = asyncio.Event()
         self.replying: asyncio.Task[None] | None = None
@@ -102,11 +103,11 @@ class Terminal(App[None]):
     async def _load(self) -> None:
         try:
             self.desk = await asyncio.to_thread(self._opened)
-        except RetainError as error:
+            await self.desk.begin(self._resume)
+        except (RetainError, OSError) as error:
             self.failure = error
-            self.exit(return_code=error.exit_code)
+            self.exit()
             return
-        await self.desk.begin(self._resume)
         self.ready.set()
         self.say_status()
         await self.desk.warm_up()
@@ -223,18 +224,20 @@ class Terminal(App[None]):
             self.entry.send()
 
     async def on_entry_sent(self, event: Entry.Sent) -> None:
-        if self._leaving or (self.replying and not event.text.startswith("/q")):
-            self.hint("A reply is on its way: Esc stops it.")
-            return
-        if self.replying:
+        if self.replying and event.text in _ENDS:
             self.leave()
-            return
+        elif self.replying or self._leaving:
+            self.hint("A reply is on its way: Esc stops it.")
+        else:
+            await self._send(event.text)
+
+    async def _send(self, text: str) -> None:
         self._suggest("")
-        self.entry.recollection.add(event.text)
+        self.entry.recollection.add(text)
         self.entry.empty()
-        await self.add(Person(event.text))
+        await self.add(Person(text))
         self.talk.anchor()
-        self.replying = asyncio.create_task(self._exchange(event.text))
+        self.replying = asyncio.create_task(self._exchange(text))
 
     async def _exchange(self, text: str) -> None:
         try:
@@ -317,10 +320,10 @@ class Terminal(App[None]):
 
     def action_end(self) -> None:
         """Leave from an empty box, as a shell is left."""
-        if not self.entry.text:
-            self.leave()
-        else:
+        if self.entry.text:
             self.entry.action_delete_right()
+        elif self.entry.display:  # a question is not left by accident
+            self.leave()
 
     def action_leave(self) -> None:
         """Leave."""
