@@ -356,7 +356,7 @@ READ = "capture.inbox categories codec frontmatter markdown model reading record
 JUDGED = "capture categories capture.transcript capture.triage hooks.judging hooks.proposing"
 PROPOSED = "capture.inbox guard guard.characters guard.secrets hooks.closing"
 MODULES = {
-    "pre-tool-use": "hooks.guarding",
+    "pre-tool-use": "hooks.guarding ownership",
     "user-prompt-submit": f"{SETTLED} {SHOWN} {FOUND} hooks.prompting warm words",
     "session-start": f"{SETTLED} {SHOWN} {READ} capture hooks.opening",
     "stop": f"{SETTLED} {JUDGED} hooks.stopping",

@@ -1,0 +1,92 @@
+"""Which files are a bank's, and so Retain's to write, and which of those a person writes.
+
+Asked before every edit an agent makes, so a path is first judged by its spelling alone, and
+nothing is loaded for it.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["bank_of"]
+
+_NAMES = (".retain", ".memories")  # directories that are banks, wherever they stand
+_PAIR = (".claude", "memory")
+# What claude-memory's own skill leaves in /tmp on the way to its store.
+_STAGED = (
+    (".memory-write-pending", ".json"),
+    (".memory-draft-", ".json"),
+    (".memory-triage-context-", ".txt"),
+)
+
+
+def bank_of(path: str, cwd: str, env: Mapping[str, str]) -> str:
+    """The bank that a file belongs to and that is not the person's to edit; empty for none."""
+    root = _by_name(path) or _by_variable(path, cwd, env) or _by_config(path, env)
+    if not root or path == root:
+        return root
+    return "" if _is_free(os.path.relpath(path, root)) else root
+
+
+def _by_name(path: str) -> str:
+    """The bank that a path names, whether it is there yet or not."""
+    parts = path.replace("\\", "/").split("/")
+    folded = [part.casefold() for part in parts]  # some disks take both cases for one
+    if _is_staged(parts):
+        return ""
+    for at, name in enumerate(folded):
+        if name in _NAMES:
+            return "/".join(parts[: at + 1])
+        if (name, *folded[at + 1 : at + 2]) == _PAIR:
+            return "/".join(parts[: at + 2])
+    return ""
+
+
+def _is_staged(parts: list[str]) -> bool:
+    """Whether a file lies in /tmp itself, by one of the names that are meant to."""
+    return parts[:-1] == ["", "tmp"] and any(
+        parts[-1].startswith(first) and parts[-1].endswith(last) for first, last in _STAGED
+    )
+
+
+def _by_variable(path: str, cwd: str, env: Mapping[str, str]) -> str:
+    """The person's own bank, or one that a variable names, which may be called anything."""
+    # The person's own bank may be a link, and then its real path has another name.
+    for name, usual in (("RETAIN_HOME", "~/.retain"), ("RETAIN_BANK", "")):
+        if given := env.get(name) or usual:
+            root = os.path.realpath(os.path.join(cwd, os.path.expanduser(given)))
+            if path == root or path.startswith(f"{root}/"):
+                return root
+    return ""
+
+
+def _by_config(path: str, env: Mapping[str, str]) -> str:
+    """The bank that an `.arcaneum` file further up names; most projects have none."""
+    folder = os.path.dirname(path)
+    while folder != os.path.dirname(folder):
+        if os.path.isfile(os.path.join(folder, ".arcaneum")):
+            from retain import paths
+
+            found = paths.find_bank(folder, env)
+            root = os.path.realpath(found.root)
+            return root if path.startswith(f"{root}/") else ""
+        folder = os.path.dirname(folder)
+    return ""
+
+
+def _is_free(name: str) -> bool:
+    """Whether a file of a bank is a person's to write: profiles, skills, and two of others."""
+    first, _, rest = name.partition("/")
+    if rest:
+        return first == "skills"
+    return name in (
+        "USER.md",
+        "PREFERENCES.md",
+        "MEMORY.md",
+        "memory-config.json",
+        ".gitignore",
+    )
