@@ -4,8 +4,6 @@ import json
 import os
 import re
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -597,6 +595,48 @@ def test_a_suffix_cannot_lead_elsewhere(tmp_path: Path, suffix: str) -> None:
     assert list(tmp_path.parent.glob("x*")) == []
 
 
+class Clock:
+    """Says that it is late after so many looks at it."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+        self.looked = 0
+
+    def is_late(self) -> bool:
+        self.looked += 1
+        return self.looked > self.looks
+
+
+FLOOD = [message("error the fix, we decided because of it\n" * 1_000)] * 50
+
+
+@pytest.mark.parametrize("category", ["decision", "runbook"])
+def test_of_a_flood_of_words_only_the_first_are_looked_at(category: str) -> None:
+    clock = Clock(1_000_000)
+    (hit,) = judged(FLOOD, ANYTHING._replace(captured=(category,)), "", clock.is_late)
+    assert hit.score == 1.0
+    assert len(hit.context) == 100_000 + len(triage.EXCERPTS)
+    assert clock.looked < 10
+
+
+def test_words_that_nothing_backs_up_are_not_looked_for_without_end() -> None:
+    clock = Clock(1_000_000)
+    flood = [message("we decided overall\n" * 2_000)] * 50
+    (hit,) = judged(flood, ANYTHING._replace(captured=("decision",)), "", clock.is_late)
+    assert hit.score == pytest.approx(0.9 / 1.9)
+    assert clock.looked < 20
+
+
+def test_who_is_late_judges_by_what_was_found() -> None:
+    words = [message("decided because"), message("x" * 20_000), message("picked\npicked")]
+    full = {hit.category: hit.score for hit in judged(words, ANYTHING)}
+    assert full["decision"] == pytest.approx(1.3 / 1.9)
+    found = {hit.category: hit.score for hit in judged(words, ANYTHING, "", Clock(1).is_late)}
+    assert found["decision"] == pytest.approx(0.5 / 1.9)
+    none = {hit.category: hit.score for hit in judged(words, ANYTHING, "", Clock(0).is_late)}
+    assert none == {**dict.fromkeys(CATEGORIES, 0.0), "session_summary": 0.06}
+
+
 def test_of_a_huge_message_only_its_ends_are_judged() -> None:
     filler = "x" * 30_000
     assert only("decision", f"decided\n{filler}\n{filler}\npicked").score > 0.31
@@ -622,24 +662,3 @@ def test_judging_grows_with_the_text_and_no_faster(text: str) -> None:
         return judged([message(part)] * 50, ANYTHING)
 
     assert grows_linearly(run, text)
-
-
-def test_judging_loads_little() -> None:
-    code = (
-        "import sys; from retain.capture import transcript, triage; "
-        "triage.judged([transcript.Message('user', 'hm', (), 0, 1, '')], triage.DEFAULTS); "
-        "print(sorted(n for n in sys.modules if n.startswith('retain.')), "
-        "sorted({'pathlib', 'dataclasses', 'json', 'yaml', 'inspect'} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True,
-        encoding="utf-8",
-    )  # fmt: skip
-    assert done.stdout.strip() == (
-        "['retain.capture', 'retain.capture.transcript', 'retain.capture.triage'] []"
-    )
-
-
-def test_what_is_public() -> None:
-    for name in triage.__all__:
-        assert getattr(triage, name) is not None

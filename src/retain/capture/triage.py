@@ -13,10 +13,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from retain.capture.transcript import HEADING, Message, said
 
@@ -46,12 +46,18 @@ __all__ = [
 _NEAR: Final = 4  # lines between a word and what backs it up
 _AROUND: Final = 10  # lines of context on each side
 _MOST_BYTES: Final = 50_000
+# Twice of what is written, so that a secret at the edge is still seen whole.
+_LOOKED_AT: Final = 2 * _MOST_BYTES
 _CUT_OFF: Final = "\n</transcript_data>\n[Truncated: context exceeded 50KB]"
 _SNIPPET: Final = 120
 _DESCRIPTION: Final = 500
 # People paste logs of megabytes. What they say about them stands before or after, and a window of
 # fifty such messages must not take longer than the host waits.
 _SCORED: Final = 20_000
+_BLOCK: Final = 16_000  # characters that are looked through between two looks at the clock
+# Five lines make a score and a few hundred fill a context. The rest is looked at only for words
+# that back one another up, and not for ever.
+_MOST_PLACES: Final = 5_000
 _CONTROLS: Final = r"[\x00-\x1f\x7f]"
 _INVISIBLE: Final = r"[\u200b-\u200f\u2028-\u202f\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 _FENCE_WORD: Final = r"(?i)<(?=/?\s*transcript_data)"
@@ -169,7 +175,12 @@ class _Place(NamedTuple):
 class _Tally(NamedTuple):
     score: float
     counted: list[_Place]  # the lines that made the score
-    places: list[_Place]  # all lines with a word of the category
+    windows: list[tuple[int, int]]  # the lines around every word of the category
+
+
+class _Block(NamedTuple):
+    first: int  # the number of its first line
+    folded: str
 
 
 class _Kept(NamedTuple):
@@ -192,7 +203,7 @@ class _Talk(NamedTuple):
     prose: _Kept
     unfenced: _Kept
     lines: list[str]
-    folded: str
+    blocks: list[_Block]
     line_starts: list[int]
 
     def message(self, place: _Place) -> Message:
@@ -201,10 +212,20 @@ class _Talk(NamedTuple):
         return self.messages[bisect_right(self.begins, position) - 1]
 
 
-def judged(messages: Sequence[Message], settings: Settings, last: str = "") -> list[Hit]:
+def _never() -> bool:
+    return False
+
+
+def judged(
+    messages: Sequence[Message],
+    settings: Settings,
+    last: str = "",
+    is_late: Callable[[], bool] | None = None,
+) -> list[Hit]:
     """Return the categories whose score reaches their threshold.
 
-    `last` is what the host says the assistant said last: its transcript is written late.
+    `last` is what the host says the assistant said last: its transcript is written late. Once
+    `is_late` says so, no more words are looked for, and what was found is judged.
     """
     window = _window(messages, settings.max_messages, last)
     if not window:
@@ -218,7 +239,7 @@ def judged(messages: Sequence[Message], settings: Settings, last: str = "") -> l
         hit = (
             _by_activity(window, least)
             if category == _SESSION
-            else _by_words(talk, category, least)
+            else _by_words(talk, category, least, is_late or _never)
         )
         if hit is not None:
             description = sanitized(settings.descriptions.get(category, ""), _DESCRIPTION)
@@ -332,7 +353,16 @@ def _talk(messages: Sequence[Message]) -> _Talk:
     unfenced, prose = _prose("\n".join(texts))
     lines = prose.text.split("\n")
     line_starts = list(accumulate((len(line) + 1 for line in lines[:-1]), initial=0))
-    return _Talk(messages, begins, prose, unfenced, lines, _folded(prose.text), line_starts)
+    return _Talk(messages, begins, prose, unfenced, lines, list(_blocks(lines)), line_starts)
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
+    first = length = 0
+    for number, line in enumerate(lines, 1):
+        length += len(line) + 1
+        if length >= _BLOCK or number == len(lines):
+            yield _Block(first, _folded("\n".join(lines[first:number])))
+            first, length = number, 0
 
 
 def _ends(text: str) -> str:
@@ -393,16 +423,17 @@ def _folded(text: str) -> str:
     return folded.replace("\u0307", "").replace("\u0131", "i").replace("\u017f", "s")
 
 
-def _places(talk: _Talk, alternatives: str) -> list[_Place]:
-    """Return the lines that match, each with the place of its first match."""
-    numbers: set[int] = set()
-    for needle in _needles(alternatives):
-        numbers.update(_lines_with(talk.folded, needle))
-    if not numbers:
-        return []
-    pattern = _words(alternatives)
-    matches = ((number, pattern.search(talk.lines[number])) for number in sorted(numbers))
-    return [_Place(number, match.start()) for number, match in matches if match]
+def _places(talk: _Talk, alternatives: str, is_late: Callable[[], bool]) -> Iterator[_Place]:
+    """Yield the lines that match, each with the place of its first match."""
+    needles = _needles(alternatives)
+    for first, folded in talk.blocks:
+        if is_late():
+            return
+        numbers = {number for needle in needles for number in _lines_with(folded, needle)}
+        for number in sorted(numbers):
+            match = _words(alternatives).search(talk.lines[first + number])
+            if match:
+                yield _Place(first + number, match.start())
 
 
 def _lines_with(folded: str, needle: str) -> Iterator[int]:
@@ -415,8 +446,8 @@ def _lines_with(folded: str, needle: str) -> Iterator[int]:
         at = -1 if counted < 0 else folded.find(needle, counted)
 
 
-def _by_words(talk: _Talk, category: str, least: float) -> Hit | None:
-    tally = _tally(talk, SIGNALS[category])
+def _by_words(talk: _Talk, category: str, least: float, is_late: Callable[[], bool]) -> Hit | None:
+    tally = _tally(talk, SIGNALS[category], is_late)
     if tally.score < least:
         return None
     messages = [talk.message(place) for place in tally.counted] or talk.messages
@@ -424,32 +455,79 @@ def _by_words(talk: _Talk, category: str, least: float) -> Hit | None:
         category=category,
         score=tally.score,
         snippets=_snippets(talk, tally.counted),
-        context=_excerpts(talk, tally.places),
+        context=_excerpts(talk, tally.windows),
         start=messages[0].start,
         end=messages[-1].end,
     )
 
 
-def _tally(talk: _Talk, signals: Signals) -> _Tally:
-    places = _places(talk, signals.primary)
-    backing = [place.line for place in _places(talk, signals.booster)] if places else []
+def _tally(talk: _Talk, signals: Signals, is_late: Callable[[], bool]) -> _Tally:
+    backing = _Backing(talk, signals.booster)
+    around = _Around(talk)
     counted: list[_Place] = []
     primary = boosted = 0
-    for place in places:
-        if boosted < signals.max_boosted and _is_near(place.line, backing):
+    for place in islice(_places(talk, signals.primary, is_late), _MOST_PLACES):
+        around.add(place.line)
+        if boosted < signals.max_boosted and backing.is_near(place.line):
             boosted += 1
+            counted.append(place)
         elif primary < signals.max_primary:
             primary += 1
-        else:
-            continue
-        counted.append(place)
+            counted.append(place)
+        elif around.is_full and (boosted == signals.max_boosted or not backing.is_there):
+            break
     weight = primary * signals.primary_weight + boosted * signals.boosted_weight
-    return _Tally(min(1.0, weight / signals.denominator), counted, places)
+    return _Tally(min(1.0, weight / signals.denominator), counted, around.windows)
 
 
-def _is_near(line: int, backing: Sequence[int]) -> bool:
-    first = bisect_left(backing, line - _NEAR)
-    return first < len(backing) and backing[first] <= line + _NEAR
+class _Backing:
+    """The lines with words that back others up, looked at only where there are such others."""
+
+    def __init__(self, talk: _Talk, alternatives: str) -> None:
+        self._lines = talk.lines
+        self._alternatives = alternatives
+        self._known: dict[int, bool] = {}
+        needles = _needles(alternatives)
+        self.is_there = any(needle in block.folded for block in talk.blocks for needle in needles)
+
+    def is_near(self, line: int) -> bool:
+        if not self.is_there:
+            return False
+        last = min(len(self._lines), line + _NEAR + 1)
+        return any(self._has(number) for number in range(max(0, line - _NEAR), last))
+
+    def _has(self, number: int) -> bool:
+        if number not in self._known:
+            self._known[number] = _is_in(self._lines[number], self._alternatives)
+        return self._known[number]
+
+
+class _Around:
+    """The lines around places that come in their order; windows that touch are one."""
+
+    def __init__(self, talk: _Talk) -> None:
+        self.windows: list[tuple[int, int]] = []
+        self._lines = talk.lines
+        self._length = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._length > _LOOKED_AT
+
+    def add(self, number: int) -> None:
+        start, end = max(0, number - _AROUND), min(len(self._lines), number + _AROUND + 1)
+        begin = start
+        if self.windows and start <= self.windows[-1][1]:
+            start, begin = self.windows.pop()
+        self.windows.append((start, end))
+        self._length += sum(len(line) + 1 for line in self._lines[begin:end])
+
+
+def _is_in(line: str, alternatives: str) -> bool:
+    folded = _folded(line)
+    if not any(needle in folded for needle in _needles(alternatives)):
+        return False
+    return _words(alternatives).search(line) is not None
 
 
 def _snippets(talk: _Talk, places: Iterable[_Place]) -> tuple[str, ...]:
@@ -460,17 +538,9 @@ def _snippets(talk: _Talk, places: Iterable[_Place]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(line[:_SNIPPET] for line in lines))
 
 
-def _excerpts(talk: _Talk, places: Iterable[_Place]) -> str:
-    windows: list[tuple[int, int]] = []
-    for number, _ in places:
-        start, end = max(0, number - _AROUND), min(len(talk.lines), number + _AROUND + 1)
-        if windows and start <= windows[-1][1]:
-            windows[-1] = (windows[-1][0], end)
-        else:
-            windows.append((start, end))
+def _excerpts(talk: _Talk, windows: Iterable[tuple[int, int]]) -> str:
     excerpts = "\n---\n".join("\n".join(talk.lines[start:end]) for start, end in windows)
-    # Twice of what is written, so that a secret at the edge is still seen whole.
-    return f"{EXCERPTS}{excerpts[: 2 * _MOST_BYTES]}"
+    return f"{EXCERPTS}{excerpts[:_LOOKED_AT]}"
 
 
 def _by_activity(messages: Sequence[Message], least: float) -> Hit | None:
