@@ -32,7 +32,7 @@ FOREVER = "\n".join(["."] * 9)  # far enough to be out of reach of what stands b
 
 
 def message(text: str, role: str = "user", start: int = 0, *tools: str) -> Message:
-    return Message(role, text, tools, start, start + 10, "")
+    return Message(role, text, tools, start, start + 10)
 
 
 def scores(text: str) -> dict[str, float]:

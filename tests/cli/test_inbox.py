@@ -147,9 +147,7 @@ def test_show_has_the_text_and_what_was_said(bank: Path, tmp_path: Path) -> None
 
 
 def test_show_says_that_the_transcript_is_gone(two: tuple[str, str]) -> None:
-    assert "The transcript cannot be shown: /nowhere/s1.jsonl: No such" in done(
-        "inbox", "show", "1"
-    )
+    assert "The transcript cannot be shown: /nowhere/s1.jsonl is gone" in done("inbox", "show", "1")
     assert "No such file" in answer("show", "1")["missing"]
 
 

@@ -343,7 +343,7 @@ def _window(messages: Sequence[Message], most: int, last: str) -> list[Message]:
     # The host gives the last text of an answer, of which there may be several.
     if last and not newest.strip().endswith(last):
         end = window[-1].end if window else 0
-        window.append(Message("assistant", last, (), end, end, ""))
+        window.append(Message("assistant", last, (), end, end))
     return window[-most:] if most > 0 else []
 
 

@@ -14,6 +14,7 @@ from retain.errors import NotFound, RetainError, Unreadable, UsageError
 
 if TYPE_CHECKING:
     from retain.capture.inbox import Proposal
+    from retain.capture.span import Span
     from retain.review import Accepted, Refused, Review, Reviewed
 
 __all__ = ["inbox_command"]
@@ -103,23 +104,23 @@ def _show(args: argparse.Namespace) -> Output:
         # One that was dropped can be looked at as well, by its id.
         (one,) = review.find([args.id], [*waiting, *review.dropped()])
     hint = f"Store it: retain inbox accept {one.id[:_SHOWN]}{same_bank(args)}"
-    data = _shown_data(review, one)
-    return Output(data, _shown(review, one), messages=[hint] if one in waiting else [])
+    source, said = review.source(one), review.span(one)
+    data = _shown_data(one, source, said)
+    return Output(data, _shown(one, source, said), messages=[hint] if one in waiting else [])
 
 
-def _shown(review: Review, one: Proposal) -> str:
+def _shown(one: Proposal, source: str, found: Span) -> str:
     lines = [
         f"Proposal:   {one.id}",
         f"Category:   {one.category}",
         f"Title:      {one.title}",
         f"Proposed:   {one.created_at} ({_age(one)} ago)",
-        f"From:       {review.source(one)}",
+        f"From:       {source}",
     ]
     if one.event:
         lines.append(f"Event:      {one.event}, score {one.score:g}")
     if one.cwd:
         lines.append(f"Directory:  {one.cwd}")
-    found = review.span(one)
     lines += ["", one.text, "", "What was said:"]
     for said in found.messages:
         lines += [f"  {said.role}:", *(f"    {line}" for line in said.text.split("\n"))]
@@ -130,12 +131,11 @@ def _shown(review: Review, one: Proposal) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shown_data(review: Review, one: Proposal) -> dict[str, object]:
-    found = review.span(one)
+def _shown_data(one: Proposal, source: str, found: Span) -> dict[str, object]:
     return {
         **shapes.proposal(one),
         "text": one.text,
-        "source": review.source(one),
+        "source": source,
         "messages": [said._asdict() for said in found.messages],
         "missing": found.missing or None,
     }
