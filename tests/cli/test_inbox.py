@@ -148,7 +148,7 @@ def test_show_has_the_text_and_what_was_said(bank: Path, tmp_path: Path) -> None
 
 def test_show_says_that_the_transcript_is_gone(two: tuple[str, str]) -> None:
     assert "The transcript cannot be shown: /nowhere/s1.jsonl is gone" in done("inbox", "show", "1")
-    assert "No such file" in answer("show", "1")["missing"]
+    assert "is gone" in answer("show", "1")["missing"]
 
 
 def test_dropped_proposal_can_be_looked_at(two: tuple[str, str]) -> None:

@@ -6,12 +6,10 @@ What it does not save then goes to the inbox, where everything goes if the perso
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 import time
 
-from retain.capture import triage
 from retain.hooks.call import Answer, Call
 from retain.hooks.judging import Judged, judge, stated
 from retain.hooks.memo import Memo
@@ -27,7 +25,6 @@ __all__ = ["answer"]
 _FLAG: Final = ".stop_hook_active"
 _FLAG_SECONDS: Final = 300
 _BLOCKED: Final = 2  # the exit code by which a host keeps its agent at work
-_HEX: Final = 8
 
 
 def answer(call: Call) -> Answer:
@@ -39,8 +36,7 @@ def answer(call: Call) -> Answer:
     # Both are asked: the flag must go even where the host keeps count itself.
     was_blocked = _take_flag(call.cwd)
     if was_blocked or call.payload.get("stop_hook_active") is True:
-        for one in memo.raised[1]:
-            triage.remove_context(str(one.get("category")), suffix=_suffix(call))
+        _tidy(call, memo)
         notes = settle(call, memo)
         if found:  # what an agent says about its saving is no news
             found.close(memo)
@@ -61,18 +57,21 @@ def answer(call: Call) -> Answer:
     return _blocked(call, found)
 
 
+def _tidy(call: Call, memo: Memo) -> None:
+    from retain.capture import raising
+
+    suffix = raising.suffix(call.text("session_id"))
+    for one in memo.raised[1]:
+        raising.remove_context(str(one.get("category")), suffix=suffix)
+
+
 def _blocked(call: Call, found: Judged) -> Answer:
-    suffix = _suffix(call)
-    files = {hit.category: triage.write_context(hit, suffix=suffix) for hit in found.hits}
+    from retain.capture import raising
+
+    suffix = raising.suffix(call.text("session_id"))
+    files = {hit.category: raising.write_context(hit, suffix=suffix) for hit in found.hits}
     _set_flag(call.cwd)
-    return Answer(err=f"{triage.told(found.hits, found.settings, files)}\n", code=_BLOCKED)
-
-
-def _suffix(call: Call) -> str:
-    """What keeps the context files of two sessions apart."""
-    session = call.text("session_id")
-    digest = hashlib.sha256(session.encode(errors="replace")).hexdigest()[:_HEX]
-    return f"-{digest}" if session else ""
+    return Answer(err=f"{raising.told(found.hits, found.settings, files)}\n", code=_BLOCKED)
 
 
 def _lines(notes: Sequence[str]) -> str:
