@@ -27,7 +27,7 @@ def record(category: str, made: dict[str, object]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("category", TYPED)
-@settings(max_examples=settings.default.max_examples // 4)
+@settings(max_examples=settings().max_examples // 4)
 @given(title=st.text(min_size=1), text=st.text())
 def test_any_words_make_a_valid_memory(category: str, title: str, text: str) -> None:
     assert faults(record(category, content(category, title, text))) == []
