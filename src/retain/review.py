@@ -11,9 +11,11 @@ from retain.capture.content import content
 from retain.capture.inbox import Proposal
 from retain.capture.plan import ACTIONS, Step
 from retain.capture.span import Span, span
+from retain.capture.triage import SUMMARY
 from retain.desk import Desk
 from retain.errors import Ambiguous, Conflict, NotFound, RetainError, Unreadable, UsageError
 from retain.model import Memory
+from retain.paths import from_home
 from retain.typed import forms
 from retain.typed.fixing import clean_title, slugify
 from retain.typed.ledger import Outcome, checked
@@ -26,7 +28,6 @@ __all__ = ["Accepted", "Near", "Refused", "Review", "Reviewed", "source"]
 
 _SHORT: Final = 4  # fewer digits are a number in the list, not the beginning of an id
 _TAG: Final = "captured"
-_SUMMARY: Final = "session_summary"
 _NEWS: Final = 2_000  # characters of a text that are compared with the memories there are
 _LISTS: Final = "`retain inbox` and `retain inbox list --dropped` show what there is."
 
@@ -131,7 +132,7 @@ class Review:
                 self._settled(step.after, folder, slug)
                 first = taken.setdefault(address, step.line)
                 # Of sessions that set out to do the same, the second gets another id.
-                if first != step.line and step.after.category != _SUMMARY:
+                if first != step.line and step.after.category != SUMMARY:
                     raise Conflict(f"line {first} is to become {address} as well")
             except RetainError as error:
                 known = f" ({error.hint})" if isinstance(error, UsageError) else ""
@@ -226,7 +227,7 @@ class Review:
         """
         made = content(one.category, one.title, one.text)
         names = [slug]
-        if one.category == _SUMMARY:
+        if one.category == SUMMARY:
             names.append(f"{slug[:70].rstrip('-')}-{one.id[:8]}")
         found = [(name, self._there(f"{folder}/{name}")) for name in names]
         for name, there in found:
@@ -248,7 +249,7 @@ class Review:
 
     def _candidate(self, one: Proposal) -> Near | None:
         """The memory that a proposal may belong to; not knowing it is no reason to refuse."""
-        if one.category == _SUMMARY:
+        if one.category == SUMMARY:
             return None  # each session has its own
         with contextlib.suppress(RetainError):
             news = f"{one.title}\n{one.text[:_NEWS]}"
@@ -258,7 +259,7 @@ class Review:
 
     def _twin(self, one: Proposal, outcome: Outcome) -> Near | None:
         """A memory of whatever kind that says what the new one says."""
-        if one.category == _SUMMARY or outcome.status == "unchanged":
+        if one.category == SUMMARY or outcome.status == "unchanged":
             return None
         with contextlib.suppress(RetainError):
             for alike in self._alike(outcome.memory.collection, outcome.memory.id):
@@ -304,7 +305,4 @@ def source(one: Proposal, home: str = "") -> str:
     told = f"{one.host or 'an agent'}{session}"
     if not one.transcript_path:
         return told
-    path = one.transcript_path
-    if home and path.startswith(f"{home.rstrip('/')}/"):
-        path = "~" + path[len(home.rstrip("/")) :]
-    return f"{told}, {path} bytes {one.start}-{one.end}"
+    return f"{told}, {from_home(one.transcript_path, home)} bytes {one.start}-{one.end}"

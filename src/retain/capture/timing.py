@@ -10,6 +10,8 @@ Claude Code notes a hook in one of several ways, and one that says nothing in no
 
 The command is noted by its status message where it has one. So a hook is ours if its command says
 so, or if what it said can be nobody else's.
+
+It stands beside the readers of what was said because it reads the same files; no hook loads it.
 """
 
 from __future__ import annotations

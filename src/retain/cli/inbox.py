@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from retain import shapes
 from retain.cli.inputs import complete
-from retain.cli.parser import Command, Parser, add_common, open_app, same_bank
+from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool, same_bank
 from retain.cli.render import Output, Table
 from retain.errors import NotFound, RetainError, Unreadable, UsageError
 
@@ -26,17 +26,7 @@ _SHOWN: Final = 8  # digits of an id that people see
 def _arguments(parser: Parser) -> None:
     # Without a word it lists.
     parser.set_defaults(tool_run=_list, dropped=False, tool="list")
-    tools = parser.add_subparsers(dest="tool", metavar="|".join(_TOOLS))
-    for name, (about, arguments, run) in _TOOLS.items():
-        tool = tools.add_parser(name, help=about, description=about)
-        arguments(tool)
-        add_common(tool)
-        tool.set_defaults(tool_run=run)
-
-
-def _inbox(args: argparse.Namespace) -> Output:
-    run: Callable[[argparse.Namespace], Output] = args.tool_run
-    return run(args)
+    add_tools(parser, _TOOLS)
 
 
 def _add_ids(parser: Any, **settings: str) -> None:
@@ -258,7 +248,7 @@ _TOOLS: Final = {
 
 inbox_command = Command(
     _arguments,
-    _inbox,
+    run_tool,
     """Hooks propose memories and store none: what they find in a session waits here until you
 accept it, change it or drop it. Nothing leaves for good: what you drop can be restored.
 
