@@ -401,6 +401,9 @@ def test_an_event_loads_the_standard_library_and_named_modules_alone(
     stemming = {name for name in foreign if name == "Stemmer" or "cython" in name}
     assert foreign == (stemming if event == "user-prompt-submit" else set())
     assert not tops & SLOW
+    if event in ("user-prompt-submit", "pre-tool-use", "stop"):  # a person waits for these
+        assert not tops & {"typing", "sqlite3", "datetime"}
+        assert event != "user-prompt-submit" or "retain.recall.quick" in names
 
 
 def test_a_write_that_is_nobody_s_business_costs_next_to_nothing(
