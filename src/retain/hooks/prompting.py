@@ -46,7 +46,7 @@ def answer(call: Call) -> Answer:
     question = _asked(call, places[0], prompt)
     from retain.hooks.memo import Memo
 
-    memo = Memo.of(call.places.place, call.text("session_id"))
+    memo = Memo.of(call.places.place, call.text("session_id"), call.env)
     fresh = _unseen(recalled(call, places, prompt, question), memo)[:most]
     return _answered(call, places, fresh, memo) if fresh else Answer()
 
@@ -67,8 +67,7 @@ def _answered(
         return Answer()
     memo.show({_name(found): stamp for found, stamp in fresh[: len(shown)]})
     memo.save()
-    said = {"hookEventName": "UserPromptSubmit", "additionalContext": text}
-    return Answer.of({"hookSpecificOutput": said})
+    return Answer.special(call, {"additionalContext": text})
 
 
 def recalled(
@@ -140,12 +139,12 @@ def _quickly(call: Call, places: Sequence[Place], prompt: str) -> list[Found]:
 
 def _in_files(call: Call, place: Place, prompt: str) -> list[Found]:
     """The same from the files, where there is no index that can be looked at."""
-    if call.left < 0:
+    if call.is_late():
         return []
     from retain.recall.unindexed import unindexed
 
     largest = call.config.number("memory.max_bytes")
-    return unindexed(place, prompt, _MOST, lambda: call.left < 0, largest)
+    return unindexed(place, prompt, _MOST, call.is_late, largest)
 
 
 def _unseen(found: Sequence[Found], memo: Memo) -> list[tuple[Found, str]]:
