@@ -106,7 +106,7 @@ def test_a_direct_write_is_denied(bank: Path, payload: Mapping[str, object], run
     assert isinstance(said, dict)
     assert said["permissionDecision"] == "deny"
     assert ran.err == ""
-    free = {**payload, "tool_input": {"file_path": "/tmp/.memory-write-pending.json"}}
+    free = {**payload, "tool_input": {"file_path": str(bank.parent / "main.py")}}
     assert run("hook", "pre-tool-use", input=json.dumps(free)) == (0, "", "")
 
 
