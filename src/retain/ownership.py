@@ -16,12 +16,6 @@ __all__ = ["bank_of"]
 
 _NAMES = (".retain", ".memories")  # directories that are banks, wherever they stand
 _PAIR = (".claude", "memory")
-# What claude-memory's own skill leaves in /tmp on the way to its store.
-_STAGED = (
-    (".memory-write-pending", ".json"),
-    (".memory-draft-", ".json"),
-    (".memory-triage-context-", ".txt"),
-)
 
 
 def bank_of(path: str, cwd: str, env: Mapping[str, str]) -> str:
@@ -36,21 +30,12 @@ def _by_name(path: str) -> str:
     """The bank that a path names, whether it is there yet or not."""
     parts = path.replace("\\", "/").split("/")
     folded = [part.casefold() for part in parts]  # some disks take both cases for one
-    if _is_staged(parts):
-        return ""
     for at, name in enumerate(folded):
         if name in _NAMES:
             return "/".join(parts[: at + 1])
         if (name, *folded[at + 1 : at + 2]) == _PAIR:
             return "/".join(parts[: at + 2])
     return ""
-
-
-def _is_staged(parts: list[str]) -> bool:
-    """Whether a file lies in /tmp itself, by one of the names that are meant to."""
-    return parts[:-1] == ["", "tmp"] and any(
-        parts[-1].startswith(first) and parts[-1].endswith(last) for first, last in _STAGED
-    )
 
 
 def _by_variable(path: str, cwd: str, env: Mapping[str, str]) -> str:

@@ -110,6 +110,12 @@ def kept(root: Path, category: str, name: str = "one", **more: Any) -> Path:
     return path
 
 
+def saved(root: Path, category: str, name: str = "one") -> Path:
+    """The same, made just now."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return kept(root, category, name, created_at=now, updated_at=now)
+
+
 def said(path: Path, *texts: str) -> str:
     """A transcript of Claude Code's in which a person asks and an agent answers these texts."""
     lines: list[object] = [transcripts.user("Please look at the store.")]

@@ -95,6 +95,16 @@ def test_the_newest_come_first_and_three_sessions_are_enough(store: Path) -> Non
     assert titles(begin()) == [f"The day-{day} of its kind" for day in (5, 4, 3)]
 
 
+@pytest.mark.parametrize("status", ["active", "retired"])
+def test_among_many_the_newest_are_read(status: str, store: Path) -> None:
+    for number in range(301):
+        old = kept(store, "session_summary", f"a-{number}", record_status=status)
+        os.utime(old, (time.time() - 1000 * (status == "active"),) * 2)
+    newest = kept(store, "session_summary", "zz", updated_at="2026-06-01T00:00:00Z")
+    os.utime(newest, (time.time() - 500,) * 2)
+    assert titles(begin())[0] == "The zz of its kind"
+
+
 def test_ten_of_a_kind_are_enough(store: Path) -> None:
     for number in range(15):
         kept(store, "constraint", f"n-{number}", content={"rule": "x", "impact": ["y"]})
@@ -105,11 +115,12 @@ def test_profiles_come_first_and_only_so_much_of_them(bank: Path) -> None:
     (bank / "USER.md").write_text("I am Ada.\n" + "word " * 1000, encoding="utf-8")
     (bank / "PREFERENCES.md").write_text("Short answers.\n", encoding="utf-8")
     kept(bank, "constraint")
+    (bank / "MEMORY.md").write_text("Lanterns.\n" + "word " * 1000, encoding="utf-8")
     lines = begin().split("\n")[1:]
     assert lines[:2] == ["USER.md:", "  I am Ada."]
-    assert "PREFERENCES.md:" in lines
-    assert "Constraints:" in lines
-    assert sum(map(len, lines)) < 3000
+    headings = [line for line in lines if line.endswith(":")]
+    assert headings == ["USER.md:", "PREFERENCES.md:", "MEMORY.md:", "Constraints:"]
+    assert sum(map(len, lines)) < 4000
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory", "bytes"])

@@ -16,7 +16,7 @@ from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool
 from retain.cli.progress import Bar
 from retain.cli.render import Output, Table
 from retain.errors import NotFound, UsageError
-from retain.hooks import EVENTS
+from retain.hooks import EVENTS, TOOLS
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -307,18 +307,27 @@ def _why(done: Trial, app: App) -> str:
     return ""
 
 
-_TOOLS: Final = {
-    "stats": ("how long hooks took and what they injected", _stats_arguments, _stats),
-    "test": ("run a hook on a made-up event and show its answer", _test_arguments, _test),
-}
-_MORE: Final = {
-    "stats": """From the transcripts that Claude Code keeps of this project's sessions. A hook
+_TOOLS: Final = dict(
+    zip(
+        TOOLS,
+        (
+            ("how long hooks took and what they injected", _stats_arguments, _stats),
+            ("run a hook on a made-up event and show its answer", _test_arguments, _test),
+        ),
+        strict=True,
+    )
+)
+_MORE: Final = dict(
+    zip(
+        TOOLS,
+        (
+            """From the transcripts that Claude Code keeps of this project's sessions. A hook
 that says nothing is not noted there, nor is the time of one that blocks, or that injects through
 JSON.
 
   retain hook stats
   retain hook stats --all --since 7""",
-    "test": """The hook runs as a host runs it, in a process of its own. A prompt and a session's
+            """The hook runs as a host runs it, in a process of its own. A prompt and a session's
 start are answered from your bank; whatever would block, propose or put aside meets an empty copy
 with your settings, and nothing of it stays. Events: session-start, user-prompt-submit,
 pre-tool-use, post-tool-use, stop, pre-compact, post-compact, session-end.
@@ -326,7 +335,10 @@ pre-tool-use, post-tool-use, stop, pre-compact, post-compact, session-end.
   retain hook test user-prompt-submit --prompt "which database do we use?"
   retain hook test pre-tool-use --file .retain/decisions/x.md
   retain hook test stop --file ~/.claude/projects/-home-ada-app/SESSION.jsonl""",
-}
+        ),
+        strict=True,
+    )
+)
 
 hook_command = Command(
     _arguments,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from retain.hooks.call import Answer
 
-__all__ = ["EVENTS", "main", "named", "respond"]
+__all__ = ["EVENTS", "TOOLS", "is_event", "main", "respond"]
 
 # Each event, by the name it has in a command, and what its host calls it.
 EVENTS = {
@@ -30,7 +30,13 @@ EVENTS = {
     "post-compact": "PostCompact",
     "session-end": "SessionEnd",
 }
+TOOLS = ("stats", "test")  # what a person may ask for in an event's place
 _TERMINATED = 15
+
+
+def is_event(words: list[str]) -> bool:
+    """Whether a host calls, whatever follows: were it told of a mistake, it would be blocked."""
+    return bool(words) and not words[0].startswith("-") and words[0] not in TOOLS
 
 
 def main(event: str) -> NoReturn:
@@ -42,7 +48,7 @@ def main(event: str) -> NoReturn:
     try:
         # A host that has no more time is told nothing; whatever is printed is printed at once.
         _signal.signal(_TERMINATED, lambda *_: os._exit(0))
-        if named(event):
+        if event in EVENTS:
             from retain.hooks.call import printed, received
 
             code = printed(respond(event, received(), os.environ, start))
@@ -58,11 +64,6 @@ def _complain(error: BaseException) -> None:
         )
     except OSError:
         return
-
-
-def named(event: str) -> str:
-    """What the host calls an event that is used here; empty for any other."""
-    return EVENTS.get(event, "")
 
 
 def respond(

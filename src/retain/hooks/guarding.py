@@ -13,11 +13,13 @@ from retain.ownership import bank_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from retain.config import Config
     from retain.hooks.call import Call
+    from retain.place import Place
 
 __all__ = ["answer"]
 
-_WRITERS = ("Write", "Edit", "MultiEdit", "NotebookEdit", "apply_patch")
+_WRITERS = ("Write", "Edit", "MultiEdit", "NotebookEdit")
 _REASON = (
     "Direct writes to the memory directory are blocked: Retain checks, versions and indexes what "
     "it stores. Use it via Bash instead: `retain record write --action create|update|retire ...` "
@@ -30,34 +32,39 @@ def answer(call: Call) -> Answer:
     """Refuse a write into a bank; after one, look at what was written."""
     path = _path(call)
     root = bank_of(path, call.cwd, call.env) if path else ""
-    if not root or not _is_on(root, call):
+    if not root:
         return Answer()
-    if call.event == "post-tool-use":
-        from retain.hooks import checking
+    from retain.errors import RetainError
 
-        return checking.answer(call, path, root)
-    said = {
-        "hookEventName": "PreToolUse",
-        "permissionDecision": "deny",
-        "permissionDecisionReason": _REASON,
-    }
-    return Answer.of({"hookSpecificOutput": said})
+    try:
+        place, config = _settled(root, call)
+    except RetainError:
+        # Who cannot read the settings still keeps a bank closed, but judges no file by its rules.
+        return _denied(call) if call.event == "pre-tool-use" else Answer()
+    if not call.is_on_by(config):
+        return Answer()
+    if call.event == "pre-tool-use":
+        return _denied(call)
+    from retain.hooks import checking
+
+    call.heed(config)
+    return checking.answer(call, path, place, config)
 
 
-def _is_on(root: str, call: Call) -> bool:
-    """Whether a bank is guarded: by what the person says, and by its own settings.
+def _denied(call: Call) -> Answer:
+    said = {"permissionDecision": "deny", "permissionDecisionReason": _REASON}
+    return Answer.special(call, said)
+
+
+def _settled(root: str, call: Call) -> tuple[Place, Config]:
+    """A bank, with what the person says and its own settings.
 
     What the project around the host says is not asked, or a stranger's would open every bank.
     """
     from retain import paths
-    from retain.errors import RetainError
 
-    try:
-        place = paths.find_bank(os.path.dirname(root), call.env, bank=root)
-        return call.is_on_by(call.places.load(place))
-    except RetainError:
-        # Who cannot read the settings still keeps a bank closed, but judges no file by its rules.
-        return call.event == "pre-tool-use"
+    place = paths.find_bank(os.path.dirname(root), call.env, bank=root)
+    return place, call.places.load(place)
 
 
 def _path(call: Call) -> str:

@@ -17,13 +17,13 @@ from retain.hooks.proposing import propose, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Final
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Final
 
 __all__ = ["answer"]
 
 _FLAG: Final = ".stop_hook_active"
-_FLAG_SECONDS: Final = 300
+_SECONDS: Final = 300  # for which a stop that was blocked is remembered
 _BLOCKED: Final = 2  # the exit code by which a host keeps its agent at work
 
 
@@ -31,51 +31,66 @@ def answer(call: Call) -> Answer:
     """Block a stop that would lose something; let every other one pass."""
     if not (call.is_on and call.config.flag("triage.enabled")):
         return Answer()
-    memo = Memo.of(call.places.place, call.text("session_id"))
+    memo = Memo.of(call.places.place, call.text("session_id"), call.env)
     found = judge(call)
-    # Both are asked: the flag must go even where the host keeps count itself.
-    was_blocked = _take_flag(call.cwd)
-    if was_blocked or call.payload.get("stop_hook_active") is True:
-        _tidy(call, memo)
-        notes = settle(call, memo)
-        if found:  # what an agent says about its saving is no news
-            found.close(memo)
+    asked_at, asked = memo.raised
+    is_again = _is_again(call, asked_at)
+    _tidy(call, asked)
+    notes = settle(call, memo) if asked else []
+    if found and asked and is_again and _is_saving(call, found, memo):
+        found.close(memo)  # what an agent says about its saving is no news
+    elif found and (asked or not is_again):
+        found.look(memo)
+    if found is None or not found.hits:
         memo.save()
-        return Answer(err=_lines(notes))
-    if found is None:
-        return Answer()
-    found.look(memo)
-    if not found.hits:
-        return Answer()
+        return Answer.noting(notes)
     found.close(memo)
-    if call.config.text("triage.capture") == "inbox":
-        notes = [propose(call, stated(hit)) for hit in found.hits]
+    if is_again or call.config.text("triage.capture") == "inbox":
+        notes += [propose(call, stated(hit)) for hit in found.hits]
         memo.save()
-        return Answer(err=_lines(notes))
+        return Answer.noting(notes)
     memo.raise_now(map(stated, found.hits))
     memo.save()
     return _blocked(call, found)
 
 
-def _tidy(call: Call, memo: Memo) -> None:
-    from retain.capture import raising
+def _tidy(call: Call, asked: Sequence[Mapping[str, Any]]) -> None:
+    """Remove what was written for an agent that was asked to save something."""
+    if asked:
+        from retain.capture import raising
 
-    suffix = raising.suffix(call.text("session_id"))
-    for one in memo.raised[1]:
-        raising.remove_context(str(one.get("category")), suffix=suffix)
+        suffix = raising.suffix(call.text("session_id"))
+        for one in asked:
+            raising.remove_context(str(one.get("category")), suffix=suffix)
+
+
+def _is_again(call: Call, asked_at: float) -> bool:
+    """Whether this session was kept from stopping just now, and so is not again.
+
+    By the host's word or by the memo. The flag in the project, which may be another session's,
+    counts for a session without a name alone; it goes whoever finds it.
+    """
+    is_flagged = _take_flag(call.cwd) and not call.text("session_id")
+    is_recent = 0 <= time.time() - asked_at < _SECONDS
+    return is_flagged or is_recent or call.payload.get("stop_hook_active") is True
+
+
+def _is_saving(call: Call, found: Judged, memo: Memo) -> bool:
+    """Whether all that was said since a block is about saving: nobody has asked for more."""
+    return call.payload.get("stop_hook_active") is True or not found.is_asked(memo)
 
 
 def _blocked(call: Call, found: Judged) -> Answer:
     from retain.capture import raising
 
     suffix = raising.suffix(call.text("session_id"))
-    files = {hit.category: raising.write_context(hit, suffix=suffix) for hit in found.hits}
+    files = {
+        hit.category: raising.write_context(hit, suffix=suffix)
+        for hit in found.hits
+        if not call.is_late()
+    }
     _set_flag(call.cwd)
     return Answer(err=f"{raising.told(found.hits, found.settings, files)}\n", code=_BLOCKED)
-
-
-def _lines(notes: Sequence[str]) -> str:
-    return "".join(f"retain hook: {note}\n" for note in notes if note)
 
 
 # The flag, by which an agent is asked once in a while only
@@ -89,7 +104,7 @@ def _take_flag(cwd: str) -> bool:
         os.unlink(path)
     except (OSError, ValueError):
         return False
-    return stat.S_ISREG(facts.st_mode) and time.time() - facts.st_mtime < _FLAG_SECONDS
+    return stat.S_ISREG(facts.st_mode) and time.time() - facts.st_mtime < _SECONDS
 
 
 def _set_flag(cwd: str) -> None:

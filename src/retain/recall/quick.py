@@ -13,7 +13,7 @@ from operator import mul
 
 from retain.index import text
 from retain.recall import scoring
-from retain.recall.found import Found
+from retain.recall.found import Found, lowered, outdated
 from retain.recall.scoring import TEXT, Signs
 from retain.words import query as sought
 
@@ -80,13 +80,7 @@ def best(found: Iterable[Found], limit: int) -> list[Found]:
 def _found(row: tuple[object, ...], place: Place, score: float) -> Found:
     _, _, name, collection, title, kind, status, tags, created, is_superseded, *rest = row
     file, size, modified, said = rest
-    cautions = []
-    if is_superseded:
-        score *= scoring.SUPERSEDED
-        cautions.append("superseded by a newer memory")
-    if status == "archived":
-        score *= scoring.ARCHIVED
-        cautions.append("archived")
+    score = lowered(score, bool(is_superseded), str(status))
     return Found(
         str(name),
         str(collection),
@@ -98,7 +92,7 @@ def _found(row: tuple[object, ...], place: Place, score: float) -> Found:
         os.path.join(place.root, str(collection), str(file)),
         place.scope,
         round(scoring.shown(score, TEXT, 0.0), 4),
-        tuple(cautions),
+        outdated(bool(is_superseded), "", str(status)),
         int(str(size)),
         int(str(modified)),
     )
