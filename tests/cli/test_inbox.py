@@ -129,7 +129,10 @@ def test_too_short_an_id_is_said_to_be(two: tuple[str, str]) -> None:
 
 
 def test_list_ends_with_what_can_be_done(two: tuple[str, str]) -> None:
-    assert "retain inbox show 1; accept 1, drop 1 or edit" in call("inbox").err
+    assert "Next: retain inbox show 1, accept 1, drop 1 or edit\n" in call("inbox").err
+    elsewhere = call("inbox", "--bank", ".retain").err
+    assert "retain inbox --bank .retain show 1" in elsewhere
+    assert call("inbox", "--bank", ".retain", "show", "1").code == 0
     assert call("inbox", "--quiet").err == ""
     done("inbox", "drop", "--all")
     assert "retain inbox restore 1" in call("inbox", "list", "--dropped").err

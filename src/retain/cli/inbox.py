@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["inbox_command"]
 
 _EMPTY: Final = "The inbox is empty: nothing waits to be reviewed."
-_NEXT: Final = "Next: retain inbox show 1{bank}; accept 1, drop 1 or edit in the place of show 1."
-_BACK: Final = "Back into the inbox: retain inbox restore 1{bank}"
+_NEXT: Final = "Next: retain inbox{bank} show 1, accept 1, drop 1 or edit"
+_BACK: Final = "Next: retain inbox{bank} restore 1"
 _MOST: Final = 32_000_000  # bytes of a saved plan
 _SHOWN: Final = 8  # digits of an id that people see
 
