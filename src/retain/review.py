@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Accepted", "Near", "Refused", "Review", "Reviewed", "source"]
 
 _SHORT: Final = 4  # fewer digits are a number in the list, not the beginning of an id
+_CUT: Final = 70  # letters of an id that leave room for a number
 _TAG: Final = "captured"
 _NEWS: Final = 2_000  # characters of a text that are compared with the memories there are
 _LISTS: Final = "`retain inbox` and `retain inbox list --dropped` show what there is."
@@ -119,7 +120,7 @@ class Review:
     def check(self, steps: Sequence[Step]) -> None:
         """Refuse a plan of which some step could not be taken, before any is."""
         faults: list[str] = []
-        taken: dict[str, int] = {}
+        taken: dict[str, Step] = {}
         for step in steps:
             is_accepted = step.action == "accept"
             if step.action == "drop" or not (is_accepted or step.is_changed):
@@ -130,10 +131,9 @@ class Review:
                 if not is_accepted:
                     continue
                 self._settled(step.after, folder, slug)
-                first = taken.setdefault(address, step.line)
-                # Of sessions that set out to do the same, the second gets another id.
-                if first != step.line and step.after.category != SUMMARY:
-                    raise Conflict(f"line {first} is to become {address} as well")
+                first = taken.setdefault(address, step)
+                if first is not step and not _may_share(step.after, slug, first.after.title):
+                    raise Conflict(f"line {first.line} is to become {address} as well")
             except RetainError as error:
                 known = f" ({error.hint})" if isinstance(error, UsageError) else ""
                 said = f"{error.message}{known}".split("\n")
@@ -223,13 +223,13 @@ class Review:
         """The id to store a proposal under, and its memory if it has become one already.
 
         That is so after a process that did not get further. A title that has a memory with other
-        words is refused; only a session may share its title, for there is one every day.
+        words is refused, unless it may share its id.
         """
         made = content(one.category, one.title, one.text)
-        names = [slug]
-        if one.category == SUMMARY:
-            names.append(f"{slug[:70].rstrip('-')}-{one.id[:8]}")
-        found = [(name, self._there(f"{folder}/{name}")) for name in names]
+        names, first = [slug], self._there(f"{folder}/{slug}")
+        if first and _may_share(one, slug, first.title):
+            names.append(f"{slug[:_CUT].rstrip('-')}-{one.id[:8]}")
+        found = [(slug, first), *((name, self._there(f"{folder}/{name}")) for name in names[1:])]
         for name, there in found:
             if there and there.status == "active" and _content(there) == made:
                 return name, there
@@ -267,6 +267,15 @@ class Review:
         return None
 
 
+def _may_share(one: Proposal, slug: str, title: str) -> bool:
+    """Whether a proposal whose id is taken gets another one, with a number behind it.
+
+    So do sessions, of which several set out to do the same, and titles that differ only where
+    the id has already come to its end.
+    """
+    return one.category == SUMMARY or (len(slug) > _CUT and clean_title(one.title) != title)
+
+
 def _content(memory: Memory) -> object:
     return record(memory).get("content") if is_record(memory) else None
 
@@ -294,6 +303,12 @@ def _found(ref: str, among: Sequence[Proposal]) -> Proposal:
     if len(found) > 1:
         names = ", ".join(one.id for one in found)
         raise Ambiguous(f"{ref} begins the ids of several proposals: {names}", hint=_LISTS)
+    if not found and len(ref) < _SHORT:
+        raise NotFound(
+            f"there is no proposal {ref!r}: one is named by its number, or by {_SHORT} characters "
+            "of its id at least",
+            hint=_LISTS,
+        )
     if not found:
         raise NotFound(f"there is no proposal {ref!r}", hint=_LISTS)
     return found[0]

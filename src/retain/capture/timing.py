@@ -178,6 +178,7 @@ class _Gathering:
         self._since = since
         self._seen: set[str] = set()  # a session that goes on elsewhere takes its lines along
         self._told: dict[str, str] = {}  # by event, what was counted as injected just now
+        self._stops: dict[str, int] = {}  # by the stop's id, runs on lines of their own
 
     def begin(self) -> None:
         """Begin another file."""
@@ -223,11 +224,14 @@ class _Gathering:
         if not (_COMMAND.search(command) or _OURS in said) or kind == "hook_system_message":
             return
         code = given.get("exitCode")
-        tally = self._run(event, given.get("durationMs"))
-        if kind == "hook_blocking_error" or code == _BLOCKED:
-            tally.blocks += 1
-        elif kind in _FAILED or code not in (0, None):
-            tally.failures += 1
+        is_block = kind == "hook_blocking_error" or code == _BLOCKED
+        has_failed = not is_block and (kind in _FAILED or code not in (0, None))
+        # How soon a command was not found says nothing about how long ours takes.
+        tally = self._run(event, None if has_failed else given.get("durationMs"))
+        tally.blocks += is_block
+        tally.failures += has_failed
+        if event == "Stop" and (stop := str(given.get("toolUseID") or "")):
+            self._stops[stop] = self._stops.get(stop, 0) + 1
         tally.inject(said)
         self._told[event] = said
 
@@ -246,7 +250,9 @@ class _Gathering:
             for info in (infos if isinstance(infos, list) else ())
             if isinstance(info, dict) and _COMMAND.search(str(info.get("command") or ""))
         ]
-        for info in ours:
+        # One that had something to say was counted on a line of its own, just before this one.
+        counted = self._stops.pop(str(record.get("toolUseID") or ""), 0)
+        for info in ours[counted:]:
             self._run("Stop", info.get("durationMs"))
         blocks = [
             error

@@ -16,7 +16,7 @@ from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool
 from retain.cli.progress import Bar
 from retain.cli.render import Output, Table
 from retain.errors import NotFound, UsageError
-from retain.hooks import EVENTS, TOOLS
+from retain.hooks import EVENTS, TOOLS, called
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -31,6 +31,9 @@ _TOOLS_EVENTS: Final = ("pre-tool-use", "post-tool-use")
 _SHOWN: Final = 300  # characters of a payload
 _MOST_BYTES: Final = 32_000_000
 _BLOCKED: Final = 2
+_NO_PLUGIN: Final = (
+    "Claude Code has no plugin of Retain's installed: no hook runs there, but with --plugin-dir."
+)
 
 
 def _arguments(parser: Parser) -> None:
@@ -43,18 +46,40 @@ def _arguments(parser: Parser) -> None:
 
 
 def _state(args: argparse.Namespace) -> Output:
-    config = open_app(args).config
+    app = open_app(args)
+    config = app.config
     data = [_described(event, config) for event in EVENTS]
     rows = [
         (
             str(one["event"]),
-            "on" if one["on"] else f"off: {one['switch']} ({one['origin']})",
+            "on" if one["on"] else f"off: {one['switch']}",
             str(one["about"]),
         )
         for one in data
     ]
     quiet = "".join(f"{one['event']}\n" for one in data if one["on"])
-    return Output(data, table=Table(("Event", "State", "What it does"), rows), quiet=quiet)
+    # Where a switch is: a path in a cell would leave no room for what the hook does.
+    off = {f"{one['switch']} is off: {one['origin']}": None for one in data if not one["on"]}
+    return Output(
+        data,
+        table=Table(("Event", "State", "What it does"), rows),
+        quiet=quiet,
+        messages=[*off, *_surroundings(app)],
+        warnings=config.warnings,
+    )
+
+
+def _surroundings(app: App) -> list[str]:
+    """What hooks need besides being on: a bank, and a host that calls them."""
+    from retain.hosts import plugin
+
+    place = app.place
+    bank = f"Bank: {place.root} ({place.scope})"
+    if not place.exists:
+        bank = "There is no bank here: `retain init` makes one, and hooks say nothing until then."
+    has = plugin(os.environ)
+    calls = f"Claude Code has the plugin {has}." if has else _NO_PLUGIN
+    return [bank, calls]
 
 
 def _described(event: str, config: Config) -> dict[str, object]:
@@ -80,7 +105,7 @@ def _described(event: str, config: Config) -> dict[str, object]:
 
 def _stats_arguments(parser: Any) -> None:
     parser.add_argument("--all", action="store_true", help="of every project, not of this one")
-    parser.add_argument("--since", type=count, metavar="DAYS", help="only the last so many days")
+    parser.add_argument("--since", type=_days, metavar="DAYS", help="only the last days: 7 or 7d")
 
 
 def _stats(args: argparse.Namespace) -> Output:
@@ -124,6 +149,11 @@ def _stats(args: argparse.Namespace) -> Output:
     return Output(
         data, table=table, quiet=quiet, messages=[note] if rows else (), warnings=warnings
     )
+
+
+def _days(text: str) -> int:
+    """A number of days, with or without their letter, as argparse takes it."""
+    return count(text.removesuffix("d"))
 
 
 def _days_ago(days: int) -> str:
@@ -171,7 +201,9 @@ def _row(name: str, tally: Tally) -> tuple[str, ...]:
 
 
 def _test_arguments(parser: Any) -> None:
-    parser.add_argument("event", choices=tuple(EVENTS), metavar="EVENT", help="which hook")
+    parser.add_argument(
+        "event", type=_event, choices=tuple(EVENTS), metavar="EVENT", help="which hook"
+    )
     parser.add_argument("--prompt", metavar="TEXT", help="with user-prompt-submit: what is asked")
     parser.add_argument(
         "--file",
@@ -182,6 +214,11 @@ def _test_arguments(parser: Any) -> None:
     parser.add_argument(
         "--payload", metavar="FILE", help="JSON that replaces parts of the made-up payload"
     )
+
+
+def _event(text: str) -> str:
+    """An event by its name here, also for who knows it as the host calls it."""
+    return called(text) or text
 
 
 def _test(args: argparse.Namespace) -> Output:
@@ -222,7 +259,8 @@ def _given(args: argparse.Namespace, app: App) -> dict[str, object]:
         if args.event not in (*_TOOLS_EVENTS, *_JUDGING):
             raise UsageError(f"--file says nothing to {args.event}")
         if args.event != "pre-tool-use" and not os.path.isfile(args.file):
-            raise NotFound(f"there is no file {args.file}")
+            hint = "--file takes the path of a file that is there."
+            raise NotFound(f"there is no file {args.file}", hint=hint)
     return given
 
 
@@ -231,7 +269,8 @@ def _payload(path: str) -> dict[str, object]:
         with open(path, "rb") as file:
             found = json.loads(file.read(_MOST_BYTES))
     except OSError as error:
-        raise NotFound(f"{path} cannot be read: {error.strerror}") from error
+        hint = "--payload takes a file with a JSON object; what it lacks is made up."
+        raise NotFound(f"{path} cannot be read: {error.strerror}", hint=hint) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no JSON: {error}") from error
     if not isinstance(found, dict):
@@ -295,16 +334,28 @@ def _answered(out: str) -> list[str]:
 
 
 def _why(done: Trial, app: App) -> str:
-    """Why there may be nothing to say."""
+    """Why there is nothing to say."""
+    from retain.hooks.trial import NO_FIT
+
     one: Mapping[str, object] = _described(done.event, app.config)
     if not one["on"]:
         return f"It is switched off: {one['switch']} ({one['origin']})."
-    deadline = app.config.number("hooks.deadline_ms")
-    if done.milliseconds > deadline:
-        return f"There may have been no time: hooks.deadline_ms is {deadline}."
-    if done.event == "user-prompt-submit":
-        return "No memory fits the prompt well enough."
-    return ""
+    if done.why != NO_FIT:
+        return done.why
+    return f"{done.why} {_nearest(app, str(done.payload.get('prompt') or ''))}".strip()
+
+
+def _nearest(app: App, prompt: str) -> str:
+    """What comes nearest to a prompt that nothing fits, by its words, and how near that is."""
+    from retain.recall.asking import Wanted
+    from retain.recall.scoring import ENOUGH
+
+    answer = app.library.search(Wanted(prompt, limit=3, mode="text", lists_all=True))
+    if not answer.hits:
+        return "None has any of its words."
+    shown = ", ".join(f"{hit.title} ({hit.score:.2f})" for hit in answer.hits)
+    sure = f"the confidence is {answer.confidence:.2f}, and {ENOUGH:g} is enough"
+    return f"The nearest by words: {shown}; {sure}."
 
 
 _TOOLS: Final = dict(
@@ -326,7 +377,7 @@ that says nothing is not noted there, nor is the time of one that blocks, or tha
 JSON.
 
   retain hook stats
-  retain hook stats --all --since 7""",
+  retain hook stats --all --since 7d""",
             """The hook runs as a host runs it, in a process of its own. A prompt and a session's
 start are answered from your bank; whatever would block, propose or put aside meets an empty copy
 with your settings, and nothing of it stays. Events: session-start, user-prompt-submit,

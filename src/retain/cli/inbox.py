@@ -14,12 +14,16 @@ from retain.errors import NotFound, RetainError, Unreadable, UsageError
 
 if TYPE_CHECKING:
     from retain.capture.inbox import Proposal
+    from retain.capture.plan import Step
     from retain.capture.span import Span
     from retain.review import Accepted, Refused, Review, Reviewed
 
 __all__ = ["inbox_command"]
 
 _EMPTY: Final = "The inbox is empty: nothing waits to be reviewed."
+_NEXT: Final = "Next: retain inbox{bank} show 1, accept 1, drop 1 or edit"
+_BACK: Final = "Next: retain inbox{bank} restore 1"
+_MOST: Final = 32_000_000  # bytes of a saved plan
 _SHOWN: Final = 8  # digits of an id that people see
 
 
@@ -53,10 +57,13 @@ def _list(args: argparse.Namespace) -> Output:
         ],
         empty="Nothing was dropped." if args.dropped else _EMPTY,
         flexible=("Title", "From"),
+        least="From",
     )
     data = [{"number": number, **shapes.proposal(one)} for number, one in enumerate(found, 1)]
     ids = "".join(f"{one.id}\n" for one in found)
-    return Output(data, table=table, quiet=ids, warnings=problems)
+    next_steps = _BACK if args.dropped else _NEXT
+    messages = [next_steps.format(bank=same_bank(args))] if found else []
+    return Output(data, table=table, quiet=ids, messages=messages, warnings=problems)
 
 
 def _age(one: Proposal) -> str:
@@ -208,11 +215,12 @@ def _refused(one: Refused) -> str:
 
 def _edit_arguments(parser: Any) -> None:
     _add_ids(parser, nargs="*")
+    parser.add_argument(
+        "--file", metavar="PATH", help="what an earlier edit left there, without an editor"
+    )
 
 
 def _edit(args: argparse.Namespace) -> Output:
-    from retain.capture import plan
-    from retain.cli.editing import Sheet, asks_again
     from retain.review import Reviewed
 
     review = open_app(args).inbox
@@ -220,6 +228,29 @@ def _edit(args: argparse.Namespace) -> Output:
     chosen = review.find(args.id, waiting) if args.id else waiting
     if not chosen:
         return _reviewed(Reviewed(), args)._replace(text="", messages=[_EMPTY])
+    if args.file is not None:
+        return _reviewed(review.carry_out(_planned(review, args.file, chosen)), args)
+    return _edited(review, chosen, args)
+
+
+def _planned(review: Review, path: str, chosen: Sequence[Proposal]) -> Sequence[Step]:
+    """The steps that a saved plan asks for, checked."""
+    from retain.capture import plan
+    from retain.cli.inputs import read_text
+
+    try:
+        steps = plan.read(read_text(path, _MOST), chosen)
+        review.check(steps)
+    except Unreadable as error:
+        error.hint = f"Mend {path}, and run the command again."
+        raise
+    return steps
+
+
+def _edited(review: Review, chosen: Sequence[Proposal], args: argparse.Namespace) -> Output:
+    from retain.capture import plan
+    from retain.cli.editing import Sheet, asks_again
+
     text = plan.composed(chosen, {one.id: f"{_age(one)} ago, {_from(one)}" for one in chosen})
     with Sheet("The inbox is as it was.") as sheet:
         while True:
@@ -229,7 +260,7 @@ def _edit(args: argparse.Namespace) -> Output:
                 break
             except RetainError as error:
                 if not isinstance(error, Unreadable) or not asks_again(error):
-                    raise sheet.kept(error) from error
+                    raise sheet.kept(error, "retain inbox edit --file") from error
         done = review.carry_out(steps)
         output = _reviewed(done, args)
         if not done.refused:
