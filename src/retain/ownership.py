@@ -16,6 +16,7 @@ __all__ = ["bank_of"]
 
 _NAMES = (".retain", ".memories")  # directories that are banks, wherever they stand
 _PAIR = (".claude", "memory")
+_PROFILES = ("USER.md", "PREFERENCES.md", "MEMORY.md", ".gitignore")
 
 
 def bank_of(path: str, cwd: str, env: Mapping[str, str]) -> str:
@@ -23,7 +24,7 @@ def bank_of(path: str, cwd: str, env: Mapping[str, str]) -> str:
     root = _by_name(path) or _by_variable(path, cwd, env) or _by_config(path, env)
     if not root or path == root:
         return root
-    return "" if _is_free(os.path.relpath(path, root)) else root
+    return "" if _is_free(os.path.relpath(path, root), root) else root
 
 
 def _by_name(path: str) -> str:
@@ -63,15 +64,12 @@ def _by_config(path: str, env: Mapping[str, str]) -> str:
     return ""
 
 
-def _is_free(name: str) -> bool:
-    """Whether a file of a bank is a person's to write: profiles, skills, and two of others."""
+def _is_free(name: str, root: str) -> bool:
+    """Whether a file of a bank is a person's to write: what is no memory in a bank of its kind."""
     first, _, rest = name.partition("/")
-    if rest:
-        return first == "skills"
-    return name in (
-        "USER.md",
-        "PREFERENCES.md",
-        "MEMORY.md",
-        "memory-config.json",
-        ".gitignore",
-    )
+    folded = root.casefold()
+    if folded.endswith("/.memories"):
+        return name == ".gitignore"
+    if folded.endswith("/.claude/memory"):
+        return name in ("memory-config.json", ".gitignore")
+    return first == "skills" if rest else name in _PROFILES

@@ -76,6 +76,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     )
 }
 
+# What other programs keep their settings in: a memory there would be an order to them.
+_OTHERS: Final = (".claude", ".codex", ".cursor", ".gemini", ".config")
 _MARKS: Final[Mapping[str, str]] = {
     ".retain": "retain",
     ".arcaneum": "arcaneum",
@@ -265,6 +267,12 @@ def _global(env: Mapping[str, str], reason: str) -> Place:
 
 def _named(path: str, by: str) -> Place:
     root = os.path.realpath(path)
+    if os.path.basename(root) in _OTHERS or {".git", ".ssh"} & set(root.split(os.sep)):
+        raise UsageError(
+            f"{root} is another program's own, and no bank ({by})",
+            unchanged="Nothing was read or changed.",
+            hint="Name a directory of memories.",
+        )
     reason = f"named by {by}"
     for mark, kind in _marks(root):
         if inside := _place(root, mark, kind):

@@ -14,6 +14,7 @@ from retain import paths
 from retain.bank import Bank, make
 from retain.errors import NotFound, RetainError, UsageError
 from retain.fsio import Directory, Workshop, make_folder, write_whole
+from retain.gate import agent_in
 from retain.place import Place
 from retain.places import Places
 
@@ -117,6 +118,7 @@ class Workspace(Places):
                 unchanged="Nothing was changed.",
                 hint=f"Set it in your own config: `retain config set {setting.key} ... --global`.",
             )
+        self._refuse_agents(setting)
         place = self.found()
         _refuse_foreign(place, setting.key, value)
         settings.read_file(path)  # a newer format or a broken file is not to be written to
@@ -128,6 +130,7 @@ class Workspace(Places):
     def unset_config(self, setting: settings.Setting) -> tuple[str, bool]:
         """Take a setting out of that config; the file, and whether it was there."""
         _, path = self.config_files()
+        self._refuse_agents(setting)
         place = self.found()
         _refuse_foreign(place, setting.key, None)
         settings.read_file(path)
@@ -136,6 +139,16 @@ class Workspace(Places):
         if after != text:
             self._rewrite(path, place, lambda text: _without(text, setting.key))
         return path, after != text
+
+    def _refuse_agents(self, setting: settings.Setting) -> None:
+        """Models, addresses and guards are not an agent's to set: it may do a stranger's will."""
+        agent = "" if setting.project else agent_in(self.env)
+        if agent:
+            raise UsageError(
+                f"{setting.key} is the person's own to set, and {agent} runs this command",
+                unchanged="Nothing was changed.",
+                hint=f"Ask them to run it themselves: `retain config set {setting.key} ...`",
+            )
 
     def _rewrite(self, path: str, place: Place, edit: Callable[[str], str]) -> None:
         # The person may keep their own config elsewhere, behind a link; a project may not.

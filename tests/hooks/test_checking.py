@@ -145,7 +145,7 @@ def test_a_link_and_a_giant_are_no_memories(store: Path, tmp_path: Path) -> None
     assert (link.is_symlink(), outside.exists()) == (True, True)
     giant = store / "decisions" / "giant.json"
     giant.write_bytes(b" " * 2_000_001)
-    assert "too large" in refused(giant)
+    assert "is larger than" in refused(giant)
 
 
 def test_a_memory_may_be_as_large_as_the_settings_say(
@@ -182,9 +182,9 @@ def test_a_file_that_is_gone_is_no_concern(store: Path) -> None:
     assert nothing(wrote(store / "decisions" / "gone.json"))
 
 
-@pytest.mark.parametrize("name", ["memory-config.json", "USER.md", "skills/x/SKILL.md"], ids=str)
-def test_what_a_person_may_write_is_not_looked_at(name: str, store: Path) -> None:
-    path = store / name
+@pytest.mark.parametrize("name", ["USER.md", "PREFERENCES.md", "skills/x/SKILL.md"], ids=str)
+def test_what_a_person_may_write_is_not_looked_at(name: str, bank: Path) -> None:
+    path = bank / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{", encoding="utf-8")
     assert nothing(wrote(path))

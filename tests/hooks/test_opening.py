@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from retain.capture import inbox
+from retain.paths import PROFILES
 from retain.sizes import tokens
 from tests.cli.door import done
 from tests.hooks.door import SESSION, ask, begin, kept, nothing, prompt
@@ -117,9 +118,12 @@ def test_profiles_come_first_and_only_so_much_of_them(bank: Path) -> None:
     kept(bank, "constraint")
     (bank / "MEMORY.md").write_text("Lanterns.\n" + "word " * 1000, encoding="utf-8")
     lines = begin().split("\n")[1:]
-    assert lines[:2] == ["USER.md:", "  I am Ada."]
+    assert lines[:2] == ["USER.md, of this repository (.retain/USER.md):", "  I am Ada."]
     headings = [line for line in lines if line.endswith(":")]
-    assert headings == ["USER.md:", "PREFERENCES.md:", "MEMORY.md:", "Constraints:"]
+    assert headings == [
+        *(f"{name}, of this repository (.retain/{name}):" for name in PROFILES),
+        "Constraints:",
+    ]
     assert sum(map(len, lines)) < 4000
 
 
@@ -149,7 +153,7 @@ def test_the_person_s_own_bank_is_told_too(home: Path, store: Path) -> None:
     kept(home / ".retain", "preference", "mine")
     kept(store, "preference", "theirs")
     text = begin()
-    assert "USER.md:\n  I am Ada.\n" in text
+    assert "USER.md, yours everywhere (~/.retain/USER.md):\n  I am Ada.\n" in text
     assert (
         "Preferences, yours everywhere:\n- [PREFERENCE] The mine of its kind -> ~/.retain/" in text
     )

@@ -80,8 +80,13 @@ def test_there_is_a_page_for_each_slash_command() -> None:
 def test_a_slash_command_may_do_no_more_than_it_needs(page: Path) -> None:
     head, body = split(page)
     assert set(head) == {"description", "argument-hint", "allowed-tools"}
-    first = ["Bash(retain:*)", *OF_THE_SKILL.get(page.name, [])]
     allowed = head["allowed-tools"].split(", ")
+    commands = [one for one in allowed if one.startswith("Bash(")]
+    assert commands == allowed[: len(commands)]
+    for one in commands:  # single commands, by words that the page itself has
+        assert (match := re.fullmatch(r"Bash\(retain ([a-z ]+):\*\)", one))
+        assert match[1] not in ("config", "config set", "install", "import", "mcp")
+    first = [*commands, *OF_THE_SKILL.get(page.name, [])]
     assert allowed[: len(first)] == first
     for name in both_named(allowed[len(first) :]):
         assert f"`{name}`" in body

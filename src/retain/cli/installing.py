@@ -150,7 +150,7 @@ def _executable(host: Host) -> tuple[str, ...]:
     if os.path.basename(given) != "retain" or not os.access(given, os.X_OK):
         given = os.path.join(os.path.dirname(sys.executable), "retain")
     if not os.path.isfile(given):
-        return (sys.executable, "-m", "retain")
+        return (sys.executable, "-P", "-m", "retain")  # no module of a project's in our place
     is_found = shutil.which("retain") == given
     # An environment that is active in this shell is not in the one the host is started from.
     homes = (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX"))

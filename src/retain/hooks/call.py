@@ -20,7 +20,7 @@ __all__ = ["Answer", "Call", "printed", "received"]
 MOST_BYTES = 32_000_000  # of a payload: a tool's whole input is in it
 DEADLINE = 0.12  # seconds, until the settings are known
 _FIRST = 2000  # milliseconds to wait for a host that does not begin
-_NEXT = 100  # and for one that neither goes on nor says that it is done
+_NEXT = 1000  # and for one that neither goes on nor says that it is done
 _GROWN = 2  # how many times longer a text that was not whole must be to be tried again
 
 

@@ -10,6 +10,7 @@ from retain import paths
 from retain.codec import codec
 from retain.errors import Conflict, RetainError
 from retain.fsio import Directory
+from retain.guard.characters import escaped
 from retain.hooks.call import Answer, Call
 from retain.model import Memory
 
@@ -78,13 +79,11 @@ def _problem(path: str, place: Place, config: Config) -> str:
     if not path.endswith(".json" if place.kind == "claude" else paths.SUFFIXES):
         return f"Direct write to a file that is no memory blocked: {name}."
     try:
-        if os.path.islink(path) or os.path.getsize(path) > most:
-            return f"{name} is a link, or too large for a memory."
-        with open(path, "rb") as file:
-            data = file.read()
+        with Directory.open(os.path.dirname(path)) as folder:
+            data = folder.read(name, most)
         _check(_memory(path, place, data), place, config)
     except (RetainError, OSError) as error:
-        return f"Schema validation failed: {' '.join(str(error).split())[:500]}."
+        return f"Schema validation failed: {escaped(' '.join(str(error).split())[:500])}."
     return ""
 
 

@@ -18,6 +18,7 @@ __all__ = ["answer"]
 
 _TITLE: Final = 100
 _MOST_CHARS: Final = 40_000
+_MOST_LOOKED_AT: Final = 200_000
 _LAST: Final = 4_000  # characters of the last answer in a session's summary
 
 
@@ -39,7 +40,7 @@ def answer(call: Call) -> Answer:
 def _compacted(call: Call, memo: Memo) -> list[str]:
     """Propose the host's own summary; what was shown before it is gone from the conversation."""
     memo.forget_shown()
-    summary = transcript.said(call.text("compact_summary"))[:_MOST_CHARS]
+    summary = _clean(_unwrapped(transcript.said(call.text("compact_summary"))))[:_MOST_CHARS]
     if not summary:
         return []
     memo.is_summarised = True
@@ -70,7 +71,7 @@ def _ended(call: Call, memo: Memo) -> list[str]:
         return []
     memo.is_summarised = True
     answers = (one.text for one in reversed(found.said) if one.role == "assistant")
-    asked, last = _asked(call), next(filter(None, answers), "")
+    asked, last = _asked(call), _clean(next(filter(None, answers), ""))
     text = f"Asked for: {asked[:_LAST]}\n\nLast answer: {last[:_LAST]}\n\n{done.context}"
     summary = _summary(call, asked, text, done.score)
     return [propose(call, {**summary, "start": done.start, "end": done.end})]
@@ -81,7 +82,23 @@ def _asked(call: Call) -> str:
     path = call.text("transcript_path")
     if call.is_late() or not transcript.is_readable(path, call.env):
         return ""
-    return transcript.opening(path)
+    return _clean(transcript.opening(path))
+
+
+def _clean(text: str) -> str:
+    """A text without secrets; half of one, after a cut, would not be known for what it is."""
+    from retain.guard.secrets import redact
+
+    return redact(text[:_MOST_LOOKED_AT]).text
+
+
+def _unwrapped(summary: str) -> str:
+    """A host's summary without the thoughts before it and the marks around it."""
+    _, mark, rest = summary.partition("<summary>")
+    if mark:
+        return rest.partition("</summary>")[0].strip()
+    before, mark, rest = summary.partition("<analysis>")
+    return (before + rest.partition("</analysis>")[2]).strip() if mark else summary
 
 
 def _summary(call: Call, asked: str, text: str, score: float) -> dict[str, object]:

@@ -30,15 +30,13 @@ _REASON = (
 
 def answer(call: Call) -> Answer:
     """Refuse a write into a bank; after one, look at what was written."""
-    path = _path(call)
-    root = bank_of(path, call.cwd, call.env) if path else ""
+    paths = ((path, bank_of(path, call.cwd, call.env)) for path in _paths(call))
+    path, root = next((pair for pair in paths if pair[1]), ("", ""))
     if not root:
         return Answer()
-    from retain.errors import RetainError
-
     try:
         place, config = _settled(root, call)
-    except RetainError:
+    except Exception:  # noqa: BLE001 - whatever a hostile name does to those who look it up
         # Who cannot read the settings still keeps a bank closed, but judges no file by its rules.
         return _denied(call) if call.event == "pre-tool-use" else Answer()
     if not call.is_on_by(config):
@@ -67,16 +65,19 @@ def _settled(root: str, call: Call) -> tuple[Place, Config]:
     return place, call.places.load(place)
 
 
-def _path(call: Call) -> str:
-    """The file that a tool writes to, links resolved."""
+def _paths(call: Call) -> list[str]:
+    """The files that a tool may write to: links resolved, and as a host might spell them out."""
     given = call.payload.get("tool_input")
     if not isinstance(given, dict) or call.payload.get("tool_name", _WRITERS[0]) not in _WRITERS:
-        return ""
-    path = given.get("file_path") or given.get("notebook_path")
-    if not isinstance(path, str) or not path or "\0" in path:
-        return ""
-    path = os.path.join(call.cwd, os.path.expanduser(path))
-    try:
-        return os.path.realpath(path)
-    except (OSError, ValueError):  # half a character cannot be looked up, yet a host writes it
-        return os.path.normpath(path)
+        return []
+    found = []
+    for name in ("file_path", "notebook_path"):
+        path = given.get(name)
+        if isinstance(path, str) and path and "\0" not in path:
+            # Half a character cannot be looked up, yet a host writes something in its place.
+            path = path.encode(errors="replace").decode()
+            path = os.path.join(call.cwd, os.path.expanduser(path))
+            found.append(os.path.realpath(path))
+            if call.event == "pre-tool-use":
+                found.append(os.path.normpath(path))
+    return found

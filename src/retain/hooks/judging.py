@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from retain.hooks.call import Call
     from retain.hooks.memo import Memo
 
+_LEAST = 0.01
+_DESCRIBED = 120  # characters: they may be a stranger's, in what the agent is told
+
 __all__ = ["Judged", "judge", "stated"]
 
 
@@ -83,7 +86,8 @@ def _settings(call: Call) -> Settings:
     return Settings(
         max_messages=config.number("triage.max_messages"),
         thresholds={
-            name: float(config.value(f"triage.thresholds.{name}").value)
+            # A session that says nothing of a kind is never asked for it, whatever a project says.
+            name: max(_LEAST, float(config.value(f"triage.thresholds.{name}").value))
             for name in triage.CATEGORIES
         },
         parallel={
@@ -92,7 +96,7 @@ def _settings(call: Call) -> Settings:
             "verification_model": config.text("triage.parallel.verification_model"),
             "default_model": config.text("triage.parallel.default_model"),
         },
-        descriptions={one.name: one.description for one in kept if one.description},
+        descriptions={one.name: one.description[:_DESCRIBED] for one in kept if one.description},
         captured=tuple(one.name for one in kept if one.enabled and one.auto_capture),
     )
 

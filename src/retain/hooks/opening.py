@@ -83,7 +83,10 @@ def _parts(call: Call, places: Sequence[tuple[Place, Config]]) -> Iterator[Part]
     for name, most in _PROFILES.items():
         for place, _ in places:
             if name in paths.KINDS[place.kind].not_memories:
-                yield Part(f"{name}:", text=_text(os.path.join(place.root, name), most))
+                path = os.path.join(place.root, name)
+                whose = "yours everywhere" if place.scope == "global" else "of this repository"
+                where = context.located(path, place, call.env)
+                yield Part(f"{name}, {whose} ({where}):", text=_text(path, most))
     shelves = [
         (
             Reader(place, max_bytes=config.number("memory.max_bytes")),

@@ -32,7 +32,7 @@ _EDITED: Final = "edited since it was indexed, read the file"
 def answer(call: Call) -> Answer:
     """What is known already about what a prompt asks for."""
     prompt = (call.text("prompt") or call.text("user_prompt"))[:_MOST_CHARS]
-    if len(prompt.strip()) < _LEAST_CHARS or not call.is_on:
+    if len(prompt.strip()) < _LEAST_CHARS or _is_machine(prompt) or not call.is_on:
         return Answer()
     config = call.config
     most, budget = config.number("retrieval.max_inject"), config.number("retrieval.budget")
@@ -50,6 +50,11 @@ def answer(call: Call) -> Answer:
     return _answered(call, places, fresh, memo) if fresh else Answer()
 
 
+def _is_machine(prompt: str) -> bool:
+    """Whether the host itself speaks, of an agent in the background say."""
+    return prompt.lstrip().startswith(("<task-notification>", "<system-reminder>"))
+
+
 def _answered(
     call: Call, places: Sequence[Place], fresh: Sequence[tuple[Found, str]], memo: Memo
 ) -> Answer:
@@ -64,7 +69,8 @@ def _answered(
     text, shown = context.fenced([Part("", entries)], f"{source.rstrip('/')}/", budget, about)
     if not text:
         return Answer()
-    memo.show({_name(found): stamp for found, stamp in fresh[: len(shown)]})
+    pairs = zip(entries, fresh, strict=True)
+    memo.show({_name(found): stamp for entry, (found, stamp) in pairs if entry in shown})
     memo.save()
     return Answer.special(call, {"additionalContext": text})
 

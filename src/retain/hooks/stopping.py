@@ -100,6 +100,8 @@ def _take_flag(cwd: str) -> bool:
     """Whether a stop was blocked just now; the flag is gone afterwards, old or new."""
     path = os.path.join(cwd, ".claude", _FLAG)
     try:
+        if os.path.islink(os.path.dirname(path)):
+            return False
         facts = os.lstat(path)
         os.unlink(path)
     except (OSError, ValueError):
@@ -109,7 +111,8 @@ def _take_flag(cwd: str) -> bool:
 
 def _set_flag(cwd: str) -> None:
     folder = os.path.join(cwd, ".claude")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    # Only where there is none: what a stranger has put there is neither emptied nor waited for.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with contextlib.suppress(OSError, ValueError):
         if os.path.islink(folder):  # it leads to somebody else's files
             return

@@ -90,7 +90,8 @@ def tried(
             payload["transcript_path"] = os.path.abspath(file)
         start = time.perf_counter()
         done = subprocess.run(
-            [sys.executable, "-m", "retain", "hook", event],
+            # -P: a module in the project must not take the place of one of ours.
+            [sys.executable, "-P", "-m", "retain", "hook", event],
             input=json.dumps(payload).encode(),
             env={**scene.env},
             cwd=scene.cwd,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["best", "likely", "quick", "terms"]
 
+_WEAK = frozenset("pleas let help need want know think make like use get go see yes".split())
 _MOST_TERMS: Final = 64
 _MOST_RANKED: Final = 1_000  # rows; FTS5 takes a millisecond for some four hundred
 _LOOKED_THROUGH: Final = 60  # best chunks whose memories are looked up
@@ -59,7 +60,9 @@ def quick(connection: sqlite3.Connection, place: Place, question: str, limit: in
 
 def terms(question: str) -> tuple[str, ...]:
     """The words to look for."""
-    return tuple(dict.fromkeys(sought(question)))[:_MOST_TERMS]
+    found = tuple(dict.fromkeys(sought(question)))
+    # What every prompt says tells nothing, unless it is all there is.
+    return (tuple(term for term in found if term not in _WEAK) or found)[:_MOST_TERMS]
 
 
 def likely(shares: Mapping[int, Shares], lexicon: Lexicon) -> dict[int, float]:
