@@ -401,7 +401,7 @@ PROPOSED = "capture.inbox guard guard.characters guard.secrets hooks.closing"
 MODULES = {
     "pre-tool-use": "hooks.guarding ownership",
     "user-prompt-submit": f"{SETTLED} {SHOWN} {FOUND} hooks.prompting warm words",
-    "session-start": f"{SETTLED} {SHOWN} {READ} capture hooks.opening",
+    "session-start": f"{SETTLED} {SHOWN} {READ} capture hooks.opening warm",
     "stop": f"{SETTLED} {JUDGED} hooks.stopping",
     "pre-compact": f"{SETTLED} {JUDGED} {PROPOSED}",
     "post-compact": f"{SETTLED} {JUDGED} {PROPOSED}",
