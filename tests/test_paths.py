@@ -556,3 +556,18 @@ def test_nobody_can_stop_others_with_a_trap_in_a_shared_directory(shared: Path) 
 
 def test_every_kind_of_store_has_a_mark() -> None:
     assert set(paths._MARKS.values()) == set(paths.KINDS)
+
+
+@pytest.mark.parametrize(
+    "path, home, shown",
+    [
+        ("/home/ada/a.md", "/home/ada", "~/a.md"),
+        ("/home/ada/a.md", "/home/ada/", "~/a.md"),
+        ("/home/adam/a.md", "/home/ada", "/home/adam/a.md"),
+        ("/home/ada", "/home/ada", "/home/ada"),
+        ("/a.md", "", "/a.md"),
+        ("/a.md", "/", "/a.md"),
+    ],
+)
+def test_a_path_is_shown_from_home(path: str, home: str, shown: str) -> None:
+    assert paths.from_home(path, home) == shown

@@ -23,6 +23,7 @@ __all__ = [
     "check_collection",
     "check_id",
     "find_bank",
+    "from_home",
     "global_root",
     "is_inside",
     "key",
@@ -219,6 +220,12 @@ def global_root(env: Mapping[str, str]) -> str:
     """The person's own bank: RETAIN_HOME, else ~/.retain."""
     given = env.get("RETAIN_HOME", "")
     return os.path.realpath(os.path.expanduser(given or "~/.retain"))
+
+
+def from_home(path: str, home: str) -> str:
+    """A path as a person would write it: `~` for their home directory."""
+    home = home.rstrip("/")
+    return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path
 
 
 def find_bank(

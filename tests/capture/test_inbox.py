@@ -14,25 +14,11 @@ from pathlib import Path
 import pytest
 
 from retain.capture import inbox
-from retain.capture.inbox import Proposal, drop, proposals, propose, restore, revise
+from retain.capture.inbox import drop, proposals, propose, restore, revise
 from retain.errors import Conflict, LimitExceeded, NotFound, NotSaved, Unsafe
+from tests.capture.proposals import DECISION
 from tests.crash import Outcome, failing, in_child, killed_at, new_bank, together
 
-DECISION = Proposal(
-    id="",
-    category="decision",
-    title="Use Postgres",
-    text="We use Postgres because one writer is not enough.",
-    score=0.6,
-    created_at="2026-11-15T18:00:00Z",
-    event="Stop",
-    host="claude-code",
-    session_id="s1",
-    transcript_path="/tmp/s1.jsonl",
-    start=10,
-    end=90,
-    cwd="/work",
-)
 TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
 

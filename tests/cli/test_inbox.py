@@ -5,47 +5,25 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from retain.capture.inbox import Proposal, proposals, propose
+from retain.capture.inbox import proposals, propose
 from retain.model import TYPED
-from tests.cli.door import call, done
+from tests.capture.proposals import DECISION
+from tests.cli.door import call, done, types
 from tests.conftest import Run
 from tests.crash import together
+from tests.typed.filing import FOLDERS
 
-DECISION = Proposal(
-    id="",
-    category="decision",
-    title="Use Postgres",
-    text="We use Postgres because one writer is not enough.",
-    score=0.6,
-    created_at="2026-11-15T18:00:00Z",
-    event="Stop",
-    host="claude-code",
-    session_id="3f2a9c1e-1111-4222-8333-abcdefabcdef",
-    transcript_path="/nowhere/s1.jsonl",
-    start=10,
-    end=90,
-    cwd="/work",
-)
 PREFERENCE = DECISION._replace(
     category="preference",
     title="Tabs",
     text="Always tabs.",
     created_at="2026-11-15T18:01:00Z",
 )
-FOLDERS = {
-    "decision": "decisions",
-    "runbook": "runbooks",
-    "constraint": "constraints",
-    "tech_debt": "tech-debt",
-    "preference": "preferences",
-    "session_summary": "sessions",
-}
 
 
 @pytest.fixture(autouse=True)
@@ -59,22 +37,6 @@ def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def two(bank: Path) -> tuple[str, str]:
     """Two proposals that wait, the older one first."""
     return propose(str(bank), DECISION), propose(str(bank), PREFERENCE)
-
-
-@pytest.fixture
-def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A script that stands for the person's editor; `$1` is the file they edit."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    script = tmp_path / "my editor"
-    script.write_text("#!/bin/sh\n", encoding="utf-8")
-    script.chmod(0o700)
-    monkeypatch.setenv("EDITOR", f"'{script}'")
-    return script
-
-
-def types(editor: Path, script: str) -> None:
-    editor.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
 
 
 def answer(*words: str) -> Any:
@@ -100,7 +62,7 @@ def test_list_is_numbered_and_says_where_each_is_from(two: tuple[str, str]) -> N
     assert head.split() == ["#", "ID", "Category", "Age", "Title", "From"]
     assert first.split()[:3] == ["1", two[0][:8], "decision"]
     assert "Use Postgres" in first
-    assert first.endswith("claude-code 3f2a9c1e Stop")
+    assert first.endswith("claude-code 3f2a9c1e stop")
     assert second.split()[:3] == ["2", two[1][:8], "preference"]
     assert done("inbox", "list") == done("inbox")
     assert done("inbox", "--quiet") == f"{two[0]}\n{two[1]}\n"
@@ -147,10 +109,8 @@ def test_show_has_the_text_and_what_was_said(bank: Path, tmp_path: Path) -> None
 
 
 def test_show_says_that_the_transcript_is_gone(two: tuple[str, str]) -> None:
-    assert "The transcript cannot be shown: /nowhere/s1.jsonl: No such" in done(
-        "inbox", "show", "1"
-    )
-    assert "No such file" in answer("show", "1")["missing"]
+    assert "The transcript cannot be shown: /nowhere/s1.jsonl is gone" in done("inbox", "show", "1")
+    assert "is gone" in answer("show", "1")["missing"]
 
 
 def test_dropped_proposal_can_be_looked_at(two: tuple[str, str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from retain import hooks
 from retain.hooks.call import Answer
 from tests.capture import transcripts
+from tests.typed.filing import FOLDERS
 
 # Each process has its own, as what hooks leave in /tmp is named after it.
 SESSION = f"0c3cb3c4-2f57-4ae8-9a4e-{os.getpid():012x}"
@@ -50,14 +51,6 @@ CONTENT: Mapping[str, Mapping[str, object]] = {
         "next_actions": ["buy oil"],
     },
     "runbook": {"trigger": "it is dark", "steps": ["light it"], "verification": "it is light"},
-}
-FOLDERS = {
-    "decision": "decisions",
-    "constraint": "constraints",
-    "preference": "preferences",
-    "tech_debt": "tech-debt",
-    "session_summary": "sessions",
-    "runbook": "runbooks",
 }
 # Two lines that decide something for a reason: a score of 0.53, where 0.4 is enough.
 DECIDED = "We decided on Postgres because it is known.\nWe chose argon2 over bcrypt."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 import tempfile
 import time
@@ -442,8 +443,10 @@ def test_with_the_inbox_but_no_bank_the_person_is_told(
 
 def test_a_full_inbox_is_said_and_blocks_nothing(path: str, bank: Path) -> None:
     done("config", "set", "triage.capture", "inbox")
-    for number in range(inbox.MOST):
-        inbox.propose(str(bank), inbox.Proposal("", "decision", "t", f"text {number}"))
+    name = inbox.propose(str(bank), inbox.Proposal("", "decision", "t", "text"))
+    first = bank / ".inbox" / f"{name}.json"
+    for number in range(1, inbox.MOST):
+        shutil.copy(first, first.with_name(f"{number:016x}.json"))
     answer = stop(path)
     assert (answer.code, answer.out) == (0, "")
     assert answer.err.startswith(f"retain hook: {inbox.MOST} proposals wait in ")

@@ -10,6 +10,8 @@ Claude Code notes a hook in one of several ways, and one that says nothing in no
 
 The command is noted by its status message where it has one. So a hook is ours if its command says
 so, or if what it said can be nobody else's.
+
+It stands beside the readers of what was said because it reads the same files; no hook loads it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from retain.sizes import tokens
 
-__all__ = ["Read", "Tally", "injected", "percentile", "project_folder", "read", "transcripts"]
+__all__ = ["Read", "Tally", "injected", "percentile", "read", "transcripts"]
 
 _LONGEST_LINE: Final = 4_000_000
 _LONGEST_NAME: Final = 200  # of a project's folder; beyond it the host adds a digest
@@ -65,7 +67,7 @@ class Read(NamedTuple):
 # Which files
 
 
-def project_folder(env: Mapping[str, str], cwd: str) -> str:
+def _project_folder(env: Mapping[str, str], cwd: str) -> str:
     """Where the host keeps the transcripts of the project around a directory; empty: nowhere."""
     base, home = _base(env), os.path.realpath(os.path.expanduser("~"))
     while cwd not in (home, os.path.dirname(cwd)):
@@ -104,7 +106,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 def transcripts(env: Mapping[str, str], cwd: str, *, everywhere: bool = False) -> list[str]:
     """The transcripts of the project around a directory, or of every project; links are left."""
-    own = project_folder(env, cwd)
+    own = _project_folder(env, cwd)
     folders = _folders(_base(env)) if everywhere else [own] if own else []
     return sorted(
         entry.path

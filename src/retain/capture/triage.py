@@ -10,15 +10,13 @@ only on the lines that have one; plain searching for words is many times faster 
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, islice
 
-from retain.capture.transcript import HEADING, Message, said
+from retain.capture.transcript import Message, said
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,29 +26,21 @@ else:
 
 __all__ = [
     "CATEGORIES",
-    "DEFAULTS",
     "EXCERPTS",
     "SIGNALS",
-    "THRESHOLDS",
+    "SUMMARY",
     "Hit",
     "Settings",
     "Signals",
     "judged",
-    "remove_context",
-    "sanitized",
-    "told",
     "without_code",
-    "write_context",
 ]
 
 _NEAR: Final = 4  # lines between a word and what backs it up
 _AROUND: Final = 10  # lines of context on each side
-_MOST_BYTES: Final = 50_000
 # Twice of what is written, so that a secret at the edge is still seen whole.
-_LOOKED_AT: Final = 2 * _MOST_BYTES
-_CUT_OFF: Final = "\n</transcript_data>\n[Truncated: context exceeded 50KB]"
+_LOOKED_AT: Final = 100_000
 _SNIPPET: Final = 120
-_DESCRIPTION: Final = 500
 # People paste logs of megabytes. What they say about them stands before or after, and a window of
 # fifty such messages must not take longer than the host waits.
 _SCORED: Final = 20_000
@@ -58,16 +48,6 @@ _BLOCK: Final = 16_000  # characters that are looked through between two looks a
 # Five lines make a score and a few hundred fill a context. The rest is looked at only for words
 # that back one another up, and not for ever.
 _MOST_PLACES: Final = 5_000
-_CONTROLS: Final = r"[\x00-\x1f\x7f]"
-_INVISIBLE: Final = r"[\u200b-\u200f\u2028-\u202f\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
-_FENCE_WORD: Final = r"(?i)<(?=/?\s*transcript_data)"
-# No O_TRUNC: what a stranger put there is looked at before it is emptied. O_NONBLOCK: a pipe
-# there must not keep the host waiting.
-_FLAGS: Final = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_SESSION: Final = "session_summary"
-_ACTIVITY: Final = "Significant activity detected"
-_ADVICE: Final = "Use the memory-management skill to save each item. After saving, you may stop."
-_FOLDER: Final = "/tmp"  # noqa: S108 - where the skill looks; write_context trusts nothing there
 
 
 class Signals(NamedTuple):
@@ -111,17 +91,9 @@ SIGNALS: Final[Mapping[str, Signals]] = {
     ),
 }  # fmt: skip
 
+SUMMARY: Final = "session_summary"
 EXCERPTS: Final = "Relevant transcript excerpts:\n\n"  # what begins the context of a hit
-CATEGORIES: Final = (*SIGNALS, _SESSION)
-
-THRESHOLDS: Final[Mapping[str, float]] = {
-    "decision": 0.4,
-    "runbook": 0.4,
-    "constraint": 0.5,
-    "tech_debt": 0.4,
-    "preference": 0.4,
-    "session_summary": 0.6,
-}
+CATEGORIES: Final = (*SIGNALS, SUMMARY)
 
 
 class Settings(NamedTuple):
@@ -134,37 +106,16 @@ class Settings(NamedTuple):
     captured: tuple[str, ...]
 
 
-DEFAULTS: Final = Settings(
-    max_messages=50,
-    thresholds=THRESHOLDS,
-    parallel={
-        "enabled": True,
-        "category_models": {
-            "session_summary": "haiku",
-            "decision": "sonnet",
-            "runbook": "haiku",
-            "constraint": "sonnet",
-            "tech_debt": "haiku",
-            "preference": "haiku",
-        },
-        "verification_model": "sonnet",
-        "default_model": "haiku",
-    },
-    descriptions={},
-    captured=CATEGORIES,
-)
-
-
 class Hit(NamedTuple):
     """A category that a conversation calls for, and why."""
 
     category: str
     score: float
     snippets: tuple[str, ...]
-    context: str  # what a memory can be drafted from
+    context: str  # what a memory can be drafted from, without secrets as the snippets are
     start: int  # the bytes of the transcript that it came from
     end: int
-    description: str = ""  # from the config
+    description: str = ""  # from the config, as it stands there
 
 
 class _Place(NamedTuple):
@@ -235,92 +186,20 @@ def judged(
     for category in CATEGORIES:
         if category not in settings.captured:
             continue
-        least = settings.thresholds.get(category, THRESHOLDS[category])
+        least = settings.thresholds[category]
         hit = (
             _by_activity(window, least)
-            if category == _SESSION
+            if category == SUMMARY
             else _by_words(talk, category, least, is_late or _never)
         )
         if hit is not None:
-            description = sanitized(settings.descriptions.get(category, ""), _DESCRIPTION)
-            hits.append(hit._replace(description=description))
+            hits.append(hit._replace(description=settings.descriptions.get(category, "")))
     return hits
-
-
-def told(hits: Sequence[Hit], settings: Settings, files: Mapping[str, str]) -> str:
-    """Return what the agent is told before it may stop, with the same as data for its skill."""
-    if not hits:
-        return ""
-    import json
-
-    data = {
-        "categories": [_data(hit, files.get(hit.category, "")) for hit in hits],
-        "parallel_config": dict(settings.parallel),
-    }
-    return "\n".join(
-        (
-            HEADING,
-            *(_item(hit) for hit in hits),
-            "",
-            _ADVICE,
-            "",
-            "<triage_data>",
-            json.dumps(data, indent=2),
-            "</triage_data>",
-        )
-    )
-
-
-def write_context(hit: Hit, folder: str = _FOLDER, suffix: str = "") -> str:
-    """Write what a memory can be drafted from, and return the path, or "" if that cannot be."""
-    path = _context_file(hit.category, folder, suffix)
-    try:
-        handle = os.open(path, _FLAGS, 0o600)
-    except (OSError, ValueError):
-        return ""
-    try:
-        if not _is_own(handle):
-            return ""
-        _write(handle, _limited(_context(hit)))
-    except OSError:
-        return ""
-    finally:
-        os.close(handle)
-    return path
-
-
-def remove_context(category: str, folder: str = _FOLDER, suffix: str = "") -> None:
-    """Remove what was written for an agent that has done with it, if it is ours."""
-    path = _context_file(category, folder, suffix)
-    try:
-        if os.lstat(path).st_uid == os.geteuid():
-            os.unlink(path)
-    except (OSError, ValueError):
-        return
-
-
-def _context_file(category: str, folder: str, suffix: str) -> str:
-    name = f".memory-triage-context-{category}{suffix}.txt"
-    # A suffix may come from a payload; no file can have an empty name.
-    return "" if "/" in name else os.path.join(folder, name)
-
-
-def sanitized(text: str, most: int = _SNIPPET) -> str:
-    """Return one line that can neither hide anything nor close the block it stands in."""
-    text = _compiled(_CONTROLS).sub("", text)
-    text = _compiled(_INVISIBLE).sub("", text).replace("`", "")
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return text.strip()[:most]
 
 
 def without_code(text: str) -> str:
     """Return a text without fenced and inline code, whose words decide nothing."""
     return _prose(text)[1].text
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
 
 
 @cache
@@ -343,7 +222,7 @@ def _window(messages: Sequence[Message], most: int, last: str) -> list[Message]:
     # The host gives the last text of an answer, of which there may be several.
     if last and not newest.strip().endswith(last):
         end = window[-1].end if window else 0
-        window.append(Message("assistant", last, (), end, end, ""))
+        window.append(Message("assistant", last, (), end, end))
     return window[-most:] if most > 0 else []
 
 
@@ -539,8 +418,10 @@ def _snippets(talk: _Talk, places: Iterable[_Place]) -> tuple[str, ...]:
 
 
 def _excerpts(talk: _Talk, windows: Iterable[tuple[int, int]]) -> str:
+    from retain.guard.secrets import redact
+
     excerpts = "\n---\n".join("\n".join(talk.lines[start:end]) for start, end in windows)
-    return f"{EXCERPTS}{excerpts[:_LOOKED_AT]}"
+    return f"{EXCERPTS}{redact(excerpts[:_LOOKED_AT]).text}"
 
 
 def _by_activity(messages: Sequence[Message], least: float) -> Hit | None:
@@ -553,7 +434,7 @@ def _by_activity(messages: Sequence[Message], least: float) -> Hit | None:
         return None
     snippet = f"{len(tools)} tool uses across {distinct} tools, {exchanges} exchanges"
     return Hit(
-        category=_SESSION,
+        category=SUMMARY,
         score=score,
         snippets=(snippet,) if score > 0 else (),
         context=(
@@ -563,52 +444,3 @@ def _by_activity(messages: Sequence[Message], least: float) -> Hit | None:
         start=messages[0].start,
         end=messages[-1].end,
     )
-
-
-def _item(hit: Hit) -> str:
-    snippet = next(filter(None, map(sanitized, hit.snippets)), _ACTIVITY)
-    label = f"({hit.description}) {snippet}" if hit.description else snippet
-    return f"- [{hit.category.upper()}] {label} (score: {hit.score:.2f})"
-
-
-def _data(hit: Hit, path: str) -> dict[str, object]:
-    data: dict[str, object] = {"category": hit.category, "score": round(hit.score, 4)}
-    if hit.description:
-        data["description"] = hit.description
-    if path:
-        data["context_file"] = path
-    return data
-
-
-def _context(hit: Hit) -> str:
-    from retain.guard.secrets import redact
-
-    inside = _compiled(_FENCE_WORD).sub("&lt;", hit.context)
-    lines = [f"Category: {hit.category}", f"Score: {hit.score:.2f}"]
-    if hit.description:
-        lines.append(f"Description: {hit.description}")
-    lines += ["", "<transcript_data>", inside, "</transcript_data>", "", "Key snippets:"]
-    lines += [f"  - {sanitized(snippet)}" for snippet in hit.snippets]
-    return redact("\n".join(lines) + "\n").text
-
-
-def _limited(text: str) -> bytes:
-    data = text.encode("utf-8", "replace")
-    if len(data) <= _MOST_BYTES:
-        return data
-    mark = _CUT_OFF.encode()
-    kept = data[: _MOST_BYTES - len(mark)].decode("utf-8", "ignore")
-    return kept.encode() + mark
-
-
-def _is_own(handle: int) -> bool:
-    """Tell whether an opened file is ours alone: anyone may have put one into a shared folder."""
-    status = os.fstat(handle)
-    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
-
-
-def _write(handle: int, data: bytes) -> None:
-    os.fchmod(handle, 0o600)  # it may be older than this session
-    os.ftruncate(handle, 0)
-    while data:
-        data = data[os.write(handle, data) :]

@@ -8,11 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.cli.inputs import count
-from retain.cli.parser import Command, Parser, add_common, open_app
+from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool
 from retain.cli.progress import Bar
 from retain.cli.render import Output, Table
 from retain.errors import NotFound, UsageError
@@ -36,17 +36,7 @@ _BLOCKED: Final = 2
 def _arguments(parser: Parser) -> None:
     # Without a word it says which hooks are on.
     parser.set_defaults(tool_run=_state, tool="")
-    tools = parser.add_subparsers(dest="tool", metavar="|".join(_TOOLS))
-    for name, (about, arguments, run) in _TOOLS.items():
-        tool = tools.add_parser(name, help=about, description=f"{about}\n\n{_MORE[name]}")
-        arguments(tool)
-        add_common(tool)
-        tool.set_defaults(tool_run=run)
-
-
-def _hook(args: argparse.Namespace) -> Output:
-    run: Callable[[argparse.Namespace], Output] = args.tool_run
-    return run(args)
+    add_tools(parser, _TOOLS, _MORE)
 
 
 # Which are on
@@ -352,7 +342,7 @@ pre-tool-use, post-tool-use, stop, pre-compact, post-compact, session-end.
 
 hook_command = Command(
     _arguments,
-    _hook,
+    run_tool,
     """A host such as Claude Code calls `retain hook EVENT` with JSON on standard input; the plugin
 sets that up. Events: session-start, user-prompt-submit, pre-tool-use, post-tool-use, stop,
 pre-compact, post-compact, session-end. Any other is answered with nothing. A hook that fails

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from retain import shapes
 from retain.cli.inputs import complete
-from retain.cli.parser import Command, Parser, add_common, open_app, same_bank
+from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool, same_bank
 from retain.cli.render import Output, Table
 from retain.errors import NotFound, RetainError, Unreadable, UsageError
 
 if TYPE_CHECKING:
     from retain.capture.inbox import Proposal
+    from retain.capture.span import Span
     from retain.review import Accepted, Refused, Review, Reviewed
 
 __all__ = ["inbox_command"]
@@ -25,17 +26,7 @@ _SHOWN: Final = 8  # digits of an id that people see
 def _arguments(parser: Parser) -> None:
     # Without a word it lists.
     parser.set_defaults(tool_run=_list, dropped=False, tool="list")
-    tools = parser.add_subparsers(dest="tool", metavar="|".join(_TOOLS))
-    for name, (about, arguments, run) in _TOOLS.items():
-        tool = tools.add_parser(name, help=about, description=about)
-        arguments(tool)
-        add_common(tool)
-        tool.set_defaults(tool_run=run)
-
-
-def _inbox(args: argparse.Namespace) -> Output:
-    run: Callable[[argparse.Namespace], Output] = args.tool_run
-    return run(args)
+    add_tools(parser, _TOOLS)
 
 
 def _add_ids(parser: Any, **settings: str) -> None:
@@ -103,23 +94,23 @@ def _show(args: argparse.Namespace) -> Output:
         # One that was dropped can be looked at as well, by its id.
         (one,) = review.find([args.id], [*waiting, *review.dropped()])
     hint = f"Store it: retain inbox accept {one.id[:_SHOWN]}{same_bank(args)}"
-    data = _shown_data(review, one)
-    return Output(data, _shown(review, one), messages=[hint] if one in waiting else [])
+    source, said = review.source(one), review.span(one)
+    data = _shown_data(one, source, said)
+    return Output(data, _shown(one, source, said), messages=[hint] if one in waiting else [])
 
 
-def _shown(review: Review, one: Proposal) -> str:
+def _shown(one: Proposal, source: str, found: Span) -> str:
     lines = [
         f"Proposal:   {one.id}",
         f"Category:   {one.category}",
         f"Title:      {one.title}",
         f"Proposed:   {one.created_at} ({_age(one)} ago)",
-        f"From:       {review.source(one)}",
+        f"From:       {source}",
     ]
     if one.event:
         lines.append(f"Event:      {one.event}, score {one.score:g}")
     if one.cwd:
         lines.append(f"Directory:  {one.cwd}")
-    found = review.span(one)
     lines += ["", one.text, "", "What was said:"]
     for said in found.messages:
         lines += [f"  {said.role}:", *(f"    {line}" for line in said.text.split("\n"))]
@@ -130,12 +121,11 @@ def _shown(review: Review, one: Proposal) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shown_data(review: Review, one: Proposal) -> dict[str, object]:
-    found = review.span(one)
+def _shown_data(one: Proposal, source: str, found: Span) -> dict[str, object]:
     return {
         **shapes.proposal(one),
         "text": one.text,
-        "source": review.source(one),
+        "source": source,
         "messages": [said._asdict() for said in found.messages],
         "missing": found.missing or None,
     }
@@ -258,7 +248,7 @@ _TOOLS: Final = {
 
 inbox_command = Command(
     _arguments,
-    _inbox,
+    run_tool,
     """Hooks propose memories and store none: what they find in a session waits here until you
 accept it, change it or drop it. Nothing leaves for good: what you drop can be restored.
 

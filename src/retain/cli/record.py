@@ -8,13 +8,13 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from retain import paths
 from retain.app import App
 from retain.cli.inputs import add_secrets
-from retain.cli.parser import Command, Parser, add_common, open_app
+from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool
 from retain.cli.render import Output
 from retain.config import FILE
 from retain.errors import BadName, LimitExceeded, RecordError, RetainError, Unreadable, UsageError
@@ -37,17 +37,7 @@ _MOST: Final = 2_000_000
 
 def _arguments(parser: Parser) -> None:
     # One flat parser per tool: their flags have the same names and other meanings.
-    tools = parser.add_subparsers(dest="tool", metavar="write|candidate|index", required=True)
-    for name, (about, arguments, run) in _TOOLS.items():
-        tool = tools.add_parser(name, help=about, description=about)
-        arguments(tool)
-        add_common(tool)
-        tool.set_defaults(tool_run=run)
-
-
-def _record(args: argparse.Namespace) -> Output:
-    run: Callable[[argparse.Namespace], Output] = args.tool_run
-    return run(args)
+    add_tools(parser, _TOOLS)
 
 
 # write
@@ -555,7 +545,7 @@ _TOOLS: Final = {
 
 record_command = Command(
     _arguments,
-    _record,
+    run_tool,
     """For agents and scripts; people will prefer `retain new`, `retain retire` and their kin.
 Errors of `write` are blocks on standard output, one name and value per line, and exit code 1.
 

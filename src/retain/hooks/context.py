@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from retain.guard.characters import strip_invisible
+from retain.guard.characters import escaped, strip_invisible
 from retain.sizes import cut, tokens
 
 TYPE_CHECKING = False
@@ -119,15 +119,11 @@ def _fitted(text: str, room: int) -> list[str]:
 
 def plain(text: str) -> str:
     """A text that cannot close the fence around it, nor hide anything."""
-    return _escaped(strip_invisible(text).replace("\r", "\n"))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escaped(strip_invisible(text).replace("\r", "\n"))
 
 
 def _quoted(text: str) -> str:
-    return _escaped(" ".join(strip_invisible(text).split())).replace('"', "&quot;")
+    return escaped(" ".join(strip_invisible(text).split())).replace('"', "&quot;")
 
 
 def title(text: str) -> str:

@@ -6,12 +6,10 @@ What it does not save then goes to the inbox, where everything goes if the perso
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 import time
 
-from retain.capture import triage
 from retain.hooks.call import Answer, Call
 from retain.hooks.judging import Judged, judge, stated
 from retain.hooks.memo import Memo
@@ -26,7 +24,6 @@ __all__ = ["answer"]
 _FLAG: Final = ".stop_hook_active"
 _SECONDS: Final = 300  # for which a stop that was blocked is remembered
 _BLOCKED: Final = 2  # the exit code by which a host keeps its agent at work
-_HEX: Final = 8
 
 
 def answer(call: Call) -> Answer:
@@ -37,9 +34,7 @@ def answer(call: Call) -> Answer:
     found = judge(call)
     asked_at, asked = memo.raised
     is_again = _is_again(call, asked_at)
-    for one in asked:
-        triage.remove_context(str(one.get("category")), suffix=_suffix(call))
-    notes = settle(call, memo) if asked else []
+    notes = _settled(call, memo) if asked else []
     if found and asked and is_again and _is_saving(call, found, memo):
         found.close(memo)  # what an agent says about its saving is no news
     elif found and (asked or not is_again):
@@ -55,6 +50,16 @@ def answer(call: Call) -> Answer:
     memo.raise_now(map(stated, found.hits))
     memo.save()
     return _blocked(call, found)
+
+
+def _settled(call: Call, memo: Memo) -> list[str]:
+    """Propose what was not saved, and remove what it was to be drafted from."""
+    from retain.capture import raising
+
+    suffix = raising.suffix(call.text("session_id"))
+    for one in memo.raised[1]:
+        raising.remove_context(str(one.get("category")), suffix=suffix)
+    return settle(call, memo)
 
 
 def _is_again(call: Call, asked_at: float) -> bool:
@@ -74,21 +79,16 @@ def _is_saving(call: Call, found: Judged, memo: Memo) -> bool:
 
 
 def _blocked(call: Call, found: Judged) -> Answer:
-    suffix = _suffix(call)
+    from retain.capture import raising
+
+    suffix = raising.suffix(call.text("session_id"))
     files = {
-        hit.category: triage.write_context(hit, suffix=suffix)
+        hit.category: raising.write_context(hit, suffix=suffix)
         for hit in found.hits
         if not call.is_late()
     }
     _set_flag(call.cwd)
-    return Answer(err=f"{triage.told(found.hits, found.settings, files)}\n", code=_BLOCKED)
-
-
-def _suffix(call: Call) -> str:
-    """What keeps the context files of two sessions apart."""
-    session = call.text("session_id")
-    digest = hashlib.sha256(session.encode(errors="replace")).hexdigest()[:_HEX]
-    return f"-{digest}" if session else ""
+    return Answer(err=f"{raising.told(found.hits, found.settings, files)}\n", code=_BLOCKED)
 
 
 # The flag, by which an agent is asked once in a while only
