@@ -58,7 +58,8 @@ def test_what_was_asked_for_is_proposed_even_so(
 
 @pytest.mark.parametrize("event", ["pre-compact", "session-end"])
 def test_a_transcript_is_not_judged(event: str, bank: Path, work: Path) -> None:
-    late(event, transcript_path=busy(work / "t.jsonl"))
+    path = busy(work / "t.jsonl") if event == "session-end" else said(work / "t.jsonl", DECIDED)
+    late(event, transcript_path=path)
     assert inbox.proposals(str(bank)) == []
 
 

@@ -13,7 +13,7 @@ from retain.capture import inbox
 from retain.paths import PROFILES
 from retain.sizes import tokens
 from tests.cli.door import done
-from tests.hooks.door import SESSION, ask, begin, kept, nothing, prompt
+from tests.hooks.door import DECIDED, SESSION, ask, begin, kept, nothing, prompt, said
 
 
 def titles(text: str) -> list[str]:
@@ -215,3 +215,14 @@ def test_memos_of_sessions_long_over_are_swept_out(bank: Path) -> None:
     os.utime(folder / "old.json", (time.time() - 41 * 86_400,) * 2)
     begin()
     assert os.listdir(folder) == [f"{SESSION}.json"]
+
+
+def test_memos_are_swept_out_where_there_is_no_bank(work: Path, tmp_path: Path) -> None:
+    path = said(work / "t.jsonl", DECIDED)
+    assert ask("stop", transcript_path=path).code == 2
+    (memo,) = tmp_path.glob(f"retain-*/.index/hooks/{SESSION}.json")
+    begin()
+    assert memo.exists()
+    os.utime(memo, (time.time() - 41 * 86_400,) * 2)
+    begin()
+    assert not memo.exists()

@@ -43,7 +43,7 @@ class Memo:
     @classmethod
     def of(cls, place: Place, session: str, env: Mapping[str, str]) -> Memo:
         """The memo of a session; where there is no bank yet, it is kept in a private folder."""
-        return cls(place.root if place.exists else _elsewhere(env), session)
+        return cls(place.root if place.exists else _elsewhere(env, create=True), session)
 
     def _read(self) -> dict[str, Any]:
         if not self._name:
@@ -148,15 +148,16 @@ class Memo:
                 folder.sweep(oldest)
 
 
-def _elsewhere(env: Mapping[str, str]) -> str:
+def _elsewhere(env: Mapping[str, str], *, create: bool = False) -> str:
     """A folder of the person's own that is gone with their login; empty if there can be none."""
     from retain.warm import is_safe_folder
 
     given = env.get("XDG_RUNTIME_DIR", "")
     base = given if os.path.isabs(given) else "/tmp"  # noqa: S108 - made and checked to be private
     folder = f"{base}/retain-{os.geteuid()}"
-    with contextlib.suppress(OSError):
-        os.mkdir(folder, 0o700)
+    if create:
+        with contextlib.suppress(OSError):
+            os.mkdir(folder, 0o700)
     return folder if is_safe_folder(folder) else ""
 
 

@@ -46,12 +46,12 @@ def answer(call: Call) -> Answer:
     if not call.is_on:
         return Answer()
     places = [(place, config) for place, config in call.places.readable() if place.exists]
-    if not places:
+    if not places:  # a session without a bank has a memo all the same
+        Memo.sweep(call.places.place.root, call.env)
         return Answer()
     memo = Memo.of(call.places.place, call.text("session_id"), call.env)
     if call.text("source") in _ANEW:
         memo.forget_shown()
-        Memo.sweep(call.places.place.root, call.env)
     first = places[0][0]
     source = context.located(f"{first.root}/", first, call.env).rstrip("/")
     budget = call.config.number("retrieval.budget")
@@ -61,6 +61,8 @@ def answer(call: Call) -> Answer:
         text = ""  # a session that is resumed has it already
     memo.show({_BRIEF: stamp})
     memo.save()
+    if not call.is_late():
+        Memo.sweep(call.places.place.root, call.env)
     said = {"additionalContext": text} if text else {}
     return Answer.special(call, said, **_waiting(first.root))
 

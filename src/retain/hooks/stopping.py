@@ -17,8 +17,7 @@ from retain.hooks.proposing import propose, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any, Final
+    from typing import Final
 
 __all__ = ["answer"]
 
@@ -35,8 +34,7 @@ def answer(call: Call) -> Answer:
     found = judge(call)
     asked_at, asked = memo.raised
     is_again = _is_again(call, asked_at)
-    _tidy(call, asked)
-    notes = settle(call, memo) if asked else []
+    notes = _settled(call, memo) if asked else []
     if found and asked and is_again and _is_saving(call, found, memo):
         found.close(memo)  # what an agent says about its saving is no news
     elif found and (asked or not is_again):
@@ -54,14 +52,14 @@ def answer(call: Call) -> Answer:
     return _blocked(call, found)
 
 
-def _tidy(call: Call, asked: Sequence[Mapping[str, Any]]) -> None:
-    """Remove what was written for an agent that was asked to save something."""
-    if asked:
-        from retain.capture import raising
+def _settled(call: Call, memo: Memo) -> list[str]:
+    """Propose what was not saved, and remove what it was to be drafted from."""
+    from retain.capture import raising
 
-        suffix = raising.suffix(call.text("session_id"))
-        for one in asked:
-            raising.remove_context(str(one.get("category")), suffix=suffix)
+    suffix = raising.suffix(call.text("session_id"))
+    for one in memo.raised[1]:
+        raising.remove_context(str(one.get("category")), suffix=suffix)
+    return settle(call, memo)
 
 
 def _is_again(call: Call, asked_at: float) -> bool:
