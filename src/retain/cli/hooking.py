@@ -32,7 +32,7 @@ _SHOWN: Final = 300  # characters of a payload
 _MOST_BYTES: Final = 32_000_000
 _BLOCKED: Final = 2
 _NO_PLUGIN: Final = (
-    "Claude Code has no plugin of Retain's installed: no hook runs there, but with --plugin-dir."
+    "Claude Code has no plugin of Retain's installed: without --plugin-dir, no hook runs there."
 )
 
 

@@ -189,7 +189,8 @@ def test_two_categories_are_drafted_and_checked_by_subagents_and_both_are_saved(
         with Model(*lines) as model:
             allowed = ["Skill(retain:memory-management)"]
             flags = ("--session-id", session)
-            done = turn(model.url, "Which database do we take?", *flags, tools=allowed)
+            asked = "Which database do we take?"
+            done = turn(model.url, asked, *flags, tools=allowed, patience=100)
     assert model.unsaid == [], model.asked[-1].last
     assert (done.code, done.result) == (0, "Saved one decision and one preference.")
     assert hooked(done, "Stop") == [2, 0]
