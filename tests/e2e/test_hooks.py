@@ -349,7 +349,7 @@ ALWAYS = "cli hooks hooks.call"
 SETTLED = "config errors fsio hooks.memo paths place places tuples"
 SHOWN = "guard guard.characters hooks.context sizes"
 FOUND = (
-    "index index.glance index.schema index.seal index.text "
+    "index index.glance index.schema index.seal index.text machine "
     "recall recall.found recall.quick recall.scoring"
 )
 READ = "capture.inbox categories codec frontmatter markdown model reading records trash versions"
