@@ -91,7 +91,7 @@ class App:
         def alike(collection: str, name: str) -> Sequence[Alike]:
             return self.library.alike(collection, name)
 
-        return Review(self.bank.root, self.desk, alike, self._env.get("HOME", ""))
+        return Review(self.bank.root, self.desk, alike, self._env)
 
     def close(self) -> None:
         """Let go of what was opened; every file is safe already."""

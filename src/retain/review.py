@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from retain.capture import inbox
+from retain.capture import inbox, transcript
 from retain.capture.content import content
 from retain.capture.inbox import Proposal
 from retain.capture.plan import ACTIONS, Step
@@ -69,9 +70,13 @@ class Review:
     """The proposals of one bank."""
 
     def __init__(
-        self, root: str, desk: Desk, alike: Callable[[str, str], Sequence[Alike]], home: str
+        self,
+        root: str,
+        desk: Desk,
+        alike: Callable[[str, str], Sequence[Alike]],
+        env: Mapping[str, str],
     ) -> None:
-        self._root, self._desk, self._alike, self._home = root, desk, alike, home
+        self._root, self._desk, self._alike, self._env = root, desk, alike, env
 
     def proposals(self, problems: list[str] | None = None) -> list[Proposal]:
         """What waits, the oldest first; a file that is left alone is named in `problems`."""
@@ -88,11 +93,15 @@ class Review:
 
     def span(self, proposal: Proposal) -> Span:
         """What was said in the session, as far as its transcript is still there."""
+        path = proposal.transcript_path
+        # No look at a file that no host would have written, whatever a proposal says.
+        if os.path.lexists(path) and not transcript.is_readable(path, self._env):
+            return Span(missing=f"{path} is not a transcript")
         return span(proposal)
 
     def source(self, proposal: Proposal) -> str:
         """Where a proposal is from."""
-        return source(proposal, self._home)
+        return source(proposal, self._env.get("HOME", ""))
 
     # Steps
 
