@@ -97,7 +97,7 @@ def test_source_shortens_the_home_directory_only_where_it_is_one() -> None:
 def test_a_file_where_no_host_keeps_transcripts_is_not_shown(
     bank: Path, tmp_path: Path, is_link: bool
 ) -> None:
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as elsewhere:  # noqa: S108 - neither /tmp nor home
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as elsewhere:
         path = Path(elsewhere, "s.jsonl")
         path.write_text('{"message": {"role": "user", "content": "private"}}\n', encoding="utf-8")
         if is_link:
