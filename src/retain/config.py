@@ -428,6 +428,9 @@ def forbidden(key: str, value: object) -> str:
     """Why a project may not set a key that it may set to this value; empty if it may."""
     if (key, value) == ("records.archive_retired", False):
         return "only you can have retired memories destroyed"
+    if (key, value) == ("memory.storage_strategy", "user"):
+        # Else what an agent saves in somebody's project would speak in all the others.
+        return "only you can have what is saved here go to your own bank"
     return "only you can switch versions off" if (key, value) == ("versioning.mode", "off") else ""
 
 

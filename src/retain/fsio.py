@@ -132,8 +132,15 @@ class Directory:
         return True
 
     def _hide_from_git(self) -> None:
-        """Keep a directory of Retain's own out of whatever repository the bank is in."""
-        if not self.has(".gitignore"):
+        """Keep a directory of Retain's own out of whatever repository the bank is in.
+
+        A file of that name that came with the repository may hide nothing at all.
+        """
+        try:
+            lines = self.read(".gitignore", 1000).replace(b"\r\n", b"\n").split(b"\n")
+        except RetainError:
+            lines = []
+        if b"*" not in lines or any(line.startswith(b"!") for line in lines):
             _write_at(self.fd, ".gitignore", b"*\n", f".gitignore.{_draft_name()}")
 
     def entries(self) -> list[os.DirEntry[str]]:

@@ -310,9 +310,9 @@ def _upwards(directory: str) -> Iterator[str]:
 
 def _banks_in(project: str) -> Iterator[Place]:
     for mark, kind in _marks(project):
-        if not _is_foreign(mark):
+        if not _is_foreign(mark, project):
             place = _place(project, mark, kind)
-            if place and not _is_foreign(place.root):
+            if place and not _is_foreign(place.root, project):
                 yield place
 
 
@@ -330,7 +330,7 @@ def _passed_over(cwd: str) -> list[str]:
         mark
         for directory in _upwards(os.path.realpath(cwd))
         for mark, _ in _marks(directory)
-        if _is_foreign(mark)
+        if _is_foreign(mark, directory)
     ]
 
 
@@ -339,11 +339,15 @@ def is_inside(path: str, root: str) -> bool:
     return os.path.realpath(path).startswith(os.path.join(os.path.realpath(root), ""))
 
 
-def _is_foreign(path: str) -> bool:
-    """Whether another user put this here: /tmp/.retain must not reach into anyone's session."""
+def _is_foreign(path: str, project: str) -> bool:
+    """Whether another user put this here: /tmp/.retain must not reach into anyone's session.
+
+    Root may work in anybody's project, and in it uses the bank of the one whose project it is.
+    """
     user = os.geteuid()
     try:
-        return user != 0 and os.lstat(path).st_uid not in (user, 0)
+        ours = (user, 0) if user else (0, os.stat(project).st_uid)
+        return os.lstat(path).st_uid not in ours
     except FileNotFoundError:
         return False
 

@@ -52,6 +52,13 @@ def one(tmp_path: Path, *records: object) -> timing.Tally:
     return tally
 
 
+@pytest.mark.parametrize("took", ["1e999", "-1e999", "NaN", "1" + "0" * 400, "1e9", "-1"])
+def test_a_time_that_is_none_is_not_counted(tmp_path: Path, took: str) -> None:
+    line = json.dumps(ran(25)).replace('"durationMs": 25', f'"durationMs": {took}')
+    tally = one(tmp_path, line, ran(25))
+    assert (tally.runs, tally.times) == (2, [25])
+
+
 # Whose hooks they are
 
 

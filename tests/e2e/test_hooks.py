@@ -392,12 +392,15 @@ ALWAYS = "cli hooks hooks.call"
 SETTLED = "config errors fsio hooks.memo paths place places tuples"
 SHOWN = "guard guard.characters hooks.context sizes"
 FOUND = (
-    "index index.glance index.schema index.seal index.text "
+    "index index.glance index.schema index.seal index.text machine "
     "recall recall.found recall.quick recall.scoring"
 )
-READ = "capture.inbox categories codec frontmatter markdown model reading records trash versions"
+READ = (
+    "capture.inbox categories codec frontmatter machine markdown model reading records trash "
+    "versions"
+)
 JUDGED = "capture categories capture.transcript capture.triage hooks.judging hooks.proposing"
-PROPOSED = "capture.inbox guard guard.characters guard.secrets hooks.closing"
+PROPOSED = "capture.inbox guard guard.characters guard.secrets hooks.closing machine"
 MODULES = {
     "pre-tool-use": "hooks.guarding ownership",
     "user-prompt-submit": f"{SETTLED} {SHOWN} {FOUND} hooks.prompting warm words",

@@ -28,6 +28,7 @@ from retain.sizes import tokens
 __all__ = ["Read", "Tally", "injected", "percentile", "read", "transcripts"]
 
 _LONGEST_LINE: Final = 4_000_000
+_LONGEST_RUN: Final = 1e9  # milliseconds; JSON has numbers beyond any time, and beyond any float
 _LONGEST_NAME: Final = 200  # of a project's folder; beyond it the host adds a digest
 _OFTEN: Final = 8_000_000  # bytes between two looks at how far it is
 
@@ -276,7 +277,7 @@ class _Gathering:
     def _run(self, event: str, took: object) -> Tally:
         tally = self.events.setdefault(event, Tally())
         tally.runs += 1
-        if isinstance(took, int | float) and took >= 0:
+        if isinstance(took, int | float) and 0 <= took < _LONGEST_RUN:
             tally.times.append(took)
         return tally
 

@@ -52,6 +52,8 @@ def quick(connection: sqlite3.Connection, place: Place, question: str, limit: in
     scores = likely(shares, lexicon)
     kept: dict[int, Found] = {}
     for row in connection.execute(_ROWS, (json.dumps(list(scores)),)):
+        if not _is_plain(str(row[3]) or "-") or not _is_plain(str(row[10])):
+            continue  # no file of this bank
         found = _found(row, place, scores[row[0]])
         if row[1] not in kept or kept[row[1]].score < found.score:
             kept[row[1]] = found
@@ -80,6 +82,11 @@ def best(found: Iterable[Found], limit: int) -> list[Found]:
     return sorted(found, key=lambda one: (-one.score, one.ref))[:limit]
 
 
+def _is_plain(name: str) -> bool:
+    """Whether a name leads to a thing in a directory and nowhere else."""
+    return "/" not in name and "\0" not in name and name not in ("", ".", "..")
+
+
 def _found(row: tuple[object, ...], place: Place, score: float) -> Found:
     _, _, name, collection, title, kind, status, tags, created, is_superseded, *rest = row
     file, size, modified, said = rest
@@ -96,8 +103,8 @@ def _found(row: tuple[object, ...], place: Place, score: float) -> Found:
         place.scope,
         round(scoring.shown(score, TEXT, 0.0), 4),
         outdated(bool(is_superseded), "", str(status)),
-        int(str(size)),
-        int(str(modified)),
+        max(0, int(str(size))),  # a negative one would say that nobody knows
+        int(str(modified)) if int(str(size)) >= 0 else -1,
     )
 
 
