@@ -171,15 +171,27 @@ def test_a_factor_that_is_no_sane_number_is_ignored(user: Path, project: Path, v
 def test_the_memory_section_of_document_003_is_understood(user: Path, project: Path) -> None:
     write(
         project,
-        '[memory]\nenabled = true\nstorage_strategy = "user"\n'
+        '[memory]\nenabled = true\nstorage_strategy = "project"\n'
         "recency_boost_days = 14\nrecency_boost_factor = 2\n",
     )
     found = load(user, project)
     assert found.warnings == ()
     assert found.flag("memory.enabled")
-    assert found.text("memory.storage_strategy") == "user"
+    assert found.text("memory.storage_strategy") == "project"
     assert found.number("memory.recency_boost_days") == 14
     assert found.values["memory.recency_boost_factor"].value == 2.0
+    assert App().place.scope == "project"
+
+
+def test_only_the_person_can_have_everything_go_to_their_own_bank(
+    user: Path, project: Path
+) -> None:
+    write(project, '[memory]\nstorage_strategy = "user"\n')
+    found = load(user, project)
+    assert found.text("memory.storage_strategy") == "project"
+    assert "only you can have what is saved here go to your own bank" in found.warnings[0]
+    assert App().place.scope == "project"
+    write(user, '[memory]\nstorage_strategy = "user"\n')
     assert App().place.scope == "global"
 
 

@@ -258,6 +258,35 @@ def test_directory_of_retains_own_is_hidden_from_git_whoever_made_it(root: Path)
     assert (root / ".index/.gitignore").read_bytes() == b"*\n"
 
 
+@pytest.mark.parametrize(
+    "planted", [b"", b"x\r*", b"# *\n!*\n", b"*\n!memo\n", b"*.md\n", b"#" * 5000]
+)
+def test_a_planted_gitignore_that_shows_what_is_retains_own_is_put_right(
+    root: Path, planted: bytes
+) -> None:
+    (root / ".index").mkdir()
+    (root / ".index/.gitignore").write_bytes(planted)
+    _replace(root)
+    assert (root / ".index/.gitignore").read_bytes() == b"*\n"
+
+
+@pytest.mark.parametrize("kept", [b"*\n", b"*", b"# ours\r\n*\r\n"])
+def test_a_gitignore_that_hides_everything_is_left_alone(root: Path, kept: bytes) -> None:
+    (root / ".index").mkdir()
+    (root / ".index/.gitignore").write_bytes(kept)
+    _replace(root)
+    assert (root / ".index/.gitignore").read_bytes() == kept
+
+
+def test_a_gitignore_that_leads_elsewhere_is_replaced(root: Path, tmp_path: Path) -> None:
+    (root / ".index").mkdir()
+    (tmp_path / "other").write_bytes(b"*\n")
+    (root / ".index/.gitignore").symlink_to(tmp_path / "other")
+    _replace(root)
+    assert not (root / ".index/.gitignore").is_symlink()
+    assert (tmp_path / "other").read_bytes() == b"*\n"
+
+
 def test_batch_is_taken_back_and_synced_before_its_journal_goes(root: Path) -> None:
     (root / "batch").mkdir()
     (root / "batch/y.md").write_bytes(NEW)

@@ -394,6 +394,10 @@ _UNITS = (
     "key-",
     "password",
     "password:",
+    "token:",
+    "password=password=token:secret:",
+    "пароль:",
+    "tokens::",
     "password=a1",
     'password="',
     "api_key: a1b2c3 ",
@@ -456,6 +460,30 @@ def test_whole_scan_is_linear_on_hostile_text(unit: str) -> None:
     text = (unit * 100_000)[:100_000]
     for scan in (redact, strip_invisible, visible, visible_json):
         assert grows_linearly(scan, text), scan.__name__
+
+
+@pytest.mark.parametrize("unit", ["token:", "password=password=token:secret:", "tokens::"])
+def test_what_follows_many_words_is_not_judged_for_each_of_them(unit: str) -> None:
+    text, judged = (unit * 50_000)[:50_000], 0
+    original = guard._looks_secret
+
+    def spy(value: str, kind: str) -> bool:
+        nonlocal judged
+        judged += len(value)
+        return original(value, kind)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guard, "_looks_secret", spy)
+        redact(text)
+    assert judged < 2 * len(text)
+
+
+@pytest.mark.parametrize("word", ["token:", "password=", "api_key:"])
+def test_a_secret_at_the_end_of_a_long_run_of_words_is_found(word: str) -> None:
+    secret = chars("aB3", 8) + "x9!"
+    text = word * 200 + secret
+    assert secret not in redact(text).text
+    assert secret not in redact(text + "/" * 600).text
 
 
 def test_every_compiled_pattern_is_listed_for_the_linearity_test() -> None:

@@ -546,6 +546,21 @@ def test_a_bank_of_another_user_is_passed_over(shared: Path, owner: int, scope: 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files for other users")
+@pytest.mark.parametrize("mark", [".retain", ".memories", ".claude/memory"])
+@pytest.mark.parametrize("above, scope", [(0, "global"), (1234, "project"), (65534, "global")])
+def test_root_uses_a_bank_of_another_user_only_in_that_user_s_project(
+    shared: Path, mark: str, above: int, scope: str
+) -> None:
+    os.chown(shared, above, above)
+    for folder in (*reversed(Path(mark).parents[:-1]), Path(mark)):
+        made(shared / folder, 1234, Path.mkdir)
+    (shared / "sub").mkdir()
+    found = paths.find_bank(str(shared / "sub"), {})
+    assert found.scope == scope
+    assert ("belongs to another user" in found.reason) == (scope == "global")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files for other users")
 def test_nobody_can_stop_others_with_a_trap_in_a_shared_directory(shared: Path) -> None:
     made(shared / ".retain", 1234, lambda path: path.symlink_to("/"))
     made(shared / ".arcaneum", 1234, lambda path: path.write_text("retain: [", encoding="utf-8"))
@@ -556,3 +571,18 @@ def test_nobody_can_stop_others_with_a_trap_in_a_shared_directory(shared: Path) 
 
 def test_every_kind_of_store_has_a_mark() -> None:
     assert set(paths._MARKS.values()) == set(paths.KINDS)
+
+
+@pytest.mark.parametrize(
+    "path, home, shown",
+    [
+        ("/home/ada/a.md", "/home/ada", "~/a.md"),
+        ("/home/ada/a.md", "/home/ada/", "~/a.md"),
+        ("/home/adam/a.md", "/home/ada", "/home/adam/a.md"),
+        ("/home/ada", "/home/ada", "/home/ada"),
+        ("/a.md", "", "/a.md"),
+        ("/a.md", "/", "/a.md"),
+    ],
+)
+def test_a_path_is_shown_from_home(path: str, home: str, shown: str) -> None:
+    assert paths.from_home(path, home) == shown

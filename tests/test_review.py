@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,20 @@ def test_source_shortens_the_home_directory_only_where_it_is_one() -> None:
     assert source(there, "/home/ad").endswith("s1, /home/ada/x.jsonl bytes 1-2")
     assert source(there).endswith("/home/ada/x.jsonl bytes 1-2")
     assert source(Proposal("", "decision", "t", "x")) == "an agent"
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_file_where_no_host_keeps_transcripts_is_not_shown(
+    bank: Path, tmp_path: Path, is_link: bool
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as elsewhere:
+        path = Path(elsewhere, "s.jsonl")
+        path.write_text('{"message": {"role": "user", "content": "private"}}\n', encoding="utf-8")
+        if is_link:
+            folder = tmp_path / "folder"
+            folder.symlink_to(elsewhere)
+            path = folder / "s.jsonl"
+        name = propose(str(bank), ONE._replace(transcript_path=str(path), start=0, end=100))
+        app = open_bank(bank)
+        found = app.inbox.span(app.inbox.find([name], app.inbox.proposals())[0])
+        assert (found.messages, "is not a transcript" in found.missing) == ((), True)

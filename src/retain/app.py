@@ -94,7 +94,7 @@ class App:
         def alike(collection: str, name: str) -> Sequence[Alike]:
             return self.library.alike(collection, name)
 
-        return Review(self.bank.root, self.desk, alike, self._env.get("HOME", ""))
+        return Review(self.bank.root, self.desk, alike, self._env)
 
     @cached_property
     def sessions(self) -> Sessions:

@@ -46,7 +46,7 @@ CLAUDE_FILE: Final = "memory-config.json"
 _MOST: Final = 10**12  # no number in a config is larger
 
 _TRUE: Final = ("1", "true", "yes", "on")
-_FALSE: Final = ("0", "false", "no", "off")
+FALSE: Final = ("0", "false", "no", "off")
 
 
 Scalar = bool | int | float | str
@@ -349,7 +349,7 @@ def parse_value(of: Setting, text: str) -> Scalar:
     """A value as a person types it, in the setting's own type."""
     lowered = text.strip().lower()
     if isinstance(of.default, bool):
-        if lowered not in _TRUE + _FALSE:
+        if lowered not in _TRUE + FALSE:
             raise UsageError(f"{of.key} is true or false, not {text!r}")
         return lowered in _TRUE
     if isinstance(of.default, int | float):
@@ -365,15 +365,13 @@ def _checked(of: Setting, value: object) -> Scalar:
     """The value if it fits its setting, else a UsageError that says what would."""
     default = of.default
     if type(value) in (int, float) and not of.least <= value <= of.highest:  # type: ignore[operator]
-        raise UsageError(
-            f"{of.key} is between {of.least:g} and {of.highest:,}, not {_shown(value)}"
-        )
+        raise UsageError(f"{of.key} is between {of.least:g} and {of.highest:,}, not {shown(value)}")
     if isinstance(default, float) and type(value) is int:
         value = float(value)
     if type(value) is not type(default):
-        raise UsageError(f"{of.key} is of type {type(default).__name__}, not {_shown(value)}")
+        raise UsageError(f"{of.key} is of type {type(default).__name__}, not {shown(value)}")
     if of.choices and value not in of.choices:
-        raise UsageError(f"{of.key} is one of {', '.join(of.choices)}, not {_shown(value)}")
+        raise UsageError(f"{of.key} is one of {', '.join(of.choices)}, not {shown(value)}")
     assert isinstance(value, bool | int | float | str)  # noqa: S101 - the type was compared above
     is_folder = of.key.startswith("categories.") and of.key.endswith(".folder")
     return _folder(of.key, str(value)) if is_folder else value
@@ -385,11 +383,11 @@ def _folder(key: str, name: str) -> str:
 
     taken = [name for kind in KINDS.values() for name in kind.not_collections]
     if not name or name in taken:
-        raise UsageError(f"{key} is the name of a collection for memories, not {_shown(name)}")
+        raise UsageError(f"{key} is the name of a collection for memories, not {shown(name)}")
     return check_collection(name)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A value for a message, however large or deep a stranger's config made it."""
     if isinstance(value, dict | list):
         return "a table" if isinstance(value, dict) else "a list"
@@ -405,13 +403,13 @@ def load(user_file: str, bank_file: str, env: Mapping[str, str], foreign: str = 
     """
     values = {key: Value(one.default, "default") for key, one in SETTINGS.items()}
     warnings: list[str] = []
-    layers = [(user_file, dict(_flat(read_file(user_file))), False)]
+    layers = [(user_file, dict(flat(read_file(user_file))), False)]
     if bank_file != user_file:
-        layers.append((bank_file, dict(_flat(read_file(bank_file, follow=False))), True))
+        layers.append((bank_file, dict(flat(read_file(bank_file, follow=False))), True))
     if foreign:
-        is_claude = os.path.basename(foreign) == CLAUDE_FILE
-        read = _from_claude(foreign, warnings) if is_claude else _from_arcaneum(foreign)
-        layers.append((foreign, read, True))
+        from retain.foreign import settings_of  # most banks have no such file
+
+        layers.append((foreign, settings_of(foreign, warnings), True))
     for origin, found, is_project in layers:
         for key, value in found.items():
             _set(values, warnings, key, value, origin, is_project)
@@ -461,6 +459,9 @@ def forbidden(key: str, value: object) -> str:
     """Why a project may not set a key that it may set to this value; empty if it may."""
     if (key, value) == ("records.archive_retired", False):
         return "only you can have retired memories destroyed"
+    if (key, value) == ("memory.storage_strategy", "user"):
+        # Else what an agent saves in somebody's project would speak in all the others.
+        return "only you can have what is saved here go to your own bank"
     return "only you can switch versions off" if (key, value) == ("versioning.mode", "off") else ""
 
 
@@ -493,7 +494,7 @@ def _categories_in(env: Mapping[str, str]) -> Iterator[Setting]:
 def read_file(path: str, *, follow: bool = True) -> dict[str, object]:
     """A config file as nested tables; empty when there is none."""
     try:
-        with open(path, encoding="utf-8", opener=None if follow else _no_link) as file:
+        with open(path, encoding="utf-8", opener=None if follow else no_link) as file:
             text = file.read(1_000_000)
     except FileNotFoundError:
         return {}
@@ -503,14 +504,14 @@ def read_file(path: str, *, follow: bool = True) -> dict[str, object]:
     version = values.pop("format", FORMAT)
     if not isinstance(version, int) or version > FORMAT:
         raise NewerFormat(
-            f"{path} says format = {_shown(version)}, and this Retain knows {FORMAT}: "
+            f"{path} says format = {shown(version)}, and this Retain knows {FORMAT}: "
             "the bank was made by a newer Retain and is left untouched",
             hint="Upgrade Retain: pip install --upgrade retain-bank",
         )
     return values
 
 
-def _no_link(path: str, flags: int) -> int:
+def no_link(path: str, flags: int) -> int:
     """Open a project's config, which must not lead to a file or a device elsewhere."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
@@ -538,7 +539,7 @@ def _parse(text: str, path: str) -> dict[str, object]:
 _DEPTHS: Final = {"categories": 3, "triage": 4}  # parts of the longest keys of a section
 
 
-def _flat(tables: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+def flat(tables: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """Every key as `section.name`; deeper tables are values, except where settings go deeper."""
     for section, value in tables.items():
         yield from _leaves(section, value, _DEPTHS.get(section, 2) - 1)
@@ -550,92 +551,6 @@ def _leaves(key: str, value: object, depth: int) -> Iterator[tuple[str, object]]
             yield from _leaves(f"{key}.{name}", inner, depth - 1)
     else:
         yield key, value
-
-
-def _from_arcaneum(path: str) -> dict[str, object]:
-    """The settings of document-style `.arcaneum` files in Retain's words."""
-    from retain.paths import arcaneum_settings
-
-    theirs = arcaneum_settings(path)
-    ours: dict[str, object] = {}
-    # `versioning: git` and `history: false` leave history to git, which `auto` does; it keeps a
-    # few copies besides, because what was never committed would otherwise be lost.
-    if theirs.get("versioning") == "custom":
-        ours["versioning.mode"] = "numbered"
-    if str(theirs.get("auto_version")).lower() in _FALSE:
-        ours["versioning.mode"] = "off"
-    if "max_versions" in theirs:
-        ours["versioning.max_versions"] = theirs["max_versions"]
-    return ours
-
-
-_CLAUDES: Final[Mapping[str, str]] = {
-    "delete.grace_period_days": "records.grace_period_days",
-    "delete.archive_retired": "records.archive_retired",
-    "max_memories_per_category": "records.max_per_category",
-    "retrieval.match_strategy": "records.match_strategy",
-    "auto_commit": "versioning.auto_commit",
-    **{key: key for key in SETTINGS if key.startswith(("retrieval.", "triage.", "hooks."))},
-}
-
-
-def _from_claude(path: str, warnings: list[str]) -> dict[str, object]:
-    """The settings of a `memory-config.json` in Retain's words.
-
-    A file that cannot be read leaves the defaults.
-    """
-    import json
-
-    from retain.categories import FIELDS
-
-    try:
-        with open(path, encoding="utf-8-sig", opener=_no_link) as file:
-            text = file.read(MAX_CHARS + 1)
-        theirs = json.loads(text) if len(text) <= MAX_CHARS else None
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError) as error:
-        warnings.append(f"{path} cannot be read, so the defaults apply: {error}")
-        return {}
-    if not isinstance(theirs, dict):
-        warnings.append(f"{path} is too large or no JSON object, so the defaults apply")
-        return {}
-    warnings += [f"{path}: {where} is no JSON object; ignored" for where in _no_tables(theirs)]
-    found = {_lowered(key): _leniently(key, value) for key, value in _flat(theirs)}
-    ours = {_CLAUDES[key]: value for key, value in found.items() if key in _CLAUDES}
-    return ours | {
-        key: value
-        for key, value in found.items()
-        if key.startswith("categories.") and key.rpartition(".")[2] in FIELDS
-    }
-
-
-def _lowered(key: str) -> str:
-    """A key of that file, in which the categories of thresholds may stand in capitals."""
-    return key.lower() if key.startswith("triage.thresholds.") else key
-
-
-def _leniently(key: str, value: object) -> object:
-    """A value of that file, whose numbers may be texts and whose models may stand in capitals."""
-    if key == "retrieval.max_inject" and isinstance(value, str | float):
-        try:
-            return int(value)
-        except (ValueError, OverflowError):
-            return value
-    is_model = isinstance(value, str) and key.startswith("triage.parallel.")
-    return value.lower() if is_model and isinstance(value, str) else value
-
-
-def _no_tables(theirs: Mapping[str, object]) -> Iterator[str]:
-    """Where a `memory-config.json` has a value in place of settings that are read."""
-    sections = dict.fromkeys(key.split(".")[0] for key in _CLAUDES if "." in key)
-    yield from (name for name in sections if not isinstance(theirs.get(name, {}), dict))
-    categories = theirs.get("categories", {})
-    if isinstance(categories, dict):
-        wrong = (name for name, fields in categories.items() if not isinstance(fields, dict))
-        yield from (f"categories.{_shown(name)[1:-1]}" for name in wrong)
-    else:
-        yield "categories"
 
 
 def rules(config: Config, root: str) -> Rules:

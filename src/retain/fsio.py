@@ -133,8 +133,15 @@ class Directory:
         return True
 
     def _hide_from_git(self) -> None:
-        """Keep a directory of Retain's own out of whatever repository the bank is in."""
-        if not self.has(".gitignore"):
+        """Keep a directory of Retain's own out of whatever repository the bank is in.
+
+        A file of that name that came with the repository may hide nothing at all.
+        """
+        try:
+            lines = self.read(".gitignore", 1000).replace(b"\r\n", b"\n").split(b"\n")
+        except RetainError:
+            lines = []
+        if b"*" not in lines or any(line.startswith(b"!") for line in lines):
             _write_at(self.fd, ".gitignore", b"*\n", f".gitignore.{_draft_name()}")
 
     def entries(self) -> list[os.DirEntry[str]]:
@@ -206,9 +213,24 @@ class Directory:
                 os.unlink(draft, dir_fd=self.fd)
         return True
 
-    def put(self, name: str, data: bytes, mode: int = 0o600) -> None:
-        """Put a file in place, whatever has that name; a link is replaced, not followed."""
-        _write_at(self.fd, name, data, f"{DRAFT}{_draft_name()}", mode)
+    def put(self, name: str, data: bytes, mode: int = 0o600, *, sync: bool = True) -> None:
+        """Put a file in place, whatever has that name; a link is replaced, not followed.
+
+        Without `sync` it is whole as well, but a machine that stops just now may lose it.
+        """
+        _write_at(self.fd, name, data, f"{DRAFT}{_draft_name()}", mode, sync=sync)
+
+    def sweep(self, oldest: float) -> None:
+        """Remove the files that nobody has written to since a time."""
+        for entry in self.entries():
+            facts = entry.stat(follow_symlinks=False)
+            if not stat.S_ISDIR(facts.st_mode) and facts.st_mtime < oldest:
+                os.unlink(entry.name, dir_fd=self.fd)
+
+    def rename(self, name: str, new: str) -> None:
+        """Give a file another name here, or raise Conflict for one that is taken."""
+        if not _link_new(self, name, self, new):
+            _rename_new(self, name, self, new)
 
     def shift(self, name: str, target: Directory, limit: int) -> None:
         """Move a file to another directory, never over another text."""
@@ -298,11 +320,14 @@ def _opened(folder: str) -> Iterator[int]:
         os.close(fd)
 
 
-def _write_at(folder: int, name: str, data: bytes, draft: str, mode: int = 0o600) -> None:
+def _write_at(
+    folder: int, name: str, data: bytes, draft: str, mode: int = 0o600, *, sync: bool = True
+) -> None:
     try:
-        _write_new(folder, draft, data, mode)
+        _write_new(folder, draft, data, mode, sync=sync)
         os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
+        if sync:
+            os.fsync(folder)
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(draft, dir_fd=folder)
@@ -554,7 +579,7 @@ def _draft_name() -> str:
     return f"{os.getpid()}-{time.monotonic_ns():x}-{os.urandom(3).hex()}"
 
 
-def _write_new(folder: int, name: str, data: bytes, mode: int) -> int:
+def _write_new(folder: int, name: str, data: bytes, mode: int, *, sync: bool = True) -> int:
     """Write and sync a file of a name that is free, and return its inode."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     fd = os.open(name, flags, 0o600, dir_fd=folder)
@@ -563,7 +588,8 @@ def _write_new(folder: int, name: str, data: bytes, mode: int) -> int:
         view = memoryview(data)
         while view:
             view = view[os.write(fd, view) :]
-        os.fsync(fd)
+        if sync:
+            os.fsync(fd)
         return os.fstat(fd).st_ino
     finally:
         os.close(fd)

@@ -11,7 +11,7 @@ from retain.config import Config
 from retain.drafts import Draft
 from retain.errors import UsageError
 
-__all__ = ["Gate", "signed"]
+__all__ = ["Gate", "agent_in", "signed"]
 
 # Which variable a host sets in the commands its agent runs, and what the agent is called.
 _AGENTS: Final = (
@@ -69,10 +69,14 @@ class Gate:
         given = self._config.text("memory.created_by")
         if given:
             return given
-        for variable, agent in _AGENTS:
-            if self._env.get(variable):
-                return agent
+        if agent := agent_in(self._env):
+            return agent
         return self._env.get("USER") or self._env.get("LOGNAME") or _login()
+
+
+def agent_in(env: Mapping[str, str]) -> str:
+    """The agent that runs this command, as its host says; empty where a person does."""
+    return next((agent for variable, agent in _AGENTS if env.get(variable)), "")
 
 
 def signed(draft: Draft, author: str) -> Draft:

@@ -16,12 +16,7 @@ __all__ = ["bank_of"]
 
 _NAMES = (".retain", ".memories")  # directories that are banks, wherever they stand
 _PAIR = (".claude", "memory")
-# What claude-memory's own skill leaves in /tmp on the way to its store.
-_STAGED = (
-    (".memory-write-pending", ".json"),
-    (".memory-draft-", ".json"),
-    (".memory-triage-context-", ".txt"),
-)
+_PROFILES = ("USER.md", "PREFERENCES.md", "MEMORY.md", ".gitignore")
 
 
 def bank_of(path: str, cwd: str, env: Mapping[str, str]) -> str:
@@ -29,28 +24,19 @@ def bank_of(path: str, cwd: str, env: Mapping[str, str]) -> str:
     root = _by_name(path) or _by_variable(path, cwd, env) or _by_config(path, env)
     if not root or path == root:
         return root
-    return "" if _is_free(os.path.relpath(path, root)) else root
+    return "" if _is_free(os.path.relpath(path, root), root) else root
 
 
 def _by_name(path: str) -> str:
     """The bank that a path names, whether it is there yet or not."""
     parts = path.replace("\\", "/").split("/")
     folded = [part.casefold() for part in parts]  # some disks take both cases for one
-    if _is_staged(parts):
-        return ""
     for at, name in enumerate(folded):
         if name in _NAMES:
             return "/".join(parts[: at + 1])
         if (name, *folded[at + 1 : at + 2]) == _PAIR:
             return "/".join(parts[: at + 2])
     return ""
-
-
-def _is_staged(parts: list[str]) -> bool:
-    """Whether a file lies in /tmp itself, by one of the names that are meant to."""
-    return parts[:-1] == ["", "tmp"] and any(
-        parts[-1].startswith(first) and parts[-1].endswith(last) for first, last in _STAGED
-    )
 
 
 def _by_variable(path: str, cwd: str, env: Mapping[str, str]) -> str:
@@ -78,15 +64,12 @@ def _by_config(path: str, env: Mapping[str, str]) -> str:
     return ""
 
 
-def _is_free(name: str) -> bool:
-    """Whether a file of a bank is a person's to write: profiles, skills, and two of others."""
+def _is_free(name: str, root: str) -> bool:
+    """Whether a file of a bank is a person's to write: what is no memory in a bank of its kind."""
     first, _, rest = name.partition("/")
-    if rest:
-        return first == "skills"
-    return name in (
-        "USER.md",
-        "PREFERENCES.md",
-        "MEMORY.md",
-        "memory-config.json",
-        ".gitignore",
-    )
+    folded = root.casefold()
+    if folded.endswith("/.memories"):
+        return name == ".gitignore"
+    if folded.endswith("/.claude/memory"):
+        return name in ("memory-config.json", ".gitignore")
+    return first == "skills" if rest else name in _PROFILES

@@ -24,6 +24,7 @@ __all__ = [
     "check_collection",
     "check_id",
     "find_bank",
+    "from_home",
     "global_root",
     "is_inside",
     "key",
@@ -77,6 +78,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     )
 }
 
+# What other programs keep their settings in: a memory there would be an order to them.
+_OTHERS: Final = (".claude", ".codex", ".cursor", ".gemini", ".config")
 _MARKS: Final[Mapping[str, str]] = {
     ".retain": "retain",
     ".arcaneum": "arcaneum",
@@ -223,6 +226,12 @@ def global_root(env: Mapping[str, str]) -> str:
     return os.path.realpath(os.path.expanduser(given or "~/.retain"))
 
 
+def from_home(path: str, home: str) -> str:
+    """A path as a person would write it: `~` for their home directory."""
+    home = home.rstrip("/")
+    return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path
+
+
 def find_bank(
     cwd: str,
     env: Mapping[str, str],
@@ -260,6 +269,12 @@ def _global(env: Mapping[str, str], reason: str) -> Place:
 
 def _named(path: str, by: str) -> Place:
     root = os.path.realpath(path)
+    if os.path.basename(root) in _OTHERS or {".git", ".ssh"} & set(root.split(os.sep)):
+        raise UsageError(
+            f"{root} is another program's own, and no bank ({by})",
+            unchanged="Nothing was read or changed.",
+            hint="Name a directory of memories.",
+        )
     reason = f"named by {by}"
     for mark, kind in _marks(root):
         if inside := _place(root, mark, kind):
@@ -297,9 +312,9 @@ def _upwards(directory: str) -> Iterator[str]:
 
 def _banks_in(project: str) -> Iterator[Place]:
     for mark, kind in _marks(project):
-        if not _is_foreign(mark):
+        if not _is_foreign(mark, project):
             place = _place(project, mark, kind)
-            if place and not _is_foreign(place.root):
+            if place and not _is_foreign(place.root, project):
                 yield place
 
 
@@ -317,7 +332,7 @@ def _passed_over(cwd: str) -> list[str]:
         mark
         for directory in _upwards(os.path.realpath(cwd))
         for mark, _ in _marks(directory)
-        if _is_foreign(mark)
+        if _is_foreign(mark, directory)
     ]
 
 
@@ -326,11 +341,15 @@ def is_inside(path: str, root: str) -> bool:
     return os.path.realpath(path).startswith(os.path.join(os.path.realpath(root), ""))
 
 
-def _is_foreign(path: str) -> bool:
-    """Whether another user put this here: /tmp/.retain must not reach into anyone's session."""
+def _is_foreign(path: str, project: str) -> bool:
+    """Whether another user put this here: /tmp/.retain must not reach into anyone's session.
+
+    Root may work in anybody's project, and in it uses the bank of the one whose project it is.
+    """
     user = os.geteuid()
     try:
-        return user != 0 and os.lstat(path).st_uid not in (user, 0)
+        ours = (user, 0) if user else (0, os.stat(project).st_uid)
+        return os.lstat(path).st_uid not in ours
     except FileNotFoundError:
         return False
 

@@ -22,6 +22,7 @@ class Places:
     ) -> None:
         self.cwd, self.env = cwd, env
         self.named, self.local, self.everywhere = bank, local, everywhere
+        self._loaded: dict[str, settings.Config] = {}
 
     @cached_property
     def place(self) -> Place:
@@ -39,7 +40,7 @@ class Places:
         flags = {"local": self.local, "everywhere": self.everywhere}
         return paths.find_bank(self.cwd, self.env, bank=self.named, **flags)
 
-    @property
+    @cached_property
     def own(self) -> Place:
         """The person's own bank."""
         return paths.find_bank(self.cwd, self.env, everywhere=True)
@@ -50,9 +51,14 @@ class Places:
         return self.load(self.place)
 
     def load(self, place: Place) -> settings.Config:
-        """The settings in force for a bank."""
-        user = settings.config_file(paths.global_root(self.env))
-        return settings.load(user, settings.config_file(place.root), self.env, _foreign(place))
+        """The settings in force for a bank, read once."""
+        found = self._loaded.get(place.root)
+        if found is None:
+            user = settings.config_file(paths.global_root(self.env))
+            own = settings.config_file(place.root)
+            found = settings.load(user, own, self.env, _foreign(place))
+            self._loaded[place.root] = found
+        return found
 
     def readable(self) -> list[tuple[Place, settings.Config]]:
         """The banks a read looks in, each with its settings: the project's, then the person's."""
@@ -76,8 +82,9 @@ class Places:
 
     def forget(self) -> None:
         """Look again next time: a bank was made, or a setting was changed."""
-        for name in ("place", "config"):
+        for name in ("place", "own", "config"):
             self.__dict__.pop(name, None)
+        self._loaded.clear()
 
 
 def _foreign(place: Place) -> str:

@@ -89,6 +89,22 @@ class Reader:
                 if collection is None or key(name) == key(collection):
                     yield from self._in_collection(root, name, passed_over)
 
+    def newest(self, collection: str) -> Iterator[Memory]:
+        """The memories of one collection, what was written last first."""
+        with self._reading() as root:
+            for name in self._collections(root, []) if root else ():
+                if root and key(name) == key(collection):
+                    stamps = self._list(root, name).stamped()
+                    entries = self._listed(root, name)
+                    entries.sort(key=lambda one: stamps.get(one.name, (0, 0))[1], reverse=True)
+                    yield from self._each(root, name, entries)
+
+    def _each(self, root: Directory, collection: str, entries: list[Entry]) -> Iterator[Memory]:
+        with root.child(collection) as folder:
+            for entry in entries:
+                with _reporting(folder.path, []):
+                    yield self._read(folder, entry)
+
     def _in_collection(
         self, root: Directory, collection: str, problems: list[Problem]
     ) -> Iterator[Memory]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from retain.capture import inbox
@@ -11,9 +11,11 @@ from retain.capture.content import content
 from retain.capture.inbox import Proposal
 from retain.capture.plan import ACTIONS, Step
 from retain.capture.span import Span, span
+from retain.capture.triage import SUMMARY
 from retain.desk import Desk
 from retain.errors import Ambiguous, Conflict, NotFound, RetainError, Unreadable, UsageError
 from retain.model import Memory
+from retain.paths import from_home
 from retain.typed import forms
 from retain.typed.fixing import clean_title, slugify
 from retain.typed.ledger import Outcome, checked
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Accepted", "Near", "Refused", "Review", "Reviewed", "source"]
 
 _SHORT: Final = 4  # fewer digits are a number in the list, not the beginning of an id
+_CUT: Final = 70  # letters of an id that leave room for a number
 _TAG: Final = "captured"
-_SUMMARY: Final = "session_summary"
 _NEWS: Final = 2_000  # characters of a text that are compared with the memories there are
 _LISTS: Final = "`retain inbox` and `retain inbox list --dropped` show what there is."
 
@@ -69,9 +71,13 @@ class Review:
     """The proposals of one bank."""
 
     def __init__(
-        self, root: str, desk: Desk, alike: Callable[[str, str], Sequence[Alike]], home: str
+        self,
+        root: str,
+        desk: Desk,
+        alike: Callable[[str, str], Sequence[Alike]],
+        env: Mapping[str, str],
     ) -> None:
-        self._root, self._desk, self._alike, self._home = root, desk, alike, home
+        self._root, self._desk, self._alike, self._env = root, desk, alike, env
 
     def proposals(self, problems: list[str] | None = None) -> list[Proposal]:
         """What waits, the oldest first; a file that is left alone is named in `problems`."""
@@ -88,11 +94,11 @@ class Review:
 
     def span(self, proposal: Proposal) -> Span:
         """What was said in the session, as far as its transcript is still there."""
-        return span(proposal)
+        return span(proposal, self._env)
 
     def source(self, proposal: Proposal) -> str:
         """Where a proposal is from."""
-        return source(proposal, self._home)
+        return source(proposal, self._env.get("HOME", ""))
 
     # Steps
 
@@ -114,7 +120,7 @@ class Review:
     def check(self, steps: Sequence[Step]) -> None:
         """Refuse a plan of which some step could not be taken, before any is."""
         faults: list[str] = []
-        taken: dict[str, int] = {}
+        taken: dict[str, Step] = {}
         for step in steps:
             is_accepted = step.action == "accept"
             if step.action == "drop" or not (is_accepted or step.is_changed):
@@ -125,10 +131,9 @@ class Review:
                 if not is_accepted:
                     continue
                 self._settled(step.after, folder, slug)
-                first = taken.setdefault(address, step.line)
-                # Of sessions that set out to do the same, the second gets another id.
-                if first != step.line and step.after.category != _SUMMARY:
-                    raise Conflict(f"line {first} is to become {address} as well")
+                first = taken.setdefault(address, step)
+                if first is not step and not _may_share(step.after, slug, first.after.title):
+                    raise Conflict(f"line {first.line} is to become {address} as well")
             except RetainError as error:
                 known = f" ({error.hint})" if isinstance(error, UsageError) else ""
                 said = f"{error.message}{known}".split("\n")
@@ -218,13 +223,13 @@ class Review:
         """The id to store a proposal under, and its memory if it has become one already.
 
         That is so after a process that did not get further. A title that has a memory with other
-        words is refused; only a session may share its title, for there is one every day.
+        words is refused, unless it may share its id.
         """
         made = content(one.category, one.title, one.text)
-        names = [slug]
-        if one.category == _SUMMARY:
-            names.append(f"{slug[:70].rstrip('-')}-{one.id[:8]}")
-        found = [(name, self._there(f"{folder}/{name}")) for name in names]
+        names, first = [slug], self._there(f"{folder}/{slug}")
+        if first and _may_share(one, slug, first.title):
+            names.append(f"{slug[:_CUT].rstrip('-')}-{one.id[:8]}")
+        found = [(slug, first), *((name, self._there(f"{folder}/{name}")) for name in names[1:])]
         for name, there in found:
             if there and there.status == "active" and _content(there) == made:
                 return name, there
@@ -244,7 +249,7 @@ class Review:
 
     def _candidate(self, one: Proposal) -> Near | None:
         """The memory that a proposal may belong to; not knowing it is no reason to refuse."""
-        if one.category == _SUMMARY:
+        if one.category == SUMMARY:
             return None  # each session has its own
         with contextlib.suppress(RetainError):
             news = f"{one.title}\n{one.text[:_NEWS]}"
@@ -254,12 +259,21 @@ class Review:
 
     def _twin(self, one: Proposal, outcome: Outcome) -> Near | None:
         """A memory of whatever kind that says what the new one says."""
-        if one.category == _SUMMARY or outcome.status == "unchanged":
+        if one.category == SUMMARY or outcome.status == "unchanged":
             return None
         with contextlib.suppress(RetainError):
             for alike in self._alike(outcome.memory.collection, outcome.memory.id):
                 return Near(self._desk.ledger.named(alike.member.path), alike.member.title)
         return None
+
+
+def _may_share(one: Proposal, slug: str, title: str) -> bool:
+    """Whether a proposal whose id is taken gets another one, with a number behind it.
+
+    So do sessions, of which several set out to do the same, and titles that differ only where
+    the id has already come to its end.
+    """
+    return one.category == SUMMARY or (len(slug) > _CUT and clean_title(one.title) != title)
 
 
 def _content(memory: Memory) -> object:
@@ -289,6 +303,12 @@ def _found(ref: str, among: Sequence[Proposal]) -> Proposal:
     if len(found) > 1:
         names = ", ".join(one.id for one in found)
         raise Ambiguous(f"{ref} begins the ids of several proposals: {names}", hint=_LISTS)
+    if not found and len(ref) < _SHORT:
+        raise NotFound(
+            f"there is no proposal {ref!r}: one is named by its number, or by {_SHORT} characters "
+            "of its id at least",
+            hint=_LISTS,
+        )
     if not found:
         raise NotFound(f"there is no proposal {ref!r}", hint=_LISTS)
     return found[0]
@@ -300,7 +320,4 @@ def source(one: Proposal, home: str = "") -> str:
     told = f"{one.host or 'an agent'}{session}"
     if not one.transcript_path:
         return told
-    path = one.transcript_path
-    if home and path.startswith(f"{home.rstrip('/')}/"):
-        path = "~" + path[len(home.rstrip("/")) :]
-    return f"{told}, {path} bytes {one.start}-{one.end}"
+    return f"{told}, {from_home(one.transcript_path, home)} bytes {one.start}-{one.end}"

@@ -169,6 +169,8 @@ def answer(query: str, mode: str, found: Answer) -> Data:
 
 def hit(one: Hit) -> Data:
     """One hit of a search."""
+    from retain.brief import cautions
+
     data: Data = {
         "id": one.id,
         "collection": one.collection,
@@ -187,6 +189,7 @@ def hit(one: Hit) -> Data:
         "superseded": one.is_superseded,
         "superseded_by": one.superseded_by or None,
         "links": list(map(_link, one.links)),
+        "cautions": list(cautions(one)),
     }
     if one.explanation is not None:
         data["explanation"] = dict(one.explanation)

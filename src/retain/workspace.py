@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+from collections.abc import Callable, MutableMapping
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain import config as settings
 from retain import paths
 from retain.bank import Bank, make
 from retain.errors import NotFound, RetainError, UsageError
 from retain.fsio import Directory, Workshop, make_folder, write_whole
+from retain.gate import agent_in
 from retain.place import Place
 from retain.places import Places
 
@@ -115,22 +118,44 @@ class Workspace(Places):
                 unchanged="Nothing was changed.",
                 hint=f"Set it in your own config: `retain config set {setting.key} ... --global`.",
             )
+        self._refuse_agents(setting)
         place = self.found()
-        if place.kind != "retain":
-            raise UsageError(
-                f"{place.root} is a store of another kind, with a config of its own",
-                unchanged="Nothing was changed.",
-                hint="Set it in your own config with --global.",
-            )
+        _refuse_foreign(place, setting.key, value)
         settings.read_file(path)  # a newer format or a broken file is not to be written to
         if not place.exists:
             make(place.root)
-        # The person may keep their own config elsewhere, behind a link; a project may not.
-        file = os.path.realpath(path) if path == user else path
-        with Directory.open(os.path.realpath(place.root)) as root, Workshop.open(root, path):
-            write_whole(file, settings.changed(_text_of(file), setting, value).encode())
-        self.forget()
+        self._rewrite(path, place, lambda text: settings.changed(text, setting, value))
         return path
+
+    def unset_config(self, setting: settings.Setting) -> tuple[str, bool]:
+        """Take a setting out of that config; the file, and whether it was there."""
+        _, path = self.config_files()
+        self._refuse_agents(setting)
+        place = self.found()
+        _refuse_foreign(place, setting.key, None)
+        settings.read_file(path)
+        text = _text_of(path)
+        after = _without(text, setting.key)
+        if after != text:
+            self._rewrite(path, place, lambda text: _without(text, setting.key))
+        return path, after != text
+
+    def _refuse_agents(self, setting: settings.Setting) -> None:
+        """Models, addresses and guards are not an agent's to set: it may do a stranger's will."""
+        agent = "" if setting.project else agent_in(self.env)
+        if agent:
+            raise UsageError(
+                f"{setting.key} is the person's own to set, and {agent} runs this command",
+                unchanged="Nothing was changed.",
+                hint=f"Ask them to run it themselves: `retain config set {setting.key} ...`",
+            )
+
+    def _rewrite(self, path: str, place: Place, edit: Callable[[str], str]) -> None:
+        # The person may keep their own config elsewhere, behind a link; a project may not.
+        file = os.path.realpath(path) if path == self.config_files()[0] else path
+        with Directory.open(os.path.realpath(place.root)) as root, Workshop.open(root, path):
+            write_whole(file, edit(_text_of(file)).encode())
+        self.forget()
 
     def forget(self) -> None:
         super().forget()
@@ -145,6 +170,55 @@ def _opened(place: Place, config: settings.Config) -> Opened:
         max_versions=0 if config.text("versioning.mode") == "off" else versions,
     )
     return Opened(bank, config)
+
+
+def _refuse_foreign(place: Place, key: str, value: settings.Scalar | None) -> None:
+    """Refuse to write to another tool's config, and say what belongs into it."""
+    if place.kind == "retain":
+        return
+    file = os.path.join(place.root, settings.CLAUDE_FILE)
+    said = f"{place.root} is a store of another kind, with a config of its own"
+    hint = "Set it in your own config with --global."
+    if place.kind == "claude" and (theirs := _in_claude(key)):
+        said = f"the settings of {place.root} are in {file}, which is yours to edit"
+        whole: object = value
+        for part in reversed(theirs.split(".")):
+            whole = {part: whole}
+        hint = f"Put this into it: {json.dumps(whole)}; or set it for yourself with --global."
+        if value is None:
+            hint = f"Take {theirs} out of it in an editor."
+    raise UsageError(said, unchanged="Nothing was changed.", hint=hint)
+
+
+# Settings that `memory-config.json` has other names for.
+_CLAUDES: Final = {
+    "records.grace_period_days": "delete.grace_period_days",
+    "records.archive_retired": "delete.archive_retired",
+    "records.max_per_category": "max_memories_per_category",
+    "records.match_strategy": "retrieval.match_strategy",
+    "versioning.auto_commit": "auto_commit",
+}
+
+
+def _in_claude(key: str) -> str:
+    """What a `memory-config.json` calls a setting; empty if it has none such."""
+    is_same = key.startswith(("retrieval.", "triage.", "hooks.", "categories."))
+    return key if is_same else _CLAUDES.get(key, "")
+
+
+def _without(text: str, key: str) -> str:
+    """A config file's text without a key; all else stays as it is."""
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    *sections, name = key.split(".")
+    table: object = document
+    for part in sections:
+        table = table.get(part) if isinstance(table, MutableMapping) else None
+    if not isinstance(table, MutableMapping) or name not in table:
+        return text
+    del table[name]
+    return tomlkit.dumps(document)
 
 
 def _text_of(path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retain.capture.content import UNSTATED, content
@@ -27,6 +27,7 @@ def record(category: str, made: dict[str, object]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("category", TYPED)
+@settings(max_examples=settings().max_examples // 4)
 @given(title=st.text(min_size=1), text=st.text())
 def test_any_words_make_a_valid_memory(category: str, title: str, text: str) -> None:
     assert faults(record(category, content(category, title, text))) == []
@@ -122,6 +123,27 @@ All user messages:
         "blockers": ["a missing driver"],
         "key_changes": ["db.py"],
     }
+
+
+def test_a_dash_in_the_middle_of_a_line_stays() -> None:
+    made = content("runbook", "Build", "1. stop - then start\nwait - and see")
+    assert made["steps"] == ["stop - then start", "wait - and see"]
+
+
+@pytest.mark.parametrize(
+    "line, goal",
+    [
+        ("Goal: ship it", "ship it"),
+        ("- **Task:** ship it", "ship it"),
+        ("OBJECTIVE : *ship it*", "ship it"),
+        ("Goal: a: b", "a: b"),
+        ("Goal:", "Title"),
+        ("Goals: ship it", "Title"),
+        ("The goal: ship it", "Title"),
+    ],
+)
+def test_a_goal_is_what_a_line_says_it_is(line: str, goal: str) -> None:
+    assert content("session_summary", "Title", f"Some words\n{line}")["goal"] == goal
 
 
 def test_category_of_ones_own_gets_the_words_as_they_are() -> None:

@@ -13,26 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from retain import machine
 from retain.capture import inbox
-from retain.capture.inbox import Proposal, drop, proposals, propose, restore, revise
+from retain.capture.inbox import drop, proposals, propose, restore, revise
 from retain.errors import Conflict, LimitExceeded, NotFound, NotSaved, Unsafe
+from tests.capture.proposals import DECISION
 from tests.crash import Outcome, failing, in_child, killed_at, new_bank, together
 
-DECISION = Proposal(
-    id="",
-    category="decision",
-    title="Use Postgres",
-    text="We use Postgres because one writer is not enough.",
-    score=0.6,
-    created_at="2026-11-15T18:00:00Z",
-    event="Stop",
-    host="claude-code",
-    session_id="s1",
-    transcript_path="/tmp/s1.jsonl",
-    start=10,
-    end=90,
-    cwd="/work",
-)
 TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
 
@@ -208,7 +195,7 @@ def test_restoring_never_goes_over_other_words(root: Path) -> None:
     file.chmod(0o600)
     with pytest.raises(Conflict):
         restore(str(root), name)
-    assert proposals(str(root))[0].title == "Use MariaDB!"
+    assert b"MariaDB!" in file.read_bytes()
 
 
 def test_revised_words_keep_the_id(root: Path) -> None:
@@ -271,6 +258,52 @@ def test_file_that_git_would_have_put_there_is_not_a_proposal(root: Path) -> Non
     assert "not private" in problems[0]
     with pytest.raises(Unsafe):
         inbox.read(str(root), name)
+
+
+def _copied(source: Path, target: Path, name: str) -> None:
+    data = (source / ".inbox" / f"{name}.json").read_bytes()
+    target.joinpath(".inbox").mkdir(exist_ok=True)
+    file = target / ".inbox" / f"{name}.json"
+    file.write_bytes(data)
+    file.chmod(0o600)  # as an archive, or git with a strict umask, leaves it
+
+
+@pytest.mark.parametrize("kind", ["unsealed", "edited", "renamed", "another bank", "another key"])
+def test_a_private_file_that_is_not_sealed_here_is_neither_shown_nor_counted(
+    root: Path, tmp_path: Path, kind: str
+) -> None:
+    name = propose(str(root), DECISION)
+    file, where = root / ".inbox" / f"{name}.json", root
+    data = file.read_bytes()
+    if kind == "unsealed":
+        file.write_bytes(b"{\n" + data.partition(b"\n")[2])
+    elif kind == "edited":
+        file.write_bytes(data.replace(b"Postgres", b"MariaDB!"))
+    elif kind == "renamed":
+        file.rename(file.with_name("0123456789abcdef.json"))
+    elif kind == "another bank":
+        where = tmp_path / "other"
+        where.mkdir()
+        _copied(root, where, name)
+    else:
+        os.unlink(machine.key_path())
+    problems: list[str] = []
+    assert proposals(str(where), problems=problems) == []
+    assert "was not written by Retain on this machine" in problems[0]
+    assert inbox.count(str(where)) == 0
+
+
+def test_private_planted_files_do_not_fill_the_inbox(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "MOST", 2)
+    propose(str(root), DECISION)
+    for number in range(5):
+        planted = root / ".inbox" / f"{number:016x}.json"
+        planted.write_text("{}", encoding="utf-8")
+        planted.chmod(0o600)
+    propose(str(root), DECISION._replace(text="another"))
+    assert inbox.count(str(root)) == len(proposals(str(root))) == 2
 
 
 def test_planted_files_do_not_fill_the_inbox(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -418,12 +451,13 @@ def test_new_banks_ignore_the_inbox_in_git(root: Path) -> None:
 
 
 def test_old_bank_in_git_does_not_show_its_inbox(tmp_path: Path) -> None:
-    (tmp_path / ".retain").mkdir()
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    name = propose(str(tmp_path / ".retain"), DECISION)
-    drop(str(tmp_path / ".retain"), name)
-    propose(str(tmp_path / ".retain"), DECISION._replace(text="another"))
-    asked = ["git", "-C", str(tmp_path), "status", "--porcelain", "-uall"]
+    project = tmp_path / "project"
+    (project / ".retain").mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    name = propose(str(project / ".retain"), DECISION)
+    drop(str(project / ".retain"), name)
+    propose(str(project / ".retain"), DECISION._replace(text="another"))
+    asked = ["git", "-C", str(project), "status", "--porcelain", "-uall"]
     assert subprocess.run(asked, check=True, capture_output=True).stdout == b""
 
 

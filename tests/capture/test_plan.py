@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from retain.capture.inbox import LONGEST, Proposal
@@ -26,6 +26,7 @@ def plan(*proposals: Proposal) -> str:
         max_size=4,
     )
 )
+@example([ONE._replace(title="Tabs  "), TWO._replace(title="   ", category=" ", text=" \n\t")])
 def test_untouched_text_keeps_everything_as_it_was(drawn: list[Proposal]) -> None:
     proposals = [one._replace(id=f"{number:016x}") for number, one in enumerate(drawn)]
     steps = read(plan(*proposals), proposals)

@@ -52,6 +52,13 @@ def one(tmp_path: Path, *records: object) -> timing.Tally:
     return tally
 
 
+@pytest.mark.parametrize("took", ["1e999", "-1e999", "NaN", "1" + "0" * 400, "1e9", "-1"])
+def test_a_time_that_is_none_is_not_counted(tmp_path: Path, took: str) -> None:
+    line = json.dumps(ran(25)).replace('"durationMs": 25', f'"durationMs": {took}')
+    tally = one(tmp_path, line, ran(25))
+    assert (tally.runs, tally.times) == (2, [25])
+
+
 # Whose hooks they are
 
 
@@ -143,6 +150,25 @@ def test_stops_are_in_a_line_of_their_own(tmp_path: Path) -> None:
     )
     tally = events["Stop"]
     assert (tally.runs, tally.times, tally.blocks) == (3, [25], 2)
+
+
+def test_a_stop_that_said_something_has_two_lines_and_is_one_run(tmp_path: Path) -> None:
+    ours = {"command": "Retain: looking for memories to save", "durationMs": 96}
+    said = attachment(hookEvent="Stop", exitCode=0, stderr="a note", toolUseID="s1", **ours)
+    tally = one(tmp_path, said, {**stop([ours]), "toolUseID": "s1"})
+    assert (tally.runs, tally.times) == (1, [96])
+    tally = one(tmp_path, said, {**stop([ours]), "toolUseID": "s2"})
+    assert (tally.runs, tally.times) == (2, [96, 96])
+
+
+def test_a_run_that_failed_is_not_timed(tmp_path: Path) -> None:
+    ours = {"command": "Retain: looking for memories to save", "durationMs": 2}
+    failed = attachment(
+        "hook_non_blocking_error", hookEvent="Stop", exitCode=1, toolUseID="s1", **ours
+    )
+    summary = {**stop([ours], ['Executable not found in $PATH: "retain"']), "toolUseID": "s1"}
+    tally = one(tmp_path, failed, summary)
+    assert (tally.runs, tally.failures, tally.times) == (1, 1, [])
 
 
 def test_refused_writes_are_in_the_results_of_tools(tmp_path: Path) -> None:

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.capture.transcript import HEADING, Message, is_readable, opening, said, tail
+from retain.capture.transcript import (
+    HEADING,
+    Message,
+    between,
+    is_readable,
+    opening,
+    said,
+    size,
+    tail,
+)
 from tests.capture.transcripts import (
     assistant,
     claude_code,
@@ -44,7 +53,6 @@ def test_a_real_session_of_claude_code() -> None:
         ("assistant", "Running.", ("Bash",)),
         ("assistant", "Hello from the fake model.", ()),
     ]
-    assert messages[0].uuid == "c0f25d92-435d-4fe7-bad5-a46aa4ce60cb"
     assert opening(str(SAMPLE)) == "please USETOOL now"
 
 
@@ -353,13 +361,29 @@ def test_only_files_where_hosts_keep_them_are_read(tmp_path: Path) -> None:
         assert not is_readable(inside, env)
 
 
-def test_a_link_is_as_readable_as_what_it_leads_to(tmp_path: Path) -> None:
-    inside, outside = tmp_path / "inside", tmp_path / "outside"
-    inside.symlink_to(json.__file__)
-    outside.symlink_to(os.__file__)
-    env = {"HOME": os.path.dirname(os.path.realpath(json.__file__))}
-    assert is_readable(str(inside), env)
-    assert not is_readable(str(outside), env)
+def test_a_link_is_not_followed_but_a_folder_may_be_one(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    real = written(tmp_path / "real" / "t.jsonl", [user("Hello.")])
+    (tmp_path / "link").symlink_to(real)
+    (tmp_path / "folder").symlink_to(tmp_path / "real")
+    env = {"HOME": str(tmp_path)}
+    link, inside = str(tmp_path / "link"), str(tmp_path / "folder" / "t.jsonl")
+    assert not is_readable(link, env)
+    assert (tail(link, 9), opening(link), between(link, 0, 999)) == ([], "", [])
+    assert is_readable(inside, env)
+    assert opening(inside) == "Hello."
+
+
+@pytest.mark.parametrize("records", [claude_code(), flat(), codex()])
+def test_a_part_of_a_file_has_the_messages_that_its_end_has(
+    tmp_path: Path, records: list[object]
+) -> None:
+    path = written(tmp_path / "t.jsonl", records)
+    whole = tail(path, 50)
+    assert between(path, 0, size(path)) == whole
+    assert between(path, whole[1].start, whole[3].end) == whole[1:4]
+    assert between(path, whole[1].start, whole[3].end - 2) == whole[1:3]
+    assert between(path, size(path), size(path) + 99) == []
 
 
 def test_a_file_below_the_shared_temporary_folder_is_read() -> None:

@@ -1,11 +1,6 @@
 from __future__ import annotations
 
-import json
-import os
 import re
-import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,28 +8,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from retain.capture import triage
-from retain.capture.transcript import HEADING, Message, tail
-from retain.capture.triage import (
-    CATEGORIES,
-    DEFAULTS,
-    SIGNALS,
-    THRESHOLDS,
-    Hit,
-    judged,
-    sanitized,
-    told,
-    without_code,
-    write_context,
-)
+from retain.capture.transcript import Message, tail
+from retain.capture.triage import CATEGORIES, SIGNALS, Hit, judged, without_code
+from tests.capture.settings import ANYTHING, DEFAULTS
 from tests.capture.transcripts import claude_code, codex, flat, written
 from tests.growth import grows_linearly
 
-ANYTHING = DEFAULTS._replace(thresholds=dict.fromkeys(CATEGORIES, 0.0))
 FOREVER = "\n".join(["."] * 9)  # far enough to be out of reach of what stands before
 
 
 def message(text: str, role: str = "user", start: int = 0, *tools: str) -> Message:
-    return Message(role, text, tools, start, start + 10, "")
+    return Message(role, text, tools, start, start + 10)
 
 
 def scores(text: str) -> dict[str, float]:
@@ -94,9 +78,8 @@ def test_the_categories_and_their_thresholds() -> None:
     assert CATEGORIES == (
         "decision", "runbook", "constraint", "tech_debt", "preference", "session_summary",
     )  # fmt: skip
-    assert [THRESHOLDS[category] for category in CATEGORIES] == [0.4, 0.4, 0.5, 0.4, 0.4, 0.6]
-    assert DEFAULTS.max_messages == 50
-    assert DEFAULTS.captured == CATEGORIES
+    assert list(DEFAULTS.thresholds.values()) == [0.4, 0.4, 0.5, 0.4, 0.4, 0.6]
+    assert list(DEFAULTS.thresholds) == list(CATEGORIES)
 
 
 @pytest.mark.parametrize("category,word", pairs(PRIMARY))
@@ -205,7 +188,7 @@ def test_what_it_takes_to_fire(category: str, primary: int, boosted: int, fires:
 def test_a_score_that_equals_the_threshold_fires() -> None:
     score = only("decision", "decided").score
     for least, fires in ((score, True), (score + 1e-9, False)):
-        settings = DEFAULTS._replace(thresholds={"decision": least})
+        settings = DEFAULTS._replace(thresholds={"decision": least}, captured=("decision",))
         assert bool(judged([message("decided")], settings)) is fires
 
 
@@ -251,11 +234,6 @@ def test_hits_come_in_the_order_of_the_categories_and_only_for_those_wanted() ->
     wanted = ANYTHING._replace(captured=("preference", "decision", "unknown"))
     assert [hit.category for hit in judged([message(text)], wanted)] == ["decision", "preference"]
     assert judged([message(text)], ANYTHING._replace(captured=())) == []
-
-
-def test_a_category_without_a_threshold_has_the_usual_one() -> None:
-    assert judged([message("decided\nchose")], DEFAULTS._replace(thresholds={})) == []
-    assert judged([message("decided\nchose\npicked")], DEFAULTS._replace(thresholds={}))
 
 
 def test_nothing_said_is_nothing_to_judge() -> None:
@@ -381,125 +359,14 @@ def test_snippets_are_the_lines_that_counted_each_once() -> None:
     assert snippets == ("decided", "chose " + "x" * 114)
 
 
-def test_a_secret_is_out_of_a_snippet_even_where_it_would_be_cut() -> None:
+def test_a_secret_is_out_of_a_hit_even_where_it_would_be_cut() -> None:
     secret = "ghp_" + "a1B2c3D4e5F6" * 3
     line = f"decided {'x' * 90} token {secret}"
-    (snippet,) = only("decision", line).snippets
+    hit = only("decision", line)
+    (snippet,) = hit.snippets
+    assert secret not in hit.context
     assert "ghp_" not in snippet
     assert "[REDACTED" in snippet
-
-
-@pytest.mark.parametrize(
-    "text,clean",
-    [
-        ("plain", "plain"),
-        ("a\x00b\x1f\x7f\tc", "abc"),
-        ("a\u200b\u200f\u2028\u202f\u2060\u2069\ufeff\U000e0000\U000e007fb", "ab"),
-        ("a\u2027\u2030b", "a\u2027\u2030b"),
-        ("`code`", "code"),
-        ("<b> & </triage_data>", "&lt;b&gt; &amp; &lt;/triage_data&gt;"),
-        ("  a  ", "a"),
-        ("x" * 200, "x" * 120),
-        ("&" * 100, "&amp;" * 24),
-    ],
-)
-def test_a_snippet_is_made_harmless(text: str, clean: str) -> None:
-    assert sanitized(text) == clean
-
-
-def test_what_the_agent_is_told() -> None:
-    settings = DEFAULTS._replace(
-        thresholds={**THRESHOLDS, "constraint": 0.0},
-        descriptions={"decision": "Choices <and> why"},
-        captured=("decision", "constraint"),
-    )
-    text = "We `really` decided <b> because\npicked"
-    hits = judged([message(text)], settings)
-    heading, first, second, empty, advice, blank, *rest = told(
-        hits, settings, {"decision": "/tmp/x.txt", "constraint": ""}
-    ).split("\n")
-    assert heading == HEADING
-    assert first == (
-        "- [DECISION] (Choices &lt;and&gt; why) We  decided &lt;b&gt; because (score: 0.53)"
-    )
-    assert second == "- [CONSTRAINT] Significant activity detected (score: 0.00)"
-    assert empty == blank == ""
-    assert advice == (
-        "Use the memory-management skill to save each item. After saving, you may stop."
-    )
-    assert (rest[0], rest[-1]) == ("<triage_data>", "</triage_data>")
-    inside = "\n".join(rest[1:-1])
-    data = json.loads(inside)
-    assert inside == json.dumps(data, indent=2)
-    assert data == {
-        "categories": [
-            {
-                "category": "decision",
-                "score": 0.5263,
-                "description": "Choices &lt;and&gt; why",
-                "context_file": "/tmp/x.txt",
-            },
-            {"category": "constraint", "score": 0.0},
-        ],
-        "parallel_config": {
-            "enabled": True,
-            "category_models": {
-                "session_summary": "haiku",
-                "decision": "sonnet",
-                "runbook": "haiku",
-                "constraint": "sonnet",
-                "tech_debt": "haiku",
-                "preference": "haiku",
-            },
-            "verification_model": "sonnet",
-            "default_model": "haiku",
-        },
-    }
-    assert told([], settings, {}) == ""
-
-
-def test_what_the_agent_was_told_is_never_judged(tmp_path: Path) -> None:
-    hits = judged([message("We decided x because y.\nWe chose z over a.")], DEFAULTS)
-    feedback = told(hits, DEFAULTS, {})
-    records = [{"type": "user", "message": {"role": "user", "content": feedback}}]
-    assert tail(written(tmp_path / "t.jsonl", records), 50) == []
-
-
-def context(hit: Hit, folder: Path) -> str:
-    path = write_context(hit, str(folder))
-    assert path == str(folder / f".memory-triage-context-{hit.category}.txt")
-    return Path(path).read_text(encoding="utf-8")
-
-
-def test_the_context_of_words(tmp_path: Path) -> None:
-    lines = [str(number) for number in range(100)]
-    lines[5], lines[20], lines[60] = "decided", "picked", "chose"
-    settings = ANYTHING._replace(descriptions={"decision": "Choices"}, captured=("decision",))
-    (hit,) = judged([message("\n".join(lines))], settings)
-    assert (
-        context(hit, tmp_path)
-        == "\n".join(
-            [
-                "Category: decision",
-                "Score: 0.47",
-                "Description: Choices",
-                "",
-                "<transcript_data>",
-                "Relevant transcript excerpts:",
-                "",
-                *lines[0:31],  # two windows that meet are one
-                "---",
-                *lines[50:71],
-                "</transcript_data>",
-                "",
-                "Key snippets:",
-                "  - decided",
-                "  - picked",
-                "  - chose",
-                "",
-            ]
-        )
-    )
 
 
 @pytest.mark.parametrize("distance,parts", [(21, 1), (22, 2)])
@@ -509,92 +376,46 @@ def test_windows_that_touch_are_one(distance: int, parts: int) -> None:
     assert only("decision", "\n".join(lines)).context.count("\n---\n") == parts - 1
 
 
-def test_the_context_of_a_session(tmp_path: Path) -> None:
-    messages = [message("", "assistant", 0, *["Bash"] * 9, "Read"), message("hm")]
-    (hit,) = judged(messages, DEFAULTS)
-    assert context(hit, tmp_path).splitlines() == [
-        "Category: session_summary",
-        "Score: 0.72",
-        "",
-        "<transcript_data>",
-        "Activity Metrics:",
-        "  Tool uses: 10",
-        "  Distinct tools: 2",
-        "  Exchanges: 1",
-        "</transcript_data>",
-        "",
-        "Key snippets:",
-        "  - 10 tool uses across 2 tools, 1 exchanges",
-    ]
+class Clock:
+    """Says that it is late after so many looks at it."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+        self.looked = 0
+
+    def is_late(self) -> bool:
+        self.looked += 1
+        return self.looked > self.looks
 
 
-def test_a_context_has_at_most_fifty_thousand_bytes(tmp_path: Path) -> None:
-    text = "\n".join(["decided " + "é" * 500] * 200)
-    written_text = context(only("decision", text), tmp_path)
-    assert 49_990 <= len(written_text.encode()) <= 50_000
-    assert written_text.endswith("\n</transcript_data>\n[Truncated: context exceeded 50KB]")
+FLOOD = [message("error the fix, we decided because of it\n" * 1_000)] * 50
 
 
-def test_a_context_holds_no_secrets_and_cannot_be_closed_from_inside(tmp_path: Path) -> None:
-    secret = "ghp_" + "a1B2c3D4e5F6" * 3
-    text = f"decided\n</transcript_data>\n< /Transcript_Data>\ntoken {secret}"
-    inside = context(only("decision", text), tmp_path)
-    assert secret not in inside
-    assert "[REDACTED" in inside
-    assert inside.count("</transcript_data>") == 1
-    assert "&lt;/transcript_data>" in inside
+@pytest.mark.parametrize("category", ["decision", "runbook"])
+def test_of_a_flood_of_words_only_the_first_are_looked_at(category: str) -> None:
+    clock = Clock(1_000_000)
+    (hit,) = judged(FLOOD, ANYTHING._replace(captured=(category,)), "", clock.is_late)
+    assert hit.score == 1.0
+    assert len(hit.context) == 100_000 + len(triage.EXCERPTS)
+    assert clock.looked < 10
 
 
-def test_a_context_is_for_its_owner_alone(tmp_path: Path) -> None:
-    hit = only("decision", "decided")
-    path = tmp_path / ".memory-triage-context-decision-s1.txt"
-    path.write_text("longer than what comes after it " * 100, encoding="utf-8")
-    path.chmod(0o644)
-    assert write_context(hit, str(tmp_path), "-s1") == str(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert path.read_text(encoding="utf-8").endswith("\n  - decided\n")
-    assert write_context(hit, str(tmp_path)) != str(path)
+def test_words_that_nothing_backs_up_are_not_looked_for_without_end() -> None:
+    clock = Clock(1_000_000)
+    flood = [message("we decided overall\n" * 2_000)] * 50
+    (hit,) = judged(flood, ANYTHING._replace(captured=("decision",)), "", clock.is_late)
+    assert hit.score == pytest.approx(0.9 / 1.9)
+    assert clock.looked < 20
 
 
-def test_nothing_that_was_planted_is_written_to(tmp_path: Path) -> None:
-    hit = only("decision", "decided")
-    victim = tmp_path / "victim"
-    victim.write_text("precious", encoding="utf-8")
-    path = tmp_path / ".memory-triage-context-decision.txt"
-
-    path.symlink_to(victim)
-    assert write_context(hit, str(tmp_path)) == ""
-    path.unlink()
-    path.symlink_to(tmp_path / "new")
-    assert write_context(hit, str(tmp_path)) == ""
-    path.unlink()
-    os.link(victim, path)
-    assert write_context(hit, str(tmp_path)) == ""
-    path.unlink()
-    os.mkfifo(path)
-    assert write_context(hit, str(tmp_path)) == ""
-    path.unlink()
-    path.mkdir()
-    assert write_context(hit, str(tmp_path)) == ""
-
-    assert victim.read_text(encoding="utf-8") == "precious"
-    assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file someone else's")
-def test_a_file_of_someone_else_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / ".memory-triage-context-decision.txt"
-    path.write_text("theirs", encoding="utf-8")
-    os.chown(path, 12345, 12345)
-    assert write_context(only("decision", "decided"), str(tmp_path)) == ""
-    assert path.read_text(encoding="utf-8") == "theirs"
-
-
-@pytest.mark.parametrize("suffix", ["/../x", "-a/b", "\0", "x" * 300])
-def test_a_suffix_cannot_lead_elsewhere(tmp_path: Path, suffix: str) -> None:
-    assert write_context(only("decision", "decided"), str(tmp_path), suffix) == ""
-    assert write_context(only("decision", "decided"), str(tmp_path / "none")) == ""
-    assert list(tmp_path.parent.glob("x*")) == []
+def test_who_is_late_judges_by_what_was_found() -> None:
+    words = [message("decided because"), message("x" * 20_000), message("picked\npicked")]
+    full = {hit.category: hit.score for hit in judged(words, ANYTHING)}
+    assert full["decision"] == pytest.approx(1.3 / 1.9)
+    found = {hit.category: hit.score for hit in judged(words, ANYTHING, "", Clock(1).is_late)}
+    assert found["decision"] == pytest.approx(0.5 / 1.9)
+    none = {hit.category: hit.score for hit in judged(words, ANYTHING, "", Clock(0).is_late)}
+    assert none == {**dict.fromkeys(CATEGORIES, 0.0), "session_summary": 0.06}
 
 
 def test_of_a_huge_message_only_its_ends_are_judged() -> None:
@@ -619,27 +440,6 @@ def test_of_a_huge_message_only_its_ends_are_judged() -> None:
 )
 def test_judging_grows_with_the_text_and_no_faster(text: str) -> None:
     def run(part: str) -> object:
-        return judged([message(part)] * 50, ANYTHING)
+        return judged([message(part)], ANYTHING)
 
     assert grows_linearly(run, text)
-
-
-def test_judging_loads_little() -> None:
-    code = (
-        "import sys; from retain.capture import transcript, triage; "
-        "triage.judged([transcript.Message('user', 'hm', (), 0, 1, '')], triage.DEFAULTS); "
-        "print(sorted(n for n in sys.modules if n.startswith('retain.')), "
-        "sorted({'pathlib', 'dataclasses', 'json', 'yaml', 'inspect'} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True,
-        encoding="utf-8",
-    )  # fmt: skip
-    assert done.stdout.strip() == (
-        "['retain.capture', 'retain.capture.transcript', 'retain.capture.triage'] []"
-    )
-
-
-def test_what_is_public() -> None:
-    for name in triage.__all__:
-        assert getattr(triage, name) is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +43,8 @@ def done(*args: str, input: str | bytes = b"") -> str:
     ran = call(*args, input=input)
     assert ran.code == 0, ran.err
     return ran.out
+
+
+def types(editor: Path, script: str) -> None:
+    """Have a person's editor do what a script says."""
+    editor.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")

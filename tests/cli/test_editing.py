@@ -5,40 +5,20 @@ from __future__ import annotations
 import json
 import re
 import stat
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.cli.door import call, done
+from tests.cli.door import call, done, types
 from tests.conftest import Run
 
-
-@pytest.fixture(autouse=True)
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text that is kept stays in the test's own directory."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
+pytestmark = pytest.mark.usefixtures("scratch")
 
 
 @pytest.fixture
 def note(home: Path) -> Path:
     done("put", "-", "--id", "note", "--tags", "a", input="first\n")
     return home / ".retain" / "memories" / "note.md"
-
-
-@pytest.fixture
-def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A script that stands for the person's editor; `$1` is the file they edit."""
-    script = tmp_path / "my editor"
-    script.write_text("#!/bin/sh\n", encoding="utf-8")
-    script.chmod(0o700)
-    monkeypatch.setenv("EDITOR", f"'{script}'")
-    return script
-
-
-def types(editor: Path, script: str) -> None:
-    editor.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
 
 
 def kept_text(err: str) -> Path:

@@ -5,47 +5,26 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from retain.capture.inbox import Proposal, proposals, propose
+from retain.capture.inbox import proposals, propose
 from retain.model import TYPED
-from tests.cli.door import call, done
+from tests.capture.proposals import DECISION
+from tests.cli.door import call, done, types
+from tests.cli.test_asking import answered
 from tests.conftest import Run
 from tests.crash import together
+from tests.typed.filing import FOLDERS
 
-DECISION = Proposal(
-    id="",
-    category="decision",
-    title="Use Postgres",
-    text="We use Postgres because one writer is not enough.",
-    score=0.6,
-    created_at="2026-11-15T18:00:00Z",
-    event="Stop",
-    host="claude-code",
-    session_id="3f2a9c1e-1111-4222-8333-abcdefabcdef",
-    transcript_path="/nowhere/s1.jsonl",
-    start=10,
-    end=90,
-    cwd="/work",
-)
 PREFERENCE = DECISION._replace(
     category="preference",
     title="Tabs",
     text="Always tabs.",
     created_at="2026-11-15T18:01:00Z",
 )
-FOLDERS = {
-    "decision": "decisions",
-    "runbook": "runbooks",
-    "constraint": "constraints",
-    "tech_debt": "tech-debt",
-    "preference": "preferences",
-    "session_summary": "sessions",
-}
 
 
 @pytest.fixture(autouse=True)
@@ -59,22 +38,6 @@ def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def two(bank: Path) -> tuple[str, str]:
     """Two proposals that wait, the older one first."""
     return propose(str(bank), DECISION), propose(str(bank), PREFERENCE)
-
-
-@pytest.fixture
-def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A script that stands for the person's editor; `$1` is the file they edit."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    script = tmp_path / "my editor"
-    script.write_text("#!/bin/sh\n", encoding="utf-8")
-    script.chmod(0o700)
-    monkeypatch.setenv("EDITOR", f"'{script}'")
-    return script
-
-
-def types(editor: Path, script: str) -> None:
-    editor.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
 
 
 def answer(*words: str) -> Any:
@@ -100,7 +63,7 @@ def test_list_is_numbered_and_says_where_each_is_from(two: tuple[str, str]) -> N
     assert head.split() == ["#", "ID", "Category", "Age", "Title", "From"]
     assert first.split()[:3] == ["1", two[0][:8], "decision"]
     assert "Use Postgres" in first
-    assert first.endswith("claude-code 3f2a9c1e Stop")
+    assert first.endswith("claude-code 3f2a9c1e stop")
     assert second.split()[:3] == ["2", two[1][:8], "preference"]
     assert done("inbox", "list") == done("inbox")
     assert done("inbox", "--quiet") == f"{two[0]}\n{two[1]}\n"
@@ -119,6 +82,30 @@ def test_what_is_not_there_is_said_to_be(two: tuple[str, str], ref: str, bank: P
         assert (ran.code, ran.out) == (3, "")
         assert "no proposal" in ran.err
     assert len(waiting(bank)) == 2
+
+
+def test_too_short_an_id_is_said_to_be(two: tuple[str, str]) -> None:
+    ran = call("inbox", "show", "abc")
+    assert ran.code == 3
+    assert "by its number, or by 4 characters of its id at least" in ran.err
+
+
+def test_list_ends_with_what_can_be_done(two: tuple[str, str]) -> None:
+    assert "Next: retain inbox show 1, accept 1, drop 1 or edit\n" in call("inbox").err
+    elsewhere = call("inbox", "--bank", ".retain").err
+    assert "retain inbox --bank .retain show 1" in elsewhere
+    assert call("inbox", "--bank", ".retain", "show", "1").code == 0
+    assert call("inbox", "--quiet").err == ""
+    done("inbox", "drop", "--all")
+    assert "retain inbox restore 1" in call("inbox", "list", "--dropped").err
+
+
+def test_where_a_proposal_is_from_gives_way_to_its_title(bank: Path) -> None:
+    one = DECISION._replace(title="Use Postgres for everything", session_id="0123456789")
+    propose(str(bank), one._replace(category="session_summary", event="session-end"))
+    _, screen = answered("", "inbox")
+    assert "Use Postgres for everything" in screen
+    assert "claude-code 01234567 session-end" not in screen
 
 
 def test_beginning_of_two_ids_is_ambiguous(bank: Path) -> None:
@@ -147,10 +134,8 @@ def test_show_has_the_text_and_what_was_said(bank: Path, tmp_path: Path) -> None
 
 
 def test_show_says_that_the_transcript_is_gone(two: tuple[str, str]) -> None:
-    assert "The transcript cannot be shown: /nowhere/s1.jsonl: No such" in done(
-        "inbox", "show", "1"
-    )
-    assert "No such file" in answer("show", "1")["missing"]
+    assert "The transcript cannot be shown: /nowhere/s1.jsonl is gone" in done("inbox", "show", "1")
+    assert "is gone" in answer("show", "1")["missing"]
 
 
 def test_dropped_proposal_can_be_looked_at(two: tuple[str, str]) -> None:
@@ -295,6 +280,20 @@ def test_sessions_with_one_goal_are_two_memories(bank: Path) -> None:
     assert re.fullmatch("use-postgres-[0-9a-f]{8}", second["id"])
 
 
+def test_long_titles_that_end_differently_are_two_memories(bank: Path, editor: Path) -> None:
+    title = "We take the storage engine that was proposed by the team at the offsite in autumn, "
+    for end in ("Postgres", "SQLite"):
+        propose(str(bank), DECISION._replace(title=f"{title}{end}", session_id=end))
+    types(editor, "sed -i 's/^=== keep/=== accept/' \"$1\"")
+    (first, second) = answer("edit")["accepted"]
+    assert len({first["id"], second["id"]}) == 2
+    assert first["id"].startswith(second["id"].rpartition("-")[0])
+    assert waiting(bank) == []
+    # The same title again is still the same memory, which says something else.
+    propose(str(bank), DECISION._replace(title=f"{title}Postgres", text="Other.", session_id="x"))
+    assert call("inbox", "accept", "1").code == 4
+
+
 def test_unknown_category_is_refused_with_those_there_are(bank: Path) -> None:
     propose(str(bank), DECISION._replace(category="gossip"))
     ran = call("inbox", "accept", "1")
@@ -413,6 +412,44 @@ def test_broken_plan_does_nothing_and_is_kept(
     assert waiting(bank) == ["Use Postgres", "Tabs"]
     assert not (bank / "decisions").exists()
     assert not (bank / "preferences").exists()
+
+
+def test_kept_plan_is_taken_up_from_its_file(
+    two: tuple[str, str], bank: Path, editor: Path
+) -> None:
+    types(editor, f"sed -i 's/^=== keep {two[0]}/=== acept {two[0]}/' \"$1\"")
+    ran = call("inbox", "edit")
+    kept = re.search(r"`retain inbox edit --file (\S+)` takes it up", ran.err)
+    assert kept
+    path = Path(kept[1])
+    ran = call("inbox", "edit", "--file", str(path))
+    assert ran.code == 1
+    assert "'acept' is none of" in ran.err
+    assert f"Mend {path}" in ran.err
+    path.write_text(path.read_text(encoding="utf-8").replace("acept", "accept"), encoding="utf-8")
+    assert "Stored: decisions/use-postgres" in done("inbox", "edit", "--file", str(path))
+    assert waiting(bank) == ["Tabs"]
+    assert call("inbox", "edit", "--file", "nowhere.txt").code == 3
+
+
+def test_typo_on_a_terminal_may_be_mended(two: tuple[str, str], bank: Path, editor: Path) -> None:
+    types(
+        editor,
+        f'if [ -e ~/again ]; then sed -i s/acept/accept/ "$1"; exit; fi; touch ~/again\n'
+        f"sed -i 's/^=== keep {two[0]}/=== acept {two[0]}/' \"$1\"",
+    )
+    code, screen = answered("y", "inbox", "edit")
+    assert code == 0, screen
+    assert "Edit it again? [Y/n]" in screen
+    assert waiting(bank) == ["Tabs"]
+
+
+def test_no_terminal_and_no_editor_is_refused(two: tuple[str, str], bank: Path, run: Run) -> None:
+    ran = run("inbox", "edit")
+    assert ran.code == 1
+    assert "there is no terminal to edit on" in ran.err
+    assert "EDITOR" in ran.err
+    assert len(waiting(bank)) == 2
 
 
 def test_plan_over_a_memory_that_says_something_else_is_refused_first(

@@ -258,3 +258,22 @@ def test_yes_and_nothing_to_do_are_not_asked_about(home: Path) -> None:
     assert "\x1b[32m+" in screen
     code, screen = answered("n", "install", "gemini")
     assert (code, "[y/N]" in screen) == (0, False)
+
+
+def test_the_plugin_brings_a_server_and_a_second_one_wants_force(home: Path) -> None:
+    plugins = home / ".claude" / "plugins"
+    plugins.mkdir(parents=True)
+    known = {"version": 2, "plugins": {"retain@retain": [{"scope": "user"}]}}
+    (plugins / "installed_plugins.json").write_text(json.dumps(known), encoding="utf-8")
+    ran = call("install", "claude-code")
+    assert (ran.code, ran.out) == (4, "")
+    assert "has the plugin retain@retain" in ran.err
+    assert "claude plugin uninstall retain@retain" in ran.err
+    assert not (home / ".claude.json").exists()
+    assert call("install", "codex").code == 0
+    assert call("install", "claude-code", "--uninstall").code == 0
+    assert call("install", "claude-code", "--force").code == 0
+    assert call("install", "claude-code", "--uninstall").code == 0
+    known["plugins"] = {"other@retain": [{}], "retain@old": []}
+    (plugins / "installed_plugins.json").write_text(json.dumps(known), encoding="utf-8")
+    assert call("install", "claude-code").code == 0

@@ -269,6 +269,13 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
     ("collections",): [{"collection", "scope", "memories"}],
     ("config", "get", "memory.enabled"): {"key", "value", "origin"},
     ("config", "set", "memory.recency_boost_days", "3"): {"key", "value", "file"},
+    ("config", "unset", "memory.recency_boost_days"): {
+        "key",
+        "file",
+        "changed",
+        "value",
+        "origin",
+    },
     ("config", "list"): [{"key", "value", "origin", "about", "project"}],
     ("config", "path"): [{"file", "exists"}],
     ("config", "check"): {"warnings"},

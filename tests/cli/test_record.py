@@ -65,13 +65,14 @@ def test_create_answers_in_one_line_and_says_what_was_mended(store: Store) -> No
         "id": "use-postgres",
         "title": "Use Postgres",
     }
-    assert ran.err.splitlines() == [
+    filled_in = [
         "[AUTO-FIX] schema_version: set to '1.0'",
         "[AUTO-FIX] updated_at: set to current UTC",
         "[AUTO-FIX] created_at: set to current UTC",
         "[AUTO-FIX] category: set to 'decision'",
         "[AUTO-FIX] id: set to match filename 'use-postgres'",
     ]
+    assert ran.err.splitlines() == (filled_in if store.is_json else [])
     assert not store.input.exists()
     record = store.record(REF)
     assert (record["record_status"], record["times_updated"]) == ("active", 0)
@@ -1112,6 +1113,41 @@ def test_the_first_news_of_a_project_is_a_record_to_create(home: Path) -> None:
     (home / "work/.claude").mkdir()
     (home / "work/.claude/memory").touch()
     assert call(*words).code == 1
+
+
+def test_the_bank_in_force_need_not_be_there_yet(home: Path) -> None:
+    words = ("record", "candidate", "--category", "decision", "--new-info", "we use Postgres")
+    root = json.loads(call("status", "--json").out)["root"]
+    assert root == str(home / ".retain")
+    ran = call(*words, "--root", root)
+    assert (ran.code, json.loads(ran.out)["structural_cud"]) == (0, "CREATE")
+    assert not os.path.exists(root)
+
+
+@pytest.mark.parametrize("ending", [".json", ".md"])
+def test_the_first_record_makes_its_bank_as_init_does(home: Path, ending: str) -> None:
+    store = Store(home / "work", ending)
+    store.root.rmdir()
+    bad = store.create(given=draft(content={}))
+    assert bad.code == 1
+    assert not store.root.exists()
+    store.answer(store.create())
+    made = {path.name for path in store.root.iterdir()}
+    assert {"config.toml", ".gitignore"} <= made if ending == ".md" else "config.toml" not in made
+    call("init", "--bank", str(home / "other"))
+    for name in ("config.toml", ".gitignore") if ending == ".md" else ():
+        assert (store.root / name).read_bytes() == (home / "other" / name).read_bytes()
+
+
+def test_without_a_root_the_bank_in_force_is_meant(home: Path) -> None:
+    words = ("record", "candidate", "--category", "decision", "--new-info", "use postgres 18")
+    theirs = Store(home / "work", ".json")
+    theirs.create(given=draft(title="Use Postgres elsewhere", tags=["postgres"]))
+    assert json.loads(call(*words).out)["candidate"]["title"] == "Use Postgres elsewhere"
+    ours = Store(home / "work", ".md")  # which comes before the other
+    ours.create(given=draft(tags=["postgres"]))
+    assert json.loads(call(*words).out)["candidate"]["title"] == "Use Postgres"
+    assert "Use Postgres" in call("record", "index", "--query", "postgres").out
 
 
 def test_a_root_that_is_not_there_is_an_error_in_json_too(home: Path) -> None:

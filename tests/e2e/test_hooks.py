@@ -106,7 +106,7 @@ def test_a_direct_write_is_denied(bank: Path, payload: Mapping[str, object], run
     assert isinstance(said, dict)
     assert said["permissionDecision"] == "deny"
     assert ran.err == ""
-    free = {**payload, "tool_input": {"file_path": "/tmp/.memory-write-pending.json"}}
+    free = {**payload, "tool_input": {"file_path": str(bank.parent / "main.py")}}
     assert run("hook", "pre-tool-use", input=json.dumps(free)) == (0, "", "")
 
 
@@ -117,7 +117,7 @@ def test_what_was_written_all_the_same_is_put_aside(
     path.parent.mkdir()
     path.write_text(json.dumps(record("runbook")), encoding="utf-8")
     given = {**payload, "tool_input": {"file_path": str(path)}}
-    ran = run("hook", "post-tool-use", input=json.dumps(given))
+    ran = run("hook", "post-tool-use", input=json.dumps(given), env=PATIENT)
     assert answered(ran)["decision"] == "block"
     assert "ERROR: Schema validation failed: category 'runbook'" in ran.err
     (name,) = os.listdir(path.parent)
@@ -196,6 +196,49 @@ def _held(bank: Path, lock: str) -> Iterator[None]:
     with open(bank / ".index" / lock, "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+# Takes every lock there is, says so, and keeps them until it is told to let go.
+HOLDER = """
+import fcntl, sqlite3, sys
+root = sys.argv[1]
+held = [open(f"{root}/.index/{name}", "ab") for name in ("index.lock", "lock")]
+for file in held:
+    fcntl.flock(file, fcntl.LOCK_EX)
+connection = sqlite3.connect(f"{root}/.index/index.db")
+connection.execute("BEGIN EXCLUSIVE")
+print("held", flush=True)
+sys.stdin.read()
+connection.execute("ROLLBACK")
+print("let go", flush=True)
+"""
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_an_answer_does_not_wait_for_who_holds_the_locks(
+    event: str, bank: Path, work: Path, payload: Mapping[str, object], run: Run
+) -> None:
+    """Who waited would wait for ever, or give up and say so."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(bank)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdin
+        assert holder.stdout
+        assert holder.stdout.readline() == b"held\n"
+        ran = run("hook", event, input=json.dumps(payload), env=PATIENT, timeout=60)
+        assert holder.poll() is None
+        holder.stdin.close()
+        assert holder.stdout.read() == b"let go\n"
+    answered(ran)
+    assert ran.err == ""
+    said = {
+        "user-prompt-submit": "whale oil",
+        "session-start": "[CONSTRAINT]",
+        "pre-tool-use": "deny",
+    }
+    assert said.get(event, "") in ran.out
+    waiting = [one.text for one in inbox.proposals(str(bank))]
+    assert waiting == (["They mended the lantern."] if event == "post-compact" else [])
 
 
 def test_in_a_bank_that_cannot_be_written(
@@ -349,16 +392,19 @@ ALWAYS = "cli hooks hooks.call"
 SETTLED = "config errors fsio hooks.memo paths place places tuples"
 SHOWN = "guard guard.characters hooks.context sizes"
 FOUND = (
-    "index index.glance index.schema index.seal index.text "
+    "index index.glance index.schema index.seal index.text machine "
     "recall recall.found recall.quick recall.scoring"
 )
-READ = "capture.inbox categories codec frontmatter markdown model reading records trash versions"
+READ = (
+    "capture.inbox categories codec frontmatter machine markdown model reading records trash "
+    "versions"
+)
 JUDGED = "capture categories capture.transcript capture.triage hooks.judging hooks.proposing"
-PROPOSED = "capture.inbox guard guard.characters guard.secrets hooks.closing"
+PROPOSED = "capture.inbox guard guard.characters guard.secrets hooks.closing machine"
 MODULES = {
-    "pre-tool-use": "hooks.guarding",
+    "pre-tool-use": "hooks.guarding ownership",
     "user-prompt-submit": f"{SETTLED} {SHOWN} {FOUND} hooks.prompting warm words",
-    "session-start": f"{SETTLED} {SHOWN} {READ} capture hooks.opening",
+    "session-start": f"{SETTLED} {SHOWN} {READ} capture hooks.opening warm",
     "stop": f"{SETTLED} {JUDGED} hooks.stopping",
     "pre-compact": f"{SETTLED} {JUDGED} {PROPOSED}",
     "post-compact": f"{SETTLED} {JUDGED} {PROPOSED}",
@@ -401,6 +447,9 @@ def test_an_event_loads_the_standard_library_and_named_modules_alone(
     stemming = {name for name in foreign if name == "Stemmer" or "cython" in name}
     assert foreign == (stemming if event == "user-prompt-submit" else set())
     assert not tops & SLOW
+    if event in ("user-prompt-submit", "pre-tool-use", "stop"):  # a person waits for these
+        assert not tops & {"typing", "sqlite3", "datetime"}
+        assert event != "user-prompt-submit" or "retain.recall.quick" in names
 
 
 def test_a_write_that_is_nobody_s_business_costs_next_to_nothing(

@@ -341,11 +341,9 @@ def test_a_busy_index_is_waited_for_and_never_called_damaged(root: Path) -> None
     told, tell = os.pipe()
 
     def hold() -> None:
-        with indexes.plain(root) as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with indexes.opened(root) as bank, bank.store.writing():
             os.write(tell, b"held")
             select.select([], [], [], 1.0)
-            connection.execute("COMMIT")
 
     holder = crash.Child(hold)
     os.read(told, 4)

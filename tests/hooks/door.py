@@ -12,6 +12,7 @@ from typing import Any
 from retain import hooks
 from retain.hooks.call import Answer
 from tests.capture import transcripts
+from tests.typed.filing import FOLDERS
 
 # Each process has its own, as what hooks leave in /tmp is named after it.
 SESSION = f"0c3cb3c4-2f57-4ae8-9a4e-{os.getpid():012x}"
@@ -50,14 +51,6 @@ CONTENT: Mapping[str, Mapping[str, object]] = {
         "next_actions": ["buy oil"],
     },
     "runbook": {"trigger": "it is dark", "steps": ["light it"], "verification": "it is light"},
-}
-FOLDERS = {
-    "decision": "decisions",
-    "constraint": "constraints",
-    "preference": "preferences",
-    "tech_debt": "tech-debt",
-    "session_summary": "sessions",
-    "runbook": "runbooks",
 }
 # Two lines that decide something for a reason: a score of 0.53, where 0.4 is enough.
 DECIDED = "We decided on Postgres because it is known.\nWe chose argon2 over bcrypt."
@@ -115,6 +108,12 @@ def kept(root: Path, category: str, name: str = "one", **more: Any) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(record(category, name, **more)), encoding="utf-8")
     return path
+
+
+def saved(root: Path, category: str, name: str = "one") -> Path:
+    """The same, made just now."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return kept(root, category, name, created_at=now, updated_at=now)
 
 
 def said(path: Path, *texts: str) -> str:

@@ -189,7 +189,7 @@ def test_fields_of_the_wrong_kind_hurt_nobody(event: str) -> None:
 
 
 def test_events_have_the_host_s_names() -> None:
-    assert hooks.named("user-prompt-submit") == "UserPromptSubmit"
-    assert hooks.named("subagent-stop") == ""
+    assert hooks.called("subagent-stop") == hooks.called("SubagentStop") == ""
     for event, name in hooks.EVENTS.items():
+        assert hooks.called(event) == hooks.called(name) == event
         assert "".join(part.capitalize() for part in event.split("-")) == name

@@ -145,7 +145,26 @@ def test_a_link_and_a_giant_are_no_memories(store: Path, tmp_path: Path) -> None
     assert (link.is_symlink(), outside.exists()) == (True, True)
     giant = store / "decisions" / "giant.json"
     giant.write_bytes(b" " * 2_000_001)
-    assert "too large" in refused(giant)
+    assert "is larger than" in refused(giant)
+
+
+def test_a_memory_may_be_as_large_as_the_settings_say(
+    bank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_MEMORY_MAX_BYTES", "3000000")
+    path = bank / "memories" / "note.md"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"# Note\n" + b"word " * 500_000)
+    assert wrote(path).out == ""
+
+
+def test_one_that_was_put_aside_is_not_replaced_by_the_next(store: Path) -> None:
+    path = store / "decisions" / "one.json"
+    for text in ("{1", "{2", "{3"):
+        path.write_text(text, encoding="utf-8")
+        refused(path)
+    kept_aside = sorted(path.parent.iterdir())
+    assert [one.read_text(encoding="utf-8") for one in kept_aside] == ["{1", "{2", "{3"]
 
 
 def test_a_file_that_cannot_be_renamed_is_named_as_it_is(store: Path) -> None:
@@ -163,9 +182,9 @@ def test_a_file_that_is_gone_is_no_concern(store: Path) -> None:
     assert nothing(wrote(store / "decisions" / "gone.json"))
 
 
-@pytest.mark.parametrize("name", ["memory-config.json", "USER.md", "skills/x/SKILL.md"], ids=str)
-def test_what_a_person_may_write_is_not_looked_at(name: str, store: Path) -> None:
-    path = store / name
+@pytest.mark.parametrize("name", ["USER.md", "PREFERENCES.md", "skills/x/SKILL.md"], ids=str)
+def test_what_a_person_may_write_is_not_looked_at(name: str, bank: Path) -> None:
+    path = bank / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{", encoding="utf-8")
     assert nothing(wrote(path))

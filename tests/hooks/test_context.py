@@ -113,9 +113,9 @@ def test_a_text_of_many_short_lines_is_shown_as_far_as_there_is_room() -> None:
     "given, wanted",
     [
         ("a -> b", "a - b"),
-        ("a #tags:b", "a b"),
-        ("a #ta#tags:gs:b", "a b"),
-        ("a -#tags:> b", "a -&gt; b"),
+        ("a #tags:b", "a # tags:b"),
+        ("a #ta#tags:gs:b", "a #ta# tags:gs:b"),
+        ("a -#tags:> b", "a -# tags:&gt; b"),
         ("a\nb\tc\r\x00d", "a b cd"),
         ("\u202ea\u200bb\ufeff\U000e0041", "ab"),
         ("<b> & 'c' \"d\"", "&lt;b&gt; &amp; 'c' &quot;d&quot;"),

@@ -103,7 +103,7 @@ def test_no_profile_leaves_the_fence_of_a_session(name: str, bank: Path) -> None
     for payload in PAYLOADS:
         data = written(bank / name, f"{payload}\nI am Ada.\n{payload}\n")
         heading, *said = fenced(begin())
-        assert heading == f"{name}:"
+        assert heading == f"{name}, of this repository (.retain/{name}):"
         assert entries(said) == []
         assert "  I am Ada." in said
         assert (bank / name).read_bytes() == data

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from retain.capture import triage
 from retain.hooks.call import Call
 from retain.hooks.judging import judge, stated
 from retain.hooks.memo import Memo
+from tests.capture.settings import DEFAULTS
 from tests.hooks.door import DECIDED, SESSION, said
 
 
@@ -23,8 +23,8 @@ def call(**payload: object) -> Call:
 def test_settings_by_default_are_those_of_triage(bank: Path, work: Path) -> None:
     found = judge(call(transcript_path=said(work / "t.jsonl", "x")))
     assert found
-    assert found.settings._replace(captured=()) == triage.DEFAULTS._replace(captured=())
-    assert set(found.settings.captured) == set(triage.DEFAULTS.captured)
+    assert found.settings._replace(captured=()) == DEFAULTS._replace(captured=())
+    assert set(found.settings.captured) == set(DEFAULTS.captured)
 
 
 def test_every_setting_of_triage_is_taken_over(

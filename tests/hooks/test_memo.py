@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
 from retain.hooks.memo import Memo
-from tests.hooks.door import SESSION
+from retain.place import Place
+from tests.hooks.door import OTHER, SESSION
 
 
 def folder(root: Path) -> Path:
@@ -95,7 +97,7 @@ def test_links_are_not_followed(bank: Path, tmp_path: Path) -> None:
     memo = Memo(str(bank), SESSION)
     memo.judged = 7
     memo.save()
-    memo.sweep()
+    Memo.sweep(str(bank), os.environ)
     assert os.listdir(theirs) == []
     folder(bank).unlink()
     folder(bank).mkdir()
@@ -114,7 +116,7 @@ def test_without_a_bank_or_a_session_nothing_is_kept(work: Path, bank: Path) -> 
         memo = Memo(str(root), session)
         memo.judged = 7
         memo.save()
-        memo.sweep()
+        Memo.sweep(str(root), os.environ)
         assert Memo(str(root), session).judged == 0
     assert not (work / "none").exists()
 
@@ -126,3 +128,21 @@ def test_only_so_many_memories_are_remembered(bank: Path) -> None:
     memo = Memo(str(bank), SESSION)
     assert memo.is_new("m0", "1")
     assert not memo.is_new("m2499", "1")
+
+
+def test_a_memo_without_a_bank_is_kept_and_swept_where_the_call_says(
+    work: Path, tmp_path: Path
+) -> None:
+    env = {"XDG_RUNTIME_DIR": str(tmp_path / "run")}
+    (tmp_path / "run").mkdir()
+    none = Place(str(work / "none"), "retain", "project", "", False)
+    for session in (SESSION, OTHER):
+        memo = Memo.of(none, session, env)
+        memo.judged = 7
+        memo.save()
+    (kept,) = (tmp_path / "run").iterdir()
+    old = folder(kept) / f"{SESSION}.json"
+    os.utime(old, (time.time() - 41 * 86_400,) * 2)
+    Memo.sweep(none.root, env)
+    assert Memo.of(none, OTHER, env).judged == 7
+    assert Memo.of(none, SESSION, env).judged == 0

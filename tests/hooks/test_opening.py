@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from retain.capture import inbox
+from retain.paths import PROFILES
 from retain.sizes import tokens
 from tests.cli.door import done
-from tests.hooks.door import SESSION, ask, begin, kept, nothing, prompt
+from tests.hooks.door import DECIDED, SESSION, ask, begin, kept, nothing, prompt, said
 
 
 def titles(text: str) -> list[str]:
@@ -95,6 +96,16 @@ def test_the_newest_come_first_and_three_sessions_are_enough(store: Path) -> Non
     assert titles(begin()) == [f"The day-{day} of its kind" for day in (5, 4, 3)]
 
 
+@pytest.mark.parametrize("status", ["active", "retired"])
+def test_among_many_the_newest_are_read(status: str, store: Path) -> None:
+    for number in range(301):
+        old = kept(store, "session_summary", f"a-{number}", record_status=status)
+        os.utime(old, (time.time() - 1000 * (status == "active"),) * 2)
+    newest = kept(store, "session_summary", "zz", updated_at="2026-06-01T00:00:00Z")
+    os.utime(newest, (time.time() - 500,) * 2)
+    assert titles(begin())[0] == "The zz of its kind"
+
+
 def test_ten_of_a_kind_are_enough(store: Path) -> None:
     for number in range(15):
         kept(store, "constraint", f"n-{number}", content={"rule": "x", "impact": ["y"]})
@@ -105,11 +116,15 @@ def test_profiles_come_first_and_only_so_much_of_them(bank: Path) -> None:
     (bank / "USER.md").write_text("I am Ada.\n" + "word " * 1000, encoding="utf-8")
     (bank / "PREFERENCES.md").write_text("Short answers.\n", encoding="utf-8")
     kept(bank, "constraint")
+    (bank / "MEMORY.md").write_text("Lanterns.\n" + "word " * 1000, encoding="utf-8")
     lines = begin().split("\n")[1:]
-    assert lines[:2] == ["USER.md:", "  I am Ada."]
-    assert "PREFERENCES.md:" in lines
-    assert "Constraints:" in lines
-    assert sum(map(len, lines)) < 3000
+    assert lines[:2] == ["USER.md, of this repository (.retain/USER.md):", "  I am Ada."]
+    headings = [line for line in lines if line.endswith(":")]
+    assert headings == [
+        *(f"{name}, of this repository (.retain/{name}):" for name in PROFILES),
+        "Constraints:",
+    ]
+    assert sum(map(len, lines)) < 4000
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory", "bytes"])
@@ -138,7 +153,7 @@ def test_the_person_s_own_bank_is_told_too(home: Path, store: Path) -> None:
     kept(home / ".retain", "preference", "mine")
     kept(store, "preference", "theirs")
     text = begin()
-    assert "USER.md:\n  I am Ada.\n" in text
+    assert "USER.md, yours everywhere (~/.retain/USER.md):\n  I am Ada.\n" in text
     assert (
         "Preferences, yours everywhere:\n- [PREFERENCE] The mine of its kind -> ~/.retain/" in text
     )
@@ -200,3 +215,14 @@ def test_memos_of_sessions_long_over_are_swept_out(bank: Path) -> None:
     os.utime(folder / "old.json", (time.time() - 41 * 86_400,) * 2)
     begin()
     assert os.listdir(folder) == [f"{SESSION}.json"]
+
+
+def test_memos_are_swept_out_where_there_is_no_bank(work: Path, tmp_path: Path) -> None:
+    path = said(work / "t.jsonl", DECIDED)
+    assert ask("stop", transcript_path=path).code == 2
+    (memo,) = tmp_path.glob(f"retain-*/.index/hooks/{SESSION}.json")
+    begin()
+    assert memo.exists()
+    os.utime(memo, (time.time() - 41 * 86_400,) * 2)
+    begin()
+    assert not memo.exists()

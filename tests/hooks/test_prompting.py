@@ -390,11 +390,15 @@ def test_a_warm_process_tells_what_to_beware_of(short: Path) -> None:
     put("old", "The lantern burns whale oil.", "--metadata", '{"superseded_by": "new"}')
     put("new", "The lantern burns olive oil.")
     root = short / ".retain"
+    (short / "oil.py").write_text("oil = 1\n", encoding="utf-8")
+    put("linked", "The lantern burns oil as in [[oil.py]].")
+    (short / "oil.py").unlink()
     kept(root, "decision", "gone", record_status="retired", content={"decision": "lantern oil"})
     kept(root, "decision", "shelf", record_status="archived", content={"decision": "lantern oil"})
     with running(*command(), "serve"):
         text = prompt(ASKED)
     assert text.index("memories/new.md") < text.index("memories/old.md")
     assert "· superseded by memories/new\n" in text
+    assert "· oil.py has gone since" in text, text
     assert "gone.json" not in text
     assert "shelf.json" not in text or "· archived" in text

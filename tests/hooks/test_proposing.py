@@ -11,7 +11,7 @@ from retain.hooks.call import Call
 from retain.hooks.memo import Memo
 from retain.hooks.proposing import propose, settle
 from tests.cli.door import done
-from tests.hooks.door import SESSION, kept
+from tests.hooks.door import SESSION, kept, saved
 
 FOUND = {"category": "decision", "title": "A title", "text": "What was said", "score": 0.5}
 
@@ -50,13 +50,21 @@ def raised(root: Path, *categories: str) -> Memo:
 
 
 def test_what_was_written_since_counts_as_saved(store: Path) -> None:
-    old = kept(store, "runbook", "old")
-    os.utime(old, (time.time() - 10,) * 2)
+    kept(store, "runbook", "old")
     memo = raised(store, "decision", "runbook", "constraint")
-    kept(store, "decision")
+    saved(store, "decision")
     assert settle(call(), memo) == []
     assert sorted(one.category for one in inbox.proposals(str(store))) == ["constraint", "runbook"]
     assert memo.raised == (0.0, [])
+
+
+def test_what_only_came_from_a_repository_is_not_what_was_saved(store: Path) -> None:
+    memo = raised(store, "decision")
+    kept(store, "decision", "pulled")  # a new file with an old date
+    (store / "decisions" / "half.json").write_text("{", encoding="utf-8")
+    (store / "decisions" / "note.txt").write_text("x", encoding="utf-8")
+    assert settle(call(), memo) == []
+    assert [one.category for one in inbox.proposals(str(store))] == ["decision"]
 
 
 def test_a_category_nobody_knows_is_proposed(store: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 import tempfile
 import time
@@ -17,7 +18,7 @@ from retain.capture import inbox
 from retain.hooks.call import Answer
 from tests.capture import transcripts
 from tests.cli.door import done
-from tests.hooks.door import DECIDED, OTHER, SESSION, ask, busy, kept, nothing, said
+from tests.hooks.door import DECIDED, OTHER, SESSION, ask, busy, nothing, said, saved
 
 FLAG = ".claude/.stop_hook_active"
 
@@ -246,14 +247,70 @@ def flag(work: Path) -> Path:
 
 def test_a_fresh_flag_lets_one_stop_pass(flag: Path, path: str, bank: Path) -> None:
     flag.touch()
-    assert nothing(stop(path))
+    assert nothing(stop(path, session_id=""))
     assert not flag.exists()
+
+
+def test_a_flag_of_another_session_loses_nothing_of_this_one(
+    path: str, bank: Path, work: Path
+) -> None:
+    assert stop(path).code == 2
+    theirs = said(work / "theirs.jsonl", DECIDED.replace("Postgres", "MySQL"))
+    assert stop(theirs, session_id=OTHER).code == 2
+    assert nothing(again(theirs, session_id=OTHER))
+    assert nothing(stop(path))  # it was asked just now, whatever became of its flag
+    assert sorted(title.split()[3] for _, title in proposed(bank)) == ["MySQL", "Postgres"]
+
+
+def test_a_block_of_somebody_else_s_closes_nothing(path: str, bank: Path) -> None:
+    assert nothing(again(path))
+    assert stop(path).code == 2
+
+
+def add(path: str, *lines: object) -> None:
+    with open(path, "a", encoding="utf-8") as file:
+        file.writelines(f"{json.dumps(line)}\n" for line in lines)
+
+
+@pytest.mark.parametrize("minutes", [0, 6])
+def test_what_is_said_after_an_interrupted_block_is_not_lost(
+    minutes: int, path: str, bank: Path
+) -> None:
+    assert stop(path).code == 2
+    memo = bank / ".index" / "hooks" / f"{SESSION}.json"
+    kept_since = json.loads(memo.read_text(encoding="utf-8"))
+    kept_since["raised"]["at"] -= 60 * minutes
+    memo.write_text(json.dumps(kept_since), encoding="utf-8")
+    new = DECIDED.replace("Postgres", "MySQL")
+    answered = transcripts.assistant(transcripts.text(new), answer="new")
+    add(path, transcripts.user("No, look at the other store."), answered)
+    answer = stop(path, stop_hook_active=False)
+    old = "We decided on Postgres because it is known."
+    if minutes:  # so long ago that it may be asked again
+        assert answer.code == 2
+        assert [title for _, title in proposed(bank)] == [old]
+        again(path)
+    else:
+        assert nothing(answer)
+    assert sorted(title for _, title in proposed(bank)) == [old.replace("Postgres", "MySQL"), old]
+    assert nothing(stop(path))
+
+
+def test_what_an_agent_says_of_its_saving_is_no_news(path: str, bank: Path) -> None:
+    """A host that does not keep count: nobody has asked for anything since."""
+    assert stop(path).code == 2
+    add(path, transcripts.assistant(transcripts.text(DECIDED[:-1]), answer="new"))
+    assert nothing(stop(path))
+    assert nothing(stop(path))
+    assert len(proposed(bank)) == 1
 
 
 def test_a_stale_flag_is_as_good_as_none(flag: Path, path: str, bank: Path) -> None:
     flag.touch()
     os.utime(flag, (time.time() - 301,) * 2)
-    assert stop(path).code == 2
+    answer = stop(path, session_id="")
+    assert answer.code == 2
+    os.unlink(triage_data(answer)["categories"][0]["context_file"])
     assert time.time() - flag.stat().st_mtime < 60
 
 
@@ -268,7 +325,9 @@ def test_a_flag_that_is_no_file_counts_for_nothing(
         if kind == "link":
             victim.write_text("mine", encoding="utf-8")
         flag.symlink_to(victim)
-    assert stop(path).code == 2
+    answer = stop(path, session_id="")
+    assert answer.code == 2
+    os.unlink(triage_data(answer)["categories"][0]["context_file"])
     assert victim.exists() == (kind == "link")
     assert kind != "link" or victim.read_text(encoding="utf-8") == "mine"
 
@@ -302,7 +361,7 @@ def test_a_second_stop_passes_and_what_was_not_saved_is_in_the_inbox(
 
 def test_what_was_saved_is_not_proposed(path: str, store: Path) -> None:
     assert stop(path).code == 2
-    kept(store, "decision", "postgres")
+    saved(store, "decision", "postgres")
     assert nothing(again(path))
     assert proposed(store) == []
 
@@ -312,7 +371,7 @@ def test_only_the_category_that_was_saved_counts(work: Path, store: Path) -> Non
     path = said(work / "t.jsonl", text)
     answer = stop(path)
     assert [one["category"] for one in triage_data(answer)["categories"]] == ["decision", "runbook"]
-    kept(store, "runbook", "build")
+    saved(store, "runbook", "build")
     again(path)
     assert [category for category, _ in proposed(store)] == ["decision"]
 
@@ -321,8 +380,7 @@ def test_a_category_in_a_folder_of_its_own_is_looked_for_there(path: str, store:
     config = {"categories": {"decision": {"folder": "choices"}}}
     (store / "memory-config.json").write_text(json.dumps(config), encoding="utf-8")
     assert stop(path).code == 2
-    (store / "choices").mkdir()
-    (store / "choices" / "one.json").write_text("{}", encoding="utf-8")
+    saved(store, "decision").parent.rename(store / "choices")
     again(path)
     assert proposed(store) == []
 
@@ -385,8 +443,10 @@ def test_with_the_inbox_but_no_bank_the_person_is_told(
 
 def test_a_full_inbox_is_said_and_blocks_nothing(path: str, bank: Path) -> None:
     done("config", "set", "triage.capture", "inbox")
-    for number in range(inbox.MOST):
-        inbox.propose(str(bank), inbox.Proposal("", "decision", "t", f"text {number}"))
+    name = inbox.propose(str(bank), inbox.Proposal("", "decision", "t", "text"))
+    first = bank / ".inbox" / f"{name}.json"
+    for number in range(1, inbox.MOST):
+        shutil.copy(first, first.with_name(f"{number:016x}.json"))
     answer = stop(path)
     assert (answer.code, answer.out) == (0, "")
     assert answer.err.startswith(f"retain hook: {inbox.MOST} proposals wait in ")

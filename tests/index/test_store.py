@@ -343,11 +343,11 @@ def test_every_migration_leads_from_the_first_schema_to_the_latest(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     letters = indexes.Letters()
-    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
-    monkeypatch.setattr(schema, "LATEST", 1)
-    indexes.build(root, letters)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        earlier.setattr(schema, "LATEST", 1)
+        indexes.build(root, letters)
     made, first = len(letters.texts), indexes.database(root).stat().st_ino
-    monkeypatch.undo()
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, NEXT))
     monkeypatch.setattr(schema, "LATEST", len(schema.MIGRATIONS))
     works = [lambda: _migrated(root)] * 4

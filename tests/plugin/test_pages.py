@@ -31,7 +31,10 @@ COMMAND_PAGES = sorted(PLUGIN.glob("commands/*.md"))
 SKILL = PLUGIN / "skills" / "memory-management"
 PAGES = sorted(PLUGIN.glob("**/*.md"))
 NAMES = "put get update delete search list versions diff restore save memory config brief".split()
-SERVER = "mcp__plugin_retain_retain__"
+# A tool of the server as the plugin brings it, and as `retain install` does.
+SERVERS = ("mcp__plugin_retain_retain__", "mcp__retain__")
+# What the skill uses, for a command that leads to it.
+OF_THE_SKILL = {"save.md": ["Skill(retain:memory-management)", "Edit(//tmp/.retain-draft-*)"]}
 # What a person may type that is no option of the command.
 TYPED_ONLY = {"--include-retired"}
 
@@ -77,12 +80,26 @@ def test_there_is_a_page_for_each_slash_command() -> None:
 def test_a_slash_command_may_do_no_more_than_it_needs(page: Path) -> None:
     head, body = split(page)
     assert set(head) == {"description", "argument-hint", "allowed-tools"}
-    bash, *tools = head["allowed-tools"].split(", ")
-    assert bash == "Bash(retain:*)"
-    for tool in tools:
-        assert tool.startswith(SERVER)
-        assert tool.removeprefix(SERVER) in TOOLS
-        assert f"`{tool.removeprefix(SERVER)}`" in body
+    allowed = head["allowed-tools"].split(", ")
+    commands = [one for one in allowed if one.startswith("Bash(")]
+    assert commands == allowed[: len(commands)]
+    for one in commands:  # single commands, by words that the page itself has
+        assert (match := re.fullmatch(r"Bash\(retain ([a-z ]+):\*\)", one))
+        assert match[1] not in ("config", "config set", "install", "import", "mcp")
+    first = [*commands, *OF_THE_SKILL.get(page.name, [])]
+    assert allowed[: len(first)] == first
+    for name in both_named(allowed[len(first) :]):
+        assert f"`{name}`" in body
+
+
+def both_named(allowed: list[str]) -> list[str]:
+    """The server's tools in a list that must have each by both of its names."""
+    plugins, own = allowed[::2], allowed[1::2]
+    names = [tool.removeprefix(SERVERS[0]) for tool in plugins]
+    assert plugins == [f"{SERVERS[0]}{name}" for name in names]
+    assert own == [f"{SERVERS[1]}{name}" for name in names]
+    assert set(names) <= set(TOOLS)
+    return names
 
 
 @pytest.mark.parametrize("page", COMMAND_PAGES, ids=named)
@@ -196,3 +213,14 @@ def test_the_skill_is_short_and_leads_to_its_references() -> None:
     assert len(body.splitlines()) < 200
     links = set(re.findall(r"\]\((reference/\w+\.md)\)", body))
     assert links == {f"reference/{page.name}" for page in (SKILL / "reference").iterdir()}
+
+
+def test_the_skill_may_use_what_its_steps_need() -> None:
+    head, body = split(SKILL / "SKILL.md")
+    allowed = head["allowed-tools"].split(", ")
+    server = [tool for tool in allowed if tool.startswith("mcp__")]
+    assert both_named(server)
+    for tool in OF_THE_SKILL["save.md"][1:]:
+        assert tool in allowed
+    # A subagent in the background ends after the session that waits for nobody.
+    assert "`run_in_background: false`" in body

@@ -24,7 +24,7 @@ _PROOF: Final = re.compile(
     r"\b(verif(?:y|ied|ies)|confirm(?:ed|s)?|check(?:ed|s)?|pass(?:es|ed)?|works?|resolved|fixed)\b",
     re.I,
 )
-_BULLET: Final = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+_BULLET: Final = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 # What a heading of a summary may speak of, by the field that has a place for it.
 _ABOUT: Final = (
     ("next_actions", ("next", "pending", "todo", "to do", "remaining", "follow-up")),
@@ -33,7 +33,7 @@ _ABOUT: Final = (
     ("key_changes", ("key change", "changes", "files", "technical concept")),
     ("completed", ("completed", "done", "accomplished", "what was", "summary", "result")),
 )
-_GOAL: Final = re.compile(r"\s*\W*(?:goal|task|objective)\W*:\W*(\S.*)", re.I)
+_GOAL: Final = re.compile(r"\W*(?:goal|task|objective)[^\w:]*:(.*)", re.I)
 
 
 def content(category: str, title: str, text: str) -> dict[str, object]:
@@ -88,9 +88,8 @@ def _session_summary(title: str, text: str) -> dict[str, object]:
     fields: dict[str, list[str]] = {"completed": [], "next_actions": []}
     goal, field = "", "completed"
     for line in filter(str.strip, text.split("\n")):
-        stated = None if goal else _GOAL.fullmatch(line)
-        if stated:
-            goal = stated[1].strip(" *")
+        stated = None if goal else _GOAL.match(line)
+        if stated and (goal := stated[1].strip(" \t*")):
             continue
         if _is_heading(line):
             field = _about(line)

@@ -1,9 +1,9 @@
 """Proposals: what a session would have remembered, kept until a person has looked at it.
 
 Hooks load this, so it imports nothing heavy. A proposal is one private file, placed whole, whose
-name is a digest: the same thing proposed twice, or by eight processes at once, is one file. What a
-repository brings along in such a directory is at most text that a person reads, and not even that
-unless it looks like a file of our own.
+name is a digest: the same thing proposed twice, or by eight processes at once, is one file. It is
+sealed with this machine's key for one bank, so what a repository or an archive brings along in such
+a directory is neither shown nor counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
-from retain.errors import Conflict, LimitExceeded, NotFound, Unreadable, Unsafe
+from retain import machine
+from retain.errors import Conflict, LimitExceeded, NotFound, RetainError, Unreadable, Unsafe
 from retain.fsio import DRAFT, INBOX, Directory, saving
 
 __all__ = [
@@ -70,6 +71,31 @@ class Proposal(NamedTuple):
     cwd: str = ""
 
 
+class _Sealer(NamedTuple):
+    """What proposals of one bank are sealed with."""
+
+    key: bytes
+    bank: bytes
+
+    @classmethod
+    def of(cls, root: str, *, make: bool = False) -> _Sealer:
+        try:
+            # Without the number of the disk, which some give anew whenever it is mounted.
+            bank = str(os.stat(root).st_ino).encode()
+        except OSError:
+            bank = b""
+        return cls(machine.key(make=make), bank)
+
+    def seal(self, file: str, body: bytes) -> bytes:
+        """The first line of a proposal's file."""
+        told = machine.digest(self.key, self.bank, file.encode(), body)
+        return b'{"seal": "%s",\n' % told.encode()
+
+    def has_sealed(self, file: str, data: bytes) -> bool:
+        first, end, body = data.partition(b"\n")
+        return first + end == self.seal(file, body)
+
+
 def propose(root: str, proposal: Proposal) -> str:
     """Put a proposal in the inbox of the bank at a settled path, and return its id.
 
@@ -80,12 +106,13 @@ def propose(root: str, proposal: Proposal) -> str:
     with _inbox(root, create=True) as folder:
         if _is_known(folder, file):
             return clean.id
-        if _open(folder) >= MOST:
+        sealer = _Sealer.of(root, make=True)
+        if _open(folder, sealer) >= MOST:
             raise LimitExceeded(
                 f"{MOST} proposals wait in {folder.path} already; this one was not added",
                 hint="`retain inbox` shows them, `retain inbox edit` reviews them all.",
             )
-        folder.place(file, _packed(clean))
+        folder.place(file, _packed(clean, sealer))
     return clean.id
 
 
@@ -98,12 +125,13 @@ def proposals(
     """
     found: list[tuple[str, int, Proposal]] = []
     passed_over = [] if problems is None else problems
+    sealer = _Sealer.of(root)
     with suppress(NotFound), _inbox(root) as inbox, inbox.child(DROPPED * dropped) as folder:
         for entry in folder.entries():
             if _is_name(entry.name):
                 with suppress(NotFound):  # reviewed by another in this moment
                     try:
-                        one, written = _read(folder, entry.name)
+                        one, written = _read(folder, entry.name, sealer)
                         found.append((one.created_at, written, one))
                     except (Unsafe, Unreadable, LimitExceeded) as error:
                         passed_over.append(error.message)
@@ -111,9 +139,9 @@ def proposals(
 
 
 def count(root: str) -> int:
-    """How many proposals wait, without a look into them."""
+    """How many proposals of our own wait."""
     with suppress(NotFound), _inbox(root) as folder:
-        return _open(folder)
+        return _open(folder, _Sealer.of(root))
     return 0
 
 
@@ -121,7 +149,7 @@ def read(root: str, name: str) -> Proposal:
     """One proposal that waits."""
     with _inbox(root) as folder:
         try:
-            return _read(folder, _file(name))[0]
+            return _read(folder, _file(name), _Sealer.of(root))[0]
         except NotFound as error:
             raise _gone(name) from error
 
@@ -131,7 +159,7 @@ def revise(root: str, old: Proposal, new: Proposal) -> Proposal:
     clean = _cleaned(new)._replace(id=old.id)
     unchanged(old, read(root, old.id))
     with _inbox(root) as folder:
-        folder.put(_file(old.id), _packed(clean))
+        folder.put(_file(old.id), _packed(clean, _Sealer.of(root, make=True)))
     return clean
 
 
@@ -216,7 +244,7 @@ def _is_known(folder: Directory, file: str) -> bool:
     return False
 
 
-def _open(folder: Directory) -> int:
+def _open(folder: Directory, sealer: _Sealer) -> int:
     """How many proposals wait; what a killed writer left unfinished long ago is swept out."""
     found = 0
     for entry in folder.entries():
@@ -224,7 +252,10 @@ def _open(folder: Directory) -> int:
             facts = entry.stat(follow_symlinks=False)
             if entry.name.startswith(DRAFT) and time.time() - facts.st_mtime > _STALE:
                 os.unlink(entry.name, dir_fd=folder.fd)
-            found += _is_name(entry.name) and _is_private(facts)
+            if _is_name(entry.name) and _is_private(facts):
+                with suppress(RetainError):
+                    data = folder.read(entry.name, _FILE)
+                    found += sealer.has_sealed(entry.name, data)
     return found
 
 
@@ -245,12 +276,14 @@ def _file(name: str) -> str:
     return file
 
 
-def _read(folder: Directory, file: str) -> tuple[Proposal, int]:
+def _read(folder: Directory, file: str, sealer: _Sealer) -> tuple[Proposal, int]:
     """A proposal of our own making, private and of the right shape, and when it was written."""
     path = os.path.join(folder.path, file)
     data, facts = folder.read_with_facts(file, _FILE)
     if not _is_private(facts):
         raise Unsafe(f"{path} is not private to you, so Retain did not write it; it is not shown")
+    if not sealer.has_sealed(file, data):
+        raise Unsafe(f"{path} was not written by Retain on this machine; it is not shown")
     try:
         stated = json.loads(data)
         fields = {name: stated[name] for name in Proposal._fields if name != "id"}
@@ -269,10 +302,11 @@ def _fits(name: str, value: object) -> bool:
     return isinstance(value, str)
 
 
-def _packed(proposal: Proposal) -> bytes:
+def _packed(proposal: Proposal, sealer: _Sealer) -> bytes:
     fields = proposal._asdict()
     del fields["id"]
-    return (json.dumps(fields, ensure_ascii=False, indent=1) + "\n").encode()
+    body = (json.dumps(fields, ensure_ascii=False, indent=1) + "\n").encode().removeprefix(b"{\n")
+    return sealer.seal(_file(proposal.id), body) + body
 
 
 def _cleaned(given: Proposal) -> Proposal:

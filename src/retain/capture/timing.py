@@ -10,6 +10,8 @@ Claude Code notes a hook in one of several ways, and one that says nothing in no
 
 The command is noted by its status message where it has one. So a hook is ours if its command says
 so, or if what it said can be nobody else's.
+
+It stands beside the readers of what was said because it reads the same files; no hook loads it.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from typing import IO, Any, Final, NamedTuple
 
 from retain.sizes import tokens
 
-__all__ = ["Read", "Tally", "injected", "percentile", "project_folder", "read", "transcripts"]
+__all__ = ["Read", "Tally", "injected", "percentile", "read", "transcripts"]
 
 _LONGEST_LINE: Final = 4_000_000
+_LONGEST_RUN: Final = 1e9  # milliseconds; JSON has numbers beyond any time, and beyond any float
 _LONGEST_NAME: Final = 200  # of a project's folder; beyond it the host adds a digest
 _OFTEN: Final = 8_000_000  # bytes between two looks at how far it is
 
@@ -65,7 +68,7 @@ class Read(NamedTuple):
 # Which files
 
 
-def project_folder(env: Mapping[str, str], cwd: str) -> str:
+def _project_folder(env: Mapping[str, str], cwd: str) -> str:
     """Where the host keeps the transcripts of the project around a directory; empty: nowhere."""
     base, home = _base(env), os.path.realpath(os.path.expanduser("~"))
     while cwd not in (home, os.path.dirname(cwd)):
@@ -104,7 +107,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 def transcripts(env: Mapping[str, str], cwd: str, *, everywhere: bool = False) -> list[str]:
     """The transcripts of the project around a directory, or of every project; links are left."""
-    own = project_folder(env, cwd)
+    own = _project_folder(env, cwd)
     folders = _folders(_base(env)) if everywhere else [own] if own else []
     return sorted(
         entry.path
@@ -176,6 +179,7 @@ class _Gathering:
         self._since = since
         self._seen: set[str] = set()  # a session that goes on elsewhere takes its lines along
         self._told: dict[str, str] = {}  # by event, what was counted as injected just now
+        self._stops: dict[str, int] = {}  # by the stop's id, runs on lines of their own
 
     def begin(self) -> None:
         """Begin another file."""
@@ -221,11 +225,14 @@ class _Gathering:
         if not (_COMMAND.search(command) or _OURS in said) or kind == "hook_system_message":
             return
         code = given.get("exitCode")
-        tally = self._run(event, given.get("durationMs"))
-        if kind == "hook_blocking_error" or code == _BLOCKED:
-            tally.blocks += 1
-        elif kind in _FAILED or code not in (0, None):
-            tally.failures += 1
+        is_block = kind == "hook_blocking_error" or code == _BLOCKED
+        has_failed = not is_block and (kind in _FAILED or code not in (0, None))
+        # How soon a command was not found says nothing about how long ours takes.
+        tally = self._run(event, None if has_failed else given.get("durationMs"))
+        tally.blocks += is_block
+        tally.failures += has_failed
+        if event == "Stop" and (stop := str(given.get("toolUseID") or "")):
+            self._stops[stop] = self._stops.get(stop, 0) + 1
         tally.inject(said)
         self._told[event] = said
 
@@ -244,7 +251,9 @@ class _Gathering:
             for info in (infos if isinstance(infos, list) else ())
             if isinstance(info, dict) and _COMMAND.search(str(info.get("command") or ""))
         ]
-        for info in ours:
+        # One that had something to say was counted on a line of its own, just before this one.
+        counted = self._stops.pop(str(record.get("toolUseID") or ""), 0)
+        for info in ours[counted:]:
             self._run("Stop", info.get("durationMs"))
         blocks = [
             error
@@ -268,7 +277,7 @@ class _Gathering:
     def _run(self, event: str, took: object) -> Tally:
         tally = self.events.setdefault(event, Tally())
         tally.runs += 1
-        if isinstance(took, int | float) and took >= 0:
+        if isinstance(took, int | float) and 0 <= took < _LONGEST_RUN:
             tally.times.append(took)
         return tally
 

@@ -26,7 +26,17 @@ if TYPE_CHECKING:
 else:
     from retain.tuples import NamedTuple
 
-__all__ = ["HEADING", "Message", "everything", "is_readable", "opening", "said", "size", "tail"]
+__all__ = [
+    "HEADING",
+    "Message",
+    "between",
+    "everything",
+    "is_readable",
+    "opening",
+    "said",
+    "size",
+    "tail",
+]
 
 HEADING: Final = "The following items should be saved as memories before stopping:"
 
@@ -87,9 +97,8 @@ class Message(NamedTuple):
     role: str
     text: str
     tools: tuple[str, ...]
-    start: int
+    start: int  # the bytes of its lines
     end: int
-    uuid: str
 
 
 class _Piece(NamedTuple):
@@ -97,7 +106,6 @@ class _Piece(NamedTuple):
     text: str
     tools: tuple[str, ...]
     answer: str  # the id that all lines of one answer share
-    uuid: str
     start: int = 0
     end: int = 0
 
@@ -134,13 +142,25 @@ def everything(data: bytes) -> list[Message]:
     return _newest(reversed(lines), len(lines))
 
 
+def between(path: str, start: int, end: int) -> list[Message]:
+    """Return the messages whose lines lie between two bytes, oldest first."""
+    handle = _opened(path)
+    if handle < 0:
+        return []
+    try:
+        lines = list(_lines(handle, start, end))
+    finally:
+        os.close(handle)
+    return _newest(reversed(lines), len(lines))
+
+
 def opening(path: str) -> str:
     """Return the first thing the person asked for, or "" if the file's beginning has none."""
     handle = _opened(path)
     if handle < 0:
         return ""
     try:
-        for line in _lines(handle):
+        for line in _lines(handle, 0, _MOST_BYTES):
             piece = _piece(line)
             if piece is not None and piece.role == "user" and piece.text:
                 return piece.text
@@ -153,9 +173,10 @@ def is_readable(path: str, env: Mapping[str, str]) -> bool:
     """Tell whether a path from a payload is a file where hosts keep their transcripts."""
     homes = (env.get(name, "") for name in ("HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"))
     try:
-        real = os.path.realpath(path)
-        if not stat.S_ISREG(os.stat(real).st_mode):
+        # Not a link: where it leads may change before it is opened.
+        if not stat.S_ISREG(os.lstat(path).st_mode):
             return False
+        real = os.path.realpath(path)
         return any(_is_below(real, home) for home in ("/tmp", *homes))  # noqa: S108
     except (OSError, ValueError):  # no such file, links in a circle, a NUL in the name
         return False
@@ -187,8 +208,9 @@ def _is_below(real: str, folder: str) -> bool:
 
 def _opened(path: str) -> int:
     """Open a regular file, or return -1; what is not one must not keep a hook waiting."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        handle = os.open(path, flags)
     except (OSError, ValueError):
         return -1
     if stat.S_ISREG(os.fstat(handle).st_mode):
@@ -236,12 +258,12 @@ def _joined(start: int, end: int, parts: list[bytes]) -> Iterator[_Line]:
         yield _Line(start, end, b"".join(reversed(parts)))
 
 
-def _lines(handle: int) -> Iterator[_Line]:
-    """Yield the lines at the file's beginning, without those that are too long."""
-    at = line_start = 0
+def _lines(handle: int, start: int, stop: int) -> Iterator[_Line]:
+    """Yield the lines between two bytes, without those that are too long."""
+    at = line_start = start
     parts: list[bytes] = []
-    while at < _MOST_BYTES:
-        block = _block(handle, at, at + _BLOCK)
+    while at < stop:
+        block = _block(handle, at, min(stop, at + _BLOCK))
         if not block:
             break
         begin = 0
@@ -295,7 +317,6 @@ def _message(pieces: list[_Piece]) -> Message:
         tools=tuple(tool for piece in pieces for tool in piece.tools),
         start=pieces[0].start,
         end=pieces[-1].end,
-        uuid=pieces[0].uuid,
     )
 
 
@@ -341,9 +362,8 @@ def _read(record: Mapping[str, object]) -> _Piece | None:
         return None
     if kind == "response_item":
         return _read_codex(record.get("payload"))
-    uuid = _string(record.get("uuid"))
     if kind == "tool_use":
-        return _Piece("assistant", "", (_name(record),), "", uuid)
+        return _Piece("assistant", "", (_name(record),), "")
     role = _ROLES.get(kind)
     if role is None:
         return None
@@ -351,7 +371,7 @@ def _read(record: Mapping[str, object]) -> _Piece | None:
     if not isinstance(body, dict):
         body = record
     answer = _string(body.get("id")) if role == "assistant" else ""
-    return _Piece(role, *_content(body.get("content"), role), answer, uuid)
+    return _Piece(role, *_content(body.get("content"), role), answer)
 
 
 def _read_codex(payload: object) -> _Piece | None:
@@ -361,10 +381,10 @@ def _read_codex(payload: object) -> _Piece | None:
     if not isinstance(kind, str):
         return None
     if kind in _CALLS:
-        return _Piece("assistant", "", (_name(payload),), "", "")
+        return _Piece("assistant", "", (_name(payload),), "")
     if kind != "message" or (role != "user" and role != "assistant"):
         return None
-    return _Piece(role, *_content(payload.get("content"), role), "", "")
+    return _Piece(role, *_content(payload.get("content"), role), "")
 
 
 def _content(content: object, role: str) -> tuple[str, tuple[str, ...]]:

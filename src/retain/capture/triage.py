@@ -10,15 +10,13 @@ only on the lines that have one; plain searching for words is many times faster 
 
 from __future__ import annotations
 
-import os
 import re
-import stat
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, islice
 
-from retain.capture.transcript import HEADING, Message, said
+from retain.capture.transcript import Message, said
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,40 +26,28 @@ else:
 
 __all__ = [
     "CATEGORIES",
-    "DEFAULTS",
     "EXCERPTS",
     "SIGNALS",
-    "THRESHOLDS",
+    "SUMMARY",
     "Hit",
     "Settings",
     "Signals",
     "judged",
-    "remove_context",
-    "sanitized",
-    "told",
     "without_code",
-    "write_context",
 ]
 
 _NEAR: Final = 4  # lines between a word and what backs it up
 _AROUND: Final = 10  # lines of context on each side
-_MOST_BYTES: Final = 50_000
-_CUT_OFF: Final = "\n</transcript_data>\n[Truncated: context exceeded 50KB]"
+# Twice of what is written, so that a secret at the edge is still seen whole.
+_LOOKED_AT: Final = 100_000
 _SNIPPET: Final = 120
-_DESCRIPTION: Final = 500
 # People paste logs of megabytes. What they say about them stands before or after, and a window of
 # fifty such messages must not take longer than the host waits.
 _SCORED: Final = 20_000
-_CONTROLS: Final = r"[\x00-\x1f\x7f]"
-_INVISIBLE: Final = r"[\u200b-\u200f\u2028-\u202f\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
-_FENCE_WORD: Final = r"(?i)<(?=/?\s*transcript_data)"
-# No O_TRUNC: what a stranger put there is looked at before it is emptied. O_NONBLOCK: a pipe
-# there must not keep the host waiting.
-_FLAGS: Final = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_SESSION: Final = "session_summary"
-_ACTIVITY: Final = "Significant activity detected"
-_ADVICE: Final = "Use the memory-management skill to save each item. After saving, you may stop."
-_FOLDER: Final = "/tmp"  # noqa: S108 - where the skill looks; write_context trusts nothing there
+_BLOCK: Final = 16_000  # characters that are looked through between two looks at the clock
+# Five lines make a score and a few hundred fill a context. The rest is looked at only for words
+# that back one another up, and not for ever.
+_MOST_PLACES: Final = 5_000
 
 
 class Signals(NamedTuple):
@@ -105,17 +91,9 @@ SIGNALS: Final[Mapping[str, Signals]] = {
     ),
 }  # fmt: skip
 
+SUMMARY: Final = "session_summary"
 EXCERPTS: Final = "Relevant transcript excerpts:\n\n"  # what begins the context of a hit
-CATEGORIES: Final = (*SIGNALS, _SESSION)
-
-THRESHOLDS: Final[Mapping[str, float]] = {
-    "decision": 0.4,
-    "runbook": 0.4,
-    "constraint": 0.5,
-    "tech_debt": 0.4,
-    "preference": 0.4,
-    "session_summary": 0.6,
-}
+CATEGORIES: Final = (*SIGNALS, SUMMARY)
 
 
 class Settings(NamedTuple):
@@ -128,37 +106,16 @@ class Settings(NamedTuple):
     captured: tuple[str, ...]
 
 
-DEFAULTS: Final = Settings(
-    max_messages=50,
-    thresholds=THRESHOLDS,
-    parallel={
-        "enabled": True,
-        "category_models": {
-            "session_summary": "haiku",
-            "decision": "sonnet",
-            "runbook": "haiku",
-            "constraint": "sonnet",
-            "tech_debt": "haiku",
-            "preference": "haiku",
-        },
-        "verification_model": "sonnet",
-        "default_model": "haiku",
-    },
-    descriptions={},
-    captured=CATEGORIES,
-)
-
-
 class Hit(NamedTuple):
     """A category that a conversation calls for, and why."""
 
     category: str
     score: float
     snippets: tuple[str, ...]
-    context: str  # what a memory can be drafted from
+    context: str  # what a memory can be drafted from, without secrets as the snippets are
     start: int  # the bytes of the transcript that it came from
     end: int
-    description: str = ""  # from the config
+    description: str = ""  # from the config, as it stands there
 
 
 class _Place(NamedTuple):
@@ -169,7 +126,12 @@ class _Place(NamedTuple):
 class _Tally(NamedTuple):
     score: float
     counted: list[_Place]  # the lines that made the score
-    places: list[_Place]  # all lines with a word of the category
+    windows: list[tuple[int, int]]  # the lines around every word of the category
+
+
+class _Block(NamedTuple):
+    first: int  # the number of its first line
+    folded: str
 
 
 class _Kept(NamedTuple):
@@ -192,7 +154,7 @@ class _Talk(NamedTuple):
     prose: _Kept
     unfenced: _Kept
     lines: list[str]
-    folded: str
+    blocks: list[_Block]
     line_starts: list[int]
 
     def message(self, place: _Place) -> Message:
@@ -201,10 +163,20 @@ class _Talk(NamedTuple):
         return self.messages[bisect_right(self.begins, position) - 1]
 
 
-def judged(messages: Sequence[Message], settings: Settings, last: str = "") -> list[Hit]:
+def _never() -> bool:
+    return False
+
+
+def judged(
+    messages: Sequence[Message],
+    settings: Settings,
+    last: str = "",
+    is_late: Callable[[], bool] | None = None,
+) -> list[Hit]:
     """Return the categories whose score reaches their threshold.
 
-    `last` is what the host says the assistant said last: its transcript is written late.
+    `last` is what the host says the assistant said last: its transcript is written late. Once
+    `is_late` says so, no more words are looked for, and what was found is judged.
     """
     window = _window(messages, settings.max_messages, last)
     if not window:
@@ -214,92 +186,20 @@ def judged(messages: Sequence[Message], settings: Settings, last: str = "") -> l
     for category in CATEGORIES:
         if category not in settings.captured:
             continue
-        least = settings.thresholds.get(category, THRESHOLDS[category])
+        least = settings.thresholds[category]
         hit = (
             _by_activity(window, least)
-            if category == _SESSION
-            else _by_words(talk, category, least)
+            if category == SUMMARY
+            else _by_words(talk, category, least, is_late or _never)
         )
         if hit is not None:
-            description = sanitized(settings.descriptions.get(category, ""), _DESCRIPTION)
-            hits.append(hit._replace(description=description))
+            hits.append(hit._replace(description=settings.descriptions.get(category, "")))
     return hits
-
-
-def told(hits: Sequence[Hit], settings: Settings, files: Mapping[str, str]) -> str:
-    """Return what the agent is told before it may stop, with the same as data for its skill."""
-    if not hits:
-        return ""
-    import json
-
-    data = {
-        "categories": [_data(hit, files.get(hit.category, "")) for hit in hits],
-        "parallel_config": dict(settings.parallel),
-    }
-    return "\n".join(
-        (
-            HEADING,
-            *(_item(hit) for hit in hits),
-            "",
-            _ADVICE,
-            "",
-            "<triage_data>",
-            json.dumps(data, indent=2),
-            "</triage_data>",
-        )
-    )
-
-
-def write_context(hit: Hit, folder: str = _FOLDER, suffix: str = "") -> str:
-    """Write what a memory can be drafted from, and return the path, or "" if that cannot be."""
-    path = _context_file(hit.category, folder, suffix)
-    try:
-        handle = os.open(path, _FLAGS, 0o600)
-    except (OSError, ValueError):
-        return ""
-    try:
-        if not _is_own(handle):
-            return ""
-        _write(handle, _limited(_context(hit)))
-    except OSError:
-        return ""
-    finally:
-        os.close(handle)
-    return path
-
-
-def remove_context(category: str, folder: str = _FOLDER, suffix: str = "") -> None:
-    """Remove what was written for an agent that has done with it, if it is ours."""
-    path = _context_file(category, folder, suffix)
-    try:
-        if os.lstat(path).st_uid == os.geteuid():
-            os.unlink(path)
-    except (OSError, ValueError):
-        return
-
-
-def _context_file(category: str, folder: str, suffix: str) -> str:
-    name = f".memory-triage-context-{category}{suffix}.txt"
-    # A suffix may come from a payload; no file can have an empty name.
-    return "" if "/" in name else os.path.join(folder, name)
-
-
-def sanitized(text: str, most: int = _SNIPPET) -> str:
-    """Return one line that can neither hide anything nor close the block it stands in."""
-    text = _compiled(_CONTROLS).sub("", text)
-    text = _compiled(_INVISIBLE).sub("", text).replace("`", "")
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return text.strip()[:most]
 
 
 def without_code(text: str) -> str:
     """Return a text without fenced and inline code, whose words decide nothing."""
     return _prose(text)[1].text
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
 
 
 @cache
@@ -322,7 +222,7 @@ def _window(messages: Sequence[Message], most: int, last: str) -> list[Message]:
     # The host gives the last text of an answer, of which there may be several.
     if last and not newest.strip().endswith(last):
         end = window[-1].end if window else 0
-        window.append(Message("assistant", last, (), end, end, ""))
+        window.append(Message("assistant", last, (), end, end))
     return window[-most:] if most > 0 else []
 
 
@@ -332,7 +232,16 @@ def _talk(messages: Sequence[Message]) -> _Talk:
     unfenced, prose = _prose("\n".join(texts))
     lines = prose.text.split("\n")
     line_starts = list(accumulate((len(line) + 1 for line in lines[:-1]), initial=0))
-    return _Talk(messages, begins, prose, unfenced, lines, _folded(prose.text), line_starts)
+    return _Talk(messages, begins, prose, unfenced, lines, list(_blocks(lines)), line_starts)
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
+    first = length = 0
+    for number, line in enumerate(lines, 1):
+        length += len(line) + 1
+        if length >= _BLOCK or number == len(lines):
+            yield _Block(first, _folded("\n".join(lines[first:number])))
+            first, length = number, 0
 
 
 def _ends(text: str) -> str:
@@ -393,16 +302,17 @@ def _folded(text: str) -> str:
     return folded.replace("\u0307", "").replace("\u0131", "i").replace("\u017f", "s")
 
 
-def _places(talk: _Talk, alternatives: str) -> list[_Place]:
-    """Return the lines that match, each with the place of its first match."""
-    numbers: set[int] = set()
-    for needle in _needles(alternatives):
-        numbers.update(_lines_with(talk.folded, needle))
-    if not numbers:
-        return []
-    pattern = _words(alternatives)
-    matches = ((number, pattern.search(talk.lines[number])) for number in sorted(numbers))
-    return [_Place(number, match.start()) for number, match in matches if match]
+def _places(talk: _Talk, alternatives: str, is_late: Callable[[], bool]) -> Iterator[_Place]:
+    """Yield the lines that match, each with the place of its first match."""
+    needles = _needles(alternatives)
+    for first, folded in talk.blocks:
+        if is_late():
+            return
+        numbers = {number for needle in needles for number in _lines_with(folded, needle)}
+        for number in sorted(numbers):
+            match = _words(alternatives).search(talk.lines[first + number])
+            if match:
+                yield _Place(first + number, match.start())
 
 
 def _lines_with(folded: str, needle: str) -> Iterator[int]:
@@ -415,8 +325,8 @@ def _lines_with(folded: str, needle: str) -> Iterator[int]:
         at = -1 if counted < 0 else folded.find(needle, counted)
 
 
-def _by_words(talk: _Talk, category: str, least: float) -> Hit | None:
-    tally = _tally(talk, SIGNALS[category])
+def _by_words(talk: _Talk, category: str, least: float, is_late: Callable[[], bool]) -> Hit | None:
+    tally = _tally(talk, SIGNALS[category], is_late)
     if tally.score < least:
         return None
     messages = [talk.message(place) for place in tally.counted] or talk.messages
@@ -424,32 +334,79 @@ def _by_words(talk: _Talk, category: str, least: float) -> Hit | None:
         category=category,
         score=tally.score,
         snippets=_snippets(talk, tally.counted),
-        context=_excerpts(talk, tally.places),
+        context=_excerpts(talk, tally.windows),
         start=messages[0].start,
         end=messages[-1].end,
     )
 
 
-def _tally(talk: _Talk, signals: Signals) -> _Tally:
-    places = _places(talk, signals.primary)
-    backing = [place.line for place in _places(talk, signals.booster)] if places else []
+def _tally(talk: _Talk, signals: Signals, is_late: Callable[[], bool]) -> _Tally:
+    backing = _Backing(talk, signals.booster)
+    around = _Around(talk)
     counted: list[_Place] = []
     primary = boosted = 0
-    for place in places:
-        if boosted < signals.max_boosted and _is_near(place.line, backing):
+    for place in islice(_places(talk, signals.primary, is_late), _MOST_PLACES):
+        around.add(place.line)
+        if boosted < signals.max_boosted and backing.is_near(place.line):
             boosted += 1
+            counted.append(place)
         elif primary < signals.max_primary:
             primary += 1
-        else:
-            continue
-        counted.append(place)
+            counted.append(place)
+        elif around.is_full and (boosted == signals.max_boosted or not backing.is_there):
+            break
     weight = primary * signals.primary_weight + boosted * signals.boosted_weight
-    return _Tally(min(1.0, weight / signals.denominator), counted, places)
+    return _Tally(min(1.0, weight / signals.denominator), counted, around.windows)
 
 
-def _is_near(line: int, backing: Sequence[int]) -> bool:
-    first = bisect_left(backing, line - _NEAR)
-    return first < len(backing) and backing[first] <= line + _NEAR
+class _Backing:
+    """The lines with words that back others up, looked at only where there are such others."""
+
+    def __init__(self, talk: _Talk, alternatives: str) -> None:
+        self._lines = talk.lines
+        self._alternatives = alternatives
+        self._known: dict[int, bool] = {}
+        needles = _needles(alternatives)
+        self.is_there = any(needle in block.folded for block in talk.blocks for needle in needles)
+
+    def is_near(self, line: int) -> bool:
+        if not self.is_there:
+            return False
+        last = min(len(self._lines), line + _NEAR + 1)
+        return any(self._has(number) for number in range(max(0, line - _NEAR), last))
+
+    def _has(self, number: int) -> bool:
+        if number not in self._known:
+            self._known[number] = _is_in(self._lines[number], self._alternatives)
+        return self._known[number]
+
+
+class _Around:
+    """The lines around places that come in their order; windows that touch are one."""
+
+    def __init__(self, talk: _Talk) -> None:
+        self.windows: list[tuple[int, int]] = []
+        self._lines = talk.lines
+        self._length = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._length > _LOOKED_AT
+
+    def add(self, number: int) -> None:
+        start, end = max(0, number - _AROUND), min(len(self._lines), number + _AROUND + 1)
+        begin = start
+        if self.windows and start <= self.windows[-1][1]:
+            start, begin = self.windows.pop()
+        self.windows.append((start, end))
+        self._length += sum(len(line) + 1 for line in self._lines[begin:end])
+
+
+def _is_in(line: str, alternatives: str) -> bool:
+    folded = _folded(line)
+    if not any(needle in folded for needle in _needles(alternatives)):
+        return False
+    return _words(alternatives).search(line) is not None
 
 
 def _snippets(talk: _Talk, places: Iterable[_Place]) -> tuple[str, ...]:
@@ -460,17 +417,11 @@ def _snippets(talk: _Talk, places: Iterable[_Place]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(line[:_SNIPPET] for line in lines))
 
 
-def _excerpts(talk: _Talk, places: Iterable[_Place]) -> str:
-    windows: list[tuple[int, int]] = []
-    for number, _ in places:
-        start, end = max(0, number - _AROUND), min(len(talk.lines), number + _AROUND + 1)
-        if windows and start <= windows[-1][1]:
-            windows[-1] = (windows[-1][0], end)
-        else:
-            windows.append((start, end))
+def _excerpts(talk: _Talk, windows: Iterable[tuple[int, int]]) -> str:
+    from retain.guard.secrets import redact
+
     excerpts = "\n---\n".join("\n".join(talk.lines[start:end]) for start, end in windows)
-    # Twice of what is written, so that a secret at the edge is still seen whole.
-    return f"{EXCERPTS}{excerpts[: 2 * _MOST_BYTES]}"
+    return f"{EXCERPTS}{redact(excerpts[:_LOOKED_AT]).text}"
 
 
 def _by_activity(messages: Sequence[Message], least: float) -> Hit | None:
@@ -483,7 +434,7 @@ def _by_activity(messages: Sequence[Message], least: float) -> Hit | None:
         return None
     snippet = f"{len(tools)} tool uses across {distinct} tools, {exchanges} exchanges"
     return Hit(
-        category=_SESSION,
+        category=SUMMARY,
         score=score,
         snippets=(snippet,) if score > 0 else (),
         context=(
@@ -493,52 +444,3 @@ def _by_activity(messages: Sequence[Message], least: float) -> Hit | None:
         start=messages[0].start,
         end=messages[-1].end,
     )
-
-
-def _item(hit: Hit) -> str:
-    snippet = next(filter(None, map(sanitized, hit.snippets)), _ACTIVITY)
-    label = f"({hit.description}) {snippet}" if hit.description else snippet
-    return f"- [{hit.category.upper()}] {label} (score: {hit.score:.2f})"
-
-
-def _data(hit: Hit, path: str) -> dict[str, object]:
-    data: dict[str, object] = {"category": hit.category, "score": round(hit.score, 4)}
-    if hit.description:
-        data["description"] = hit.description
-    if path:
-        data["context_file"] = path
-    return data
-
-
-def _context(hit: Hit) -> str:
-    from retain.guard.secrets import redact
-
-    inside = _compiled(_FENCE_WORD).sub("&lt;", hit.context)
-    lines = [f"Category: {hit.category}", f"Score: {hit.score:.2f}"]
-    if hit.description:
-        lines.append(f"Description: {hit.description}")
-    lines += ["", "<transcript_data>", inside, "</transcript_data>", "", "Key snippets:"]
-    lines += [f"  - {sanitized(snippet)}" for snippet in hit.snippets]
-    return redact("\n".join(lines) + "\n").text
-
-
-def _limited(text: str) -> bytes:
-    data = text.encode("utf-8", "replace")
-    if len(data) <= _MOST_BYTES:
-        return data
-    mark = _CUT_OFF.encode()
-    kept = data[: _MOST_BYTES - len(mark)].decode("utf-8", "ignore")
-    return kept.encode() + mark
-
-
-def _is_own(handle: int) -> bool:
-    """Tell whether an opened file is ours alone: anyone may have put one into a shared folder."""
-    status = os.fstat(handle)
-    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
-
-
-def _write(handle: int, data: bytes) -> None:
-    os.fchmod(handle, 0o600)  # it may be older than this session
-    os.ftruncate(handle, 0)
-    while data:
-        data = data[os.write(handle, data) :]

@@ -20,20 +20,15 @@ def main() -> None:
 
         complete()
     _mend_streams()
-    if _is_hook(sys.argv[1:]):
+    if sys.argv[1:2] == ["hook"]:
         from retain import hooks  # before anything else is loaded: a host waits for it
 
-        hooks.main(sys.argv[2])
+        if hooks.is_event(sys.argv[2:]):
+            hooks.main(sys.argv[2])
     # Set before numpy is loaded: its threads spin while they wait for each other, which on a busy
     # machine makes a question take six times as long. Vectors in bulk get threads of our own.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run(sys.argv[1:]))
-
-
-def _is_hook(argv: list[str]) -> bool:
-    """Whether a host calls, with an event of its own; what a person may ask has other names."""
-    is_event = len(argv) == 2 and argv[0] == "hook" and not argv[1].startswith("-")
-    return is_event and argv[1] not in ("stats", "test")
 
 
 def _mend_streams() -> None:

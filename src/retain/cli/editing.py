@@ -110,11 +110,12 @@ class Sheet:
         except UnicodeDecodeError as error:
             raise Unreadable(f"not saved: not UTF-8 at byte {error.start}") from error
 
-    def kept(self, error: RetainError) -> RetainError:
-        """The same refusal, with the place where the typed text is."""
+    def kept(self, error: RetainError, takes_up: str = "") -> RetainError:
+        """The same refusal, with the place of the typed text and a command that takes it up."""
         if self._path and os.path.exists(self._path) and self._typed() != self._given:
             self._keep = True
-            error.hint = f"Your text is in {self._path}. {error.hint}".strip()
+            then = f"Mend it there: `{takes_up} {self._path}` takes it up." if takes_up else ""
+            error.hint = f"Your text is in {self._path}. {then or error.hint}".strip()
         return error
 
     def keep(self) -> str:
@@ -137,6 +138,12 @@ def _editor(unchanged: str) -> list[str]:
                 f"EDITOR is not a command: {given} ({error})",
                 unchanged=unchanged,
             ) from error
+    if not sys.stdin.isatty():  # an editor that nobody asked for would wait for nobody
+        raise RetainError(
+            "there is no terminal to edit on, and no editor is named",
+            unchanged=unchanged,
+            hint="Set EDITOR to a command that edits the file it is given.",
+        )
     for name in _FALLBACKS:
         if found := shutil.which(name):
             return [found]

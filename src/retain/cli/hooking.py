@@ -8,15 +8,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.cli.inputs import count
-from retain.cli.parser import Command, Parser, add_common, open_app
+from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool
 from retain.cli.progress import Bar
 from retain.cli.render import Output, Table
 from retain.errors import NotFound, UsageError
-from retain.hooks import EVENTS
+from retain.hooks import EVENTS, TOOLS, called
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -31,40 +31,55 @@ _TOOLS_EVENTS: Final = ("pre-tool-use", "post-tool-use")
 _SHOWN: Final = 300  # characters of a payload
 _MOST_BYTES: Final = 32_000_000
 _BLOCKED: Final = 2
+_NO_PLUGIN: Final = (
+    "Claude Code has no plugin of Retain's installed: without --plugin-dir, no hook runs there."
+)
 
 
 def _arguments(parser: Parser) -> None:
     # Without a word it says which hooks are on.
     parser.set_defaults(tool_run=_state, tool="")
-    tools = parser.add_subparsers(dest="tool", metavar="|".join(_TOOLS))
-    for name, (about, arguments, run) in _TOOLS.items():
-        tool = tools.add_parser(name, help=about, description=f"{about}\n\n{_MORE[name]}")
-        arguments(tool)
-        add_common(tool)
-        tool.set_defaults(tool_run=run)
-
-
-def _hook(args: argparse.Namespace) -> Output:
-    run: Callable[[argparse.Namespace], Output] = args.tool_run
-    return run(args)
+    add_tools(parser, _TOOLS, _MORE)
 
 
 # Which are on
 
 
 def _state(args: argparse.Namespace) -> Output:
-    config = open_app(args).config
+    app = open_app(args)
+    config = app.config
     data = [_described(event, config) for event in EVENTS]
     rows = [
         (
             str(one["event"]),
-            "on" if one["on"] else f"off: {one['switch']} ({one['origin']})",
+            "on" if one["on"] else f"off: {one['switch']}",
             str(one["about"]),
         )
         for one in data
     ]
     quiet = "".join(f"{one['event']}\n" for one in data if one["on"])
-    return Output(data, table=Table(("Event", "State", "What it does"), rows), quiet=quiet)
+    # Where a switch is: a path in a cell would leave no room for what the hook does.
+    off = {f"{one['switch']} is off: {one['origin']}": None for one in data if not one["on"]}
+    return Output(
+        data,
+        table=Table(("Event", "State", "What it does"), rows),
+        quiet=quiet,
+        messages=[*off, *_surroundings(app)],
+        warnings=config.warnings,
+    )
+
+
+def _surroundings(app: App) -> list[str]:
+    """What hooks need besides being on: a bank, and a host that calls them."""
+    from retain.hosts import plugin
+
+    place = app.place
+    bank = f"Bank: {place.root} ({place.scope})"
+    if not place.exists:
+        bank = "There is no bank here: `retain init` makes one, and hooks say nothing until then."
+    has = plugin(os.environ)
+    calls = f"Claude Code has the plugin {has}." if has else _NO_PLUGIN
+    return [bank, calls]
 
 
 def _described(event: str, config: Config) -> dict[str, object]:
@@ -90,7 +105,7 @@ def _described(event: str, config: Config) -> dict[str, object]:
 
 def _stats_arguments(parser: Any) -> None:
     parser.add_argument("--all", action="store_true", help="of every project, not of this one")
-    parser.add_argument("--since", type=count, metavar="DAYS", help="only the last so many days")
+    parser.add_argument("--since", type=_days, metavar="DAYS", help="only the last days: 7 or 7d")
 
 
 def _stats(args: argparse.Namespace) -> Output:
@@ -134,6 +149,11 @@ def _stats(args: argparse.Namespace) -> Output:
     return Output(
         data, table=table, quiet=quiet, messages=[note] if rows else (), warnings=warnings
     )
+
+
+def _days(text: str) -> int:
+    """A number of days, with or without their letter, as argparse takes it."""
+    return count(text.removesuffix("d"))
 
 
 def _days_ago(days: int) -> str:
@@ -181,7 +201,9 @@ def _row(name: str, tally: Tally) -> tuple[str, ...]:
 
 
 def _test_arguments(parser: Any) -> None:
-    parser.add_argument("event", choices=tuple(EVENTS), metavar="EVENT", help="which hook")
+    parser.add_argument(
+        "event", type=_event, choices=tuple(EVENTS), metavar="EVENT", help="which hook"
+    )
     parser.add_argument("--prompt", metavar="TEXT", help="with user-prompt-submit: what is asked")
     parser.add_argument(
         "--file",
@@ -192,6 +214,11 @@ def _test_arguments(parser: Any) -> None:
     parser.add_argument(
         "--payload", metavar="FILE", help="JSON that replaces parts of the made-up payload"
     )
+
+
+def _event(text: str) -> str:
+    """An event by its name here, also for who knows it as the host calls it."""
+    return called(text) or text
 
 
 def _test(args: argparse.Namespace) -> Output:
@@ -232,7 +259,8 @@ def _given(args: argparse.Namespace, app: App) -> dict[str, object]:
         if args.event not in (*_TOOLS_EVENTS, *_JUDGING):
             raise UsageError(f"--file says nothing to {args.event}")
         if args.event != "pre-tool-use" and not os.path.isfile(args.file):
-            raise NotFound(f"there is no file {args.file}")
+            hint = "--file takes the path of a file that is there."
+            raise NotFound(f"there is no file {args.file}", hint=hint)
     return given
 
 
@@ -241,7 +269,8 @@ def _payload(path: str) -> dict[str, object]:
         with open(path, "rb") as file:
             found = json.loads(file.read(_MOST_BYTES))
     except OSError as error:
-        raise NotFound(f"{path} cannot be read: {error.strerror}") from error
+        hint = "--payload takes a file with a JSON object; what it lacks is made up."
+        raise NotFound(f"{path} cannot be read: {error.strerror}", hint=hint) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no JSON: {error}") from error
     if not isinstance(found, dict):
@@ -305,30 +334,51 @@ def _answered(out: str) -> list[str]:
 
 
 def _why(done: Trial, app: App) -> str:
-    """Why there may be nothing to say."""
+    """Why there is nothing to say."""
+    from retain.hooks.trial import NO_FIT
+
     one: Mapping[str, object] = _described(done.event, app.config)
     if not one["on"]:
         return f"It is switched off: {one['switch']} ({one['origin']})."
-    deadline = app.config.number("hooks.deadline_ms")
-    if done.milliseconds > deadline:
-        return f"There may have been no time: hooks.deadline_ms is {deadline}."
-    if done.event == "user-prompt-submit":
-        return "No memory fits the prompt well enough."
-    return ""
+    if done.why != NO_FIT:
+        return done.why
+    return f"{done.why} {_nearest(app, str(done.payload.get('prompt') or ''))}".strip()
 
 
-_TOOLS: Final = {
-    "stats": ("how long hooks took and what they injected", _stats_arguments, _stats),
-    "test": ("run a hook on a made-up event and show its answer", _test_arguments, _test),
-}
-_MORE: Final = {
-    "stats": """From the transcripts that Claude Code keeps of this project's sessions. A hook
+def _nearest(app: App, prompt: str) -> str:
+    """What comes nearest to a prompt that nothing fits, by its words, and how near that is."""
+    from retain.recall.asking import Wanted
+    from retain.recall.scoring import ENOUGH
+
+    answer = app.library.search(Wanted(prompt, limit=3, mode="text", lists_all=True))
+    if not answer.hits:
+        return "None has any of its words."
+    shown = ", ".join(f"{hit.title} ({hit.score:.2f})" for hit in answer.hits)
+    sure = f"the confidence is {answer.confidence:.2f}, and {ENOUGH:g} is enough"
+    return f"The nearest by words: {shown}; {sure}."
+
+
+_TOOLS: Final = dict(
+    zip(
+        TOOLS,
+        (
+            ("how long hooks took and what they injected", _stats_arguments, _stats),
+            ("run a hook on a made-up event and show its answer", _test_arguments, _test),
+        ),
+        strict=True,
+    )
+)
+_MORE: Final = dict(
+    zip(
+        TOOLS,
+        (
+            """From the transcripts that Claude Code keeps of this project's sessions. A hook
 that says nothing is not noted there, nor is the time of one that blocks, or that injects through
 JSON.
 
   retain hook stats
-  retain hook stats --all --since 7""",
-    "test": """The hook runs as a host runs it, in a process of its own. A prompt and a session's
+  retain hook stats --all --since 7d""",
+            """The hook runs as a host runs it, in a process of its own. A prompt and a session's
 start are answered from your bank; whatever would block, propose or put aside meets an empty copy
 with your settings, and nothing of it stays. Events: session-start, user-prompt-submit,
 pre-tool-use, post-tool-use, stop, pre-compact, post-compact, session-end.
@@ -336,11 +386,14 @@ pre-tool-use, post-tool-use, stop, pre-compact, post-compact, session-end.
   retain hook test user-prompt-submit --prompt "which database do we use?"
   retain hook test pre-tool-use --file .retain/decisions/x.md
   retain hook test stop --file ~/.claude/projects/-home-ada-app/SESSION.jsonl""",
-}
+        ),
+        strict=True,
+    )
+)
 
 hook_command = Command(
     _arguments,
-    _hook,
+    run_tool,
     """A host such as Claude Code calls `retain hook EVENT` with JSON on standard input; the plugin
 sets that up. Events: session-start, user-prompt-submit, pre-tool-use, post-tool-use, stop,
 pre-compact, post-compact, session-end. Any other is answered with nothing. A hook that fails

@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from retain import shapes
 from retain.cli.inputs import complete
-from retain.cli.parser import Command, Parser, add_common, open_app, same_bank
+from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool, same_bank
 from retain.cli.render import Output, Table
 from retain.errors import NotFound, RetainError, Unreadable, UsageError
 
 if TYPE_CHECKING:
     from retain.capture.inbox import Proposal
+    from retain.capture.plan import Step
+    from retain.capture.span import Span
     from retain.review import Accepted, Refused, Review, Reviewed
 
 __all__ = ["inbox_command"]
 
 _EMPTY: Final = "The inbox is empty: nothing waits to be reviewed."
+_NEXT: Final = "Next: retain inbox{bank} show 1, accept 1, drop 1 or edit"
+_BACK: Final = "Next: retain inbox{bank} restore 1"
+_MOST: Final = 32_000_000  # bytes of a saved plan
 _SHOWN: Final = 8  # digits of an id that people see
 
 
 def _arguments(parser: Parser) -> None:
     # Without a word it lists.
     parser.set_defaults(tool_run=_list, dropped=False, tool="list")
-    tools = parser.add_subparsers(dest="tool", metavar="|".join(_TOOLS))
-    for name, (about, arguments, run) in _TOOLS.items():
-        tool = tools.add_parser(name, help=about, description=about)
-        arguments(tool)
-        add_common(tool)
-        tool.set_defaults(tool_run=run)
-
-
-def _inbox(args: argparse.Namespace) -> Output:
-    run: Callable[[argparse.Namespace], Output] = args.tool_run
-    return run(args)
+    add_tools(parser, _TOOLS)
 
 
 def _add_ids(parser: Any, **settings: str) -> None:
@@ -62,10 +57,13 @@ def _list(args: argparse.Namespace) -> Output:
         ],
         empty="Nothing was dropped." if args.dropped else _EMPTY,
         flexible=("Title", "From"),
+        least="From",
     )
     data = [{"number": number, **shapes.proposal(one)} for number, one in enumerate(found, 1)]
     ids = "".join(f"{one.id}\n" for one in found)
-    return Output(data, table=table, quiet=ids, warnings=problems)
+    next_steps = _BACK if args.dropped else _NEXT
+    messages = [next_steps.format(bank=same_bank(args))] if found else []
+    return Output(data, table=table, quiet=ids, messages=messages, warnings=problems)
 
 
 def _age(one: Proposal) -> str:
@@ -103,23 +101,23 @@ def _show(args: argparse.Namespace) -> Output:
         # One that was dropped can be looked at as well, by its id.
         (one,) = review.find([args.id], [*waiting, *review.dropped()])
     hint = f"Store it: retain inbox accept {one.id[:_SHOWN]}{same_bank(args)}"
-    data = _shown_data(review, one)
-    return Output(data, _shown(review, one), messages=[hint] if one in waiting else [])
+    source, said = review.source(one), review.span(one)
+    data = _shown_data(one, source, said)
+    return Output(data, _shown(one, source, said), messages=[hint] if one in waiting else [])
 
 
-def _shown(review: Review, one: Proposal) -> str:
+def _shown(one: Proposal, source: str, found: Span) -> str:
     lines = [
         f"Proposal:   {one.id}",
         f"Category:   {one.category}",
         f"Title:      {one.title}",
         f"Proposed:   {one.created_at} ({_age(one)} ago)",
-        f"From:       {review.source(one)}",
+        f"From:       {source}",
     ]
     if one.event:
         lines.append(f"Event:      {one.event}, score {one.score:g}")
     if one.cwd:
         lines.append(f"Directory:  {one.cwd}")
-    found = review.span(one)
     lines += ["", one.text, "", "What was said:"]
     for said in found.messages:
         lines += [f"  {said.role}:", *(f"    {line}" for line in said.text.split("\n"))]
@@ -130,12 +128,11 @@ def _shown(review: Review, one: Proposal) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shown_data(review: Review, one: Proposal) -> dict[str, object]:
-    found = review.span(one)
+def _shown_data(one: Proposal, source: str, found: Span) -> dict[str, object]:
     return {
         **shapes.proposal(one),
         "text": one.text,
-        "source": review.source(one),
+        "source": source,
         "messages": [said._asdict() for said in found.messages],
         "missing": found.missing or None,
     }
@@ -218,11 +215,12 @@ def _refused(one: Refused) -> str:
 
 def _edit_arguments(parser: Any) -> None:
     _add_ids(parser, nargs="*")
+    parser.add_argument(
+        "--file", metavar="PATH", help="what an earlier edit left there, without an editor"
+    )
 
 
 def _edit(args: argparse.Namespace) -> Output:
-    from retain.capture import plan
-    from retain.cli.editing import Sheet, asks_again
     from retain.review import Reviewed
 
     review = open_app(args).inbox
@@ -230,6 +228,29 @@ def _edit(args: argparse.Namespace) -> Output:
     chosen = review.find(args.id, waiting) if args.id else waiting
     if not chosen:
         return _reviewed(Reviewed(), args)._replace(text="", messages=[_EMPTY])
+    if args.file is not None:
+        return _reviewed(review.carry_out(_planned(review, args.file, chosen)), args)
+    return _edited(review, chosen, args)
+
+
+def _planned(review: Review, path: str, chosen: Sequence[Proposal]) -> Sequence[Step]:
+    """The steps that a saved plan asks for, checked."""
+    from retain.capture import plan
+    from retain.cli.inputs import read_text
+
+    try:
+        steps = plan.read(read_text(path, _MOST), chosen)
+        review.check(steps)
+    except Unreadable as error:
+        error.hint = f"Mend {path}, and run the command again."
+        raise
+    return steps
+
+
+def _edited(review: Review, chosen: Sequence[Proposal], args: argparse.Namespace) -> Output:
+    from retain.capture import plan
+    from retain.cli.editing import Sheet, asks_again
+
     text = plan.composed(chosen, {one.id: f"{_age(one)} ago, {_from(one)}" for one in chosen})
     with Sheet("The inbox is as it was.") as sheet:
         while True:
@@ -239,7 +260,7 @@ def _edit(args: argparse.Namespace) -> Output:
                 break
             except RetainError as error:
                 if not isinstance(error, Unreadable) or not asks_again(error):
-                    raise sheet.kept(error) from error
+                    raise sheet.kept(error, "retain inbox edit --file") from error
         done = review.carry_out(steps)
         output = _reviewed(done, args)
         if not done.refused:
@@ -258,7 +279,7 @@ _TOOLS: Final = {
 
 inbox_command = Command(
     _arguments,
-    _inbox,
+    run_tool,
     """Hooks propose memories and store none: what they find in a session waits here until you
 accept it, change it or drop it. Nothing leaves for good: what you drop can be restored.
 

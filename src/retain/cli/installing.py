@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from retain.cli.parser import Command, Parser
 from retain.cli.render import Output, coloured, wants_colour
-from retain.errors import UsageError
+from retain.errors import Conflict, UsageError
 from retain.guard.characters import visible
-from retain.hosts import HOSTS, Host, Plan, Server, apply, argv, plan, value_of
+from retain.hosts import HOSTS, Host, Plan, Server, apply, argv, plan, plugin, value_of
 
 __all__ = ["install_command"]
 
@@ -26,6 +26,9 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show the change, write nothing")
     parser.add_argument("--uninstall", action="store_true", help="take the entry out again")
     parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--force", action="store_true", help="also beside the plugin, which has a server already"
+    )
     parser.add_argument(
         "--tools",
         choices=("core", "all"),
@@ -56,6 +59,8 @@ def _arguments(parser: Parser) -> None:
 
 def _install(args: argparse.Namespace) -> Output:
     server = None if args.uninstall else _server(args)
+    if server and not args.force:
+        _refuse_twice(args.host)
     planned = plan(args.host, args.scope, os.environ, server, cwd=os.getcwd())
     status = _status(planned)
     diff = _shown(planned.diff)
@@ -83,6 +88,17 @@ def _install(args: argparse.Namespace) -> Output:
     return Output(
         data, text, quiet="", messages=messages, warnings=warnings, paint=None if asks else _paint
     )
+
+
+def _refuse_twice(host: str) -> None:
+    """Refuse a server beside that of the plugin: an agent would have every tool twice."""
+    has = plugin(os.environ) if host == "claude-code" else ""
+    if has:
+        raise Conflict(
+            f"Claude Code has the plugin {has}, which brings the server already",
+            unchanged="Nothing was changed.",
+            hint=f"`claude plugin uninstall {has}` takes it out; --force installs both.",
+        )
 
 
 def _server(args: argparse.Namespace) -> Server:
@@ -134,7 +150,7 @@ def _executable(host: Host) -> tuple[str, ...]:
     if os.path.basename(given) != "retain" or not os.access(given, os.X_OK):
         given = os.path.join(os.path.dirname(sys.executable), "retain")
     if not os.path.isfile(given):
-        return (sys.executable, "-m", "retain")
+        return (sys.executable, "-P", "-m", "retain")  # no module of a project's in our place
     is_found = shutil.which("retain") == given
     # An environment that is active in this shell is not in the one the host is started from.
     homes = (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX"))

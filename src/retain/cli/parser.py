@@ -22,11 +22,13 @@ __all__ = [
     "Command",
     "Parser",
     "add_common",
+    "add_tools",
     "build",
     "command_in",
     "open_app",
     "overview",
     "parse",
+    "run_tool",
     "same_bank",
 ]
 
@@ -247,6 +249,32 @@ def add_common(parser: Parser) -> None:
     group.add_argument(
         "--quiet", action="store_true", default=quiet, help="no messages, only the bare result"
     )
+
+
+def add_tools(
+    parser: Parser,
+    tools: Mapping[str, tuple[str, Callable[[Any], None], Callable[[argparse.Namespace], Output]]],
+    more: Mapping[str, str] | None = None,
+) -> None:
+    """The words a command parts into: about each, its arguments and what it does.
+
+    Without a word the parser's own `tool_run` is done, if it has one. `more` is help at length.
+    """
+    names = "|".join(tools)
+    is_needed = parser.get_default("tool_run") is None
+    added = parser.add_subparsers(dest="tool", metavar=names, required=is_needed)
+    for name, (about, arguments, run) in tools.items():
+        described = f"{about}\n\n{more[name]}" if more else about
+        tool = added.add_parser(name, help=about, description=described)
+        arguments(tool)
+        add_common(tool)
+        tool.set_defaults(tool_run=run)
+
+
+def run_tool(args: argparse.Namespace) -> Output:
+    """What a command does that parts into words."""
+    run: Callable[[argparse.Namespace], Output] = args.tool_run
+    return run(args)
 
 
 def _unknown(name: str) -> UsageError:

@@ -8,13 +8,14 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from retain import paths
 from retain.app import App
+from retain.bank import make
 from retain.cli.inputs import add_secrets
-from retain.cli.parser import Command, Parser, add_common, open_app
+from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool
 from retain.cli.render import Output
 from retain.config import FILE
 from retain.errors import BadName, LimitExceeded, RecordError, RetainError, Unreadable, UsageError
@@ -37,17 +38,7 @@ _MOST: Final = 2_000_000
 
 def _arguments(parser: Parser) -> None:
     # One flat parser per tool: their flags have the same names and other meanings.
-    tools = parser.add_subparsers(dest="tool", metavar="write|candidate|index", required=True)
-    for name, (about, arguments, run) in _TOOLS.items():
-        tool = tools.add_parser(name, help=about, description=about)
-        arguments(tool)
-        add_common(tool)
-        tool.set_defaults(tool_run=run)
-
-
-def _record(args: argparse.Namespace) -> Output:
-    run: Callable[[argparse.Namespace], Output] = args.tool_run
-    return run(args)
+    add_tools(parser, _TOOLS)
 
 
 # write
@@ -121,12 +112,34 @@ def _written(args: argparse.Namespace) -> Output:
     messages = [f"[WARN] {one}" for one in warnings]
     args.reason = str(said["reason"])
     done = _done(app, at, args, cast("dict[str, Any]", said["record"]), messages)
-    messages += [f"[AUTO-FIX] {one}" for one in done.notes]
+    messages += [f"[AUTO-FIX] {one}" for one in _told_of(done.notes, given, app)]
     # A record that is renamed is written twice, and what is amiss with the store said twice.
     messages += dict.fromkeys(f"[WARN] {one}" for one in done.warnings)
+    if args.made:
+        messages += _completed(app)
     _forget(source)
     data = _answer(done, at, args)
     return Output(data, json.dumps(data, ensure_ascii=False) + "\n", messages=messages)
+
+
+def _told_of(notes: Sequence[str], given: dict[str, object], app: App) -> list[str]:
+    """What is said of what was mended; to fill in what a draft leaves to Retain is no mending.
+
+    The scripts of a `.claude/memory` store say all of it.
+    """
+    says_all = app.place.kind == "claude"
+    return [note for note in notes if says_all or note.partition(":")[0] in given]
+
+
+def _completed(app: App) -> list[str]:
+    """Give a bank that its first record has made what `retain init` gives one."""
+    if app.place.kind != "retain":
+        return []
+    try:
+        make(app.place.root)
+    except RetainError as error:  # the record is stored all the same
+        return [f"[WARN] {error.message}"]
+    return []
 
 
 def _mistake(message: str) -> Output:
@@ -412,11 +425,18 @@ def _candidate(args: argparse.Namespace) -> Output:
     app = _at_root(args)
     if app:
         verdict = app.desk.candidate(args.category, args.new_info, args.lifecycle_event)
-    elif args.root is None and not hasattr(args, "bank") and not os.path.lexists(args.where):
+    elif _is_yet_to_come(args):
         verdict = _of_nothing(args)
     else:
         return _no_root(args)
     return Output(verdict, json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
+
+
+def _is_yet_to_come(args: argparse.Namespace) -> bool:
+    """Whether the store a call is about is the one that the first memory would make."""
+    if hasattr(args, "bank") or os.path.lexists(args.where):
+        return False
+    return args.root is None or os.path.realpath(args.where) == open_app(args).place.root
 
 
 def _of_nothing(args: argparse.Namespace) -> dict[str, Any]:
@@ -424,7 +444,7 @@ def _of_nothing(args: argparse.Namespace) -> dict[str, Any]:
     from retain.config import rules
     from retain.typed import upkeep
 
-    app = open_app(args) if _names_bank(args) else App(bank=_ROOT, cwd=os.getcwd())
+    app = open_app(args)
     return upkeep.unfiled(rules(app.config, app.place.root), args.category, args.lifecycle_event)
 
 
@@ -517,7 +537,9 @@ def _said(text: str, code: int = 0) -> Output:
 
 
 def _add_root(parser: Any) -> None:
-    parser.add_argument("--root", default=None, metavar="PATH", help="the store (.claude/memory)")
+    parser.add_argument(
+        "--root", default=None, metavar="PATH", help="the store (the bank in force)"
+    )
 
 
 def _at_root(args: argparse.Namespace) -> App | None:
@@ -532,7 +554,7 @@ def _at_root(args: argparse.Namespace) -> App | None:
             )
         args.where = app.place.root
         return app if app.place.exists else None
-    args.where = _ROOT if args.root is None else args.root
+    args.where = _meant(args) if args.root is None else args.root
     root = os.path.abspath(args.where)
     if not os.path.isdir(root):
         return None
@@ -540,6 +562,12 @@ def _at_root(args: argparse.Namespace) -> App | None:
     app = App(bank=root, cwd=os.getcwd())
     args.close = app.close
     return app
+
+
+def _meant(args: argparse.Namespace) -> str:
+    """The store of a call that names none: the bank in force, or where scripts expect their own."""
+    place = open_app(args).place
+    return place.root if place.exists else _ROOT
 
 
 def _no_root(args: argparse.Namespace) -> Output:
@@ -555,7 +583,7 @@ _TOOLS: Final = {
 
 record_command = Command(
     _arguments,
-    _record,
+    run_tool,
     """For agents and scripts; people will prefer `retain new`, `retain retire` and their kin.
 Errors of `write` are blocks on standard output, one name and value per line, and exit code 1.
 

@@ -44,6 +44,7 @@ class Table(NamedTuple):
     title: str = ""
     empty: str = ""
     flexible: Sequence[str] = ()  # columns that may be cut short; the others never are
+    least: str = ""  # the one of them that is cut before the others
 
 
 class Line(NamedTuple):
@@ -214,7 +215,8 @@ def _fitted(natural: Sequence[int], table: Table, room: int) -> list[int]:
             for number, column in enumerate(table.columns)
             if column in table.flexible and widths[number] > _LEAST
         ]
-        widest = max(flexible or range(len(widths)), key=widths.__getitem__)
+        given_up = [number for number in flexible if table.columns[number] == table.least]
+        widest = max(given_up or flexible or range(len(widths)), key=widths.__getitem__)
         widths[widest] -= 1
     return widths
 

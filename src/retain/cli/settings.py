@@ -1,4 +1,4 @@
-"""config get, set, list, path, check."""
+"""config get, set, unset, list, path, check."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def _arguments(parser: Parser) -> None:
     put = actions.add_parser("set", help="write one value: yours with --global, else the bank's")
     put.add_argument("key", metavar="KEY")
     put.add_argument("value", metavar="VALUE")
+    gone = actions.add_parser("unset", help="take one value out again, where `set` would write it")
+    gone.add_argument("key", metavar="KEY")
     actions.add_parser("list", help="every setting, its value and where that comes from")
     actions.add_parser("path", help="the config files that are read")
     actions.add_parser("check", help="what is wrong or ignored in them")
@@ -32,7 +34,14 @@ def _arguments(parser: Parser) -> None:
 
 def _config(args: argparse.Namespace) -> Output:
     app = open_app(args)
-    actions = {"get": _get, "set": _set, "list": _list, "path": _path, "check": _check}
+    actions = {
+        "get": _get,
+        "set": _set,
+        "unset": _unset,
+        "list": _list,
+        "path": _path,
+        "check": _check,
+    }
     return actions[args.action](app, args)
 
 
@@ -52,6 +61,18 @@ def _set(app: App, args: argparse.Namespace) -> Output:
     path = app.workspace.set_config(setting, value)
     data = {"key": args.key, "value": value, "file": path}
     return Output(data, f"{args.key} = {_shown(value)}\nFile: {path}\n", quiet="")
+
+
+def _unset(app: App, args: argparse.Namespace) -> Output:
+    setting = config.setting(args.key)
+    path, was_set = app.workspace.unset_config(setting)
+    data: dict[str, object] = {"key": args.key, "file": path, "changed": was_set}
+    text = f"{args.key} is no longer set there.\n" if was_set else f"{args.key} is not set there.\n"
+    if _is_kept(args.key, _rules(app)):
+        value, origin = config.in_force(app.config, _rules(app), args.key)
+        data |= {"value": value, "origin": origin}
+        text += f"In force: {_shown(value)} ({origin})\n"
+    return Output(data, f"{text}File: {path}\n", quiet="")
 
 
 def _list(app: App, args: argparse.Namespace) -> Output:  # noqa: ARG001 - one shape for all
@@ -158,6 +179,7 @@ A project's config may set only the keys that `list` marks so.
   retain config list
   retain config get versioning.max_versions
   retain config set versioning.auto_commit true
+  retain config unset versioning.auto_commit
   retain config set memory.created_by "Ada" --global
   retain config set categories.decision.retention_days 365
   retain config set categories.incident.folder incidents   # a category of your own

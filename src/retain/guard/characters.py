@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["strip_invisible", "visible", "visible_json"]
+__all__ = ["escaped", "strip_invisible", "visible", "visible_json"]
 
 _Ranges = tuple[tuple[int, int], ...]
 
@@ -97,6 +97,11 @@ def _joins(text: str, at: int, before: str, after: str) -> bool:
 def _is_flag_tag(text: str, at: int) -> bool:
     flag = text.rfind(_BLACK_FLAG, max(0, at - 6), at)
     return flag >= 0 and text.startswith(_FLAG_TAGS, flag + 1)
+
+
+def escaped(text: str) -> str:
+    """Make a text unable to open or close a block of marks that it stands in."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def visible(text: str, *, keep_newlines: bool = True) -> str:

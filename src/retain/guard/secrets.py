@@ -11,6 +11,7 @@ compiling them all would cost more than the rest of a small write.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
@@ -279,7 +280,8 @@ _QUOTED = (
     r"|'([^'\n]{1,512})'"
     r"|`([^`\n]{1,512})`"
 )
-_BARE = r"[^\s\"'`\\<|]{1,512}"
+_LONGEST = 512  # of a bare value
+_BARE = r"[^\s\"'`\\<|]++"
 _CJK = "\u3000"
 _NEXT_FIELD = r"[&;,][\w.-]{1,40}[=:]"
 _NOT_SECRETS = frozenset(
@@ -328,6 +330,27 @@ class _Scan:
         self.long_words = "\n".join(word for word in text.split() if len(word) >= 20)
         self.mask = bytearray(len(text))
         self.found: list[_Span] = []
+        self._announced: list[int] | None = None
+        self._run = (0, 0)
+
+    def run_end(self, start: int) -> int:
+        """Where the characters end that a bare value can have; a long run is looked at once."""
+        if not self._run[0] <= start < self._run[1]:
+            match = _compiled(_BARE).match(self.text, start)
+            self._run = (start, match.end() if match else start)
+        return self._run[1]
+
+    def next_announced(self, start: int) -> int:
+        """Where the next word stands that announces a secret of its own."""
+        if self._announced is None:
+            self._announced = sorted(
+                at
+                for word in _SECRET_WORDS
+                for at in _places(self, word)
+                if _value_start(self.text, at, at + len(word)) >= 0
+            )
+        found = bisect_left(self._announced, start)
+        return self._announced[found] if found < len(self._announced) else len(self.text)
 
     def take(self, start: int, end: int, kind: str) -> None:
         start = _after_escape(self.text, start)
@@ -510,6 +533,14 @@ def _is_block(text: str, start: int, end: int) -> bool:
     return escaped and text.find('"', start, end) < 0 and text.find("'", start, end) < 0
 
 
+def _places(scan: _Scan, word: str) -> Iterator[int]:
+    at = scan.lower.find(word)
+    while at >= 0:
+        if word != "key" or _is_owned_key(scan.lower, at):
+            yield at
+        at = scan.lower.find(word, at + len(word))
+
+
 def _find_assignments(scan: _Scan) -> None:
     for word, kind in _SECRET_WORDS.items():
         at = scan.lower.find(word)
@@ -529,7 +560,7 @@ def _take_assigned(scan: _Scan, at: int, after: int, kind: str) -> int:
     start = _value_start(scan.text, at, after)
     if start < 0:
         return after
-    span = _value_span(scan.text, start)
+    span = _value_span(scan, start)
     if span is None or not _looks_secret(scan.text[slice(*span)], kind):
         return after
     # A bare number after a quoted name is JSON, where a marker would not be a value.
@@ -565,15 +596,20 @@ def _is_flag(text: str, at: int) -> bool:
     return " " not in text[dashes:at]
 
 
-def _value_span(text: str, start: int) -> tuple[int, int] | None:
+def _value_span(scan: _Scan, start: int) -> tuple[int, int] | None:
+    text = scan.text
     if text[start : start + 1] in ('"', "'", "`", "\\"):
         match = _compiled(_QUOTED).match(text, start)
         return match.span(match.lastindex or 0) if match else None
-    match = _compiled(_BARE).match(text, start)
-    if match is None or text[start] >= _CJK:
+    end = scan.run_end(start)
+    if end == start or text[start] >= _CJK:
         return None
-    follower = _compiled(_NEXT_FIELD).search(text, start, match.end())
-    end = follower.start() if follower else match.end()
+    if end - start >= _LONGEST:
+        # No secret is as long. To look at all that follows each word in such a run would take
+        # for ever, and the next word is looked at for its own sake.
+        end = min(start + _LONGEST, scan.next_announced(start))
+    follower = _compiled(_NEXT_FIELD).search(text, start, end)
+    end = follower.start() if follower else end
     return start, start + len(_trim(_before_cjk(text[start:end])))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from retain.hooks.call import Answer
 
-__all__ = ["EVENTS", "main", "named", "respond"]
+__all__ = ["EVENTS", "TOOLS", "called", "is_event", "main", "respond"]
 
 # Each event, by the name it has in a command, and what its host calls it.
 EVENTS = {
@@ -30,7 +30,14 @@ EVENTS = {
     "post-compact": "PostCompact",
     "session-end": "SessionEnd",
 }
+TOOLS = ("stats", "test")  # what a person may ask for in an event's place
 _TERMINATED = 15
+_MISTAKE = 2
+
+
+def is_event(words: list[str]) -> bool:
+    """Whether a host calls, whatever follows: were it told of a mistake, it would be blocked."""
+    return bool(words) and not words[0].startswith("-") and words[0] not in TOOLS
 
 
 def main(event: str) -> NoReturn:
@@ -42,10 +49,15 @@ def main(event: str) -> NoReturn:
     try:
         # A host that has no more time is told nothing; whatever is printed is printed at once.
         _signal.signal(_TERMINATED, lambda *_: os._exit(0))
-        if named(event):
+        name = called(event)
+        if name:
             from retain.hooks.call import printed, received
 
-            code = printed(respond(event, received(), os.environ, start))
+            code = printed(respond(name, received(), os.environ, start))
+        elif os.isatty(0):  # a person mistyped; a host may have events that are new to us
+            known = ", ".join(("stats", "test", *EVENTS))
+            os.write(2, f"retain: there is no hook {event!r}\nThere are: {known}.\n".encode())
+            code = _MISTAKE
     except BaseException as error:  # noqa: BLE001 - a hook never breaks its host
         _complain(error)
     os._exit(code)  # the interpreter's own end takes longer than many an answer
@@ -60,9 +72,11 @@ def _complain(error: BaseException) -> None:
         return
 
 
-def named(event: str) -> str:
-    """What the host calls an event that is used here; empty for any other."""
-    return EVENTS.get(event, "")
+def called(event: str) -> str:
+    """The name of an event here, by that or by what the host calls it; empty for any other."""
+    if event in EVENTS:
+        return event
+    return next((name for name, theirs in EVENTS.items() if theirs == event), "")
 
 
 def respond(

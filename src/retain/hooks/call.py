@@ -6,9 +6,11 @@ import json
 import os
 import time
 
+from retain.hooks import EVENTS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from retain.config import Config
     from retain.places import Places
@@ -18,7 +20,7 @@ __all__ = ["Answer", "Call", "printed", "received"]
 MOST_BYTES = 32_000_000  # of a payload: a tool's whole input is in it
 DEADLINE = 0.12  # seconds, until the settings are known
 _FIRST = 2000  # milliseconds to wait for a host that does not begin
-_NEXT = 100  # and for one that neither goes on nor says that it is done
+_NEXT = 1000  # and for one that neither goes on nor says that it is done
 _GROWN = 2  # how many times longer a text that was not whole must be to be tried again
 
 
@@ -35,6 +37,17 @@ class Answer:
         """An answer in JSON."""
         return cls(json.dumps(data) + "\n", err)
 
+    @classmethod
+    def special(cls, call: Call, said: Mapping[str, object], **more: object) -> Answer:
+        """What only an event of this kind may say, and what any may say besides."""
+        own = {"hookSpecificOutput": {"hookEventName": EVENTS[call.event], **said}} if said else {}
+        return cls.of({**own, **more}) if own or more else cls()
+
+    @classmethod
+    def noting(cls, notes: Iterable[str]) -> Answer:
+        """Nothing for the host; what went wrong, for whoever reads its log."""
+        return cls(err="".join(f"retain hook: {note}\n" for note in notes if note))
+
 
 class Call:
     """One event, in its place and with its time."""
@@ -45,6 +58,7 @@ class Call:
         self.event, self.payload, self.env = event, payload, env
         self._start, self.end = start, start + DEADLINE
         self._places: Places | None = None
+        self._config: Config | None = None
 
     def text(self, key: str) -> str:
         """A text of the payload's; empty when there is none."""
@@ -69,9 +83,14 @@ class Call:
     @property
     def config(self) -> Config:
         """The settings in force there."""
-        config = self.places.config
+        if self._config is None:
+            self._config = self.places.config
+            self.heed(self._config)
+        return self._config
+
+    def heed(self, config: Config) -> None:
+        """Take the time to answer from some settings."""
         self.end = self._start + config.number("hooks.deadline_ms") / 1000
-        return config
 
     @property
     def is_on(self) -> bool:
@@ -87,6 +106,10 @@ class Call:
     def left(self) -> float:
         """How many seconds there are until an answer is due."""
         return self.end - time.monotonic()
+
+    def is_late(self) -> bool:
+        """Whether an answer is due by now."""
+        return self.left < 0
 
 
 def received() -> dict[str, object] | None:

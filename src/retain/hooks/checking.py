@@ -8,25 +8,27 @@ from typing import TYPE_CHECKING
 
 from retain import paths
 from retain.codec import codec
-from retain.errors import RetainError
+from retain.errors import Conflict, RetainError
+from retain.fsio import Directory
+from retain.guard.characters import escaped
 from retain.hooks.call import Answer, Call
 from retain.model import Memory
 
 if TYPE_CHECKING:
+    from retain.config import Config
     from retain.place import Place
 
 __all__ = ["answer"]
 
-_MOST_BYTES = 2_000_000
 
-
-def answer(call: Call, path: str, root: str) -> Answer:
+def answer(call: Call, path: str, place: Place, config: Config) -> Answer:
     """Say nothing of a memory that is in order; put aside what is none, and say so."""
     note = f"WARNING: Write to memory file bypassed PreToolUse guard: {path}\n"
     if not os.path.lexists(path) or os.path.isdir(path):  # a bank is no file that was written
         return Answer()
-    place = paths.find_bank(os.path.dirname(root), call.env, bank=root)
-    problem = _problem(call, path, place)
+    if call.is_late():
+        return Answer(err=f"{note}WARNING: There was no time to look at it.\n")
+    problem = _problem(path, place, config)
     if not problem:
         valid = f"WARNING: File is valid but was written directly (bypassed guard): {path}\n"
         return Answer(err=note + valid)
@@ -49,27 +51,39 @@ def _put_aside(path: str, place: Place) -> tuple[str, str]:
     )
     if is_own or not path.endswith(paths.SUFFIXES):
         return still, ""
-    aside = f"{path}.invalid.{int(time.time())}"
     try:
-        os.rename(path, aside)
-    except OSError as error:
-        return still, f"WARNING: {path} could not be put aside: {error.strerror}\n"
-    return f"File quarantined to {os.path.basename(aside)}.", ""
+        return f"File quarantined to {_renamed(path)}.", ""
+    except (RetainError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        return still, f"WARNING: {path} could not be put aside: {reason}\n"
 
 
-def _problem(call: Call, path: str, place: Place) -> str:
+def _renamed(path: str) -> str:
+    """Give a file a name that says what is wrong, and when; one put aside before keeps its own."""
+    folder, name = os.path.split(path)
+    second = int(time.time())
+    with Directory.open(folder) as parent:
+        while True:
+            aside = f"{name}.invalid.{second}"
+            try:
+                parent.rename(name, aside)
+            except Conflict:
+                second += 1
+            else:
+                return aside
+
+
+def _problem(path: str, place: Place, config: Config) -> str:
     """What keeps a file from being a memory of its bank; empty if nothing does."""
-    name = os.path.basename(path)
+    name, most = os.path.basename(path), config.number("memory.max_bytes")
     if not path.endswith(".json" if place.kind == "claude" else paths.SUFFIXES):
         return f"Direct write to a file that is no memory blocked: {name}."
     try:
-        if os.path.islink(path) or os.path.getsize(path) > _MOST_BYTES:
-            return f"{name} is a link, or too large for a memory."
-        with open(path, "rb") as file:
-            data = file.read()
-        _check(call, _memory(path, place, data), place)
+        with Directory.open(os.path.dirname(path)) as folder:
+            data = folder.read(name, most)
+        _check(_memory(path, place, data), place, config)
     except (RetainError, OSError) as error:
-        return f"Schema validation failed: {' '.join(str(error).split())[:500]}."
+        return f"Schema validation failed: {escaped(' '.join(str(error).split())[:500])}."
     return ""
 
 
@@ -89,14 +103,14 @@ def _memory(path: str, place: Place, data: bytes) -> Memory:
     )
 
 
-def _check(call: Call, memory: Memory, place: Place) -> None:
+def _check(memory: Memory, place: Place, config: Config) -> None:
     """Raise for a typed memory that breaks its category's rules, or stands in another's folder."""
     from retain.config import rules
     from retain.typed.ledger import checked
     from retain.typed.shape import is_record, record
 
     paths.check_collection(memory.collection)
-    kept = rules(call.places.load(place), place.root)
+    kept = rules(config, place.root)
     category = kept.of_folder(memory.collection)
     if category is None and not is_record(memory):
         if place.kind == "claude":

@@ -13,11 +13,13 @@ from retain.ownership import bank_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from retain.config import Config
     from retain.hooks.call import Call
+    from retain.place import Place
 
 __all__ = ["answer"]
 
-_WRITERS = ("Write", "Edit", "MultiEdit", "NotebookEdit", "apply_patch")
+_WRITERS = ("Write", "Edit", "MultiEdit", "NotebookEdit")
 _REASON = (
     "Direct writes to the memory directory are blocked: Retain checks, versions and indexes what "
     "it stores. Use it via Bash instead: `retain record write --action create|update|retire ...` "
@@ -28,48 +30,54 @@ _REASON = (
 
 def answer(call: Call) -> Answer:
     """Refuse a write into a bank; after one, look at what was written."""
-    path = _path(call)
-    root = bank_of(path, call.cwd, call.env) if path else ""
-    if not root or not _is_on(root, call):
+    paths = ((path, bank_of(path, call.cwd, call.env)) for path in _paths(call))
+    path, root = next((pair for pair in paths if pair[1]), ("", ""))
+    if not root:
         return Answer()
-    if call.event == "post-tool-use":
-        from retain.hooks import checking
+    try:
+        place, config = _settled(root, call)
+    except Exception:  # noqa: BLE001 - whatever a hostile name does to those who look it up
+        # Who cannot read the settings still keeps a bank closed, but judges no file by its rules.
+        return _denied(call) if call.event == "pre-tool-use" else Answer()
+    if not call.is_on_by(config):
+        return Answer()
+    if call.event == "pre-tool-use":
+        return _denied(call)
+    from retain.hooks import checking
 
-        return checking.answer(call, path, root)
-    said = {
-        "hookEventName": "PreToolUse",
-        "permissionDecision": "deny",
-        "permissionDecisionReason": _REASON,
-    }
-    return Answer.of({"hookSpecificOutput": said})
+    call.heed(config)
+    return checking.answer(call, path, place, config)
 
 
-def _is_on(root: str, call: Call) -> bool:
-    """Whether a bank is guarded: by what the person says, and by its own settings.
+def _denied(call: Call) -> Answer:
+    said = {"permissionDecision": "deny", "permissionDecisionReason": _REASON}
+    return Answer.special(call, said)
+
+
+def _settled(root: str, call: Call) -> tuple[Place, Config]:
+    """A bank, with what the person says and its own settings.
 
     What the project around the host says is not asked, or a stranger's would open every bank.
     """
     from retain import paths
-    from retain.errors import RetainError
 
-    try:
-        place = paths.find_bank(os.path.dirname(root), call.env, bank=root)
-        return call.is_on_by(call.places.load(place))
-    except RetainError:
-        # Who cannot read the settings still keeps a bank closed, but judges no file by its rules.
-        return call.event == "pre-tool-use"
+    place = paths.find_bank(os.path.dirname(root), call.env, bank=root)
+    return place, call.places.load(place)
 
 
-def _path(call: Call) -> str:
-    """The file that a tool writes to, links resolved."""
+def _paths(call: Call) -> list[str]:
+    """The files that a tool may write to: links resolved, and as a host might spell them out."""
     given = call.payload.get("tool_input")
     if not isinstance(given, dict) or call.payload.get("tool_name", _WRITERS[0]) not in _WRITERS:
-        return ""
-    path = given.get("file_path") or given.get("notebook_path")
-    if not isinstance(path, str) or not path or "\0" in path:
-        return ""
-    path = os.path.join(call.cwd, os.path.expanduser(path))
-    try:
-        return os.path.realpath(path)
-    except (OSError, ValueError):  # half a character cannot be looked up, yet a host writes it
-        return os.path.normpath(path)
+        return []
+    found = []
+    for name in ("file_path", "notebook_path"):
+        path = given.get(name)
+        if isinstance(path, str) and path and "\0" not in path:
+            # Half a character cannot be looked up, yet a host writes something in its place.
+            path = path.encode(errors="replace").decode()
+            path = os.path.join(call.cwd, os.path.expanduser(path))
+            found.append(os.path.realpath(path))
+            if call.event == "pre-tool-use":
+                found.append(os.path.normpath(path))
+    return found

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 
 from retain.capture import transcript, triage
+from retain.capture.transcript import Message
 from retain.capture.triage import Hit, Settings
 from retain.config import rules
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from retain.hooks.call import Call
     from retain.hooks.memo import Memo
 
+_LEAST = 0.01
+_DESCRIBED = 120  # characters: they may be a stranger's, in what the agent is told
+
 __all__ = ["Judged", "judge", "stated"]
 
 
@@ -25,21 +29,42 @@ class Judged:
     def __init__(self, call: Call, path: str) -> None:
         self.settings = _settings(call)
         self.hits: list[Hit] = []
+        self.said: list[Message] = []
         self._call, self._path = call, path
+        self._end = transcript.size(path)
+        self._is_read = self._is_cut = False
+
+    def is_asked(self, memo: Memo) -> bool:
+        """Whether the person has said anything since something was found last."""
+        self._read(memo)
+        return any(one.role == "user" and one.text for one in self.said)
 
     def look(self, memo: Memo) -> None:
-        """Look at what was said since something was found last."""
-        since = memo.judged if memo.judged <= transcript.size(self._path) else 0
+        """Look at what was said since something was found last, as far as there is time."""
+        self._is_cut = self._call.is_late()
+        if self._is_cut:
+            return
+        since = self._read(memo)
         last = self._call.text("last_assistant_message")
-        said = transcript.tail(self._path, self.settings.max_messages, since)
         # The last answer may have been judged before its line was written.
-        said = [one for one in said if not since or _digest(one.text) != memo.last]
+        said = [one for one in self.said if not since or _digest(one.text) != memo.last]
         if said or since == 0:
-            self.hits = triage.judged(said, self.settings, last)
+            self.hits = triage.judged(said, self.settings, last, self._call.is_late)
+            self._is_cut = self._call.is_late()
+
+    def _read(self, memo: Memo) -> int:
+        """Read what was said since a byte of the transcript, once; the byte."""
+        since = memo.judged if memo.judged <= self._end else 0
+        if not self._is_read:
+            self.said = transcript.tail(self._path, self.settings.max_messages, since)
+            self._is_read = True
+        return since
 
     def close(self, memo: Memo) -> None:
-        """Note that all of it was looked at; from now on only what is new counts."""
-        memo.judged = transcript.size(self._path)
+        """Note that it was looked at, if all of it was; from now on only what is new counts."""
+        if self._is_cut:
+            return
+        memo.judged = self._end
         memo.last = _digest(self._call.text("last_assistant_message"))
 
 
@@ -61,7 +86,8 @@ def _settings(call: Call) -> Settings:
     return Settings(
         max_messages=config.number("triage.max_messages"),
         thresholds={
-            name: float(config.value(f"triage.thresholds.{name}").value)
+            # A session that says nothing of a kind is never asked for it, whatever a project says.
+            name: max(_LEAST, float(config.value(f"triage.thresholds.{name}").value))
             for name in triage.CATEGORIES
         },
         parallel={
@@ -70,7 +96,7 @@ def _settings(call: Call) -> Settings:
             "verification_model": config.text("triage.parallel.verification_model"),
             "default_model": config.text("triage.parallel.default_model"),
         },
-        descriptions={one.name: one.description for one in kept if one.description},
+        descriptions={one.name: one.description[:_DESCRIBED] for one in kept if one.description},
         captured=tuple(one.name for one in kept if one.enabled and one.auto_capture),
     )
 

@@ -41,9 +41,9 @@ class Memo:
         self._before = dict(self._values)
 
     @classmethod
-    def of(cls, place: Place, session: str) -> Memo:
+    def of(cls, place: Place, session: str, env: Mapping[str, str]) -> Memo:
         """The memo of a session; where there is no bank yet, it is kept in a private folder."""
-        return cls(place.root if place.exists else _elsewhere(), session)
+        return cls(place.root if place.exists else _elsewhere(env, create=True), session)
 
     def _read(self) -> dict[str, Any]:
         if not self._name:
@@ -128,40 +128,36 @@ class Memo:
         if not self._name or self._values == self._before:
             return
         data = json.dumps(self._values, ensure_ascii=False).encode(errors="replace")
-        draft = f"{self._name}.{os.getpid()}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with (
             contextlib.suppress(RetainError, OSError),
             Directory.open(self._root) as root,
             root.descend(STATE, _FOLDER, create=True) as folder,
         ):
-            fd = os.open(draft, flags, 0o600, dir_fd=folder.fd)
-            with open(fd, "wb") as file:
-                file.write(data)
-            os.replace(draft, self._name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
+            folder.put(self._name, data, sync=False)
 
-    def sweep(self) -> None:
-        """Remove the memos of sessions that are long over."""
+    @staticmethod
+    def sweep(bank: str, env: Mapping[str, str]) -> None:
+        """Remove the memos of sessions that are long over, those kept without a bank as well."""
         oldest = time.time() - _DAYS * 86_400
-        with (
-            contextlib.suppress(RetainError, OSError),
-            Directory.open(self._root) as root,
-            root.descend(STATE, _FOLDER) as folder,
-        ):
-            for entry in folder.entries():
-                if entry.stat(follow_symlinks=False).st_mtime < oldest:
-                    os.unlink(entry.name, dir_fd=folder.fd)
+        for path in (bank, _elsewhere(env)):
+            with (
+                contextlib.suppress(RetainError, OSError),
+                Directory.open(path) as root,
+                root.descend(STATE, _FOLDER) as folder,
+            ):
+                folder.sweep(oldest)
 
 
-def _elsewhere() -> str:
+def _elsewhere(env: Mapping[str, str], *, create: bool = False) -> str:
     """A folder of the person's own that is gone with their login; empty if there can be none."""
     from retain.warm import is_safe_folder
 
-    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    given = env.get("XDG_RUNTIME_DIR", "")
     base = given if os.path.isabs(given) else "/tmp"  # noqa: S108 - made and checked to be private
     folder = f"{base}/retain-{os.geteuid()}"
-    with contextlib.suppress(OSError):
-        os.mkdir(folder, 0o700)
+    if create:
+        with contextlib.suppress(OSError):
+            os.mkdir(folder, 0o700)
     return folder if is_safe_folder(folder) else ""
 
 

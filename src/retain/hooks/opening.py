@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain import paths, records
@@ -27,13 +26,17 @@ if TYPE_CHECKING:
 
 __all__ = ["answer"]
 
-_PROFILES: Final = ("USER.md", "PREFERENCES.md")
-_PROFILE_CHARS: Final = 2_000
+# Each profile, and how many of its characters are shown.
+_PROFILES: Final = dict(zip(paths.PROFILES, (2_000, 2_000, 1_000), strict=True))
 _MOST_READ: Final = 300  # memories of a category
-_MOST_SESSIONS: Final = 3
-_MOST_OTHERS: Final = 10
 _BRIEF: Final = "the brief"  # what a memo calls it
-_OF_SESSIONS: Final = ("goal", "outcome", "completed", "next_actions")
+# Under which heading a category is told, by which of its fields, and how many at most.
+_KINDS: Final = (
+    ("Preferences", "preference", ("value", "reason"), 10),
+    ("Constraints", "constraint", ("rule", "impact"), 10),
+    ("Open work", "tech_debt", ("description",), 10),
+    ("Last sessions", "session_summary", ("goal", "outcome", "completed", "next_actions"), 3),
+)
 _OVER: Final = ("resolved", "wont_fix")
 _ANEW: Final = ("startup", "clear", "compact")  # sources whose conversation is empty
 
@@ -43,84 +46,74 @@ def answer(call: Call) -> Answer:
     if not call.is_on:
         return Answer()
     places = [(place, config) for place, config in call.places.readable() if place.exists]
-    if not places:
+    if not places:  # a session without a bank has a memo all the same
+        Memo.sweep(call.places.place.root, call.env)
         return Answer()
-    memo = Memo.of(call.places.place, call.text("session_id"))
+    memo = Memo.of(call.places.place, call.text("session_id"), call.env)
     if call.text("source") in _ANEW:
         memo.forget_shown()
-        memo.sweep()
-    found = [_parts(call, place, config) for place, config in places]
-    # The same kind from every bank together, in the order of what matters.
-    parts = [part for several in zip(*found, strict=True) for part in several]
     first = places[0][0]
     source = context.located(f"{first.root}/", first, call.env).rstrip("/")
     budget = call.config.number("retrieval.budget")
-    text, _ = context.fenced(parts, f"{source}/", budget)
+    text, _ = context.fenced(_parts(call, places), f"{source}/", budget)
     stamp = str(zlib.crc32(text.encode()))
     if not memo.is_new(_BRIEF, stamp):
         text = ""  # a session that is resumed has it already
     memo.show({_BRIEF: stamp})
     memo.save()
-    return _said(text, _waiting(first.root))
+    if not call.is_late():
+        Memo.sweep(call.places.place.root, call.env)
+    said = {"additionalContext": text} if text else {}
+    return Answer.special(call, said, **_waiting(first.root))
 
 
-def _said(text: str, waiting: int) -> Answer:
-    data: dict[str, object] = {}
-    if text:
-        said = {"hookEventName": "SessionStart", "additionalContext": text}
-        data["hookSpecificOutput"] = said
-    if waiting:
-        verb = "proposal waits" if waiting == 1 else "proposals wait"
-        data["systemMessage"] = f"Retain: {waiting} {verb} for you; see `retain inbox`."
-    return Answer.of(data) if data else Answer()
-
-
-def _waiting(root: str) -> int:
-    """How many proposals nobody has looked at."""
+def _waiting(root: str) -> dict[str, str]:
+    """How many proposals nobody has looked at, for the person."""
     from retain.capture import inbox
 
     try:
-        return inbox.count(root)
+        count = inbox.count(root)
     except (RetainError, OSError):
-        return 0
+        return {}
+    verb = "proposal waits" if count == 1 else "proposals wait"
+    text = f"Retain: {count} {verb} for you; see `retain inbox`."
+    return {"systemMessage": text} if count else {}
 
 
-def _parts(call: Call, place: Place, config: Config) -> list[Part]:
-    """What one bank has to say, part by part."""
-    reader = Reader(place, max_bytes=config.number("memory.max_bytes"))
-    folders = {one.name: one.folder for one in rules(config, place.root).categories.values()}
-
-    def newest(category: str) -> list[Memory]:
-        return _newest(call, reader, folders[category])
-
-    whose = "" if place.scope != "global" else ", yours everywhere"
-    sessions = newest("session_summary")[:_MOST_SESSIONS]
-    return [
-        *_profiles(place),
-        _part(f"Preferences{whose}:", newest("preference"), ("value", "reason"), call, place),
-        _part(f"Constraints{whose}:", newest("constraint"), ("rule", "impact"), call, place),
-        _part(f"Open work{whose}:", newest("tech_debt"), ("description",), call, place),
-        _part(
-            f"Last sessions{whose}:",
-            sessions,
-            _OF_SESSIONS,
-            call,
-            place,
-        ),
+def _parts(call: Call, places: Sequence[tuple[Place, Config]]) -> Iterator[Part]:
+    """What the banks have to say: the same kind from each together, as it matters."""
+    for name, most in _PROFILES.items():
+        for place, _ in places:
+            if name in paths.KINDS[place.kind].not_memories:
+                path = os.path.join(place.root, name)
+                whose = "yours everywhere" if place.scope == "global" else "of this repository"
+                where = context.located(path, place, call.env)
+                yield Part(f"{name}, {whose} ({where}):", text=_text(path, most))
+    shelves = [
+        (
+            Reader(place, max_bytes=config.number("memory.max_bytes")),
+            rules(config, place.root).categories,
+        )
+        for place, config in places
     ]
+    for heading, category, fields, most in _KINDS:
+        for reader, categories in shelves:
+            whose = ", yours everywhere" if reader.place.scope == "global" else ""
+            memories = _newest(call, reader, categories[category].folder)[:most]
+            yield _part(f"{heading}{whose}:", memories, fields, call, reader.place)
 
 
 def _newest(call: Call, reader: Reader, folder: str) -> list[Memory]:
     """The memories of a collection that are in force, the newest first."""
     found: list[Memory] = []
     try:
-        for memory in islice(reader.memories(folder), _MOST_READ):
+        for memory in reader.newest(folder):
             if memory.status == "active" and not memory.problem and _is_open(memory):
                 found.append(memory)
-            if call.left < 0:
+            if call.is_late() or len(found) == _MOST_READ:
                 break
     except (RetainError, OSError):
-        return found
+        pass  # what was read until then must do
     found.sort(key=lambda one: one.text("updated_at") or one.text("created_at"), reverse=True)
     return found
 
@@ -137,21 +130,12 @@ def _content(memory: Memory) -> Mapping[str, object]:
     return content if isinstance(content, dict) else {}
 
 
-def _profiles(place: Place) -> list[Part]:
-    """What the person wrote about themselves; the same number of parts for every bank."""
-    wanted = [name for name in _PROFILES if name in paths.KINDS[place.kind].not_memories]
-    texts = [_text(os.path.join(place.root, name)) for name in wanted]
-    return [
-        Part(f"{name}:", text=text) if text else Part("")
-        for name, text in zip(_PROFILES, texts or [""] * len(_PROFILES), strict=True)
-    ]
-
-
-def _text(path: str) -> str:
+def _text(path: str, most: int) -> str:
+    """The beginning of what a person wrote about themselves."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(fd, encoding="utf-8", errors="replace") as file:
-            return file.read(_PROFILE_CHARS).strip()
+            return file.read(most).strip()
     except OSError:
         return ""
 
@@ -168,7 +152,7 @@ def _part(
             _said_in(memory, fields),
             ((memory.text("updated_at") or memory.text("created_at"))[:10],),
         )
-        for memory in islice(memories, _MOST_OTHERS)
+        for memory in memories
     ]
     return Part(heading, entries)
 

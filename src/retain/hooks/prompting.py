@@ -25,7 +25,6 @@ __all__ = ["answer"]
 _LEAST_CHARS: Final = 10  # of a prompt that asks for anything
 _MOST_CHARS: Final = 10_000
 _MOST: Final = 20
-_FAR_BEHIND: Final = 0.25  # of the best score: what is below it is noise
 _KEPT_BACK: Final = 0.04  # seconds of the deadline for whoever is not answered
 _EDITED: Final = "edited since it was indexed, read the file"
 
@@ -33,7 +32,7 @@ _EDITED: Final = "edited since it was indexed, read the file"
 def answer(call: Call) -> Answer:
     """What is known already about what a prompt asks for."""
     prompt = (call.text("prompt") or call.text("user_prompt"))[:_MOST_CHARS]
-    if len(prompt.strip()) < _LEAST_CHARS or not call.is_on:
+    if len(prompt.strip()) < _LEAST_CHARS or _is_machine(prompt) or not call.is_on:
         return Answer()
     config = call.config
     most, budget = config.number("retrieval.max_inject"), config.number("retrieval.budget")
@@ -46,9 +45,14 @@ def answer(call: Call) -> Answer:
     question = _asked(call, places[0], prompt)
     from retain.hooks.memo import Memo
 
-    memo = Memo.of(call.places.place, call.text("session_id"))
+    memo = Memo.of(call.places.place, call.text("session_id"), call.env)
     fresh = _unseen(recalled(call, places, prompt, question), memo)[:most]
     return _answered(call, places, fresh, memo) if fresh else Answer()
+
+
+def _is_machine(prompt: str) -> bool:
+    """Whether the host itself speaks, of an agent in the background say."""
+    return prompt.lstrip().startswith(("<task-notification>", "<system-reminder>"))
 
 
 def _answered(
@@ -65,10 +69,10 @@ def _answered(
     text, shown = context.fenced([Part("", entries)], f"{source.rstrip('/')}/", budget, about)
     if not text:
         return Answer()
-    memo.show({_name(found): stamp for found, stamp in fresh[: len(shown)]})
+    pairs = zip(entries, fresh, strict=True)
+    memo.show({_name(found): stamp for entry, (found, stamp) in pairs if entry in shown})
     memo.save()
-    said = {"hookEventName": "UserPromptSubmit", "additionalContext": text}
-    return Answer.of({"hookSpecificOutput": said})
+    return Answer.special(call, {"additionalContext": text})
 
 
 def recalled(
@@ -78,7 +82,9 @@ def recalled(
     found = _warmly(question) if question else None
     if found is None:
         found = _quickly(call, places, prompt)
-    return [one for one in found if one.score >= _FAR_BEHIND * found[0].score]
+    from retain.recall.found import FAR_BEHIND
+
+    return [one for one in found if one.score >= FAR_BEHIND * found[0].score]
 
 
 def _asked(call: Call, place: Place, prompt: str) -> tuple[Socket, float] | None:
@@ -91,7 +97,7 @@ def _warmly(question: tuple[Socket, float]) -> list[Found] | None:
     """What a warm process finds, by words and by meaning; None when nobody answers in time."""
     # Needed for any answer, and loaded while one is made.
     from retain.hooks import context  # noqa: F401
-    from retain.recall.found import Found
+    from retain.recall.found import MOST_CAUTIONS, Found
 
     told = warm.answered(question)
     hits = told.get("hits") if told else None
@@ -109,20 +115,11 @@ def _warmly(question: tuple[Socket, float]) -> list[Found] | None:
             hit["file_path"],
             hit["scope"],
             hit["score"],
-            _cautions(hit),
+            tuple(hit["cautions"])[:MOST_CAUTIONS],
         )
         for hit in hits
         if told["confident"]
     ]
-
-
-def _cautions(hit: dict[str, object]) -> tuple[str, ...]:
-    found = []
-    if hit["superseded"]:
-        found.append(f"superseded by {hit['superseded_by'] or 'a newer memory'}")
-    if hit["status"] != "active":
-        found.append(str(hit["status"]))
-    return tuple(found)
 
 
 def _quickly(call: Call, places: Sequence[Place], prompt: str) -> list[Found]:
@@ -140,12 +137,12 @@ def _quickly(call: Call, places: Sequence[Place], prompt: str) -> list[Found]:
 
 def _in_files(call: Call, place: Place, prompt: str) -> list[Found]:
     """The same from the files, where there is no index that can be looked at."""
-    if call.left < 0:
+    if call.is_late():
         return []
     from retain.recall.unindexed import unindexed
 
     largest = call.config.number("memory.max_bytes")
-    return unindexed(place, prompt, _MOST, lambda: call.left < 0, largest)
+    return unindexed(place, prompt, _MOST, call.is_late, largest)
 
 
 def _unseen(found: Sequence[Found], memo: Memo) -> list[tuple[Found, str]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import time
 from collections.abc import Mapping
 
 from retain.config import rules
 from retain.errors import RetainError
+from retain.fsio import Directory
+from retain.paths import SUFFIXES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,14 +73,36 @@ def settle(call: Call, memo: Memo) -> list[str]:
 
 
 def _is_saved(call: Call, name: str, since: float) -> bool:
-    """Whether a memory of a category was written since a time."""
+    """Whether a memory of a category was made or changed since a time, by its own word.
+
+    A file may be new only here, with whatever a repository brings. What is proposed once too often
+    is seen by a person, and what is not is lost.
+    """
     root = call.places.place.root
     category = rules(call.config, root).category(name)
     if category is None:
         return False
+    most = call.config.number("memory.max_bytes")
     try:
-        with os.scandir(os.path.join(root, category.folder)) as entries:
-            # A file system may count time in whole seconds.
-            return any(entry.stat().st_mtime >= since - 1 for entry in entries)
-    except OSError:
+        with Directory.open(root) as bank, bank.child(category.folder) as folder:
+            return any(
+                _is_dated(folder, entry.name, since, most)
+                for entry in folder.entries()
+                # A file system may count time in whole seconds.
+                if entry.stat(follow_symlinks=False).st_mtime >= since - 1
+            )
+    except (RetainError, OSError):
         return False
+
+
+def _is_dated(folder: Directory, name: str, since: float, most: int) -> bool:
+    from retain.codec import codec
+
+    if not name.endswith(SUFFIXES):
+        return False
+    with contextlib.suppress(RetainError):
+        meta = codec(name).parse(folder.read(name, most)).meta
+        # Dates are in UTC, to the second at least.
+        start = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(since))
+        return any(str(meta.get(key) or "") >= start for key in ("updated_at", "created_at"))
+    return False

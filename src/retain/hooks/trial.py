@@ -17,19 +17,25 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from retain.config import CLAUDE_FILE, FILE
-from retain.errors import NotFound
-from retain.hooks import EVENTS
+from retain.errors import NotFound, RetainError
+from retain.hooks import EVENTS, respond
+from retain.hooks.call import Call
 from retain.paths import STATE
 
 if TYPE_CHECKING:
     from retain.capture.inbox import Proposal
     from retain.place import Place
 
-__all__ = ["READS", "SESSION", "Trial", "tried"]
+__all__ = ["NO_FIT", "READS", "SESSION", "Trial", "tried"]
 
 SESSION: Final = "retain-hook-test"
 READS: Final = ("session-start", "user-prompt-submit", "pre-tool-use")
 
+NO_FIT: Final = "No memory fits the prompt well enough."
+
+_OUT_OF_TIME: Final = "There was no time: with more than hooks.deadline_ms it has an answer."
+_PATIENT: Final = "10000"
+_LEAST_CHARS: Final = 10  # of a prompt that asks for anything
 _SECONDS: Final = 30
 _MOST_BYTES: Final = 2_000_000
 _NO_MEMORY: Final = '{"category": "decision", "title": "Written past Retain"}\n'
@@ -51,6 +57,7 @@ class Trial(NamedTuple):
     out: str
     err: str
     proposals: tuple[Proposal, ...]
+    why: str = ""  # why it said nothing, where it did; empty when that is not known
 
 
 class _Scene(NamedTuple):
@@ -83,7 +90,8 @@ def tried(
             payload["transcript_path"] = os.path.abspath(file)
         start = time.perf_counter()
         done = subprocess.run(
-            [sys.executable, "-m", "retain", "hook", event],
+            # -P: a module in the project must not take the place of one of ours.
+            [sys.executable, "-P", "-m", "retain", "hook", event],
             input=json.dumps(payload).encode(),
             env={**scene.env},
             cwd=scene.cwd,
@@ -94,7 +102,99 @@ def tried(
         took = (time.perf_counter() - start) * 1000
         out, err = (said.decode(errors="replace") for said in (done.stdout, done.stderr))
         proposals = () if event in READS else _proposed(scene.root)
-        return Trial(event, payload, done.returncode, took, out, err, proposals)
+        told = Trial(event, payload, done.returncode, took, out, err, proposals)
+        is_silent = not (out.strip() or err.strip() or proposals)
+        return told._replace(why=_reason(told, scene)) if is_silent else told
+
+
+# Why it says nothing
+
+
+def _reason(done: Trial, scene: _Scene) -> str:
+    """Why a hook had nothing to say: the same questions asked again, with time enough."""
+    patient = {**scene.env, "RETAIN_HOOKS_DEADLINE_MS": _PATIENT}
+    call = Call(done.event, done.payload, patient, time.monotonic())
+    try:
+        asks = {
+            "session-start": _no_brief,
+            "user-prompt-submit": _no_memories,
+            "pre-tool-use": _no_guard,
+            "post-tool-use": _no_guard,
+            "post-compact": _no_summary,
+        }
+        return asks.get(done.event, _no_signs)(call, scene)
+    except RetainError as error:
+        return error.message
+
+
+def _no_bank(call: Call) -> str:
+    places = [place for place, _ in call.places.readable() if place.exists]
+    return "" if places else "There is no bank here: `retain init` makes one."
+
+
+def _no_brief(call: Call, scene: _Scene) -> str:  # noqa: ARG001 - one shape for all
+    return _no_bank(call) or (
+        "The bank has no preference, constraint, open work or session summary in force yet."
+    )
+
+
+def _no_memories(call: Call, scene: _Scene) -> str:  # noqa: ARG001 - one shape for all
+    from retain.hooks import prompting
+
+    prompt = (call.text("prompt") or call.text("user_prompt")).strip()
+    if len(prompt) < _LEAST_CHARS:
+        return f"The prompt is too short: fewer than {_LEAST_CHARS} characters ask for nothing."
+    for key in ("retrieval.max_inject", "retrieval.budget"):
+        if not call.config.number(key):
+            return f"{key} is 0 ({call.config.value(key).origin})."
+    if why := _no_bank(call):
+        return why
+    if respond(call.event, call.payload, call.env, time.monotonic()).out:
+        return _OUT_OF_TIME
+    places = [place for place, _ in call.places.readable() if place.exists]
+    found = prompting.recalled(call, places, prompt)
+    if found:
+        return f"{found[0].title!r} fits, and finds no room in retrieval.budget."
+    return NO_FIT
+
+
+def _no_guard(call: Call, scene: _Scene) -> str:  # noqa: ARG001 - one shape for all
+    given = call.payload.get("tool_input")
+    path = str(given.get("file_path")) if isinstance(given, dict) else ""
+    from retain.ownership import bank_of
+
+    if not bank_of(os.path.realpath(path), call.cwd, call.env):
+        return "That file is in no bank, or yours to write."
+    return f"{call.payload.get('tool_name')} is no tool that writes files."
+
+
+def _no_summary(call: Call, scene: _Scene) -> str:  # noqa: ARG001 - one shape for all
+    return "" if call.text("compact_summary") else "The payload has no compact_summary."
+
+
+def _no_signs(call: Call, scene: _Scene) -> str:  # noqa: ARG001 - one shape for all
+    """What a transcript scores, where no category reaches its threshold."""
+    from retain.capture import transcript, triage
+    from retain.hooks.judging import judge
+
+    if call.payload.get("stop_hook_active") is True:
+        return "The agent was asked at the stop before: a second one passes."
+    path = call.text("transcript_path")
+    found = judge(call)
+    if found is None:
+        return f"{path or 'A transcript'} cannot be read, or lies where no host keeps transcripts."
+    said = transcript.tail(path, found.settings.max_messages)
+    anything = found.settings._replace(thresholds=dict.fromkeys(triage.CATEGORIES, 0.0))
+    hits = triage.judged(said, anything, call.text("last_assistant_message"))
+    if not hits:
+        return "Nothing was said in the transcript, or no category is captured."
+    needed = found.settings.thresholds
+    if call.event == "session-end":
+        hits = [hit for hit in hits if hit.category == "session_summary"]
+    if any(hit.score >= needed[hit.category] for hit in hits):
+        return _OUT_OF_TIME
+    scores = (f"{hit.category} {hit.score:.2f} of {needed[hit.category]:g}" for hit in hits)
+    return f"No category reaches its threshold (triage.thresholds): {', '.join(scores)}."
 
 
 # Where it happens
@@ -220,7 +320,8 @@ def _written(
     try:
         _copy(real, copied)
     except OSError as error:
-        raise NotFound(f"{wanted} cannot be read: {error.strerror}") from error
+        hint = "--file takes the path of a file that is there."
+        raise NotFound(f"{wanted} cannot be read: {error.strerror}", hint=hint) from error
     return {**told, "file_path": copied}
 
 

@@ -6,6 +6,7 @@ byte stays; what cannot be understood is left alone, and the person is told what
 
 from retain.hosts.arguments import argv, value_of
 from retain.hosts.installing import Plan, apply, plan
+from retain.hosts.plugins import plugin
 from retain.hosts.table import HOSTS, Host, Server
 
-__all__ = ["HOSTS", "Host", "Plan", "Server", "apply", "argv", "plan", "value_of"]
+__all__ = ["HOSTS", "Host", "Plan", "Server", "apply", "argv", "plan", "plugin", "value_of"]

@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from retain.index.schema import LATEST
+from retain.index.schema import LATEST, is_ours
 from retain.index.seal import Seal, facts
 
 TYPE_CHECKING = False
@@ -25,6 +25,8 @@ else:
 __all__ = ["glance"]
 
 _STEPS: Final = 2000  # of SQLite's machine between two looks at the clock
+_LENGTH: Final = 0  # SQLITE_LIMIT_LENGTH: of a text, a blob or a row
+_LONGEST: Final = 4_000_000  # bytes; the longest that an index holds is one chunk's text
 
 
 def glance(root: str, work: Callable[[sqlite3.Connection], _Result], end: float) -> _Result | None:
@@ -39,6 +41,8 @@ def glance(root: str, work: Callable[[sqlite3.Connection], _Result], end: float)
         is_at_rest = facts(f"{seal.path}-wal") is None
         with contextlib.closing(_opened(seal.path, is_at_rest)) as connection:
             connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+            if not is_ours(connection):
+                return None
             found = work(connection)
         return None if is_at_rest and facts(seal.path) != before else found
     except (OSError, sqlite3.Error):
@@ -50,6 +54,7 @@ def _opened(path: str, is_at_rest: bool) -> sqlite3.Connection:
         path = path.replace(char, code)
     address = f"file:{path}?mode=ro{'&immutable=1' * is_at_rest}"
     connection = sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)
+    connection.setlimit(_LENGTH, _LONGEST)
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA query_only = ON")
     return connection

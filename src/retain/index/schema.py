@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     import sqlite3
     from typing import Final
 
-__all__ = ["APPLICATION", "LATEST", "MIGRATIONS", "STATE", "migrate", "version"]
+__all__ = ["APPLICATION", "LATEST", "MIGRATIONS", "STATE", "is_ours", "migrate", "version"]
 
 APPLICATION: Final = 0x5274_6E31  # "Rtn1", by which the file is told from anybody else's
 
@@ -155,6 +155,12 @@ def version(connection: sqlite3.Connection) -> int:
     """How many migrations a file has seen."""
     found: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return found
+
+
+def is_ours(connection: sqlite3.Connection) -> bool:
+    """Whether a file holds tables alone: a view or a trigger can do what no table can."""
+    query = "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index') LIMIT 1"
+    return connection.execute(query).fetchone() is None
 
 
 def migrate(connection: sqlite3.Connection) -> None:

@@ -1,10 +1,10 @@
 """The index's SQLite file: opened with the right settings, sealed, and set aside when damaged.
 
 Opening and closing take turns by a lock file, because what stands between the two (a new file,
-a migration, a damaged file put aside) must be seen whole by every process. When the last process
-closes the file it notes the file's stamp, the seal. A file at rest that does not bear its seal
-was touched by someone else, and is built anew from the memories: no check is as sure, and none
-but reading every byte would notice a changed letter.
+a migration, a damaged file put aside) must be seen whole by every process. Who opens the file
+notes its log in the seal, and the last process to close it the file's stamp. A file that does not
+bear its seal was touched by someone else, and is built anew from the memories: no check is as
+sure, and none but reading every byte would notice a changed letter.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ __all__ = ["Damaged", "Replaced", "Store"]
 
 _LOCK: Final = "index.lock"
 _TRIES: Final = 20  # for the lock that the last one to close wants, with pauses between
+_OPENING: Final = 200  # for the same, of one who would otherwise do without a file
 _PAUSE: Final = 0.01
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 _ASIDE: Final = ".damaged-"
@@ -153,10 +154,10 @@ class Store:
             with _turn(self._folder):
                 if self._is_whole():
                     connection = self._connect()
-                    if schema.version(connection) == schema.LATEST:
+                    if schema.version(connection) == schema.LATEST and schema.is_ours(connection):
                         return connection
                     connection.close()
-            with _turn(self._folder, alone=True):
+            with _turn(self._folder, alone=True, tries=_OPENING):
                 return self._prepared()
         except (OSError, sqlite3.OperationalError) as error:
             if _family(error) in _BUSY:
@@ -197,11 +198,15 @@ class Store:
         connection = self._connect()
         try:
             self._refuse_newer(schema.version(connection))
-            schema.migrate(connection)
+            is_ours = schema.is_ours(connection)
+            if is_ours:
+                schema.migrate(connection)
+                return connection
         except BaseException:
             connection.close()
             raise
-        return connection
+        connection.close()
+        return self._rebuilt("it was changed from outside")
 
     def _refuse_newer(self, version: int) -> None:
         if version > schema.LATEST:
@@ -274,6 +279,7 @@ class Store:
         try:
             configured = _configured(connection, journal)
             schema.version(configured)  # the first look makes the log: the sign that it is in use
+            self._seal.note_log()
             return configured
         except BaseException:
             connection.close()
@@ -354,14 +360,14 @@ def _in_words(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _turn(folder: str, *, alone: bool = False) -> Iterator[None]:
+def _turn(folder: str, *, alone: bool = False, tries: int = _TRIES) -> Iterator[None]:
     """Open and close one after the other: with others who open, or alone."""
     import fcntl
 
     fd = private(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT)
     try:
         if alone:
-            _lock_alone(fd)
+            _lock_alone(fd, tries)
         else:
             with contextlib.suppress(OSError):  # a file system without such locks
                 fcntl.flock(fd, fcntl.LOCK_SH)
@@ -370,7 +376,7 @@ def _turn(folder: str, *, alone: bool = False) -> Iterator[None]:
         os.close(fd)
 
 
-def _lock_alone(fd: int) -> None:
+def _lock_alone(fd: int, tries: int) -> None:
     """Wait for those who open just now, but not for ever: BlockingIOError.
 
     Python may let go of a forgotten store at any moment, also while this very thread opens
@@ -378,7 +384,7 @@ def _lock_alone(fd: int) -> None:
     """
     import fcntl
 
-    for _ in range(_TRIES):
+    for _ in range(tries):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

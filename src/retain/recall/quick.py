@@ -13,7 +13,7 @@ from operator import mul
 
 from retain.index import text
 from retain.recall import scoring
-from retain.recall.found import Found
+from retain.recall.found import Found, lowered, outdated
 from retain.recall.scoring import TEXT, Signs
 from retain.words import query as sought
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["best", "likely", "quick", "terms"]
 
+_WEAK = frozenset("pleas let help need want know think make like use get go see yes".split())
 _MOST_TERMS: Final = 64
 _MOST_RANKED: Final = 1_000  # rows; FTS5 takes a millisecond for some four hundred
 _LOOKED_THROUGH: Final = 60  # best chunks whose memories are looked up
@@ -51,6 +52,8 @@ def quick(connection: sqlite3.Connection, place: Place, question: str, limit: in
     scores = likely(shares, lexicon)
     kept: dict[int, Found] = {}
     for row in connection.execute(_ROWS, (json.dumps(list(scores)),)):
+        if not _is_plain(str(row[3]) or "-") or not _is_plain(str(row[10])):
+            continue  # no file of this bank
         found = _found(row, place, scores[row[0]])
         if row[1] not in kept or kept[row[1]].score < found.score:
             kept[row[1]] = found
@@ -59,7 +62,9 @@ def quick(connection: sqlite3.Connection, place: Place, question: str, limit: in
 
 def terms(question: str) -> tuple[str, ...]:
     """The words to look for."""
-    return tuple(dict.fromkeys(sought(question)))[:_MOST_TERMS]
+    found = tuple(dict.fromkeys(sought(question)))
+    # What every prompt says tells nothing, unless it is all there is.
+    return (tuple(term for term in found if term not in _WEAK) or found)[:_MOST_TERMS]
 
 
 def likely(shares: Mapping[int, Shares], lexicon: Lexicon) -> dict[int, float]:
@@ -77,16 +82,15 @@ def best(found: Iterable[Found], limit: int) -> list[Found]:
     return sorted(found, key=lambda one: (-one.score, one.ref))[:limit]
 
 
+def _is_plain(name: str) -> bool:
+    """Whether a name leads to a thing in a directory and nowhere else."""
+    return "/" not in name and "\0" not in name and name not in ("", ".", "..")
+
+
 def _found(row: tuple[object, ...], place: Place, score: float) -> Found:
     _, _, name, collection, title, kind, status, tags, created, is_superseded, *rest = row
     file, size, modified, said = rest
-    cautions = []
-    if is_superseded:
-        score *= scoring.SUPERSEDED
-        cautions.append("superseded by a newer memory")
-    if status == "archived":
-        score *= scoring.ARCHIVED
-        cautions.append("archived")
+    score = lowered(score, bool(is_superseded), str(status))
     return Found(
         str(name),
         str(collection),
@@ -98,9 +102,9 @@ def _found(row: tuple[object, ...], place: Place, score: float) -> Found:
         os.path.join(place.root, str(collection), str(file)),
         place.scope,
         round(scoring.shown(score, TEXT, 0.0), 4),
-        tuple(cautions),
-        int(str(size)),
-        int(str(modified)),
+        outdated(bool(is_superseded), "", str(status)),
+        max(0, int(str(size))),  # a negative one would say that nobody knows
+        int(str(modified)) if int(str(size)) >= 0 else -1,
     )
 
 

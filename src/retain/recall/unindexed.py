@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from retain.errors import RetainError
 from retain.index.text import Lexicon, rarity_of, shares_of
 from retain.reading import Reader
-from retain.recall.found import Found
+from retain.recall.found import Found, lowered, outdated
 from retain.recall.quick import best, likely, terms
-from retain.recall.scoring import ARCHIVED, SUPERSEDED, TEXT, shown
+from retain.recall.scoring import TEXT, shown
 from retain.records import searchable
 from retain.words import bag
 
@@ -66,13 +66,8 @@ def _lexicon(wanted: tuple[str, ...], bags: list[str]) -> Lexicon:
 
 
 def _found(memory: Memory, place: Place, score: float) -> Found:
-    cautions = []
-    if memory.superseded_by:
-        score *= SUPERSEDED
-        cautions.append(f"superseded by {memory.superseded_by}")
-    if memory.status == "archived":
-        score *= ARCHIVED
-        cautions.append("archived")
+    by = memory.superseded_by
+    score = lowered(score, bool(by), memory.status)
     return Found(
         memory.id,
         memory.collection,
@@ -84,5 +79,5 @@ def _found(memory: Memory, place: Place, score: float) -> Found:
         memory.path,
         place.scope,
         round(shown(score, TEXT, 0.0), 4),
-        tuple(cautions),
+        outdated(bool(by), by, memory.status),
     )

@@ -53,7 +53,9 @@ class Turn(NamedTuple):
         return [e for e in self.events if e.get("subtype") == subtype]
 
 
-def turn(url: str, prompt: str, *flags: str, tools: Sequence[str] = ()) -> Turn:
+def turn(
+    url: str, prompt: str, *flags: str, tools: Sequence[str] = (), patience: float = _PATIENCE
+) -> Turn:
     """Hands a prompt to a new process of the client and waits until it is done.
 
     The client and all it starts are one process group, which is ended whole if it takes too long.
@@ -76,7 +78,7 @@ def turn(url: str, prompt: str, *flags: str, tools: Sequence[str] = ()) -> Turn:
         start_new_session=True,
     )
     try:
-        out, err = process.communicate(prompt, timeout=_PATIENCE)
+        out, err = process.communicate(prompt, timeout=patience)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,21 @@
+"""A proposal, as a hook makes one."""
+
+from __future__ import annotations
+
+from retain.capture.inbox import Proposal
+
+DECISION = Proposal(
+    id="",
+    category="decision",
+    title="Use Postgres",
+    text="We use Postgres because one writer is not enough.",
+    score=0.6,
+    created_at="2026-11-15T18:00:00Z",
+    event="stop",
+    host="claude-code",
+    session_id="3f2a9c1e-1111-4222-8333-abcdefabcdef",
+    transcript_path="/nowhere/s1.jsonl",
+    start=10,
+    end=90,
+    cwd="/work",
+)

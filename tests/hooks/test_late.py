@@ -1,0 +1,100 @@
+"""A hook whose time is up says what it has, loses nothing, and does nothing that can wait."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from retain import hooks
+from retain.capture import inbox
+from retain.hooks.call import Answer
+from tests.cli.door import done
+from tests.hooks.door import DECIDED, SESSION, ask, busy, kept, said
+
+LONG_AGO = 60.0
+
+
+@pytest.fixture(autouse=True)
+def hurried(unhurried: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETAIN_HOOKS_DEADLINE_MS", "10")
+
+
+def late(event: str, **payload: object) -> Answer:
+    """What is answered to an event that came a minute ago."""
+    whole = {"session_id": SESSION, "cwd": os.getcwd(), **payload}
+    answer = hooks.respond(event, whole, os.environ, time.monotonic() - LONG_AGO)
+    assert answer.code == 0
+    assert not answer.out or json.loads(answer.out)
+    return answer
+
+
+def in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETAIN_HOOKS_DEADLINE_MS", "10000")
+
+
+def test_a_stop_passes_and_is_looked_at_the_next_time(
+    bank: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = said(work / "t.jsonl", DECIDED)
+    assert late("stop", transcript_path=path).err == ""
+    in_time(monkeypatch)
+    assert ask("stop", transcript_path=path).code == 2
+
+
+def test_what_was_asked_for_is_proposed_even_so(
+    bank: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = said(work / "t.jsonl", DECIDED)
+    with monkeypatch.context() as patience:
+        in_time(patience)
+        assert ask("stop", transcript_path=path).code == 2
+    late("stop", transcript_path=path, stop_hook_active=True)
+    assert [one.category for one in inbox.proposals(str(bank))] == ["decision"]
+
+
+@pytest.mark.parametrize("event", ["pre-compact", "session-end"])
+def test_a_transcript_is_not_judged(event: str, bank: Path, work: Path) -> None:
+    path = busy(work / "t.jsonl") if event == "session-end" else said(work / "t.jsonl", DECIDED)
+    late(event, transcript_path=path)
+    assert inbox.proposals(str(bank)) == []
+
+
+def test_a_summary_that_the_host_made_is_proposed_without_a_look_at_the_transcript(
+    bank: Path, work: Path
+) -> None:
+    path = said(work / "t.jsonl", DECIDED)
+    late("post-compact", transcript_path=path, compact_summary="They mended the lantern.")
+    (one,) = inbox.proposals(str(bank))
+    assert (one.title, one.text) == ("A session", "They mended the lantern.")
+
+
+def test_a_bank_stays_closed(bank: Path) -> None:
+    path = {"file_path": str(bank / "memories" / "x.md")}
+    assert "deny" in late("pre-tool-use", tool_name="Write", tool_input=path).out
+
+
+def test_what_was_written_is_mentioned_and_not_judged(bank: Path) -> None:
+    path = kept(bank, "decision", title=None)
+    answer = late("post-tool-use", tool_name="Write", tool_input={"file_path": str(path)})
+    assert answer.out == ""
+    assert answer.err.endswith("WARNING: There was no time to look at it.\n")
+    assert path.exists()
+
+
+def test_a_prompt_brings_nothing(bank: Path) -> None:
+    done("put", "-", "--id", "lantern", input="The lantern burns whale oil.")
+    (bank / ".index" / "index.db").unlink()
+    assert late("user-prompt-submit", prompt="which oil does the lantern burn").out == ""
+
+
+def test_a_session_begins_with_what_could_be_read(bank: Path) -> None:
+    (bank / "USER.md").write_text("I am Ada.", encoding="utf-8")
+    for number in range(9):
+        kept(bank, "constraint", f"n-{number}")
+    text = late("session-start", source="startup").out
+    assert "I am Ada." in text
+    assert text.count("[CONSTRAINT]") == 1
