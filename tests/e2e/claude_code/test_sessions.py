@@ -19,6 +19,7 @@ from retain.drafts import Draft
 from tests.conftest import ROOT, Run
 from tests.e2e.claude_code.messages import Line, Model, say, use
 from tests.e2e.claude_code.session import CLIENT, Turn, environment, transcript, turn
+from tests.talk.servers import Use, claude
 
 pytestmark = [
     pytest.mark.slow,
@@ -55,7 +56,7 @@ PREFERENCE = {
 }
 
 
-def agent(category: str, prompt: str) -> dict[str, Any]:
+def agent(category: str, prompt: str) -> Use:
     """The start of a subagent that is waited for, as the skill wants it."""
     given = {
         "description": f"About the {category}",
@@ -63,7 +64,7 @@ def agent(category: str, prompt: str) -> dict[str, Any]:
         "subagent_type": "general-purpose",
         "run_in_background": False,
     }
-    return {"type": "tool_use", "name": "Agent", "input": given}
+    return Use("Agent", given)
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +158,7 @@ def test_two_categories_are_drafted_and_checked_by_subagents_and_both_are_saved(
             say("Which database", f"{DECIDED}\n{PREFERRED}"),
             use("should be saved as memories", "Skill", skill="retain:memory-management"),
             use("Phase 0", "Bash", command="retain status --json", description="Where?"),
-            Line('"scope"', tuple(agent(one, f"DRAFT-{one.upper()}") for one in saved)),
+            Line('"scope"', claude(*(agent(one, f"DRAFT-{one.upper()}") for one in saved))),
         ]
         for number, (category, (path, record, check)) in enumerate(saved.items()):
             context = f"/tmp/.memory-triage-context-{category}-{digest}.txt"
@@ -181,7 +182,7 @@ def test_two_categories_are_drafted_and_checked_by_subagents_and_both_are_saved(
                 ),
                 use(draft, "Bash", command=save, description="Save it"),
             ]
-        checks = tuple(agent(one, check) for one, (_, _, check) in saved.items())
+        checks = claude(*(agent(one, check) for one, (_, _, check) in saved.items()))
         lines += [
             Line('"action": "CREATE"', checks),
             say('"status": "created"', "Saved one decision and one preference."),
