@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from retain.capture.inbox import proposals, propose
+from retain.capture import inbox
+from retain.capture.inbox import Proposal, proposals, propose
 from retain.model import TYPED
 from tests.capture.proposals import DECISION
 from tests.cli.door import call, done, types
@@ -109,12 +110,16 @@ def test_where_a_proposal_is_from_gives_way_to_its_title(bank: Path) -> None:
 
 
 def test_beginning_of_two_ids_is_ambiguous(bank: Path) -> None:
-    folder = bank / ".inbox"
-    name = propose(str(bank), DECISION)
-    twin = folder / f"{name[:12]}ffff.json"
-    twin.write_bytes((folder / f"{name}.json").read_bytes())
-    twin.chmod(0o600)
-    ran = call("inbox", "accept", name[:8])
+    told: dict[str, Proposal] = {}
+    for number in range(10_000):
+        one = DECISION._replace(text=f"Text {number}")
+        beginning = inbox._name(one)[:4]
+        if beginning in told:
+            break
+        told[beginning] = one
+    for twin in (told[beginning], one):
+        assert propose(str(bank), twin).startswith(beginning)
+    ran = call("inbox", "accept", beginning)
     assert ran.code == 4
     assert "several proposals" in ran.err
 
