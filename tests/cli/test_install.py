@@ -118,7 +118,7 @@ def test_module_is_named_where_there_is_no_command(
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(home / "python"))
     monkeypatch.setattr(sys, "argv", ["__main__.py"])
-    assert command_of() == [str(home / "python"), "-m", "retain", "mcp"]
+    assert command_of() == [str(home / "python"), "-P", "-m", "retain", "mcp"]
 
 
 def test_path_of_this_machine_in_a_shared_file_is_pointed_out(script: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import stat
 import tempfile
 import time
@@ -445,8 +444,12 @@ def test_a_full_inbox_is_said_and_blocks_nothing(path: str, bank: Path) -> None:
     done("config", "set", "triage.capture", "inbox")
     name = inbox.propose(str(bank), inbox.Proposal("", "decision", "t", "text"))
     first = bank / ".inbox" / f"{name}.json"
+    _, _, body = first.read_bytes().partition(b"\n")
+    sealer = inbox._Sealer.of(str(bank))
     for number in range(1, inbox.MOST):
-        shutil.copy(first, first.with_name(f"{number:016x}.json"))
+        other = first.with_name(f"{number:016x}.json")
+        other.write_bytes(sealer.seal(other.name, body) + body)
+        other.chmod(0o600)
     answer = stop(path)
     assert (answer.code, answer.out) == (0, "")
     assert answer.err.startswith(f"retain hook: {inbox.MOST} proposals wait in ")
