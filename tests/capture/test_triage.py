@@ -443,3 +443,10 @@ def test_judging_grows_with_the_text_and_no_faster(text: str) -> None:
         return judged([message(part)], ANYTHING)
 
     assert grows_linearly(run, text)
+
+
+def test_a_secret_that_something_invisible_parts_is_known_all_the_same() -> None:
+    token = "gh" + "p_" + "aB3" * 12
+    parted = "\u200b".join((token[:10], token[10:]))
+    hit = only("decision", f"We decided on {parted} because of it.\nWe chose {parted} over all.")
+    assert all("aB3aB3" not in snippet for snippet in hit.snippets)

@@ -410,10 +410,13 @@ def _is_in(line: str, alternatives: str) -> bool:
 
 
 def _snippets(talk: _Talk, places: Iterable[_Place]) -> tuple[str, ...]:
+    from retain.guard.characters import strip_invisible
     from retain.guard.secrets import redact
 
-    # Secrets go before the line is cut, as half of one would not be known for what it is.
-    lines = (redact(talk.lines[place.line].strip()).text for place in places)
+    # Secrets go before the line is cut, as half of one would not be known for what it is, and
+    # after what nobody sees is gone, which could part one.
+    seen = (strip_invisible(talk.lines[place.line]).strip() for place in places)
+    lines = (redact(line).text for line in seen)
     return tuple(dict.fromkeys(line[:_SNIPPET] for line in lines))
 
 

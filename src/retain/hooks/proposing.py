@@ -59,8 +59,17 @@ def _host(call: Call) -> str:
 
 
 def settle(call: Call, memo: Memo) -> list[str]:
-    """Propose what the agent was asked to save and has not saved; what went wrong, in words."""
+    """Propose what the agent was asked to save and has not saved; what went wrong, in words.
+
+    What it was to be drafted from is removed.
+    """
     asked_at, raised = memo.raised
+    if raised:
+        from retain.capture import raising
+
+        suffix = raising.suffix(call.text("session_id"))
+        for one in raised:
+            raising.remove_context(str(one.get("category")), suffix=suffix)
     notes = [
         propose(call, one)
         for one in raised

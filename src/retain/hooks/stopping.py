@@ -34,7 +34,7 @@ def answer(call: Call) -> Answer:
     found = judge(call)
     asked_at, asked = memo.raised
     is_again = _is_again(call, asked_at)
-    notes = _settled(call, memo) if asked else []
+    notes = settle(call, memo) if asked else []
     if found and asked and is_again and _is_saving(call, found, memo):
         found.close(memo)  # what an agent says about its saving is no news
     elif found and (asked or not is_again):
@@ -50,16 +50,6 @@ def answer(call: Call) -> Answer:
     memo.raise_now(map(stated, found.hits))
     memo.save()
     return _blocked(call, found)
-
-
-def _settled(call: Call, memo: Memo) -> list[str]:
-    """Propose what was not saved, and remove what it was to be drafted from."""
-    from retain.capture import raising
-
-    suffix = raising.suffix(call.text("session_id"))
-    for one in memo.raised[1]:
-        raising.remove_context(str(one.get("category")), suffix=suffix)
-    return settle(call, memo)
 
 
 def _is_again(call: Call, asked_at: float) -> bool:
