@@ -431,3 +431,13 @@ def test_numbers_beyond_an_end_count_as_the_end_and_nonsense_not_at_all(
 def test_a_person_who_types_too_much_is_told(key: str, text: str) -> None:
     with pytest.raises(UsageError, match=r"is between \d+ and [\d,]+, not"):
         parse_value(SETTINGS[key], text)
+
+
+def test_an_agent_sets_nothing_that_is_the_person_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDECODE", "1")
+    app = App(everywhere=True)
+    with pytest.raises(UsageError, match="Claude runs this command"):
+        app.workspace.set_config(SETTINGS["recall.embedder"], "http://example.org")
+    with pytest.raises(UsageError, match="Claude runs this command"):
+        app.workspace.set_config(SETTINGS["hooks.pre_tool_use"], False)
+    app.workspace.set_config(SETTINGS["retrieval.max_inject"], 3)

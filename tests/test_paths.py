@@ -586,3 +586,9 @@ def test_every_kind_of_store_has_a_mark() -> None:
 )
 def test_a_path_is_shown_from_home(path: str, home: str, shown: str) -> None:
     assert paths.from_home(path, home) == shown
+
+
+@pytest.mark.parametrize("name", [".claude", ".codex", ".git", "x/.git/y", ".ssh/z"])
+def test_what_is_another_program_s_own_is_no_bank(home: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="another program's own"):
+        find_bank(str(home), {}, bank=str(home / name))

@@ -423,3 +423,13 @@ def test_a_host_s_own_call_never_reaches_the_parser(run: Run) -> None:
         assert run("hook", "stop", more, input="{}") == (0, "", "")
     assert run("hook", "stats").code == 0
     assert run("hook", "test", "no-such-event").code == 2
+
+
+@pytest.mark.parametrize("name", ["select.py", "json.py", "retain/__init__.py"])
+def test_no_module_of_a_project_runs_in_place_of_ours(name: str, home: Path) -> None:
+    planted = Path(name)
+    planted.parent.mkdir(exist_ok=True)
+    planted.write_text("open('ran', 'w', encoding='utf-8').close()\n", encoding="utf-8")
+    for event in ("pre-tool-use", "user-prompt-submit", "session-start"):
+        tried(event)
+    assert not Path("ran").exists()

@@ -149,3 +149,27 @@ def test_summaries_hold_no_secrets(bank: Path) -> None:
     token = "gh" + "p_" + "aB3" * 12
     ask("post-compact", compact_summary=f"They used {token}.")
     assert token not in json.dumps([tuple(one) for one in waiting(bank)])
+
+
+@pytest.mark.parametrize("before", range(50, 100, 7))
+def test_a_title_is_cut_after_its_secrets_are_gone(before: int, bank: Path, work: Path) -> None:
+    token = "gh" + "p_" + "aB3" * 12
+    asked = transcripts.user(f"{'x ' * (before // 2)}{token} is it")
+    path = transcripts.written(work / "t.jsonl", [asked])
+    ask("post-compact", transcript_path=path, compact_summary="Done.")
+    (one,) = waiting(bank)
+    assert "aB3" not in one.title
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        "<analysis>\nLet me think.\n</analysis>\n\n<summary>\nThe wick is new.\n</summary>",
+        "<analysis>Let me think.</analysis>\nThe wick is new.",
+        "<summary>The wick is new.",
+        "The wick is new.",
+    ],
+)
+def test_a_host_s_thoughts_are_no_part_of_its_summary(summary: str, bank: Path) -> None:
+    ask("post-compact", compact_summary=summary)
+    assert [one.text for one in waiting(bank)] == ["The wick is new."]

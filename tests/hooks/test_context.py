@@ -147,3 +147,14 @@ def test_a_text_neither_closes_a_fence_nor_hides_anything() -> None:
 )
 def test_a_path_is_told_as_a_person_would_write_it(place: Place, path: str, wanted: str) -> None:
     assert located(path, place, {"HOME": "/h"}) == wanted
+
+
+def test_a_title_of_any_length_is_cut_before_anything_else() -> None:
+    assert len(title("#ta" * 200_000 + "#tags:" + "gs:" * 200_000)) <= 120
+
+
+def test_an_entry_that_is_too_large_hides_no_other() -> None:
+    many = Entry("journal", "Many", "a.md", ["x" * 900] * 50)
+    text, shown = fenced([Part("", [many, Entry("journal", "Few", "b.md")])], ".retain/", 300)
+    assert [one.title for one in shown] == ["Few"]
+    assert "Few" in text

@@ -179,3 +179,28 @@ def test_settings_that_cannot_be_read_leave_the_guard(bank: Path, home: Path) ->
 def test_a_tool_that_only_reads_is_no_writer(bank: Path) -> None:
     path = str(bank / "memories" / "x.md")
     assert nothing(ask("pre-tool-use", tool_name="Read", tool_input={"file_path": path}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".claude/memory/USER.md",
+        ".claude/memory/skills/x.json",
+        ".memories/USER.md",
+        ".memories/skills/y.md",
+        ".retain/memory-config.json",
+    ],
+)
+def test_what_is_free_in_one_kind_of_bank_is_a_memory_in_another(name: str) -> None:
+    assert write(name)
+
+
+def test_every_spelling_and_every_field_of_a_path_is_judged(work: Path, bank: Path) -> None:
+    (bank / "decisions").mkdir()
+    (work / "docs").symlink_to(bank / "decisions")
+    (bank / "skills").mkdir()
+    (bank / "skills" / "out").symlink_to("../..")
+    assert write("docs/a\ud800.md")
+    assert write(".retain/skills/out/../../decisions/a.md")
+    both = {"file_path": "src/main.py", "notebook_path": ".retain/memories/x.md"}
+    assert "deny" in ask("pre-tool-use", tool_name="NotebookEdit", tool_input=both).out

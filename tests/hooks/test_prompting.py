@@ -402,3 +402,7 @@ def test_a_warm_process_tells_what_to_beware_of(short: Path) -> None:
     assert "· oil.py has gone since" in text, text
     assert "gone.json" not in text
     assert "shelf.json" not in text or "· archived" in text
+
+
+def test_what_the_host_itself_says_brings_nothing(lantern: Path) -> None:
+    assert prompt(f"<task-notification>{ASKED}</task-notification>") == ""
