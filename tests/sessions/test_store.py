@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -472,3 +473,17 @@ def test_a_forked_child_opens_the_file_for_itself(root: Path, sessions: Sessions
     assert crash.together([child])[0].message == ""
     sessions.add(begun.id, "user", "from the parent")
     assert len(sessions.messages(begun.id)) == 2
+
+
+@pytest.mark.parametrize("name", ["messages_fts_x", "messages_fts_data_x", "memories_fts_x"])
+def test_a_trigger_by_a_name_like_an_index_s_is_no_part_of_it(tmp_path: Path, name: str) -> None:
+    with contextlib.closing(Sessions(str(tmp_path))) as ours:
+        ours.create()
+    with contextlib.closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        connection.execute(
+            f"CREATE TRIGGER {name} AFTER INSERT ON messages "  # noqa: S608 - our own words
+            "BEGIN UPDATE messages SET content = 'forged' WHERE id = new.id; END"
+        )
+        connection.commit()
+    with contextlib.closing(Sessions(str(tmp_path))) as ours, pytest.raises(Unreadable):
+        ours.create()

@@ -160,8 +160,8 @@ def test_session_ends_with_the_session_and_always_does_not(home: Path) -> None:
     found = approvals()
     found.remember(question("make test"), Answer("session", "make test*"))
     found.remember(question("make lint"), Answer("always"))
-    assert found.decide(question("make test -j2")) == "allow"
-    assert approvals().decide(question("make test -j2")) == "ask"
+    assert found.decide(question("make test fast")) == "allow"
+    assert approvals().decide(question("make test fast")) == "ask"
     assert approvals().decide(question("make lint")) == "allow"
 
 
@@ -321,3 +321,21 @@ def test_reading_outside_can_be_allowed_for_that_file(box: Box, home: Path) -> N
     assert len(box.asked) == 1
     box.good("read_file", path="~/b.txt")
     assert len(box.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "given, pattern, command",
+    [
+        ("git diff", "git diff*", "git difftool -y -x 'touch /tmp/x' HEAD~1"),
+        ("git diff", "git diff*", "git diff --output=/home/u/.bashrc HEAD~1"),
+        ("git log", "git log*", "git log --output=../../.bashrc -p"),
+        ("git grep x", "git grep*", "git grep -Ocalc foo"),
+        ("git fetch", "git fetch*", "git fetch '--upload-pack=touch /tmp/x' ."),
+        ("make test", "make test*", "make test SHELL=/tmp/x"),
+        ("go test", "go test*", "go test -exec /tmp/x ./..."),
+    ],
+)
+def test_an_open_end_covers_no_option_that_runs_or_writes(
+    home: Path, given: str, pattern: str, command: str
+) -> None:
+    assert kept(given, pattern).decide(question(command)) == "ask"

@@ -229,6 +229,9 @@ class Database:
             check_same_thread=False,
         )
         _configure(connection, PRAGMAS)
+        if schema.objects(connection) != schema.expected():
+            connection.close()
+            raise self._foreign("its tables are not those that Retain makes")
         return connection
 
 

@@ -105,8 +105,12 @@ LATEST: Final = len(MIGRATIONS)
 # FTS5 makes tables of its own, which differ from one SQLite to the next.
 _OBJECTS: Final = r"""
 SELECT type, name, sql FROM sqlite_schema
-WHERE name NOT LIKE 'sqlite\_%' ESCAPE '\'
-AND name NOT LIKE 'messages\_fts\_%' ESCAPE '\' AND name NOT LIKE 'memories\_fts\_%' ESCAPE '\'
+WHERE NOT (type IN ('table', 'index') AND name LIKE 'sqlite\_%' ESCAPE '\')
+AND NOT (type = 'table' AND name IN (
+  'messages_fts_data', 'messages_fts_idx', 'messages_fts_content', 'messages_fts_docsize',
+  'messages_fts_config', 'memories_fts_data', 'memories_fts_idx', 'memories_fts_content',
+  'memories_fts_docsize', 'memories_fts_config'
+))
 ORDER BY name
 """
 

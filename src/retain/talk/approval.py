@@ -54,6 +54,11 @@ _GRAVE: Final = frozenset(
 )
 _FETCHING: Final = frozenset("curl wget fetch aria2c".split())
 _Edit = Callable[[list[object]], list[object]]
+# Options that a pattern's open end covers: they only say how much is shown.
+_HARMLESS: Final = frozenset(
+    "-1 -2 -3 -5 -10 -20 -n -p -s -v -q -a -u --oneline --stat --short --cached --staged --name-only "
+    "--name-status --graph --all --quiet --verbose --no-color --porcelain --".split()
+)
 _APART: Final = re.compile(r"[\s|&;<>()`\"'\\{}]+")
 
 
@@ -347,10 +352,22 @@ def _allows(rule: Rule, question: Question) -> bool:
 
 
 def _fits_words(pattern: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether each word fits its own; a star at the very end stands for further words as well."""
+    """Whether each word fits its own; a star at the very end stands for further words as well.
+
+    What comes before that star is a whole word, or `diff` would stand for `difftool`; and of
+    options only those are covered that start no program and write no file.
+    """
     if len(words) < len(pattern) or (len(words) > len(pattern) and not pattern[-1].endswith("*")):
         return False
-    return all(_like(one, word) for one, word in zip(pattern, words, strict=False))
+    *exact, last = pattern
+    if last.endswith("*") and last.strip("*"):
+        exact, further = [*exact, last.removesuffix("*")], words[len(pattern) :]
+        is_plain = all(word in _HARMLESS or not word.startswith("-") for word in further)
+        if not is_plain or any("=" in word for word in further):
+            return False
+    else:
+        exact = [*pattern]
+    return all(_like(one, word) for one, word in zip(exact, words, strict=False))
 
 
 def _fits_path(pattern: Sequence[str], parts: Sequence[str]) -> bool:
