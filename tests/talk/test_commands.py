@@ -10,7 +10,7 @@ import pytest
 from retain.app import App
 from retain.drafts import Draft
 from retain.sessions.store import Sessions
-from retain.talk.commands import COMMANDS, Shown, completions
+from retain.talk.commands import COMMANDS, Shown, completions, is_command
 from retain.talk.models import ModelError
 from tests.conftest import Run
 from tests.talk.servers import claude, claude_error
@@ -332,3 +332,20 @@ def test_a_model_error_is_one_line(work: Path) -> None:
             talk.say("hello")
         assert "\n" not in failed.value.message
         assert not ACTING.search(failed.value.message)
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("/search x", True),
+        ("/mem", True),
+        ("/", True),
+        ("/?", True),
+        ("/usr/bin/env fails on my machine", False),
+        ("// TODO: this", False),
+        ("hi /search", False),
+        ("/remember\nmany lines", True),
+    ],
+)
+def test_a_path_or_a_comment_is_something_said(text: str, wanted: bool) -> None:
+    assert is_command(text) is wanted

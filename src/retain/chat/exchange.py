@@ -18,7 +18,7 @@ from retain.chat.suggestions import Offer
 from retain.errors import RetainError
 from retain.paths import global_root
 from retain.talk import blocks, models
-from retain.talk.commands import Commands, completions
+from retain.talk.commands import Commands, completions, is_command
 from retain.talk.conversation import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
 from retain.talk.events import (
     Finished,
@@ -99,7 +99,7 @@ class Desk:
 
     async def exchange(self, text: str) -> None:
         """Do what was sent: a command, or something said to the model."""
-        if text.startswith("/"):
+        if is_command(text):
             await self._command(text)
         else:
             await self._said(text)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from retain.talk.chat import Chat
     from retain.talk.retention import Saved
 
-__all__ = ["COMMANDS", "Command", "Commands", "Shown", "completions"]
+__all__ = ["COMMANDS", "Command", "Commands", "Shown", "completions", "is_command"]
 
 _EXCERPT: Final = 200
 _LISTED: Final = 15
@@ -60,6 +60,13 @@ COMMANDS: Final = (
     Command("quit", "", "Leave."),
 )
 _ALSO: Final = {"exit": "quit", "q": "quit", "?": "help", "clear": "new", "h": "help"}
+
+
+def is_command(text: str) -> bool:
+    """Whether a text is meant for the chat itself: a path and a comment begin with a slash too."""
+    word = text.split(maxsplit=1)[0] if text.startswith("/") else ""
+    name = word.removeprefix("/").replace("?", "")
+    return bool(word) and "/" not in name and (not name or name.isalpha())
 
 
 def completions(start: str) -> list[Command]:
