@@ -53,7 +53,7 @@ def test_settings_are_read_once_until_they_are_forgotten(banks: tuple[Path, Path
 
 
 def test_a_strategy_leads_to_the_person_s_own_bank(banks: tuple[Path, Path]) -> None:
-    config(banks[0], '[memory]\nstorage_strategy = "user"')
+    config(banks[1], '[memory]\nstorage_strategy = "user"')
     assert places().place.root == str(banks[1])
     assert places(local=True).place.root == str(banks[0])
 

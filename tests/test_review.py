@@ -107,4 +107,4 @@ def test_a_file_where_no_host_keeps_transcripts_is_not_shown(
         name = propose(str(bank), ONE._replace(transcript_path=str(path), start=0, end=100))
         app = open_bank(bank)
         found = app.inbox.span(app.inbox.find([name], app.inbox.proposals())[0])
-        assert (found.messages, "is not a transcript" in found.missing) == ((), True)
+        assert (found.messages, "is not where transcripts are kept" in found.missing) == ((), True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Callable, MutableMapping
 from functools import cached_property
@@ -184,6 +183,8 @@ def _refuse_foreign(place: Place, key: str, value: settings.Scalar | None) -> No
         whole: object = value
         for part in reversed(theirs.split(".")):
             whole = {part: whole}
+        import json
+
         hint = f"Put this into it: {json.dumps(whole)}; or set it for yourself with --global."
         if value is None:
             hint = f"Take {theirs} out of it in an editor."

@@ -506,7 +506,7 @@ def test_list_is_committed_where_the_bank_commits(tmp_path: Path) -> None:
     facts.add("Uses Bun")
     assert facts.sync().notes == ()
     tracked = subprocess.run(
-        ["git", "-C", project, "ls-files"], check=True, capture_output=True, text=True
+        ["git", "-C", project, "ls-files"], check=True, capture_output=True, encoding="utf-8"
     ).stdout
     assert ".retain/MEMORY.md" in tracked.split()
     assert [one.id for one in app.list()] == ["uses-bun"]
