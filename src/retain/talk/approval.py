@@ -56,8 +56,9 @@ _FETCHING: Final = frozenset("curl wget fetch aria2c".split())
 _Edit = Callable[[list[object]], list[object]]
 # Options that a pattern's open end covers: they only say how much is shown.
 _HARMLESS: Final = frozenset(
-    "-1 -2 -3 -5 -10 -20 -n -p -s -v -q -a -u --oneline --stat --short --branch -b --cached --staged "
-    "--name-only --name-status --graph --all --quiet --verbose --no-color --porcelain --".split()
+    "-1 -2 -3 -5 -10 -20 -n -p -s -v -q -a -b -u -- --oneline --stat --short --branch --cached "
+    "--staged --name-only --name-status --graph --all --quiet --verbose --no-color "
+    "--porcelain".split()
 )
 _APART: Final = re.compile(r"[\s|&;<>()`\"'\\{}]+")
 
