@@ -184,7 +184,6 @@ def test_a_signal_ends_it_in_order(opened: Open, server: Server, number: signal.
     os.kill(terminal.pid, number)
     terminal.until(lambda: terminal.is_dead)
     assert "Traceback" not in terminal.raw.read_text(encoding="utf-8", errors="replace")
-    terminal.until(lambda: terminal.status == str(128 + number))
     assert [one.role for one in kept()[0]] == ["user", "assistant"]
     assert summaries()[0].startswith("Asked: Tell me a story")
 
