@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.cli.inputs import add_secrets, complete, count
-from retain.cli.parser import Command, Parser, add_common, open_app, same_bank
+from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool, same_bank
 from retain.cli.render import Output, Table
 from retain.errors import Conflict, NotFound, UsageError
 
@@ -28,17 +28,7 @@ _EXCERPT: Final = 200  # characters of a message that a search shows
 def _arguments(parser: Parser) -> None:
     # Without a word it lists.
     parser.set_defaults(tool_run=_list, query="", limit=15, tool="list")
-    tools = parser.add_subparsers(dest="tool", metavar="|".join(_TOOLS))
-    for name, (about, arguments, run) in _TOOLS.items():
-        tool = tools.add_parser(name, help=about, description=about)
-        arguments(tool)
-        add_common(tool)
-        tool.set_defaults(tool_run=run)
-
-
-def _sessions(args: argparse.Namespace) -> Output:
-    run: Callable[[argparse.Namespace], Output] = args.tool_run
-    return run(args)
+    add_tools(parser, _TOOLS)
 
 
 def _add_ids(parser: Any, **settings: str) -> None:
@@ -265,7 +255,7 @@ _TOOLS: Final = {
 
 sessions_command = Command(
     _arguments,
-    _sessions,
+    run_tool,
     """Chats are kept in the bank's sessions.db, which git ignores. An export can be imported again,
 here or elsewhere; nothing is doubled, and a chat that went on since is brought up to date.
 

@@ -55,7 +55,7 @@ def main(event: str) -> NoReturn:
 
             code = printed(respond(name, received(), os.environ, start))
         elif os.isatty(0):  # a person mistyped; a host may have events that are new to us
-            known = ", ".join(("stats", "test", *EVENTS))
+            known = ", ".join((*TOOLS, *EVENTS))
             os.write(2, f"retain: there is no hook {event!r}\nThere are: {known}.\n".encode())
             code = _MISTAKE
     except BaseException as error:  # noqa: BLE001 - a hook never breaks its host
