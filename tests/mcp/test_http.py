@@ -38,7 +38,8 @@ LIMITED = """
     import sys
     import time
     from pathlib import Path
-    from retain.mcp.http import Limits, serve
+    from retain.httpd.wall import Limits
+    from retain.mcp.http import serve
     from retain.mcp.server import Memory, build
 
     def opened():

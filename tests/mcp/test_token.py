@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from retain.errors import ConfigError, NotSaved, Unsafe, UsageError
-from retain.mcp.token import kept, path, token
+from retain.httpd.token import kept, path, token
 from tests.conftest import Run
 
 GIVEN = "given-by-the-person-0123456789"
@@ -66,7 +66,7 @@ def test_without_a_setting_it_lies_in_the_home_directory(home: Path) -> None:
 
 
 def test_many_that_make_it_at_once_have_the_same(home: Path, file: Path) -> None:
-    code = "import os; from retain.mcp.token import token; print(token(os.environ))"
+    code = "import os; from retain.httpd.token import token; print(token(os.environ))"
     running = [
         subprocess.Popen(
             [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, encoding="utf-8"
@@ -212,5 +212,5 @@ def test_the_command_says_where_it_comes_from(run: Run, file: Path) -> None:
 
 
 def test_asking_for_it_loads_no_protocol() -> None:
-    code = "import sys; import retain.mcp.token; sys.exit('mcp_types' in sys.modules)"
+    code = "import sys; import retain.httpd.token; sys.exit('mcp_types' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

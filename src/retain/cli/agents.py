@@ -64,7 +64,7 @@ def _serve(args: argparse.Namespace) -> NoReturn:
 
 
 def _token(args: argparse.Namespace) -> Output:
-    from retain.mcp.token import VARIABLE, path, token
+    from retain.httpd.token import VARIABLE, path, token
 
     made = token(os.environ, new=args.new)
     where = f"${VARIABLE}" if os.environ.get(VARIABLE) else path(os.environ)

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import anyio
 import anyio.to_thread
 
-from retain.mcp.leaving import leave
+from retain.httpd.leaving import leave
 
 __all__ = ["serve"]
 

@@ -1,0 +1,215 @@
+"""One wall around every route of a server, whatever the route.
+
+A page in the person's own browser can send requests to this machine, and any program on it can.
+So each request must name this server (Host), come from no foreign page (Origin) and show that it
+may enter, before anything else about it is looked at. What is refused says why in one line, and
+nothing about the machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
+
+import anyio
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["Entrance", "Limits", "Refusal", "Wall", "bearer", "header"]
+
+_LINGER: Final = 1.0  # seconds in which a refused client may finish sending
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+class Limits(NamedTuple):
+    """What one server takes."""
+
+    body: int = 4_000_000  # bytes; the largest memory is half of that
+    seconds: float = 30.0  # for one request to arrive
+    rate: float = 200.0  # requests in a second, over time
+    burst: int = 400  # and at once
+
+
+class Refusal(NamedTuple):
+    """An answer that ends a request before an app sees it; a page in place of JSON for people."""
+
+    status: int
+    reason: str
+    headers: Headers = ()
+    page: bytes = b""
+
+
+Entrance = Callable[[Scope], Refusal | None]
+
+
+_BEARER: Final = ((b"www-authenticate", b'Bearer realm="retain"'),)
+_TOO_LARGE: Final = Refusal(413, "The request is too large")
+_TOO_SLOW: Final = Refusal(408, "The request took too long to arrive")
+
+
+class _Bucket:
+    """So many requests at once, and so many a second after that."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate, self._burst = rate, float(burst)
+        self._level, self._at = float(burst), time.monotonic()
+
+    def take(self) -> Refusal | None:
+        now = time.monotonic()
+        self._level = min(self._burst, self._level + (now - self._at) * self._rate)
+        self._at = now
+        if self._level >= 1:
+            self._level -= 1
+            return None
+        seconds = math.ceil((1 - self._level) / self._rate)
+        return Refusal(429, "Too many requests", ((b"retry-after", b"%d" % seconds),))
+
+
+class Wall:
+    """The checks that every request passes, whatever its path, before an app sees it."""
+
+    def __init__(
+        self,
+        inner: ASGIApp,
+        entrance: Entrance,
+        hosts: Collection[str],
+        origins: Collection[str],
+        limits: Limits,
+        headers: Headers = (),
+    ) -> None:
+        self._inner, self._entrance, self._limits = inner, entrance, limits
+        self._headers = headers
+        self._hosts, self._origins = frozenset(hosts), frozenset(origins)
+        # Two, so that a flood without the token takes nothing from those who have it.
+        self._known = _Bucket(limits.rate, limits.burst)
+        self._strangers = _Bucket(limits.rate, limits.burst)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._inner(scope, receive, send)
+        elif scope["type"] == "http":
+            send = _with_headers(send, self._headers)
+            refusal = self._verdict(scope)
+            if refusal:
+                await _refuse(refusal, receive, send)
+            else:
+                await self._answer(scope, receive, send)
+
+    def _verdict(self, scope: Scope) -> Refusal | None:
+        refusal = self._stranger(scope)
+        if refusal:
+            return self._strangers.take() or refusal
+        return self._known.take() or _unfit(scope, self._limits.body)
+
+    def _stranger(self, scope: Scope) -> Refusal | None:
+        """Why a request is not from a client of ours, if it is not."""
+        host, origin = header(scope, b"host"), header(scope, b"origin")
+        if len(host) != 1 or host[0].lower() not in self._hosts:
+            return Refusal(421, "The Host header does not name this server")
+        if len(origin) > 1 or not self._origins.issuperset(origin):
+            return Refusal(403, "The Origin header names a foreign page")
+        return self._entrance(scope)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await self._body(receive)
+        if isinstance(body, Refusal):
+            await _refuse(body, receive, send)
+        elif body is not None:
+            try:
+                await self._inner(scope, _replayed(body, receive), send)
+            except Exception as error:  # noqa: BLE001 - the client has its 500; this is the log
+                print(f"retain: {error!r}", file=sys.stderr)  # noqa: T201
+
+    async def _body(self, receive: Receive) -> bytes | Refusal | None:
+        """A request's whole body, or why it is not taken; None if the client has gone."""
+        body = bytearray()
+        with anyio.move_on_after(self._limits.seconds):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                body += message.get("body", b"")
+                if len(body) > self._limits.body:
+                    return _TOO_LARGE
+                if not message.get("more_body", False):
+                    return bytes(body)
+        return _TOO_SLOW
+
+
+def bearer(token: str) -> Entrance:
+    """An entrance for those who send the token."""
+    expected = hashlib.sha256(token.encode()).digest()
+
+    def knows(scope: Scope) -> Refusal | None:
+        given = header(scope, b"authorization")
+        scheme, _, value = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        digest = hashlib.sha256(value.strip().encode("latin-1")).digest()
+        if hmac.compare_digest(digest, expected) and scheme.lower() == "bearer":
+            return None
+        return Refusal(401, "The token is missing or wrong", _BEARER)
+
+    return knows
+
+
+def header(scope: Scope, name: bytes) -> list[str]:
+    """Every value that a request has for a header; two may contradict each other."""
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+def _unfit(scope: Scope, most: int) -> Refusal | None:
+    """What is wrong with a request of a client of ours, as far as its headers tell."""
+    kind = ",".join(header(scope, b"content-type")).partition(";")[0].strip().lower()
+    if scope["method"] in ("POST", "PUT", "PATCH") and kind != "application/json":
+        return Refusal(415, "The Content-Type must be application/json")
+    length = "".join(header(scope, b"content-length"))
+    if length.isdecimal() and int(length) > most:
+        return _TOO_LARGE
+    return None
+
+
+async def _refuse(refusal: Refusal, receive: Receive, send: Send) -> None:
+    """Answer at once, then let the client finish: cut off while it sends, it would see nothing."""
+    body = refusal.page or json.dumps({"error": refusal.reason}).encode()
+    kind = b"text/html; charset=utf-8" if refusal.page else b"application/json"
+    headers = [
+        (b"content-type", kind),
+        (b"content-length", b"%d" % len(body)),
+        (b"cache-control", b"no-store"),
+        (b"connection", b"close"),
+        *refusal.headers,
+    ]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    with anyio.move_on_after(_LINGER):
+        while (await receive()).get("more_body"):
+            pass
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _with_headers(send: Send, headers: Headers) -> Send:
+    """Every answer has these too, refusals and faults among them."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            said = {name for name, _ in message["headers"]}
+            more = [one for one in headers if one[0] not in said]
+            message = {**message, "headers": [*message["headers"], *more]}
+        await send(message)
+
+    return sending
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """What an app receives when the body has been read already."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replay
