@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from retain.brief import Brief
     from retain.embed import Embedder
+    from retain.index.catalogue import Chosen, Shelf
     from retain.index.checking import Facts
     from retain.model import Answer
     from retain.recall.linking import Graph, Related
@@ -167,6 +168,12 @@ class Library:
         bank.refresh()
         found = bank.mended(lambda: prepared(bank))
         return found._replace(reasons=(*found.reasons, *bank.shortfalls))
+
+    def shelf(self, chosen: Chosen, order: str, limit: int, offset: int) -> Shelf:
+        """One page of the memories of the bank in force that were chosen, from the index."""
+        from retain.index.catalogue import shelf
+
+        return self._in_force().read(lambda it: shelf(it, chosen, order, limit, offset))
 
     def types(self) -> Mapping[str, int]:
         """How many memories there are of each type, in every bank in force."""

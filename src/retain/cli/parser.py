@@ -37,6 +37,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Chat": {
         "chat": ("chatting", "Talk with a model that remembers."),
         "ask": ("chatting", "Ask one question, and get the answer on standard output."),
+        "web": ("webbing", "See, search, edit and chat in the browser."),
     },
     "Memories": {
         "put": ("memories", "Store a memory from a file or standard input."),

@@ -165,9 +165,10 @@ def header(scope: Scope, name: bytes) -> list[str]:
 def _unfit(scope: Scope, most: int) -> Refusal | None:
     """What is wrong with a request of a client of ours, as far as its headers tell."""
     kind = ",".join(header(scope, b"content-type")).partition(";")[0].strip().lower()
-    if scope["method"] in ("POST", "PUT", "PATCH") and kind != "application/json":
-        return Refusal(415, "The Content-Type must be application/json")
     length = "".join(header(scope, b"content-length"))
+    has_body = length not in ("", "0") or bool(header(scope, b"transfer-encoding"))
+    if (scope["method"] == "POST" or has_body) and kind != "application/json":
+        return Refusal(415, "The Content-Type must be application/json")
     if length.isdecimal() and int(length) > most:
         return _TOO_LARGE
     return None

@@ -1,0 +1,116 @@
+"""Every route of the server: pages, the JSON interface, live words, and the files of the pages."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+
+from retain.errors import RetainError, UsageError
+from retain.web import pages
+from retain.web.entrance import ENTER, Entrance
+from retain.web.live import Live
+from retain.web.office import Office
+from retain.web.openapi import document
+from retain.web.operation import failed
+from retain.web.operations import OPERATIONS
+from retain.web.rendering import Static, failure
+
+__all__ = ["build"]
+
+_YEAR: Final = 365 * 86_400
+
+
+def build(office: Office, live: Live, entrance: Entrance) -> Starlette:
+    """The whole server, without the wall around it."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        live.start()
+        yield
+
+    app = Starlette(
+        routes=[
+            *pages.ROUTES,
+            Route("/enter", _home, methods=["GET"]),
+            Route(ENTER, _enter, methods=["POST"]),
+            Route("/api/v1/links", _link, methods=["POST"]),
+            Route("/api/v1/openapi.json", _description, methods=["GET"]),
+            Route("/api/v1/events", _events, methods=["GET"]),
+            *(
+                Route(f"/api/v1{one.path}", one.__call__, methods=[one.method], name=one.name)
+                for one in OPERATIONS
+            ),
+            Mount("/static", Static(), name="static"),
+        ],
+        exception_handlers={HTTPException: _refused, RetainError: _failed},
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False
+    app.state.office, app.state.live, app.state.entrance = office, live, entrance
+    app.state.description = document(OPERATIONS)
+    return app
+
+
+def _home(_request: Request) -> Response:
+    return RedirectResponse("/", 303)
+
+
+async def _enter(request: Request) -> Response:
+    """Trade the code of a link for the cookie."""
+    entrance: Entrance = request.app.state.entrance
+    try:
+        given = await request.json()
+    except ValueError:
+        return failed(UsageError("the body is no JSON"))
+    code = given.get("code") if isinstance(given, dict) else None
+    if not isinstance(code, str) or not entrance.takes(code):
+        return JSONResponse({"error": "The link was used already, or is too old"}, 401)
+    answer = JSONResponse({"status": "ok"})
+    answer.set_cookie(
+        entrance.cookie_name,
+        entrance.cookie,
+        max_age=_YEAR,
+        path="/",
+        httponly=True,
+        samesite="strict",
+    )
+    return answer
+
+
+async def _link(request: Request) -> Response:
+    """Another one-time link, for another browser of the same person."""
+    entrance: Entrance = request.app.state.entrance
+    return JSONResponse({"path": f"/enter#{entrance.code()}"})
+
+
+def _description(request: Request) -> Response:
+    return JSONResponse(request.app.state.description)
+
+
+def _events(request: Request) -> Response:
+    live: Live = request.app.state.live
+    return StreamingResponse(live.listen(), media_type="text/event-stream")
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RetainError)  # noqa: S101 - what it is registered for
+    return failed(error) if _is_api(request) else failure(request, error)
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - what it is registered for
+    if _is_api(request):
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    said = RetainError("There is no such page.") if error.status_code == 404 else None
+    return failure(request, said or RetainError(error.detail), error.status_code)
+
+
+def _is_api(request: Request) -> bool:
+    return request.url.path.startswith(("/api/", "/static/"))

@@ -1,0 +1,99 @@
+"""Who may enter: whoever has the token, in a header, or in the cookie that a one-time link gave.
+
+A link holds a code and not the token, and holds it behind the `#`, which browsers send to nobody;
+the page that it opens trades the code for the cookie. So neither ever stands in a log.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+import time
+from http.cookies import CookieError, SimpleCookie
+from importlib.resources import files
+from typing import Final
+
+from starlette.types import Scope
+
+from retain.httpd.wall import Refusal, bearer, header
+
+__all__ = ["ENTER", "Entrance"]
+
+ENTER: Final = "/api/v1/enter"
+
+_MINUTES: Final = 10
+_MOST_CODES: Final = 16  # links that wait to be opened
+_SCRIPT: Final = ("<script>", "</script>")
+_STYLE: Final = ("<style>", "</style>")
+
+
+class Entrance:
+    """The door of one server; called with a request, it says why that may not come in."""
+
+    def __init__(self, token: str, port: int) -> None:
+        self._bearer = bearer(token)
+        # Cookies do not know of ports: two servers on one machine must not overwrite each other's.
+        self.cookie_name = f"retain_{port}"
+        made = hmac.digest(token.encode(), b"retain web cookie", hashlib.sha256)
+        self.cookie = base64.urlsafe_b64encode(made).decode().rstrip("=")
+        self._codes: dict[bytes, float] = {}
+        self._page = files("retain.web").joinpath("templates/enter.html").read_bytes()
+        policy = (
+            "default-src 'none'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'; "
+            f"script-src '{_fingerprint(self._page, _SCRIPT)}'; "
+            f"style-src '{_fingerprint(self._page, _STYLE)}'"
+        )
+        self._headers = ((b"content-security-policy", policy.encode()),)
+
+    def __call__(self, scope: Scope) -> Refusal | None:
+        """None for who may come in; everyone else is told how to."""
+        if self._has_cookie(scope) or (scope["path"] == ENTER and scope["method"] == "POST"):
+            return None
+        refusal = self._bearer(scope)
+        if refusal and _wants_page(scope):
+            return refusal._replace(headers=self._headers, page=self._page)
+        return refusal
+
+    def code(self) -> str:
+        """A code that lets one browser in, once, and soon."""
+        self._forget_old()
+        while len(self._codes) >= _MOST_CODES:
+            del self._codes[next(iter(self._codes))]
+        made = secrets.token_urlsafe(24)
+        self._codes[_digest(made)] = time.monotonic() + 60 * _MINUTES
+        return made
+
+    def takes(self, code: str) -> bool:
+        """Whether a code is good; it is not good a second time."""
+        self._forget_old()
+        return self._codes.pop(_digest(code), None) is not None
+
+    def _forget_old(self) -> None:
+        now = time.monotonic()
+        self._codes = {code: end for code, end in self._codes.items() if end > now}
+
+    def _has_cookie(self, scope: Scope) -> bool:
+        jar: SimpleCookie = SimpleCookie()
+        try:
+            jar.load("; ".join(header(scope, b"cookie")))
+        except CookieError:
+            return False
+        given = jar[self.cookie_name].value if self.cookie_name in jar else ""
+        return hmac.compare_digest(given.encode(), self.cookie.encode())
+
+
+def _wants_page(scope: Scope) -> bool:
+    return scope["method"] == "GET" and any("text/html" in one for one in header(scope, b"accept"))
+
+
+def _digest(code: str) -> bytes:
+    return hashlib.sha256(code.encode("utf-8", "replace")).digest()
+
+
+def _fingerprint(page: bytes, marks: tuple[str, str]) -> str:
+    """What lets a browser run the one script of a page, or use its one style, and no other."""
+    first, last = (mark.encode() for mark in marks)
+    inner = page.partition(first)[2].partition(last)[0]
+    return f"sha256-{base64.b64encode(hashlib.sha256(inner).digest()).decode()}"

@@ -1,0 +1,119 @@
+"""The banks behind the pages: the one in force and the person's own, used by one call at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
+
+import anyio.to_thread
+
+from retain.errors import NotFound, RetainError
+from retain.filling import Filling
+from retain.paths import from_home
+
+if TYPE_CHECKING:
+    from retain.app import App
+    from retain.sync import Changes
+
+__all__ = ["HERE", "OWN", "Office", "Scope"]
+
+HERE: Final = "here"  # the bank in force
+OWN: Final = "global"  # the person's own, where a project's is in force
+
+Scope = Literal["here", "global"]
+
+_Result = TypeVar("_Result")
+
+
+class Office:
+    """Opens banks when they are first asked for; every use has a thread, and the bank's turn.
+
+    `open_app` opens the bank in force, or with True the person's own.
+    """
+
+    def __init__(self, open_app: Callable[[bool], App]) -> None:
+        self._open = open_app
+        self._apps: dict[str, App] = {}
+        self._fillings: dict[str, Filling] = {}
+        self.turn = threading.RLock()
+        self.ended = threading.Event()
+        self._limit: anyio.CapacityLimiter | None = None
+
+    async def use(
+        self, work: Callable[[App], _Result], scope: str = HERE, *, writes: bool = False
+    ) -> _Result:
+        """Do something with a bank; what was written gets its vectors afterwards."""
+        self._limit = self._limit or anyio.CapacityLimiter(8)
+        return await anyio.to_thread.run_sync(
+            partial(self.at_once, work, scope, writes=writes), limiter=self._limit
+        )
+
+    def at_once(
+        self, work: Callable[[App], _Result], scope: str = HERE, *, writes: bool = False
+    ) -> _Result:
+        """The same for who has a thread already."""
+        with self.turn:
+            app = self.app(scope)
+            found = work(app)
+            if writes:
+                self._fill(scope, app)
+            return found
+
+    def app(self, scope: str = HERE) -> App:
+        """A bank's app, opened if it is not yet; only for who has the turn."""
+        if self.ended.is_set():
+            raise RetainError("Retain is about to end", unchanged="Nothing was changed.")
+        if scope not in self._apps:
+            app = self._open(scope == OWN)
+            if scope == OWN and app.place.root == self.app().place.root:
+                app.close()
+                app = self.app()  # both are one bank: it is opened once
+            self._apps[scope] = app
+        return self._apps[scope]
+
+    @property
+    def where(self) -> str:
+        """The bank in force, as people call it."""
+        with self.turn:
+            return from_home(self.app().place.root, os.environ.get("HOME", ""))
+
+    def scope_of(self, shown: str) -> Scope:
+        """Which of the two banks has a memory of this scope, as listings and hits call it."""
+        return OWN if shown == "global" and self.app().place.scope != "global" else HERE
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        """The banks there are, the one in force first."""
+        return (HERE,) if self.app().place.scope != "project" else (HERE, OWN)
+
+    def _fill(self, scope: str, app: App) -> None:
+        if scope not in self._fillings:
+            self._fillings[scope] = Filling(app.library)
+        self._fillings[scope].wake()
+
+    def changes(self) -> Iterator[Changes]:
+        """What happens to the files of the bank in force, until the end."""
+        while not self.ended.is_set():
+            try:
+                with self.turn:
+                    library = self.app().library
+                    watching = library.watch(self.ended, self.turn)
+                yield from watching
+            except NotFound:  # the bank is made with the first memory
+                self.ended.wait(1)
+            except RetainError:
+                self.ended.wait(5)
+
+    def close(self) -> None:
+        """Let go of the banks; every file is safe already."""
+        self.ended.set()
+        for filling in self._fillings.values():
+            filling.end()
+        with self.turn, contextlib.ExitStack() as stack:
+            for app in {id(one): one for one in self._apps.values()}.values():
+                stack.callback(app.close)
+            self._apps.clear()

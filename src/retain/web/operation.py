@@ -1,0 +1,123 @@
+"""What the JSON interface can do, said once: how it is called, checked, carried out, described."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from retain.errors import RetainError, UsageError
+from retain.serving.answering import told
+from retain.web.office import Office
+
+__all__ = ["ROOT", "STATUSES", "Call", "Given", "Operation", "collection_of", "failed", "named"]
+
+ROOT: Final = (
+    ":root"  # in an address: the collection without a name; no collection can be so called
+)
+
+STATUSES: Final[Mapping[str, int]] = {
+    "usage": 400,
+    "bad-name": 400,
+    "bad-filter": 400,
+    "not-found": 404,
+    "conflict": 409,
+    "ambiguous": 409,
+    "limit": 413,
+    "busy": 503,
+}
+_REFUSED: Final = 422  # whatever else a bank refuses: it was understood, and cannot be done
+
+
+class Given(BaseModel):
+    """Values that a request brings; what nobody asked for is refused, not ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Call(NamedTuple):
+    """One call of an operation, its values checked."""
+
+    office: Office
+    path: Mapping[str, str]
+    query: Any
+    body: Any
+    request: Request
+
+
+Handler = Callable[[Call], Awaitable[object]]
+
+
+class Operation(NamedTuple):
+    """One thing that the interface can do."""
+
+    method: str
+    path: str  # below /api/v1
+    name: str
+    about: str  # one line for the description
+    handler: Handler
+    gives: Any = None  # a type that describes the answer
+    query: type[Given] | None = None
+    body: type[Given] | None = None
+    subject: str = "memories"
+
+    async def __call__(self, request: Request) -> Response:
+        """Check what came, do it, answer in JSON."""
+        office: Office = request.app.state.office
+        try:
+            query = _checked(self.query, _values(request, self.query)) if self.query else None
+            body = _checked(self.body, await _json(request)) if self.body else None
+            path = {key: str(value) for key, value in request.path_params.items()}
+            found = await self.handler(Call(office, path, query, body, request))
+        except RetainError as error:
+            return failed(error)
+        return found if isinstance(found, Response) else JSONResponse(found)
+
+
+def failed(error: RetainError) -> JSONResponse:
+    """A refusal as an answer."""
+    return JSONResponse(told(error), STATUSES.get(error.code, _REFUSED))
+
+
+def collection_of(part: str) -> str:
+    """The collection that a part of an address means."""
+    return "" if part == ROOT else part
+
+
+def named(call: Call) -> str:
+    """The memory that an address means, as a bank calls it."""
+    return f"{collection_of(call.path['collection'])}/{call.path['id']}"
+
+
+def _values(request: Request, model: type[Given]) -> dict[str, Any]:
+    """A query's values; what there may be several of is a list also when it is there once."""
+    found: dict[str, Any] = {}
+    for key in request.query_params:
+        values = request.query_params.getlist(key)
+        field = model.model_fields.get(key)
+        is_one = len(values) == 1 and get_origin(field and field.annotation) is not tuple
+        found[key] = values[0] if is_one else values
+    return found
+
+
+async def _json(request: Request) -> object:
+    try:
+        return await request.json()
+    except (ValueError, RecursionError):
+        raise UsageError("the body is no JSON", hint="Send one JSON object.") from None
+
+
+def _checked(model: type[Given], values: object) -> Given:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        faults = [
+            f"{'.'.join(map(str, one['loc'])) or 'the whole'}: {one['msg']}"
+            for one in error.errors(include_url=False, include_context=False, include_input=False)
+        ]
+        raise UsageError(
+            "; ".join(faults[:5]), hint="/api/v1/openapi.json describes every call."
+        ) from None

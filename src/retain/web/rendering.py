@@ -1,0 +1,114 @@
+"""Pages made from templates, and the files that they use."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from retain import __version__
+from retain.errors import RetainError
+from retain.web import prose
+from retain.web.operation import ROOT, STATUSES
+
+__all__ = ["Static", "address", "failure", "fragment", "page"]
+
+_KINDS: Final = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "webmanifest": "application/manifest+json",
+}
+_FOREVER: Final = "private, max-age=31536000, immutable"
+_FRAGMENT: Final = "x-retain-fragment"
+
+
+@cache
+def _files() -> Mapping[str, tuple[bytes, str]]:
+    """Each file of the pages with its fingerprint; there are few, and they are small."""
+    found = {}
+    for one in files("retain.web").joinpath("static").iterdir():
+        if one.name.rpartition(".")[2] in _KINDS:
+            data = one.read_bytes()
+            found[one.name] = data, hashlib.sha256(data).hexdigest()[:16]
+    return found
+
+
+@cache
+def _together() -> str:
+    """One fingerprint of all files: modules import each other by plain names below it."""
+    return hashlib.sha256("".join(mark for _, mark in _files().values()).encode()).hexdigest()[:12]
+
+
+class Static:
+    """The files below /static/<fingerprint>/, kept by browsers for as long as they are the same."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with a file."""
+        _, _, name = scope["path"].removeprefix("/static/").partition("/")
+        found = _files().get(name) if scope["method"] in ("GET", "HEAD") else None
+        if found is None:
+            answer = Response("", 404)
+        else:
+            kind = _KINDS[name.rpartition(".")[2]]
+            answer = Response(found[0], headers={"Cache-Control": _FOREVER}, media_type=kind)
+        await answer(scope, receive, send)
+
+
+def _static(name: str) -> str:
+    if name not in _files():
+        raise KeyError(name)
+    return f"/static/{_together()}/{name}"
+
+
+def address(scope: str, collection: str, name: str) -> str:
+    """The path of a memory's page."""
+    return "/".join(
+        ["/memory", *(quote(part, safe="") for part in (scope, collection or ROOT, name))]
+    )
+
+
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("retain.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"static": _static, "address": address, "version": __version__}
+    environment.filters |= {"marked": prose.marked, "day": _day, "ago": prose.ago}
+    return environment
+
+
+def page(
+    request: Request, template: str, values: Mapping[str, Any], *, status: int = 200
+) -> Response:
+    """A whole page; `here` names the part of Retain that it belongs to."""
+    given = {"here": "", "place": request.app.state.office.where, **values, "request": request}
+    return HTMLResponse(_templates().get_template(template).render(given), status)
+
+
+def fragment(request: Request) -> bool:
+    """Whether a page asks for its changing part alone, to put it in the place of the old one."""
+    return _FRAGMENT in request.headers
+
+
+def failure(request: Request, error: RetainError, status: int = 0) -> Response:
+    """A page that says what went wrong, and what can be done."""
+    values = {"title": "That did not work", "error": error}
+    return page(request, "failure.html", values, status=status or STATUSES.get(error.code, 422))
+
+
+def _day(text: object) -> str:
+    """The date of a time."""
+    return str(text or "")[:10]

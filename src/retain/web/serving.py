@@ -1,0 +1,58 @@
+"""`retain web`: one process, one port, and a link that opens it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from retain.httpd.address import take
+from retain.httpd.running import run
+from retain.httpd.wall import Limits, Wall
+from retain.web.app import build
+from retain.web.entrance import Entrance
+from retain.web.live import Live
+from retain.web.office import Office
+
+if TYPE_CHECKING:
+    from retain.app import App
+
+__all__ = ["serve"]
+
+# No word of a page may load, run or send anything elsewhere, whatever a memory says.
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; "
+    "connect-src 'self'; worker-src 'self'; manifest-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'; "
+    "trusted-types retain; require-trusted-types-for 'script'"
+)
+_HEADERS: Final = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), microphone=(), geolocation=(), payment=()"),
+    (b"cache-control", b"no-store"),
+)
+
+
+def serve(
+    open_app: Callable[[bool], App], host: str, port: int, opened: Callable[[str], None]
+) -> NoReturn:
+    """Show the bank at http://host:port until a signal comes; `opened` is told the link."""
+    limits = Limits()
+    address = take(host, port)
+    entrance = Entrance(address.token, address.sock.getsockname()[1])
+    office = Office(open_app)
+    live = Live(office)
+    app = build(office, live, entrance)
+    wall = Wall(app, entrance, address.hosts, address.origins, limits, _HEADERS)
+
+    def ready() -> None:
+        link = f"{address.url}/enter#{entrance.code()}"
+        print(f"Retain shows {office.where} at {address.url}", file=sys.stderr)  # noqa: T201
+        print(f"Open this link, which is good once: {link}", file=sys.stderr, flush=True)  # noqa: T201
+        opened(link)
+
+    run(wall, address.sock, limits, ready=ready, ending=live.close, cleanup=office.close)

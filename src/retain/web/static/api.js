@@ -1,0 +1,32 @@
+// The JSON interface, as every page calls it.
+
+export class Refused extends Error {
+  constructor(status, error) {
+    super(typeof error === "string" ? error : error?.message ?? "That did not work.");
+    this.status = status;
+    this.error = typeof error === "object" ? error : {};
+  }
+}
+
+/** Call the interface; what it refuses is thrown, with the reason. */
+export async function call(method, path, body) {
+  let answer;
+  try {
+    answer = await fetch(`/api/v1${path}`, {
+      method,
+      headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch {
+    throw new Refused(0, "Retain does not answer. Is `retain web` still running?");
+  }
+  if (answer.status === 401) location.reload();
+  const found = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Refused(answer.status, found.error);
+  return found;
+}
+
+export const get = (path) => call("GET", path);
+export const post = (path, body = {}) => call("POST", path, body);
+export const put = (path, body) => call("PUT", path, body);
+export const remove = (path) => call("DELETE", path);

@@ -1,0 +1,56 @@
+// Making and replacing parts of a page. Text is only ever set as text.
+
+/** An element with attributes and children; strings become text. */
+export function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (value === true) element.setAttribute(key, "");
+    else if (value !== false && value != null) element.setAttribute(key, value);
+  }
+  element.append(...children.filter((one) => one != null));
+  return element;
+}
+
+// The one place where HTML becomes elements: parts of our own pages, made and escaped by the server.
+const policy = window.trustedTypes?.createPolicy("retain", { createHTML: (html) => html }) ?? {
+  createHTML: (html) => html,
+};
+
+/** Fetch a page's changing parts and put them in the place of the old ones, by their ids. */
+export async function refresh(url, ids, signal) {
+  const answer = await fetch(url, { headers: { "X-Retain-Fragment": "1" }, signal });
+  if (answer.status === 401) location.reload();
+  if (!answer.ok) return false;
+  const page = new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html");
+  for (const id of ids) {
+    const [old, fresh] = [document.getElementById(id), page.getElementById(id)];
+    if (old && fresh) old.replaceWith(fresh);
+  }
+  document.dispatchEvent(new CustomEvent("retain:refreshed"));
+  return true;
+}
+
+/** Say something in the corner; with an undo, for as long as that is of use. */
+export function say(text, { undo, bad = false, seconds = undo ? 12 : 5 } = {}) {
+  const toast = make("div", { class: bad ? "toast bad" : "toast" }, make("span", {}, text));
+  const leave = () => toast.remove();
+  if (undo) {
+    const back = make("button", { type: "button" }, "Undo");
+    back.addEventListener("click", () => { leave(); undo(); });
+    toast.append(back);
+    toast.undo = () => back.click();
+  }
+  document.getElementById("toasts").append(toast);
+  setTimeout(leave, seconds * 1000);
+}
+
+/** Do something; what is refused is said. */
+export async function attempt(work) {
+  try {
+    return await work();
+  } catch (error) {
+    say(error.message, { bad: true, seconds: 8 });
+    return undefined;
+  }
+}

@@ -1,0 +1,83 @@
+// What every page has: keys, colours, help, and word of changes.
+
+import { say } from "./dom.js";
+
+const PARTS = { m: "/", g: "/graph", t: "/timeline", i: "/inbox", s: "/sessions", c: "/chat", h: "/health" };
+let isGoing = false;
+
+const isTyping = (target) => target.closest?.("input, textarea, select, [contenteditable]");
+
+function items() {
+  return [...document.querySelectorAll("[data-item]")].filter((one) => one.offsetParent);
+}
+
+/** Put the focus on the next of a page's items, or on the one before. */
+function step(by) {
+  const all = items();
+  const at = all.findIndex((one) => one.contains(document.activeElement));
+  const next = all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + by))];
+  if (!next) return;
+  (next.querySelector("a, button") ?? next).focus();
+  next.scrollIntoView({ block: "nearest" });
+}
+
+function press(selector) {
+  const found = document.querySelector(selector);
+  if (found) found.click();
+  return Boolean(found);
+}
+
+const KEYS = {
+  "/": () => document.querySelector("[data-search]")?.focus() ?? (location.href = "/?focus=1"),
+  j: () => step(1),
+  k: () => step(-1),
+  x: () => document.activeElement.closest("[data-item]")?.querySelector("input[type=checkbox]")?.click(),
+  e: () => press("[data-key=e]"),
+  n: () => press("[data-key=n]") || (location.href = "/new"),
+  u: () => [...document.querySelectorAll(".toast")].reverse().find((one) => one.undo)?.undo(),
+  g: () => { isGoing = true; setTimeout(() => { isGoing = false; }, 1500); },
+  "?": () => document.getElementById("help").showModal(),
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && isTyping(event.target)) event.target.blur();
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+  if (document.querySelector("dialog[open]")) return;
+  if (isGoing && PARTS[event.key]) {
+    event.preventDefault();
+    location.href = PARTS[event.key];
+  } else if (Object.hasOwn(KEYS, event.key)) {
+    event.preventDefault();
+    KEYS[event.key]();
+  }
+});
+
+document.getElementById("keys").addEventListener("click", () => document.getElementById("help").showModal());
+
+document.getElementById("theme").addEventListener("click", () => {
+  const root = document.documentElement;
+  const isDark = (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  root.dataset.theme = isDark ? "light" : "dark";
+  localStorage.setItem("retain-theme", root.dataset.theme);
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+    const form = event.target.closest("form");
+    if (form) { event.preventDefault(); form.requestSubmit(); }
+  }
+});
+
+// Pages that show what may change listen for "retain:memories" and the like.
+const live = new EventSource("/api/v1/events");
+for (const name of ["memories", "inbox", "sessions"]) {
+  live.addEventListener(name, (event) => {
+    document.dispatchEvent(new CustomEvent(`retain:${name}`, { detail: JSON.parse(event.data) }));
+  });
+}
+let wasLost = false;
+live.addEventListener("error", () => { wasLost = true; });
+live.addEventListener("open", () => {
+  if (wasLost) { say("Retain answers again."); document.dispatchEvent(new CustomEvent("retain:memories", { detail: {} })); }
+  wasLost = false;
+});
