@@ -101,7 +101,8 @@ class App:
         """The chats of the bank in force; its directory is made for the first of them."""
         from retain.sessions.store import Sessions
 
-        return Sessions(self.workspace.opened.bank.root, self.workspace.make)
+        root = self.workspace.opened.bank.root
+        return Sessions(root, self.workspace.make, lambda: not self._admits_secrets(False))
 
     def close(self) -> None:
         """Let go of what was opened; every file is safe already."""

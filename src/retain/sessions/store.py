@@ -31,6 +31,7 @@ from retain.sessions.model import (
     titled,
     whole,
 )
+from retain.sessions.redaction import Clean, Redactor
 from retain.words import bag
 
 __all__ = ["LATEST", "Sessions"]
@@ -59,9 +60,21 @@ _EMPTY: Final = (
 class Sessions:
     """The chats in one bank; any number of threads and processes may use them at once."""
 
-    def __init__(self, root: str, make: Callable[[], object] | None = None) -> None:
-        """Open nothing yet; `make` is called before the file is first made."""
+    def __init__(
+        self,
+        root: str,
+        make: Callable[[], object] | None = None,
+        redacts: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Open nothing yet; `make` is called before the file is first made.
+
+        `redacts` tells whether secrets are left out of what is kept.
+        """
         self._root = root
+        self._redacts, self._redactor = redacts, Redactor()
+        # What was said here with a secret in it: the model of this process is sent it as it was.
+        self._spoken: dict[int, tuple[str, tuple[Block, ...]]] = {}
+        self._left_out: dict[str, None] = {}
         self._database = Database(root, make)
         self.path = self._database.path
 
@@ -117,7 +130,7 @@ class Sessions:
 
     def retitle(self, session_id: str, title: str) -> None:
         """Give a chat another title, or with none the one its first message makes."""
-        title = " ".join(whole(title).split())[:MAX_TITLE]
+        title = self._clean(" ".join(whole(title).split()))[:MAX_TITLE]
         if not title:
             asked = (one.content for one in self.messages(session_id) if one.role == "user")
             title = next(filter(None, map(titled, asked)), "")
@@ -125,7 +138,7 @@ class Sessions:
 
     def tag(self, session_id: str, tags: Sequence[str]) -> None:
         """Give a chat these tags in place of those it has."""
-        self._set(session_id, "tags", rows.checked_tags(tags))
+        self._set(session_id, "tags", rows.checked_tags([*map(self._clean, tags)]))
 
     def set_model(self, session_id: str, model: str) -> None:
         """Note which model answers from now on."""
@@ -133,7 +146,7 @@ class Sessions:
 
     def summarise(self, session_id: str, summary: str) -> None:
         """Keep what a chat was about; a vector of an earlier text no longer stands for it."""
-        self._set(session_id, "summary", _limited(summary, "a summary") or None)
+        self._set(session_id, "summary", self._clean(_limited(summary, "a summary")) or None)
 
     def _set(self, session_id: str, column: str, value: str | None) -> None:
         with self._database.writing() as connection:
@@ -189,18 +202,22 @@ class Sessions:
         token_count: int | None = None,
         blocks: Sequence[Block] = (),
     ) -> Message:
-        """Keep what was said; it is on disk when this returns."""
-        said = Said(role, content, now(), token_count, tuple(blocks))
+        """Keep what was said, without its secrets; it is on disk when this returns."""
+        clean = self._without_secrets(content, blocks)
+        said = Said(role, clean.content, now(), token_count, clean.blocks)
         with self._database.writing() as connection:
             rows.require(connection, session_id)
             number = rows.insert_message(connection, session_id, said)
             rows.touch(connection, session_id, said.timestamp)
-            if role == "user" and (title := titled(whole(content))):
+            if role == "user" and (title := titled(whole(clean.content))):
                 connection.execute(
                     "UPDATE sessions SET title = ? WHERE id = ? AND title IS NULL",
                     (title, session_id),
                 )
-            return rows.messages(connection, "id = ?", (number,))[0]
+            added = rows.messages(connection, "id = ?", (number,))[0]
+        if clean.kinds:
+            self._spoken[number] = content, tuple(blocks)
+        return added
 
     def amend(
         self,
@@ -211,16 +228,42 @@ class Sessions:
         blocks: Sequence[Block] = (),
     ) -> None:
         """Give a message another text: a reply that grows while it is streamed."""
-        text, more, terms = rows.packed(content, blocks)
+        clean = self._without_secrets(content, blocks)
+        text, more, terms = rows.packed(clean.content, clean.blocks)
         with self._database.writing() as connection:
-            changed = connection.execute(
-                "UPDATE messages SET content = ?, token_count = ?, blocks = ?, terms = ? "
-                "WHERE id = ? RETURNING session_id",
-                (text, token_count, more, terms, message_id),
+            found = connection.execute(
+                "SELECT session_id, content FROM messages WHERE id = ?", (message_id,)
             ).fetchone()
-            if changed is None:
+            if found is None:
                 raise NotFound(f"there is no message {message_id}")
-            rows.touch(connection, changed[0], now())
+            connection.execute(
+                "UPDATE messages SET content = ?, token_count = ?, blocks = ?, terms = ? "
+                "WHERE id = ?",
+                (text, token_count, more, terms, message_id),
+            )
+            rows.touch(connection, found[0], now())
+        if clean.kinds:
+            self._spoken[message_id] = content, tuple(blocks)
+            if not text.startswith(str(found[1])):
+                # What was kept while it grew had the beginning of a secret at its end.
+                self._database.purge()
+        else:
+            self._spoken.pop(message_id, None)
+
+    def _without_secrets(self, content: str, blocks: Sequence[Block]) -> Clean:
+        if not self._redacts():
+            return Clean(content, tuple(blocks), ())
+        clean = self._redactor.said(whole(content), blocks)
+        self._left_out.update(dict.fromkeys(clean.kinds))
+        return clean
+
+    def _clean(self, text: str) -> str:
+        return self._without_secrets(text, ()).content
+
+    def left_out(self) -> Sequence[str]:
+        """The kinds of secrets that were not kept since this was last asked, each once."""
+        kinds, self._left_out = self._left_out, {}
+        return list(kinds)
 
     def messages(self, session_id: str) -> Sequence[Message]:
         """Everything that was said, oldest first."""
@@ -229,7 +272,18 @@ class Sessions:
             return rows.messages(connection, "session_id = ?", (session_id,))
 
     def since_compaction(self, session_id: str) -> Sequence[Message]:
-        """What a model is sent: the last compaction's summary, then what follows it."""
+        """What a model is sent: the last compaction's summary, then what follows it.
+
+        What was said in this process is given as it was said, also where it is kept without a
+        secret.
+        """
+        return [self._as_said(one) for one in self._since_compaction(session_id)]
+
+    def _as_said(self, one: Message) -> Message:
+        spoken = self._spoken.get(one.id)
+        return one._replace(content=spoken[0], blocks=spoken[1]) if spoken else one
+
+    def _since_compaction(self, session_id: str) -> Sequence[Message]:
         with self._database.reading() as connection:
             rows.require(connection, session_id)
             last = connection.execute(
@@ -246,7 +300,7 @@ class Sessions:
 
     def compact(self, session_id: str, summary: str, *, through: int | None = None) -> None:
         """Let a summary stand for all messages, or those up to one; every one of them is kept."""
-        text = _limited(summary, "a summary")
+        text = self._clean(_limited(summary, "a summary"))
         if not text.strip():
             raise UsageError("there is no summary to compact with")
         with self._database.writing() as connection:
@@ -272,7 +326,7 @@ class Sessions:
 
     def remember(self, fact: str, category: str, session_id: str, ref: str) -> int:
         """Note a fact that a chat saved in the memory `ref`; its number."""
-        text, ref = _limited(fact, "a fact"), whole(ref)
+        text, ref = self._clean(_limited(fact, "a fact")), whole(ref)
         with self._database.writing() as connection:
             known = connection.execute(
                 "SELECT id FROM memories WHERE fact = ? AND ref = ? AND superseded_by IS NULL",

@@ -50,7 +50,9 @@ class Chat:
         self.app = app
         self.env = os.environ if env is None else env
         self.turn = threading.RLock()
-        self.sessions = Sessions(app.place.root, app.workspace.make)
+        self.sessions = Sessions(
+            app.place.root, app.workspace.make, lambda: app.config.flag("guard.redact_secrets")
+        )
         self.profile = Profile(app)
         self.toolbox = Toolbox(
             app, app.workspace.cwd, ask=ask, save=self._save_fact, turn=self.turn

@@ -155,7 +155,7 @@ class Conversation:
         if not text.strip():
             return
         await _to_the_end(self.away(lambda: self._begin(text)))
-        for notice in await self._synced():
+        for notice in (*await self._synced(), *self._left_out()):
             yield notice
         self._kept, self._told = set(), set()
         prompt: Prompt | None = None
@@ -173,6 +173,8 @@ class Conversation:
                 break
         else:
             yield Notice(f"Stopped after {ROUNDS} rounds of tools.")
+        for notice in self._left_out():
+            yield notice
         self._catch_up()
 
     async def _round(
@@ -199,7 +201,7 @@ class Conversation:
         self._is_summarised = False
         if self.session is not None:
             try:
-                said = self.sessions.messages(self.session.id)
+                said = self.sessions.since_compaction(self.session.id)
                 last = said[-1] if said else None
                 if last and (last.role, last.content, last.blocks) == ("user", text, ()):
                     return  # there was no answer, and it is sent again
@@ -212,6 +214,11 @@ class Conversation:
 
     def _say(self, session: Session, text: str) -> None:
         self.sessions.add(session.id, "user", text, token_count=tokens(text))
+
+    def _left_out(self) -> list[Notice]:
+        """What of the messages is not in the history, as a person is told."""
+        kinds = ", ".join(self.sessions.left_out())
+        return [_notice(f"A secret was not kept in the chat's history: {kinds}.")] if kinds else []
 
     async def _synced(self) -> list[Notice]:
         """Take in what was written into MEMORY.md by hand."""
