@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["escaped", "strip_invisible", "visible", "visible_json"]
+__all__ = ["escaped", "revealed", "strip_invisible", "visible", "visible_json"]
 
 _Ranges = tuple[tuple[int, int], ...]
 
@@ -110,6 +110,12 @@ def visible(text: str, *, keep_newlines: bool = True) -> str:
     if flat.isprintable():
         return text
     return text.translate({ord(c): _escape(c) for c in set(flat) if _within(c, _ACTING)})
+
+
+def revealed(line: str) -> str:
+    """Show also what cannot be seen as an escape: someone is to agree to the whole of a text."""
+    line = visible(line, keep_newlines=False)
+    return line.translate({ord(c): _escape(c) for c in set(line) if _within(c, _INVISIBLE)})
 
 
 def _escape(char: str) -> str:

@@ -18,6 +18,7 @@ from retain.errors import NotFound, RetainError
 from retain.facts.carrying import Synced
 from retain.facts.judging import same_key
 from retain.guard.characters import visible
+from retain.guard.fences import harmless
 from retain.sizes import cut, tokens
 from retain.talk import blocks
 from retain.talk import sessions as past
@@ -35,7 +36,6 @@ from retain.talk.events import (
     Turn,
     Usage,
 )
-from retain.talk.fences import harmless
 from retain.talk.models.errors import ModelError
 from retain.talk.prompt import Prompt, assembled
 from retain.talk.retention import Retention, Saved, found

@@ -312,7 +312,8 @@ def _skills(around: _Surroundings) -> Part:
         text = skills.catalogue(around.app)
     except RetainError as error:
         return part._replace(note=error.message)
-    return _limited(part._replace(text=text), int(around.room * _SKILLS_SHARE)) if text else part
+    room = int(around.room * _SKILLS_SHARE)
+    return _fenced(part._replace(text=text), skills.FENCE, skills.ABOUT, room) if text else part
 
 
 def _earlier(around: _Surroundings, messages: Sequence[Message]) -> Iterator[Part]:

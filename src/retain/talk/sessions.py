@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from retain.errors import RetainError
+from retain.guard.fences import harmless
 from retain.sizes import cut, tokens
-from retain.talk.fences import fenced, harmless
+from retain.talk.fences import fenced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
