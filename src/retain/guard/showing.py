@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 from retain.guard.characters import strip_invisible, visible
 from retain.guard.secrets import Redacted, redact
 
 __all__ = ["shown"]
+
+# What acts on a screen, in the middle of a word.
+_INSIDE = re.compile(
+    r"(?<=[!-~])[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e"
+    r"\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]+(?=[!-~])"
+)
 
 
 def shown(text: str) -> Redacted:
@@ -14,8 +22,8 @@ def shown(text: str) -> Redacted:
     What cannot be seen is taken out first: it could part a secret, which nobody would find then.
     """
     bare = redact(strip_invisible(text))
-    inert = visible(text)
-    if bare.kinds or inert == text:
-        return bare
-    # Shown only where there is no secret: the escape would part one as its character does.
-    return redact(strip_invisible(inert))
+    if bare.kinds:
+        # An escape that is shown parts a secret as the character does that it stands for.
+        text = _INSIDE.sub("", text)
+    clean = redact(strip_invisible(visible(text)))
+    return clean if len(clean.kinds) >= len(bare.kinds) else bare
