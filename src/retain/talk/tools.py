@@ -175,7 +175,7 @@ class Toolbox:
     ) -> None:
         self.env = app.workspace.env
         self.project = files.project(app.place, cwd, self.env)
-        self.approvals = approvals or Approvals(self.env, self.project.root)
+        self.approvals = approvals or Approvals(self.env, self.project.root, cwd)
         self._app, self._ask, self._save = app, ask, save
         self._turn = turn or threading.RLock()
         self._tools: Mapping[str, Callable[[str, Mapping[str, Any]], _Plan]] = {
