@@ -41,7 +41,9 @@ MAX_TEXT: Final = 100_000  # characters of a summary or a fact
 MAX_TITLE: Final = 200
 _SHOWN: Final = 5  # ids that a message names
 _MANY: Final = 1000  # hits among which a listing looks for its chats
-_NEWEST: Final = "ORDER BY s.updated_at DESC, s.rowid DESC"
+_NEWEST: Final = f"ORDER BY {rows.USED.format('s.')} DESC, s.rowid DESC"
+# The counts of all chats would be made before they are put in order.
+_FIRST: Final = f"WHERE s.rowid IN (SELECT rowid FROM sessions s {_NEWEST} LIMIT ?)"  # noqa: S608
 _FACTS: Final = (
     "SELECT id, fact, category, coalesce(source_session, ''), created_at, superseded_by, ref "
     "FROM memories ORDER BY id"
@@ -49,7 +51,7 @@ _FACTS: Final = (
 _SUMMARIES: Final = (
     "SELECT s.id, s.title, s.updated_at, s.summary, v.vector FROM sessions s "
     "LEFT JOIN summary_vectors v ON v.session_id = s.id AND v.model = ? "
-    "WHERE coalesce(s.summary, '') <> '' ORDER BY s.updated_at DESC, s.rowid DESC"
+    "WHERE coalesce(s.summary, '') <> ''"
 )
 _EMPTY: Final = (
     "SELECT id, julianday(updated_at) < julianday('now', '-1 day') FROM sessions "
@@ -118,7 +120,7 @@ class Sessions:
         """Chats, the one that was used last first; with a query, those that speak of it."""
         with self._database.reading() as connection:
             if not query.strip():
-                return rows.sessions(connection, f"{_NEWEST} LIMIT ?", (max(0, limit),))
+                return rows.sessions(connection, f"{_FIRST} {_NEWEST}", (max(0, limit),))
             hits = searching.search(connection, query, _MANY)
             names = dict.fromkeys(one.session_id for one in hits if one.session_id)
             wanted = query.strip().casefold()
@@ -266,10 +268,10 @@ class Sessions:
         return list(kinds)
 
     def messages(self, session_id: str) -> Sequence[Message]:
-        """Everything that was said, oldest first."""
+        """What was said, oldest first; of a chat with more, the newest `MOST_LOADED` messages."""
         with self._database.reading() as connection:
             rows.require(connection, session_id)
-            return rows.messages(connection, "session_id = ?", (session_id,))
+            return rows.recent(connection, session_id)
 
     def since_compaction(self, session_id: str) -> Sequence[Message]:
         """What a model is sent: the last compaction's summary, then what follows it.
@@ -292,11 +294,10 @@ class Sessions:
                 (session_id,),
             ).fetchone()
             if last is None:
-                return rows.messages(connection, "session_id = ?", (session_id,))
-            number, summary, when = last
+                return rows.recent(connection, session_id)
+            number, summary, when = rows.whole_number(last[0]), *map(rows.text, last[1:])
             head = Message(0, session_id, "system", summary, when, None, ())
-            after = "session_id = ? AND id > ?"
-            return [head, *rows.messages(connection, after, (session_id, number))]
+            return [head, *rows.recent(connection, session_id, number)]
 
     def compact(self, session_id: str, summary: str, *, through: int | None = None) -> None:
         """Let a summary stand for all messages, or those up to one; every one of them is kept."""
@@ -375,7 +376,7 @@ class Sessions:
     def facts(self, *, superseded: bool = False) -> Sequence[Fact]:
         """What chats have saved, oldest first."""
         with self._database.reading() as connection:
-            found = [Fact(*row) for row in connection.execute(_FACTS)]
+            found = [_fact(row) for row in connection.execute(_FACTS)]
         return [one for one in found if superseded or one.superseded_by is None]
 
     # Summaries
@@ -383,9 +384,16 @@ class Sessions:
     def summaries(self, model: str = "") -> Sequence[Summary]:
         """What each chat was about, newest first, with the vectors that this model made."""
         with self._database.reading() as connection:
+            found = connection.execute(f"{_SUMMARIES} {_NEWEST}", (model,))
             return [
-                Summary(name, title or "", date, summary, vector)
-                for name, title, date, summary, vector in connection.execute(_SUMMARIES, (model,))
+                Summary(
+                    rows.text(name),
+                    rows.text(title),
+                    rows.text(date),
+                    rows.text(summary),
+                    vector if isinstance(vector, bytes) else None,
+                )
+                for name, title, date, summary, vector in found
             ]
 
     def keep_vector(self, session_id: str, model_name: str, vector: bytes) -> None:
@@ -415,12 +423,25 @@ def _named(connection: sqlite3.Connection, prefix: str) -> Sequence[Session]:
     """The chats whose id is this or begins with it, with or without the word before the date."""
     prefix = whole(prefix)
     if prefix == LATEST:
-        return rows.sessions(connection, f"{_NEWEST} LIMIT 1")
+        return rows.sessions(connection, f"{_FIRST} {_NEWEST}", (1,))
     found = rows.sessions(connection, "WHERE s.id = ?", (prefix,))
     for start in (prefix, f"{rows.PREFIX}{prefix}") if prefix else ():
         begins = "WHERE substr(s.id, 1, length(?1)) = ?1 ORDER BY s.id"
         found = found or rows.sessions(connection, begins, (start,))
     return found
+
+
+def _fact(row: Sequence[object]) -> Fact:
+    number, fact, category, session_id, created_at, superseded_by, ref = row
+    return Fact(
+        rows.whole_number(number),
+        rows.text(fact),
+        rows.text(category),
+        rows.text(session_id),
+        rows.text(created_at),
+        None if superseded_by is None else rows.whole_number(superseded_by),
+        rows.text(ref),
+    )
 
 
 def _remove(connection: sqlite3.Connection, session_id: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from retain.sizes import tokens
 from retain.talk.events import Block, Role, Text, Thought, ToolResult, ToolUse, Turn
@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from retain.sessions.model import Message
 
 __all__ = ["begins", "block_size", "packed", "size", "turn"]
+
+# What either side can say; anything else in a kept message was put there.
+_KINDS: Final[dict[Role, tuple[type[Block], ...]]] = {
+    "user": (Text, ToolResult),
+    "assistant": (Text, ToolUse, Thought),
+}
 
 
 def packed(blocks: Iterable[Block]) -> tuple[dict[str, object], ...]:
@@ -44,7 +50,15 @@ def _packed(one: Block) -> dict[str, object]:
 def turn(message: Message) -> Turn:
     """A kept message as a model is sent it."""
     role: Role = "assistant" if message.role == "assistant" else "user"
-    found = tuple(one for kept in message.blocks if (one := _unpacked(kept)) is not None)
+    kinds = _KINDS[role]
+    unpacked = map(_unpacked, message.blocks)
+    found = tuple(one for one in unpacked if isinstance(one, kinds))
+    if "".join(one.text for one in found if isinstance(one, Text)) != message.content:
+        # Somebody's hand was in it: the model is told what the person can read.
+        used = [one for one in found if not isinstance(one, Text)]
+        said = [Text(message.content)] if message.content else []
+        # Results of tools come before anything else.
+        found = (*used, *said) if role == "user" else (*said, *used)
     return Turn(role, found or (Text(message.content),))
 
 
