@@ -26,7 +26,7 @@ from retain.errors import (
     UsageError,
 )
 from retain.sessions import database, schema
-from retain.sessions.model import NEW
+from retain.sessions.model import NEW, Chat, Said
 from retain.sessions.store import Sessions
 from tests import crash
 
@@ -248,6 +248,77 @@ def test_a_vector_is_given_back_for_its_model_and_its_text_alone(sessions: Sessi
     assert sessions.summaries("minilm")[0].vector is None
     with pytest.raises(NotFound):
         sessions.keep_vector(f"{other}9", "minilm", b"")
+
+
+def test_a_chat_that_went_on_is_known_to_need_another_summary(sessions: Sessions) -> None:
+    one, other, empty = (sessions.create().id for _ in range(3))
+
+    def lacking() -> set[str]:
+        return {found.id for found in sessions.outdated()}
+
+    assert lacking() == set()
+    first = sessions.add(one, "user", "About boats.").id
+    sessions.add(other, "user", "About cats.")
+    assert lacking() == {one, other}
+    assert len(sessions.outdated(1)) == 1
+    sessions.summarise(one, "Boats.")
+    sessions.summarise(empty, "Nothing.")
+    assert lacking() == {other}
+    sessions.add(one, "assistant", "And ships.")
+    assert lacking() == {one, other}
+    sessions.summarise(one, "Boats and ships.", through=first)
+    assert lacking() == {one, other}
+    sessions.summarise(one, "Boats and ships.")
+    sessions.summarise(other, "Cats.")
+    assert lacking() == set()
+    sessions.summarise(other, "")
+    assert lacking() == {other}
+    sessions.delete(one)
+    assert lacking() == {other}
+
+
+def test_an_imported_chat_that_grew_needs_another_summary(sessions: Sessions) -> None:
+    said = tuple(Said("user", text, "2026-01-01T00:00:00Z") for text in ("one", "two"))
+    chat = Chat("a", "", said[0].timestamp, said[0].timestamp, (), said[:1], summary="One.")
+    sessions.take_in([chat])
+    assert sessions.outdated() == []
+    sessions.take_in([chat._replace(said=said)])
+    assert [one.id for one in sessions.outdated()] == ["a"]
+
+
+def _of_the_first_schema(root: Path) -> None:
+    connection = sqlite3.connect(root / "sessions.db", isolation_level=None)
+    schema.migrate(connection, 1)
+    for name, summary in (("a", "About."), ("b", None)):
+        connection.execute(
+            "INSERT INTO sessions (id, summary, created_at, updated_at) VALUES (?, ?, '', '')",
+            (name, summary),
+        )
+        connection.execute(
+            "INSERT INTO messages (session_id, role, content, timestamp) "
+            "VALUES (?, 'user', 'x', '')",
+            (name,),
+        )
+    connection.close()
+
+
+def test_a_file_of_the_first_schema_is_brought_up_to_date(root: Path, sessions: Sessions) -> None:
+    _of_the_first_schema(root)
+    assert [one.id for one in sessions.outdated()] == ["b"]
+    assert sessions.get("a").summary == "About."
+    sessions.add("a", "user", "more")
+    assert {one.id for one in sessions.outdated()} == {"a", "b"}
+    assert rows(root, "PRAGMA user_version") == [(schema.LATEST,)]
+
+
+def test_a_file_of_the_first_schema_is_read_where_it_cannot_be_written(root: Path) -> None:
+    _of_the_first_schema(root)
+    before = (root / "sessions.db").read_bytes()
+    connection = database.Database(str(root))._read_only()
+    assert schema.version(connection) == schema.LATEST
+    assert connection.execute("SELECT count(*) FROM messages").fetchone() == (2,)
+    connection.close()
+    assert (root / "sessions.db").read_bytes() == before
 
 
 # The file

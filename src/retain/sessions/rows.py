@@ -24,6 +24,7 @@ __all__ = [
     "messages",
     "next_id",
     "note_number",
+    "note_summarised",
     "packed",
     "recent",
     "require",
@@ -213,6 +214,16 @@ def touch(connection: sqlite3.Connection, name: str, when: str) -> None:
     """
     query = f"UPDATE sessions SET updated_at = max({USED.format('')}, ?)"  # noqa: S608 - our own
     connection.execute(f"{query} WHERE id = ?", (when, name))
+
+
+def note_summarised(connection: sqlite3.Connection, name: str, through: int | None = None) -> None:
+    """Note that a chat's summary speaks of its messages up to one, or up to the last."""
+    connection.execute("DELETE FROM summarised WHERE session_id = ?", (name,))
+    connection.execute(
+        "INSERT INTO summarised SELECT id, coalesce(?, (SELECT max(m.id) FROM messages m "
+        "WHERE m.session_id = ?), 0) FROM sessions WHERE id = ? AND coalesce(summary, '') <> ''",
+        (through, name, name),
+    )
 
 
 def checked_tags(tags: Sequence[str]) -> str:

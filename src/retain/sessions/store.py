@@ -53,6 +53,10 @@ _SUMMARIES: Final = (
     "LEFT JOIN summary_vectors v ON v.session_id = s.id AND v.model = ? "
     "WHERE coalesce(s.summary, '') <> ''"
 )
+_OUTDATED: Final = (
+    "WHERE EXISTS (SELECT 1 FROM messages m WHERE m.session_id = s.id AND m.id > coalesce("
+    "(SELECT z.last_message FROM summarised z WHERE z.session_id = s.id), 0))"
+)
 _EMPTY: Final = (
     "SELECT id, julianday(updated_at) < julianday('now', '-1 day') FROM sessions "
     "WHERE NOT EXISTS (SELECT 1 FROM messages WHERE session_id = sessions.id)"
@@ -146,19 +150,30 @@ class Sessions:
         """Note which model answers from now on."""
         self._set(session_id, "model", whole(model))
 
-    def summarise(self, session_id: str, summary: str) -> None:
-        """Keep what a chat was about; a vector of an earlier text no longer stands for it."""
-        self._set(session_id, "summary", self._clean(_limited(summary, "a summary")) or None)
+    def summarise(self, session_id: str, summary: str, *, through: int | None = None) -> None:
+        """Keep what a chat was about, up to a message or all of it.
+
+        A vector of an earlier text no longer stands for it.
+        """
+        text = self._clean(_limited(summary, "a summary")) or None
+        with self._database.writing() as connection:
+            rows.require(connection, session_id)
+            connection.execute(
+                "DELETE FROM summary_vectors WHERE session_id = ? AND NOT EXISTS "
+                "(SELECT 1 FROM sessions WHERE id = ? AND summary IS ?)",
+                (session_id, session_id, text),
+            )
+            connection.execute("UPDATE sessions SET summary = ? WHERE id = ?", (text, session_id))
+            rows.note_summarised(connection, session_id, through)
+
+    def outdated(self, limit: int = 1000) -> Sequence[Session]:
+        """Chats that went on since their summary was made, or that have none; newest first."""
+        with self._database.reading() as connection:
+            return rows.sessions(connection, f"{_OUTDATED} {_NEWEST} LIMIT ?", (max(0, limit),))
 
     def _set(self, session_id: str, column: str, value: str | None) -> None:
         with self._database.writing() as connection:
             rows.require(connection, session_id)
-            if column == "summary":
-                connection.execute(
-                    "DELETE FROM summary_vectors WHERE session_id = ? AND NOT EXISTS "
-                    "(SELECT 1 FROM sessions WHERE id = ? AND summary IS ?)",
-                    (session_id, session_id, value),
-                )
             query = f"UPDATE sessions SET {column} = ? WHERE id = ?"  # noqa: S608 - our own names
             connection.execute(query, (value, session_id))
 
