@@ -212,9 +212,10 @@ def test_an_export_overwrites_nothing_of_any_kind(work: Path, home: Path) -> Non
         (work / "folder").mkdir()
         with pytest.raises(Conflict):
             talk.chat.export("dangling.json")
-        for name in ("folder", "nowhere/x.json"):
-            with pytest.raises(UsageError):
-                talk.chat.export(name)
+        with pytest.raises(UsageError):
+            talk.chat.export("folder")
+        with pytest.raises(NotFound):
+            talk.chat.export("nowhere/x.json")
         assert not (home / "elsewhere.json").exists()
         assert talk.chat.export("~/own.json") == str(home / "own.json")
 

@@ -36,9 +36,17 @@ class Redactor:
     def said(self, content: str, given: Sequence[Block] = ()) -> Clean:
         """What one side said, as it may be kept."""
         text, found = self.text(content)
-        kept, kinds = self._blocks(given)
-        # The text is among the blocks as well, and a secret in it is one secret.
-        return Clean(text, kept, found + tuple(kind for kind in kinds if kind not in found))
+        kept: list[Block] = []
+        kinds = list(found)
+        for one in given:
+            block, more = self._block(one)
+            # The text is among the blocks as well, and a secret in it is one secret.
+            is_text = one.get("type") == "text"
+            kinds += [kind for kind in more if not is_text or kind not in found]
+            # A thought that has one is left out, as it cannot be changed.
+            if not (more and one.get("type") == "thought"):
+                kept.append(block)
+        return Clean(text, tuple(kept), tuple(kinds))
 
     def text(self, given: str) -> Redacted:
         """A text without its secrets."""
@@ -54,17 +62,6 @@ class Redactor:
             head = given[:end]
             self._settled = head, clean
         return _joined(clean, redact(given[len(head) :]))
-
-    def _blocks(self, given: Sequence[Block]) -> tuple[tuple[Block, ...], tuple[str, ...]]:
-        """Blocks as they may be kept; a thought with a secret is not, as it cannot be changed."""
-        kept: list[Block] = []
-        kinds: list[str] = []
-        for one in given:
-            block, found = self._block(one)
-            kinds += found
-            if not (found and one.get("type") == "thought"):
-                kept.append(block)
-        return tuple(kept), tuple(kinds)
 
     def _block(self, one: Block) -> tuple[Block, Sequence[str]]:
         text, data = one.get("text"), one.get("data")

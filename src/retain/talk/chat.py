@@ -6,11 +6,10 @@ import os
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-from retain.errors import Ambiguous, Conflict, NotFound, UsageError
+from retain.errors import Ambiguous, NotFound, UsageError
 from retain.facts.carrying import COLLECTION
 from retain.facts.judging import same_key
-from retain.fsio import Directory, saving
-from retain.sessions.formats import as_json, as_jsonl, as_markdown
+from retain.sessions.exporting import export
 from retain.sessions.store import Sessions
 from retain.talk import models
 from retain.talk.conversation import Conversation, alone
@@ -176,20 +175,8 @@ class Chat:
         """Write the conversation to a new file: Markdown, JSON lines or JSON, by its ending."""
         assert self.session  # noqa: S101 - whoever calls has looked
         chat = self.sessions.chat(self.session.id)
-        formats = {".md": as_markdown, ".jsonl": as_jsonl}
         path = os.path.join(self.app.workspace.cwd, os.path.expanduser(path))
-        text = formats.get(os.path.splitext(path)[1].lower(), as_json)(chat)
-        folder, name = os.path.split(path)
-        # Put there whole, and never over something that appears in the same moment.
-        with saving(path):
-            if os.path.isdir(path) or not os.path.isdir(folder):
-                wrong = "is a directory" if os.path.isdir(path) else "is in no directory there is"
-                raise UsageError(f"{path} {wrong}", hint="Name a file: /export FILE")
-            with Directory.open(os.path.realpath(folder)) as there:
-                if not there.place(name, text.encode("utf-8", "replace")):
-                    raise Conflict(
-                        f"{path} exists already", hint="Give it another name: /export FILE"
-                    )
+        export(path, chat)
         return path
 
     @property
