@@ -64,7 +64,7 @@ def test_a_value_of_a_wrong_kind_is_named_or_does_no_harm(
     sessions.add(name, "user", "an otter ->", token_count=1)
     sessions.remember("An otter ->", "general", name, "facts/x")
     sessions.summarise(name, "About an otter.")
-    sessions.keep_vector(name, "m", b"1234")
+    sessions.keep_vectors("m", [(sessions.summaries()[0], b"1234")])
     sessions.compact(name, "They spoke.")
     planted(tmp_path, f"UPDATE {table} SET {column} = {value}")  # noqa: S608 - our own words
     for call in used(sessions, name).values():

@@ -224,7 +224,7 @@ def test_halves_of_characters_do_no_harm_anywhere(sessions: Sessions) -> None:
     sessions.tag(begun.id, [half])
     sessions.summarise(begun.id, half)
     sessions.compact(begun.id, half)
-    sessions.keep_vector(begun.id, half, b"")
+    sessions.keep_vectors(half, [(sessions.summaries()[0], b"")])
     number = sessions.remember(half, half, begun.id, half)
     assert sessions.remember(half, half, begun.id, half) == number
     assert len(sessions.search(half)) == 2
@@ -238,7 +238,7 @@ def test_halves_of_characters_do_no_harm_anywhere(sessions: Sessions) -> None:
 def test_a_vector_is_given_back_for_its_model_and_its_text_alone(sessions: Sessions) -> None:
     one, other = sessions.create().id, sessions.create().id
     sessions.summarise(one, "About boats.")
-    sessions.keep_vector(one, "minilm", b"1234")
+    sessions.keep_vectors("minilm", [(sessions.summaries()[0], b"1234")])
     (summary,) = sessions.summaries("minilm")
     assert (summary.session_id, summary.summary, summary.vector) == (one, "About boats.", b"1234")
     assert [found.vector for found in sessions.summaries("another")] == [None]
@@ -246,8 +246,10 @@ def test_a_vector_is_given_back_for_its_model_and_its_text_alone(sessions: Sessi
     assert sessions.summaries("minilm")[0].vector == b"1234"
     sessions.summarise(one, "About ships.")
     assert sessions.summaries("minilm")[0].vector is None
-    with pytest.raises(NotFound):
-        sessions.keep_vector(f"{other}9", "minilm", b"")
+    # Made of a text that was replaced meanwhile, or of a chat that was deleted.
+    gone = summary._replace(session_id=f"{other}9")
+    sessions.keep_vectors("minilm", [(summary, b"1234"), (gone, b"1234")])
+    assert [found.vector for found in sessions.summaries("minilm")] == [None]
 
 
 def test_a_chat_that_went_on_is_known_to_need_another_summary(sessions: Sessions) -> None:

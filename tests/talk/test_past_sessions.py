@@ -93,7 +93,8 @@ def test_a_model_that_fails_leaves_words(
     broken = embedder(app)
     assert broken
     for one in names:
-        sessions.keep_vector(one, broken.name, b"\0" * 16)
+        known = {found.session_id: found for found in sessions.summaries()}
+        sessions.keep_vectors(broken.name, [(known[one], b"\0" * 16)])
     text, note = relevant(app, sessions, "garden", "", ROOM)
     assert names[2] in text
     assert note.startswith("found by their words: ")

@@ -7,7 +7,7 @@ what it had not yet handed in.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from retain import trash
@@ -411,13 +411,14 @@ class Sessions:
                 for name, title, date, summary, vector in found
             ]
 
-    def keep_vector(self, session_id: str, model_name: str, vector: bytes) -> None:
-        """Keep the vector that a model made of a chat's summary."""
+    def keep_vectors(self, model_name: str, made: Iterable[tuple[Summary, bytes]]) -> None:
+        """Keep the vectors that a model made of summaries, where those still are what they were."""
+        model = whole(model_name)
         with self._database.writing() as connection:
-            rows.require(connection, session_id)
-            connection.execute(
-                "INSERT OR REPLACE INTO summary_vectors VALUES (?, ?, ?)",
-                (session_id, whole(model_name), vector),
+            connection.executemany(
+                "INSERT OR REPLACE INTO summary_vectors "
+                "SELECT id, ?, ? FROM sessions WHERE id = ? AND summary = ?",
+                [(model, vector, one.session_id, one.summary) for one, vector in made],
             )
 
     # In and out

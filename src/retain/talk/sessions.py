@@ -106,8 +106,8 @@ def vectorised(sessions: Sessions, model: Embedder, most: int = _FILLED) -> None
     missing = [one for one in sessions.summaries(model.name) if one.vector is None][:most]
     if missing:
         made = model.embed([f"{one.title}. {one.summary}" for one in missing])
-        for one, vector in zip(missing, made, strict=True):
-            sessions.keep_vector(one.session_id, model.name, vector.astype("<f4").tobytes())
+        vectors = (vector.astype("<f4").tobytes() for vector in made)
+        sessions.keep_vectors(model.name, zip(missing, vectors, strict=True))
 
 
 def plain_summary(said: Sequence[Message]) -> str:
