@@ -52,6 +52,13 @@ def test_no_row_keeps_a_secret_and_the_kinds_are_told_once(
     assert sessions.left_out() == []
 
 
+def test_what_a_reply_only_seemed_to_hold_is_not_told(sessions: Sessions) -> None:
+    name = sessions.create().id
+    reply = sessions.add(name, "assistant", KEY)
+    sessions.amend(reply.id, "Nothing of the kind.")
+    assert sessions.left_out() == []
+
+
 def test_the_model_of_this_process_is_sent_what_was_said(
     tmp_path: Path, sessions: Sessions
 ) -> None:

@@ -6,13 +6,14 @@ what it had not yet handed in.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from retain import trash
 from retain.bank import now
-from retain.errors import Ambiguous, Conflict, LimitExceeded, NotFound, UsageError
+from retain.errors import Ambiguous, Busy, Conflict, LimitExceeded, NotFound, UsageError
 from retain.fsio import Directory, Workshop
 from retain.model import Trashed
 from retain.sessions import formats, rows, taking
@@ -80,7 +81,7 @@ class Sessions:
         self._redacts, self._redactor = redacts, Redactor()
         # What was said here with a secret in it: the model of this process is sent it as it was.
         self._spoken: dict[int, tuple[str, tuple[Block, ...]]] = {}
-        self._left_out: dict[str, None] = {}
+        self._left_out: dict[int, tuple[str, ...]] = {}  # kinds, by message; 0 for other texts
         self._database = Database(root, make)
         self.path = self._database.path
 
@@ -232,8 +233,7 @@ class Sessions:
                     (title, session_id),
                 )
             added = rows.messages(connection, "id = ?", (number,))[0]
-        if clean.kinds:
-            self._spoken[number] = content, tuple(blocks)
+        self._note(number, content, blocks, clean.kinds)
         return added
 
     def amend(
@@ -259,28 +259,36 @@ class Sessions:
                 (text, token_count, more, terms, message_id),
             )
             rows.touch(connection, found[0], now())
-        if clean.kinds:
-            self._spoken[message_id] = content, tuple(blocks)
-            if not text.startswith(str(found[1])):
-                # What was kept while it grew had the beginning of a secret at its end.
+        self._note(message_id, content, blocks, clean.kinds)
+        if clean.kinds and not text.startswith(str(found[1])):
+            # What was kept while it grew had the beginning of a secret at its end.
+            with contextlib.suppress(Busy):
                 self._database.purge()
+
+    def _note(
+        self, number: int, content: str, blocks: Sequence[Block], kinds: tuple[str, ...]
+    ) -> None:
+        """Remember what a message was before its secrets were left out, and which those are."""
+        if kinds:
+            self._spoken[number], self._left_out[number] = (content, tuple(blocks)), kinds
         else:
-            self._spoken.pop(message_id, None)
+            self._spoken.pop(number, None)
+            self._left_out.pop(number, None)
 
     def _without_secrets(self, content: str, blocks: Sequence[Block]) -> Clean:
         if not self._redacts():
             return Clean(content, tuple(blocks), ())
-        clean = self._redactor.said(whole(content), blocks)
-        self._left_out.update(dict.fromkeys(clean.kinds))
-        return clean
+        return self._redactor.said(whole(content), blocks)
 
     def _clean(self, text: str) -> str:
-        return self._without_secrets(text, ()).content
+        clean = self._without_secrets(text, ())
+        self._left_out[0] = (*self._left_out.get(0, ()), *clean.kinds)
+        return clean.content
 
     def left_out(self) -> Sequence[str]:
         """The kinds of secrets that were not kept since this was last asked, each once."""
-        kinds, self._left_out = self._left_out, {}
-        return list(kinds)
+        noted, self._left_out = self._left_out, {}
+        return list(dict.fromkeys(kind for kinds in noted.values() for kind in kinds))
 
     def messages(self, session_id: str) -> Sequence[Message]:
         """What was said, oldest first; of a chat with more, the newest `MOST_LOADED` messages."""
