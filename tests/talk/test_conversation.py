@@ -20,15 +20,9 @@ from retain.app import App
 from retain.drafts import Draft
 from retain.sessions.store import Sessions
 from retain.talk.approval import Answer, Question
-from retain.talk.conversation import (
-    ROUNDS,
-    Assembled,
-    Happening,
-    MemorySaved,
-    ToolDone,
-    ToolStarted,
-)
+from retain.talk.conversation import ROUNDS
 from retain.talk.events import Finished, TextDelta, ToolUse
+from retain.talk.happenings import Assembled, Happening, MemorySaved, ToolDone, ToolStarted
 from retain.talk.models import ModelError
 from tests.talk import servers
 from tests.talk.models.sides import SIDES

@@ -19,7 +19,6 @@ from retain.errors import RetainError
 from retain.paths import global_root
 from retain.talk import blocks, models
 from retain.talk.commands import Commands, completions, is_command
-from retain.talk.conversation import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
 from retain.talk.events import (
     Finished,
     Retrying,
@@ -31,6 +30,7 @@ from retain.talk.events import (
     ToolUse,
     Usage,
 )
+from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
 from retain.talk.models.access import FILE
 from retain.talk.models.errors import ModelError
 from retain.talk.tools import summary

@@ -13,10 +13,11 @@ from retain.fsio import Directory, saving
 from retain.sessions.formats import as_json, as_jsonl, as_markdown
 from retain.sessions.store import Sessions
 from retain.talk import models
-from retain.talk.conversation import Conversation, alone
+from retain.talk.conversation import Conversation
 from retain.talk.profile import Profile
 from retain.talk.retention import Retention
 from retain.talk.tools import Toolbox
+from retain.talk.waiting import alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

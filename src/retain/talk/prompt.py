@@ -19,7 +19,7 @@ from retain.sizes import cut, tokens
 from retain.talk import blocks, skills
 from retain.talk.events import Block, Text, ToolResult, ToolSpec, Turn
 from retain.talk.fences import fenced
-from retain.talk.sessions import relevant
+from retain.talk.past import relevant
 
 if TYPE_CHECKING:
     from retain.app import App

@@ -9,7 +9,7 @@ import pytest
 
 from retain.app import App
 from retain.sessions.store import Sessions
-from retain.talk.sessions import caught_up, embedder, plain_summary, relevant, vectorised
+from retain.talk.past import caught_up, embedder, plain_summary, relevant, vectorised
 from tests.talk.servers import claude
 from tests.talk.talking import talking
 
