@@ -72,6 +72,7 @@ def test_resuming_leaves_a_summary_of_the_one_before(work: Path) -> None:
         before = talk.session
         talk.server.says(claude("Something else was spoken of."))
         talk.run(talk.chat.resume(name))
+        talk.leave()
         summary = talk.chat.sessions.get(before).summary
         assert summary == "Something else was spoken of."
         count = len(talk.server.asked)

@@ -162,9 +162,9 @@ def test_a_chat_that_ended_is_found_by_meaning_in_the_next(work: Path) -> None:
         ]
         talk.type("/new")
         talk.say("why do my baked goods not rise?")
-        assert first in talk.system
-        assert "the oven was too cold" in talk.system
-        assert "my sourdough loaf came out flat" not in talk.asked.text
+        assert first in talk.asked.last
+        assert "the oven was too cold" in talk.asked.last
+        assert len(talk.asked.body["messages"]) == 1
 
 
 def test_the_reply_does_not_wait_for_other_chats_vectors(work: Path, sessions: Sessions) -> None:
@@ -172,7 +172,7 @@ def test_the_reply_does_not_wait_for_other_chats_vectors(work: Path, sessions: S
     killed = past(sessions, "The walrus ran away", "")
     with talking(work) as talk:
         talk.say("garden")
-        assert names[2] in talk.system  # by its words
+        assert names[2] in talk.asked.last  # by its words
         talk.leave()
         model = embedder(talk.chat.app)
         assert model

@@ -17,8 +17,9 @@ from retain.sessions.store import Sessions
 from retain.sizes import tokens
 from retain.talk import blocks
 from retain.talk.events import Text, ToolResult, ToolUse
+from retain.talk.models.turns import PARTING
 from retain.talk.profile import Profile
-from retain.talk.prompt import SEPARATOR, Prompt, assembled
+from retain.talk.prompt import Prompt, assembled
 from retain.talk.tools import TOOLS
 from tests.talk.models.sides import SIDES
 from tests.talk.talking import talking
@@ -114,7 +115,13 @@ def names(prompt: Prompt) -> list[str]:
 
 
 def whole(prompt: Prompt) -> str:
-    return SEPARATOR.join(prompt.system)
+    """Everything that is sent but the conversation itself, as it stands there."""
+    return PARTING.join([*prompt.system, *recalled(prompt)])
+
+
+def recalled(prompt: Prompt) -> list[str]:
+    """What is sent with the newest message, before the person's words."""
+    return [one.text for one in prompt.messages[-1].blocks[:-1] if isinstance(one, Text)]
 
 
 # Order
@@ -145,10 +152,15 @@ def test_parts_stand_in_their_order_joined_by_a_rule(desk: Desk) -> None:
     text = whole(prompt)
     assert text.startswith("Be kind.\n\n---\n\n# How memory works here\n")
     assert "\n\n---\n\nJo, of Turin.\n\n---\n\nTabs.\n\n---\n\n" in text
-    assert text.count(SEPARATOR) == len(names(prompt)) - 1
+    assert text.count(PARTING) == len(names(prompt)) - 1
     assert prompt.recalled == 1
     assert len(prompt.system) == 2  # what stays the same comes first, on its own
     assert prompt.system[0].endswith("Tabs.")
+    assert "# Relevant memories" not in PARTING.join(prompt.system)
+    (before,) = recalled(prompt)
+    assert before.startswith("# Relevant memories\n\n<recalled-memories ")
+    assert "\n\n---\n\n# Relevant past conversations\n\n<past-conversations " in before
+    assert prompt.messages[-1].blocks[-1] == Text("how much does the walrus eat?")
 
 
 @pytest.mark.parametrize("provider", sorted(SIDES))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from retain.sizes import tokens
 from retain.talk.events import Block, Role, Text, Thought, ToolResult, ToolUse, Turn
@@ -12,12 +12,15 @@ from retain.talk.events import Block, Role, Text, Thought, ToolResult, ToolUse, 
 if TYPE_CHECKING:
     from retain.sessions.model import Message
 
-__all__ = ["begins", "block_size", "packed", "size", "turn"]
+__all__ = ["STOPPED", "begins", "block_size", "packed", "size", "turn"]
+
+# What a model, and whoever takes up the conversation again, is told of a reply that was stopped.
+STOPPED: Final = "[The person stopped this reply here.]"
 
 
-def packed(blocks: Iterable[Block]) -> tuple[dict[str, object], ...]:
-    """Blocks as they are kept with a message."""
-    return tuple(_packed(one) for one in blocks)
+def packed(blocks: Iterable[Block], *, is_stopped: bool = False) -> tuple[dict[str, object], ...]:
+    """Blocks as they are kept with a message, and that it was stopped there."""
+    return (*map(_packed, blocks), *([{"type": "stopped"}] if is_stopped else ()))
 
 
 def _packed(one: Block) -> dict[str, object]:
@@ -60,6 +63,8 @@ def _unpacked(kept: Mapping[str, Any]) -> Block | None:
             return ToolUse(str(kept["id"]), str(kept["name"]), dict(given), broken)
         if kind == "tool_result":
             return ToolResult(str(kept["id"]), str(kept["text"]), bool(kept["is_error"]))
+        if kind == "stopped":
+            return Text(STOPPED)
         if kind == "thought":
             return Thought(str(kept["model"]), dict(kept["data"]))
     except (KeyError, TypeError, ValueError):

@@ -7,10 +7,11 @@ database) runs in a thread, one at a time, because one App serves one thread.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from retain.errors import NotFound, RetainError
@@ -52,6 +53,7 @@ _REPLY: Final = 16_000  # tokens kept free for an answer, at most, where nothing
 _LAST_ROUND: Final = "No more tools: answer with what there is."
 _STOPPED: Final = "This was stopped before it was done."
 _NO_MORE: Final = f"Not done: this was the last of {ROUNDS} rounds of tools."
+_NARROWED: Final = 0.6  # of what was too long for a model, the next time
 
 _Result = TypeVar("_Result")
 
@@ -69,6 +71,7 @@ class Conversation:
         *,
         session: Session | None = None,
         turn: threading.RLock | None = None,
+        untold: Iterable[Happening] = (),
     ) -> None:
         self.app, self.sessions, self.profile = app, sessions, profile
         self.model, self.toolbox = model, toolbox
@@ -78,10 +81,14 @@ class Conversation:
         self.retention = Retention(app, sessions)
         self._turn = turn or threading.RLock()
         self._most_tokens = 0  # of a reply, as it is configured
-        self._summaries = Summaries(app, sessions, self.away)
+        self._summaries = Summaries(app, sessions, self.away, session)
         # Of one reply, as keys: the facts that were kept, and those that the model was told.
         self._kept: set[str] = set()
         self._told: set[str] = set()
+        # What happened when nobody listened any more; it comes with the next message.
+        self._untold: list[Happening] = list(untold)
+        self._is_unsent_told = False
+        self._rooms: dict[str, int] = {}  # by model, where one has refused what was too long
 
     # Talking
 
@@ -90,17 +97,17 @@ class Conversation:
         if not text.strip():
             return
         await to_the_end(self.away(lambda: self._begin(text)))
-        for told in await self._synced():
+        untold, self._untold = self._untold, []
+        for told in (*untold, *await self._synced()):
             yield told
         self._kept, self._told = set(), set()
-        prompt: Prompt | None = None
         for number in range(ROUNDS + 1):
-            prompt = await self._assembled(prompt)
-            yield Assembled(prompt)
+            for one in await self._assembled(self.prompt if number else None):
+                yield one
             is_last = number == ROUNDS
             async with (
                 self._kept_reply(_NO_MORE if is_last else _STOPPED) as reply,
-                contextlib.aclosing(self._round(prompt, reply, is_last)) as happenings,
+                contextlib.aclosing(self._round(reply, is_last)) as happenings,
             ):
                 async for happening in happenings:
                     yield happening
@@ -110,18 +117,19 @@ class Conversation:
             yield Notice(f"Stopped after {ROUNDS} rounds of tools.")
         self._summaries.catch_up(self.session)
 
-    async def _round(
-        self, prompt: Prompt, reply: Reply, is_last: bool
-    ) -> AsyncGenerator[Happening, None]:
+    async def _round(self, reply: Reply, is_last: bool) -> AsyncGenerator[Happening, None]:
         """One answer of the model's, the facts in it, and the tools that it asks for."""
         try:
-            async with contextlib.aclosing(self._streamed(prompt, reply, is_last)) as stream:
+            async with contextlib.aclosing(self._answered(reply, is_last)) as stream:
                 async for event in stream:
                     yield event
         except ModelError:
-            # The line it broke off in may be half a fact.
-            for happening in await self._saved(reply.text.rpartition("\n")[0]):
+            for happening in await self._saved(reply.whole_lines):
                 yield happening
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
+            # The person has had enough of it, and what it flagged before that is no less true.
+            self._untold += await to_the_end(self._saved(reply.whole_lines))
             raise
         for happening in await self._saved(reply.text):
             yield happening
@@ -131,9 +139,9 @@ class Conversation:
                     yield happening
 
     def _begin(self, text: str) -> None:
-        self._summaries.outdated()
         if self.session is not None:
             try:
+                self._summaries.outdated(self.session)
                 said = self.sessions.messages(self.session.id)
                 last = said[-1] if said else None
                 if last and (last.role, last.content, last.blocks) == ("user", text, ()):
@@ -156,27 +164,38 @@ class Conversation:
             return [notice(f"MEMORY.md: {error.message}")]
         return changes(done)
 
-    async def _assembled(self, before: Prompt | None) -> Prompt:
-        self.prompt = await self.away(lambda: self._assemble(before))
+    async def _assembled(self, before: Prompt | None) -> list[Happening]:
+        """Put together what is sent next, and say what the person should know of it."""
+        prompt = self.prompt = await self.away(lambda: self._assemble(before))
         if before is None:
             # What it only repeats of these is not the model's own.
-            for part in self.prompt.parts:
+            for part in prompt.parts:
                 if part.is_data:
                     self._told.update(map(same_key, found(part.text)))
-        return self.prompt
+        return [Assembled(prompt), *self._unsent(prompt)]
+
+    def _unsent(self, prompt: Prompt) -> Iterator[Notice]:
+        """That a conversation has outgrown the model's room, once."""
+        if prompt.unsent and not self._is_unsent_told:
+            self._is_unsent_told = True
+            yield Notice(
+                f"The conversation is longer than {self.model.name} has room for: from here on "
+                "its oldest messages are not sent. /compact puts a summary in their place."
+            )
 
     def _assemble(self, before: Prompt | None) -> Prompt:
         assert self.session  # noqa: S101 - `send` has begun it
         context = self.model.context_tokens
         self._most_tokens = self.app.config.number("chat.max_tokens")
         free = self._most_tokens or min(_REPLY, context // 4)
+        room = max(context - free, context // 2)
         return assembled(
             self.app,
             self.sessions,
             self.profile,
             self.sessions.since_compaction(self.session.id),
             session_id=self.session.id,
-            room=max(context - free, context // 2),
+            room=min(room, self._rooms.get(self.model.name, room)),
             tools=self.toolbox.specs,
             before=before,
         )
@@ -185,6 +204,29 @@ class Conversation:
         assert self.session  # noqa: S101 - `send` has begun it
         return kept(self.sessions, self.session.id, self.away, ending)
 
+    async def _answered(self, reply: Reply, is_last: bool) -> AsyncGenerator[Happening, None]:
+        """The model's answer; one that could not read all of it is sent less, once."""
+        for is_again in (False, True):
+            prompt = self.prompt
+            assert prompt  # noqa: S101 - `send` has put it together
+            try:
+                async with contextlib.aclosing(self._streamed(prompt, reply, is_last)) as stream:
+                    async for event in stream:
+                        yield event
+            except ModelError as error:
+                if is_again or error.kind != "too_long" or not reply.is_empty:
+                    raise
+                # Counts are estimates, and a server may have less room than its model is known
+                # for: what was refused says more than either.
+                self._rooms[self.model.name] = int(prompt.tokens * _NARROWED)
+                happenings = await self._assembled(None)
+                if self.prompt and _words(self.prompt) == _words(prompt):
+                    raise  # there is nothing that could be left out
+                for one in happenings:
+                    yield one
+            else:
+                return
+
     async def _streamed(
         self, prompt: Prompt, reply: Reply, is_last: bool
     ) -> AsyncGenerator[Happening, None]:
@@ -192,7 +234,7 @@ class Conversation:
         # They are named in the last round as well: a provider wants to know every tool that the
         # conversation speaks of.
         specs = self.toolbox.specs
-        ask = Ask(system, prompt.turns, specs, self._most_tokens, may_use_tools=not is_last)
+        ask = Ask(system, prompt.messages, specs, self._most_tokens, may_use_tools=not is_last)
         async with contextlib.aclosing(self.model.stream(ask)) as stream:
             async for event in stream:
                 await reply.take(event)
@@ -246,14 +288,34 @@ class Conversation:
 
     # Summaries
 
-    async def compact(self) -> str:
-        """Put a summary in the place of everything said so far; every message is kept."""
-        return await self._summaries.compact(self.session, self.model)
+    async def compact(self, wish: str = "") -> str:
+        """Put a summary in the place of everything said so far; every message is kept.
+
+        The `wish` says what the summary should heed besides.
+        """
+        return await self._summaries.compact(self.session, self.model, wish)
 
     async def close(self, seconds: float = SUMMARY_SECONDS) -> None:
-        """Leave a summary of the conversation behind, if there was one worth it."""
-        await self._summaries.leave(self.session, self.model, seconds)
+        """Leave a summary of the conversation behind, if there was one worth it.
+
+        The model has so many seconds for it; without any, or without a model, it is a plain one.
+        """
+        await self.leave_plainly()
+        await self.leave_well(seconds)
+
+    async def leave_plainly(self) -> None:
+        """Leave the summary that costs nothing, for whoever does not wait for a better one."""
+        await self._summaries.leave_plainly(self.session)
+
+    async def leave_well(self, seconds: float = SUMMARY_SECONDS) -> None:
+        """Leave the model's summary after the plain one."""
+        await self._summaries.leave_well(self.session, self.model, seconds)
 
     async def away(self, work: Callable[[], _Result]) -> _Result:
         """Do blocking work in a thread, alone with the App."""
         return await alone(self._turn, work)
+
+
+def _words(prompt: Prompt) -> tuple[object, ...]:
+    """All that is sent of a prompt."""
+    return prompt.system, prompt.messages

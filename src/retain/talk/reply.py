@@ -43,6 +43,9 @@ async def kept(
     reply = Reply(sessions, session_id, away, ending)
     try:
         yield reply
+    except (asyncio.CancelledError, GeneratorExit):
+        reply.stop()
+        raise
     finally:
         # Also where the person has had enough of it, or the connection has.
         await to_the_end(reply.settle())
@@ -60,6 +63,7 @@ class Reply:
         self._message: Message | None = None
         self._answers: Message | None = None
         self._output = 0
+        self._is_finished = self._is_stopped = False
         self._is_dirty = False
         self._writing = asyncio.Lock()
         self._flush: asyncio.Task[None] | None = None
@@ -67,6 +71,16 @@ class Reply:
     @property
     def text(self) -> str:
         return "".join(one.text for one in self._blocks if isinstance(one, Text))
+
+    @property
+    def whole_lines(self) -> str:
+        """The text without the line that it broke off in: that may be half a fact."""
+        return self.text if self._is_finished else self.text.rpartition("\n")[0]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has come of it."""
+        return not self._blocks
 
     @property
     def calls(self) -> list[ToolUse]:
@@ -89,6 +103,7 @@ class Reply:
             return
         self._is_dirty = bool(self._blocks)
         if isinstance(event, Finished):
+            self._is_finished = True
             await self.keep()
         elif self._is_dirty and self._flush is None:
             # By the clock, and not with the next event: that may be long in coming.
@@ -104,6 +119,11 @@ class Reply:
         """Take in what a tool gave."""
         self._results.append(result)
         await self._keep_results()
+
+    def stop(self) -> None:
+        """The person has had enough; of tools that were to be used, their results say so."""
+        if self._blocks and not self._is_finished and not self.calls:
+            self._is_stopped = self._is_dirty = True
 
     async def settle(self) -> None:
         """Put all there is on disk, with a result for each of the calls."""
@@ -126,9 +146,9 @@ class Reply:
                     raise
 
     def _keep(self, held: Sequence[Block]) -> None:
-        is_plain = all(isinstance(one, Text) for one in held)
+        is_plain = all(isinstance(one, Text) for one in held) and not self._is_stopped
         text = "".join(one.text for one in held if isinstance(one, Text))
-        kept = () if is_plain else blocks.packed(held)
+        kept = () if is_plain else blocks.packed(held, is_stopped=self._is_stopped)
         count = self._output or sum(map(blocks.block_size, held))
         self._message = self._put(self._message, "assistant", text, count, kept)
 

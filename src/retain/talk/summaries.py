@@ -43,16 +43,25 @@ _COMPACT: Final = (
 class Summaries:
     """The summaries of one conversation, and those that earlier ones lack."""
 
-    def __init__(self, app: App, sessions: Sessions, away: Away) -> None:
+    def __init__(
+        self, app: App, sessions: Sessions, away: Away, session: Session | None = None
+    ) -> None:
         self._app, self._sessions, self._away = app, sessions, away
-        self._is_fresh = False
+        # One that was left earlier is good until something is said.
+        self._is_fresh = bool(session and session.summary)
+        self._said: Sequence[Message] = ()  # of which a better summary can be made
         self._later: asyncio.Task[None] | None = None
 
-    def outdated(self) -> None:
-        """Something was said."""
-        self._is_fresh = False
+    def outdated(self, session: Session) -> None:
+        """Something is said, and an earlier summary no longer stands for all of it; blocking.
 
-    async def compact(self, session: Session | None, model: Model) -> str:
+        It is taken away, so that the next chat makes one where this process does not get to it.
+        """
+        if self._is_fresh:
+            self._is_fresh = False
+            self._sessions.summarise(session.id, "")
+
+    async def compact(self, session: Session | None, model: Model, wish: str = "") -> str:
         """Put a summary in the place of everything said so far; every message is kept."""
         if session is None:
             return ""
@@ -60,42 +69,38 @@ class Summaries:
         last = max((one.id for one in messages), default=0)
         if not last:
             return ""  # nothing was said since the last time
-        text = await _told(model, messages, _COMPACT, model.context_tokens)
+        wish = f"{_COMPACT}\n\nThe person asks for this besides: {wish}" if wish else _COMPACT
+        text = await _compacted(model, messages, wish)
         if not text:
             raise ModelError("other", f"{model.name} gave no summary; nothing was changed")
         # What another window says meanwhile comes after the summary.
         await self._away(lambda: self._sessions.compact(session.id, text, through=last))
         return text
 
-    async def leave(self, session: Session | None, model: Model, seconds: float) -> None:
-        """Leave a summary of the conversation behind, if there was one worth it.
+    async def leave_plainly(self, session: Session | None) -> None:
+        """Leave the summary that costs nothing, unless there is one of all that was said."""
+        if session is None or self._is_fresh:
+            return
+        name = session.id
+        with contextlib.suppress(NotFound):  # deleted meanwhile, in another window
+            said = await self._away(lambda: self._sessions.messages(name))
+            text = past.plain_summary(said)
+            if not text:
+                await self._away(lambda: self._sessions.sweep_empty(name))
+                return
+            await self._away(lambda: self._sessions.summarise(name, text))
+            self._is_fresh = True
+            self._said = said if any(one.role == "assistant" for one in said) else ()
 
-        The model has so many seconds for it; without any, or without a model, it is a plain one.
-        """
-        with contextlib.suppress(NotFound, TimeoutError):  # deleted meanwhile, in another window
-            said = await self._plainly(session)
+    async def leave_well(self, session: Session | None, model: Model, seconds: float) -> None:
+        """Leave the model's summary in the place of the plain one, if it is there in time."""
+        said, self._said = self._said, ()
+        with contextlib.suppress(NotFound, TimeoutError):
             async with asyncio.timeout(max(seconds, 0)):
                 if said and session:
                     await self._well(session.id, model, said)
                 if self._later and not self._later.done():
                     await asyncio.wait([self._later])
-
-    async def _plainly(self, session: Session | None) -> Sequence[Message]:
-        """Leave the summary that costs nothing; the messages that a better one can be made of.
-
-        Whoever does not wait for the better one has this.
-        """
-        if session is None or self._is_fresh:
-            return ()
-        name = session.id
-        said = await self._away(lambda: self._sessions.messages(name))
-        text = past.plain_summary(said)
-        if not text:
-            await self._away(lambda: self._sessions.sweep_empty(name))
-            return ()
-        await self._away(lambda: self._sessions.summarise(name, text))
-        self._is_fresh = True
-        return said if any(one.role == "assistant" for one in said) else ()
 
     async def _well(self, name: str, model: Model, said: Sequence[Message]) -> None:
         """Leave the model's summary, findable by its meaning; without a vector, by its words."""
@@ -118,6 +123,16 @@ class Summaries:
             embedder = await self._away(lambda: past.embedder(self._app))
             # Not under the lock: the next message must not wait for it.
             await asyncio.to_thread(past.caught_up, self._sessions, embedder, own)
+
+
+async def _compacted(model: Model, messages: Sequence[Message], wish: str) -> str:
+    """A summary to go on from; a model that cannot read it all is told its ends."""
+    try:
+        return await _told(model, messages, wish, model.context_tokens)
+    except ModelError as error:
+        if error.kind != "too_long":
+            raise
+    return await _told(model, messages, wish, model.context_tokens // 4)
 
 
 async def _told(

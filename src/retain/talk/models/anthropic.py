@@ -214,9 +214,7 @@ def _request(model: str, ask: Ask) -> dict[str, Any]:
     """The request's body; what stays the same from one to the next is marked for the cache."""
     said = [one._replace(role="user") if one.role == "system" else one for one in ask.messages]
     messages = [_message(turn) for turn in turns.mended(said, model)]
-    # The last but one as well: where the newest message has something for this once only, the
-    # next request has all before it in common with this one.
-    for message in messages[-2:]:
+    for message in _kept(messages):
         _mark(message["content"])
     request: dict[str, Any] = {
         "model": model,
@@ -233,6 +231,22 @@ def _request(model: str, ask: Ask) -> dict[str, Any]:
         if not ask.may_use_tools:
             request["tool_choice"] = {"type": "none"}
     return request
+
+
+def _kept(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages up to which a provider keeps what it reads.
+
+    Up to the newest, for the next round of the same reply; and up to those before the last two
+    things that the person said: with what a person said goes what was recalled for it, once, so
+    the next request has only what comes before in common with this one.
+    """
+    said = [
+        at
+        for at, one in enumerate(messages)
+        if one["role"] == "user" and any(block["type"] == "text" for block in one["content"])
+    ]
+    ends = {at - 1 for at in said[-2:] if at} | {len(messages) - 1}
+    return [messages[at] for at in sorted(ends) if at >= 0]
 
 
 def _system(ask: Ask) -> list[dict[str, Any]]:
