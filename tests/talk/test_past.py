@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -178,3 +179,33 @@ def test_the_reply_does_not_wait_for_other_chats_vectors(work: Path, sessions: S
         assert model
         assert all(one.vector for one in talk.chat.sessions.summaries(model.name))
         assert talk.chat.sessions.get(killed).summary == "Asked: The walrus ran away"
+
+
+def test_a_project_is_told_of_the_persons_other_conversations_too(
+    app: App, sessions: Sessions, work: Path
+) -> None:
+    fill(sessions)
+    own = Path(App(cwd=str(work), everywhere=True).init()[0].root)
+    with contextlib.closing(Sessions(str(own))) as others:
+        walrus = past(others, "Walrus", "The walrus is fed at noon.")
+    text, _ = relevant(app, sessions, "when is the walrus fed?", "", ROOM)
+    assert f"(global:{walrus}): The walrus is fed at noon." in text
+    # The same id may be another conversation's here, which is told by its own name.
+    text, _ = relevant(app, sessions, "when is the walrus fed?", walrus, ROOM)
+    assert f"(global:{walrus})" in text
+
+
+def test_the_persons_own_bank_is_looked_in_once_and_none_is_made(
+    sessions: Sessions, work: Path, home: Path
+) -> None:
+    past(sessions, "Walrus", "The walrus is fed at noon.")
+    app = App(cwd=str(work))
+    relevant(app, sessions, "the walrus", "", ROOM)
+    app.close()
+    assert not (Path(app.workspace.own.root) / "sessions.db").exists()
+    App(cwd=str(home), everywhere=True).init()
+    own = App(cwd=str(home), everywhere=True)
+    name = past(own.sessions, "Heron", "The heron stands on one leg.")
+    text, _ = relevant(own, own.sessions, "the heron", "", ROOM)
+    assert text.count(name) == 1
+    own.close()
