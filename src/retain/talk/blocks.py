@@ -48,7 +48,13 @@ def turn(message: Message) -> Turn:
     """A kept message as a model is sent it."""
     role: Role = "assistant" if message.role == "assistant" else "user"
     found = tuple(one for kept in message.blocks if (one := _unpacked(kept)) is not None)
-    return Turn(role, found or (Text(message.content),))
+    return Turn(role, (*(found or (Text(message.content),)), *_stopped(message)))
+
+
+def _stopped(message: Message) -> tuple[Text, ...]:
+    """What is to be said where a reply was stopped."""
+    is_stopped = any(kept.get("type") == "stopped" for kept in message.blocks)
+    return (Text(STOPPED),) if is_stopped and message.role == "assistant" else ()
 
 
 def _unpacked(kept: Mapping[str, Any]) -> Block | None:
@@ -63,8 +69,6 @@ def _unpacked(kept: Mapping[str, Any]) -> Block | None:
             return ToolUse(str(kept["id"]), str(kept["name"]), dict(given), broken)
         if kind == "tool_result":
             return ToolResult(str(kept["id"]), str(kept["text"]), bool(kept["is_error"]))
-        if kind == "stopped":
-            return Text(STOPPED)
         if kind == "thought":
             return Thought(str(kept["model"]), dict(kept["data"]))
     except (KeyError, TypeError, ValueError):

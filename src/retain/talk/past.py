@@ -12,7 +12,8 @@ from retain.paths import GLOBAL
 from retain.sessions.database import FILE
 from retain.sessions.store import Sessions
 from retain.sizes import cut, tokens
-from retain.talk.fences import fenced, on_one_line
+from retain.talk.fences import fenced
+from retain.talk.redaction import on_one_line
 
 if TYPE_CHECKING:
     from retain.app import App

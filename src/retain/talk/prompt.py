@@ -24,10 +24,11 @@ from retain.guard.characters import strip_invisible
 from retain.sizes import cut, tokens
 from retain.talk import skills
 from retain.talk.events import ToolSpec, Turn
-from retain.talk.fences import fenced, without_secrets
+from retain.talk.fences import fenced
 from retain.talk.fitting import Fitted, with_words_before
 from retain.talk.models.turns import PARTING
 from retain.talk.past import relevant
+from retain.talk.redaction import without_secrets
 
 if TYPE_CHECKING:
     from retain.app import App
