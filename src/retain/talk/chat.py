@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-from retain.errors import Ambiguous, Conflict, NotFound, UsageError
+from retain.errors import Ambiguous, Conflict, NotFound, RetainError, UsageError
 from retain.facts.carrying import COLLECTION
 from retain.facts.judging import same_key
 from retain.fsio import Directory, saving
@@ -65,7 +66,8 @@ class Chat:
         self._conversation: Conversation | None = None
         self._resumed: Session | None = None  # what the conversation will go on with
         self._notices: list[Notice] = []  # which it will begin with
-        self._behind: set[asyncio.Task[None]] = set()  # summaries of conversations that were left
+        # Conversations that were left, while their summaries are made.
+        self._behind: dict[asyncio.Task[None], Conversation] = {}
 
     async def away(self, work: Callable[[], _Result]) -> _Result:
         """Do blocking work in a thread, alone with the App."""
@@ -130,7 +132,7 @@ class Chat:
         self._notices = []
         if not self._is_given:
             self._model = None  # the one that a resumed conversation had was its own
-        await self._leave_behind(before)
+        self._leave_behind(before)
 
     async def resume(self, name: str) -> Session:
         """Go on with an earlier conversation and its model; none is needed before it is asked."""
@@ -141,7 +143,7 @@ class Chat:
             self._notices = []
             if session.model and not self._is_given:
                 await self.away(lambda: self._take_model(session.model))
-            await self._leave_behind(before)
+            self._leave_behind(before)
         return session
 
     def _take_model(self, name: str) -> None:
@@ -155,27 +157,31 @@ class Chat:
             said = f"This conversation was with {name}, which cannot be used now"
             self._notices = [notice(f"{said}: {error.message}. It goes on with another.")]
 
-    async def _leave_behind(self, before: Conversation | None) -> None:
+    def _leave_behind(self, before: Conversation | None) -> None:
         """Have a conversation summarised while the next one is already there."""
-        if before is None:
-            return
-        await before.leave_plainly()
-        task = asyncio.create_task(before.leave_well())
-        self._behind.add(task)
-        task.add_done_callback(self._left)
+        if before:
+            task = asyncio.create_task(before.close())
+            self._behind[task] = before
+            task.add_done_callback(self._left)
 
     def _left(self, task: asyncio.Task[None]) -> None:
-        self._behind.discard(task)
+        self._behind.pop(task, None)
         if not task.cancelled():
-            task.exception()  # looked at: there is a plain summary, and nobody waits for more
+            task.exception()  # looked at: every message is safe, and nobody waits for more
 
     async def leave(self, seconds: float = SUMMARY_SECONDS) -> None:
         """Leave a summary of the conversation behind, made within so many seconds."""
-        behind = [asyncio.wait_for(task, max(seconds, 0)) for task in self._behind]
-        close = [self._conversation.close(seconds)] if self._conversation else []
-        done = await asyncio.gather(*close, *behind, return_exceptions=True)
-        if close and isinstance(done[0], BaseException):
-            raise done[0]
+        behind = dict(self._behind)
+        for before in behind.values():
+            with contextlib.suppress(RetainError):
+                await before.leave_plainly()
+        waiting = asyncio.wait(behind, timeout=max(seconds, 0)) if behind else asyncio.sleep(0)
+        close = self._conversation.close(seconds) if self._conversation else asyncio.sleep(0)
+        await asyncio.gather(close, waiting)
+        for task in behind:
+            task.cancel()
+        if behind:
+            await asyncio.wait(behind)
 
     def close(self) -> None:
         """Let go of what was opened; every message is safe already."""
