@@ -73,11 +73,6 @@ class Talk:
         return str(self.asked.body["messages"][0]["content"])
 
     @property
-    def sent(self) -> str:
-        """Everything that the last request says: the system prompt, and the conversation."""
-        return f"{self.system}\n\n{self.asked.text}"
-
-    @property
     def session(self) -> str:
         assert self.chat.session
         return self.chat.session.id
