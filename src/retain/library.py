@@ -113,12 +113,24 @@ class Library:
         self.shortfalls()  # a few missing vectors are made first, as for a search
         return related(self._in_force(), ref, limit)
 
-    def brief(self, query: str, budget: int = 2000, limit: int = 12) -> Brief:
-        """The best hits packed into a token budget, ready for a prompt."""
+    def brief(
+        self,
+        query: str,
+        budget: int = 2000,
+        limit: int = 12,
+        *,
+        shown: Callable[[Hit], Hit | None] | None = None,
+    ) -> Brief:
+        """The best hits packed into a token budget, ready for a prompt.
+
+        `shown` gives a hit as it may be shown, or None where it need not be.
+        """
         from retain.brief import pack, scoped
 
         budget = whole("budget", budget)
         answer = self.search(Wanted(query, limit=limit))
+        if shown:
+            answer = answer._replace(hits=tuple(filter(None, map(shown, answer.hits))))
         names = (
             scoped(f"{collection}/{name}" if collection else name, bank.bank.place.scope)
             for bank in self.banks()

@@ -161,8 +161,8 @@ def test_a_fact_is_saved_and_the_next_session_knows_it(opened: Open, server: Ser
     second.press("Enter")
     second.sees("recalled", "Done.")
     asked = server.asked[-1].body
-    assert "Jamie uses Bun as the JavaScript runtime" in str(asked["system"])
-    assert "Jamie said which runtime is used." in str(asked["system"])
+    assert "Jamie uses Bun as the JavaScript runtime" in str(asked)
+    assert "Jamie said which runtime is used." in str(asked)
     second.press("C-c")
     second.press("C-c")
     second.until(lambda: second.is_dead)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import stat
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,8 +21,9 @@ from retain.sessions.store import Sessions
 from retain.talk.chat import Chat
 from retain.talk.commands import Commands
 from retain.talk.models import ModelError
-from tests.talk.servers import Use, claude
-from tests.talk.talking import Talk, saved, talking
+from tests.talk.models.sides import SIDES
+from tests.talk.servers import Server, Use, claude, running
+from tests.talk.talking import Talk, notices, saved, talking
 
 
 @pytest.fixture(autouse=True)
@@ -72,12 +76,75 @@ def test_resuming_leaves_a_summary_of_the_one_before(work: Path) -> None:
         before = talk.session
         talk.server.says(claude("Something else was spoken of."))
         talk.run(talk.chat.resume(name))
+        talk.leave()
         summary = talk.chat.sessions.get(before).summary
         assert summary == "Something else was spoken of."
         count = len(talk.server.asked)
         talk.run(talk.chat.resume(name))  # where one is already
         talk.run(talk.chat.resume("latest"))
         assert len(talk.server.asked) == count
+
+
+@contextmanager
+def unnamed(work: Path, **env: str) -> Iterator[tuple[Chat, Server]]:
+    """A chat for which no model was named, on a server of both kinds."""
+    with running() as server:
+        world = {"HOME": str(work.parent), **SIDES["anthropic"].env(server.url), **env}
+        chat = Chat(App(cwd=str(work)), env=world)
+        try:
+            yield chat, server
+        finally:
+            chat.close()
+
+
+async def said(chat: Chat, text: str) -> list[str]:
+    return notices([one async for one in chat.conversation.send(text)])
+
+
+def test_a_resumed_session_goes_on_with_its_model(work: Path) -> None:
+    name = old_session(work)
+    with unnamed(work) as (chat, server):
+        usual = chat.model_name
+        assert usual != "claude-old"
+
+        async def talk() -> None:
+            await chat.resume(name)
+            assert chat.model_name == "claude-old"
+            assert await said(chat, "feed it") == []
+            assert server.asked[-1].body["model"] == "claude-old"
+            await chat.new()
+            assert chat.model_name == usual
+            await chat.leave(0)
+
+        asyncio.run(talk())
+
+
+def test_a_model_that_was_named_is_kept_when_resuming(work: Path) -> None:
+    name = old_session(work)
+    with talking(work) as talk:
+        talk.run(talk.chat.resume(name))
+        assert talk.chat.model_name == talk.side.name
+        assert notices(talk.say("feed it")) == []
+        assert talk.asked.body["model"] == talk.side.name
+
+
+def test_a_session_whose_model_cannot_be_used_goes_on_with_another(work: Path) -> None:
+    with contextlib.closing(Sessions(str(work / ".retain"))) as sessions:
+        name = sessions.create("gpt-5").id
+        sessions.add(name, "user", "hello")
+        sessions.add(name, "assistant", "Hi.")
+    with unnamed(work) as (chat, server):
+        usual = chat.model_name
+
+        async def talk() -> None:
+            await chat.resume(name)
+            (told,) = await said(chat, "and now?")
+            assert told.startswith("This conversation was with gpt-5, which cannot be used now: ")
+            assert "OPENAI_API_KEY" in told
+            assert server.asked[-1].body["model"] == usual
+            assert await said(chat, "still?") == []
+
+        asyncio.run(talk())
 
 
 def test_a_session_that_is_only_looked_at_keeps_its_summary(work: Path) -> None:

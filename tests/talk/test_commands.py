@@ -201,6 +201,17 @@ def test_at_most_fifteen_sessions_are_listed(work: Path) -> None:
         assert talk.type("/sessions").text.count("- `session_") == 15
 
 
+def test_compact_takes_a_wish_for_the_summary(work: Path) -> None:
+    with talking(work) as talk:
+        talk.say("hello")
+        talk.server.says(claude("Only the walrus."))
+        shown = talk.type("/compact keep all that was said of the walrus")
+        assert "Only the walrus." in shown.text
+        asked = talk.asked.last
+        assert "keep all that was said of the walrus" in asked.partition("<conversation>")[0]
+        assert "Be complete and brief" in asked
+
+
 def test_compact_says_what_the_model_goes_on_from(work: Path) -> None:
     with talking(work) as talk:
         assert talk.type("/compact").text == "There is nothing to compact yet."

@@ -20,15 +20,9 @@ from retain.app import App
 from retain.drafts import Draft
 from retain.sessions.store import Sessions
 from retain.talk.approval import Answer, Question
-from retain.talk.conversation import (
-    ROUNDS,
-    Assembled,
-    Happening,
-    MemorySaved,
-    ToolDone,
-    ToolStarted,
-)
+from retain.talk.conversation import ROUNDS
 from retain.talk.events import Finished, TextDelta, ToolUse
+from retain.talk.happenings import Assembled, Happening, MemorySaved, ToolDone, ToolStarted
 from retain.talk.models import ModelError
 from tests.talk import servers
 from tests.talk.models.sides import SIDES
@@ -137,6 +131,7 @@ def test_too_long_a_conversation_hints_at_compacting(work: Path) -> None:
             talk.say("a long story")
         assert failed.value.kind == "too_long"
         assert "/compact" in failed.value.hint
+        assert len(talk.server.asked) == 1  # there was nothing to leave out
 
 
 def test_tokens_are_counted(work: Path) -> None:
@@ -222,10 +217,12 @@ def test_memories_are_recalled_once_and_stay_for_all_rounds(work: Path) -> None:
         happenings = talk.say("when does the walrus deploy?")
         prompts = [one.prompt for one in happenings if isinstance(one, Assembled)]
         assert [one.recalled for one in prompts] == [1, 1]
-        assert "deploys on Fridays" in talk.system
+        assert "deploys on Fridays" not in talk.system
+        assert talk.asked.text.count("# Relevant memories") == 1
         assert len(prompts[1].turns) == 3
         first, second = talk.server.asked
         assert first.body["system"] == second.body["system"]
+        assert "deploys on Fridays" in first.last
 
 
 # Stopping
@@ -476,7 +473,7 @@ def test_what_a_reply_only_quotes_is_no_fact(work: Path, source: str) -> None:
         happenings = talk.say("what about the walrus?")
         assert saved(happenings) == [("saved", "Jo keeps a walrus")]
         assert notices(happenings) == [f"Not remembered, it was only quoted: {bad[9:]}"]
-        assert bad in (talk.asked.text if source == "file" else talk.system)
+        assert bad in talk.asked.text
 
 
 def test_memory_md_edited_by_hand_is_honoured_and_told(work: Path) -> None:
@@ -520,7 +517,7 @@ def test_without_memory_the_chat_still_talks(work: Path, harm: Callable[[Path], 
         prompt = talk.chat.prompt
         assert prompt
         assert any(one.startswith("relevant memories: ") for one in prompt.left_out)
-        assert [f"number {number}." in talk.system for number in range(5)] == [
+        assert [f"number {number}." in talk.asked.last for number in range(5)] == [
             False, False, True, True, True,
         ]  # fmt: skip
         for command in ("/context", "/sessions", "/search talk", "/memories", "/skills", "/tools"):

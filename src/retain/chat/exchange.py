@@ -19,7 +19,6 @@ from retain.errors import RetainError
 from retain.paths import global_root
 from retain.talk import blocks, models
 from retain.talk.commands import Commands, completions, is_command
-from retain.talk.conversation import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
 from retain.talk.events import (
     Finished,
     Retrying,
@@ -31,6 +30,7 @@ from retain.talk.events import (
     ToolUse,
     Usage,
 )
+from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
 from retain.talk.models.access import FILE
 from retain.talk.models.errors import ModelError
 from retain.talk.tools import summary
@@ -83,14 +83,22 @@ class Desk:
 
     async def warm_up(self) -> None:
         """Load what the first reply needs, while the person still types."""
+        # At once, and not after the rest: nothing else takes as long.
+        loading = asyncio.ensure_future(self._prepared())
         said = await asyncio.to_thread(self._earlier)
         self.screen.entry.recollection.load(said)
+        await loading
+
+    async def _prepared(self) -> None:
         with contextlib.suppress(RetainError):
             await self.chat.model.prepare()
 
     def _earlier(self) -> list[str]:
-        """What the person said in earlier conversations, the oldest first."""
-        with self.chat.turn, contextlib.suppress(RetainError):
+        """What the person said in earlier conversations, the oldest first.
+
+        Any thread may read them, so the first message need not wait for this.
+        """
+        with contextlib.suppress(RetainError):
             self._recent = self.chat.sessions.list(_REMEMBERED)
             return earlier(self.chat, self._recent)
         return []
@@ -154,6 +162,8 @@ class Desk:
             used = max(prompt.tokens, self.chat.conversation.spent.input)
             parts.append(f"{words.amount(used)}/{words.amount(prompt.budget)} tokens")
             parts.append(f"◇ {prompt.recalled}")
+            if prompt.unsent:
+                parts.append(f"{prompt.unsent} older not sent")
         if self._title:
             parts.append(words.flat(self._title, 50))
         return parts

@@ -15,8 +15,8 @@ from retain.chat import words
 from retain.errors import RetainError
 from retain.talk.approval import Answer, Question
 from retain.talk.commands import COMMANDS, Commands
-from retain.talk.conversation import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
 from retain.talk.events import Finished, Retrying, TextDelta, Usage
+from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
 from retain.talk.retention import Saved
 
 if TYPE_CHECKING:

@@ -12,7 +12,10 @@ from retain.talk.events import Block, Role, Text, Thought, ToolResult, ToolUse, 
 if TYPE_CHECKING:
     from retain.sessions.model import Message
 
-__all__ = ["begins", "block_size", "packed", "size", "turn"]
+__all__ = ["STOPPED", "begins", "block_size", "packed", "size", "turn"]
+
+# What a model, and whoever takes up the conversation again, is told of a reply that was stopped.
+STOPPED: Final = "[The person stopped this reply here.]"
 
 # What either side can say; anything else in a kept message was put there.
 _KINDS: Final[dict[Role, tuple[type[Block], ...]]] = {
@@ -21,9 +24,9 @@ _KINDS: Final[dict[Role, tuple[type[Block], ...]]] = {
 }
 
 
-def packed(blocks: Iterable[Block]) -> tuple[dict[str, object], ...]:
-    """Blocks as they are kept with a message."""
-    return tuple(_packed(one) for one in blocks)
+def packed(blocks: Iterable[Block], *, is_stopped: bool = False) -> tuple[dict[str, object], ...]:
+    """Blocks as they are kept with a message, and that it was stopped there."""
+    return (*map(_packed, blocks), *([{"type": "stopped"}] if is_stopped else ()))
 
 
 def _packed(one: Block) -> dict[str, object]:
@@ -59,7 +62,13 @@ def turn(message: Message) -> Turn:
         said = [Text(message.content)] if message.content else []
         # Results of tools come before anything else.
         found = (*used, *said) if role == "user" else (*said, *used)
-    return Turn(role, found or (Text(message.content),))
+    return Turn(role, (*(found or (Text(message.content),)), *_stopped(message)))
+
+
+def _stopped(message: Message) -> tuple[Text, ...]:
+    """What is to be said where a reply was stopped."""
+    is_stopped = any(kept.get("type") == "stopped" for kept in message.blocks)
+    return (Text(STOPPED),) if is_stopped and message.role == "assistant" else ()
 
 
 def _unpacked(kept: Mapping[str, Any]) -> Block | None:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-from retain.errors import Ambiguous, NotFound, UsageError
+from retain.errors import Ambiguous, NotFound, RetainError, UsageError
 from retain.facts.carrying import COLLECTION
 from retain.facts.judging import same_key
 from retain.sessions.exporting import export
-from retain.sessions.store import Sessions
 from retain.talk import models
-from retain.talk.conversation import Conversation, alone
+from retain.talk.conversation import Conversation
+from retain.talk.happenings import Notice, notice
+from retain.talk.models.errors import ModelError
 from retain.talk.profile import Profile
 from retain.talk.retention import Retention
+from retain.talk.summaries import SUMMARY_SECONDS
 from retain.talk.tools import Toolbox
+from retain.talk.waiting import alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from retain.app import App
     from retain.sessions.model import Session
+    from retain.sessions.store import Sessions
     from retain.talk.models import Model
     from retain.talk.prompt import Prompt
     from retain.talk.retention import Saved
@@ -49,21 +55,27 @@ class Chat:
         self.app = app
         self.env = os.environ if env is None else env
         self.turn = threading.RLock()
-        self.sessions = Sessions(
-            app.place.root, app.workspace.make, lambda: app.config.flag("guard.redact_secrets")
-        )
         self.profile = Profile(app)
         self.toolbox = Toolbox(
             app, app.workspace.cwd, ask=ask, save=self._save_fact, turn=self.turn
         )
         self._wanted = model
+        self._is_given = bool(model)
         self._model: Model | None = None
         self._conversation: Conversation | None = None
         self._resumed: Session | None = None  # what the conversation will go on with
+        self._notices: list[Notice] = []  # which it will begin with
+        # Conversations that were left, while their summaries are made.
+        self._behind: dict[asyncio.Task[None], Conversation] = {}
 
     async def away(self, work: Callable[[], _Result]) -> _Result:
         """Do blocking work in a thread, alone with the App."""
         return await alone(self.turn, work)
+
+    @property
+    def sessions(self) -> Sessions:
+        """The conversations of the bank in force."""
+        return self.app.sessions
 
     @property
     def model_name(self) -> str:
@@ -96,6 +108,7 @@ class Chat:
                 self.toolbox,
                 session=self._resumed,
                 turn=self.turn,
+                untold=self._notices,
             )
         return self._conversation
 
@@ -112,31 +125,66 @@ class Chat:
         return chosen
 
     async def new(self) -> None:
-        """End the conversation, with a summary, and begin another."""
-        await self.leave()
+        """Begin another conversation; a summary of this one is made behind."""
+        before = self._conversation
         self._conversation = self._resumed = None
+        self._notices = []
+        if not self._is_given:
+            self._model = None  # the one that a resumed conversation had was its own
+        self._leave_behind(before)
 
     async def resume(self, name: str) -> Session:
-        """Go on with an earlier conversation; no model is needed before something is said."""
+        """Go on with an earlier conversation and its model; none is needed before it is asked."""
         session = await self.away(lambda: self.sessions.resolve(name))
         if self.session is None or self.session.id != session.id:
-            await self.leave()
+            before = self._conversation
             self._conversation, self._resumed = None, session
+            self._notices = []
+            if session.model and not self._is_given:
+                await self.away(lambda: self._take_model(session.model))
+            self._leave_behind(before)
         return session
 
-    async def leave(self, seconds: float | None = None) -> None:
-        """Leave a summary of the conversation behind, made within so many seconds."""
-        if self._conversation is None:
+    def _take_model(self, name: str) -> None:
+        """Talk to the model that a conversation had; where it cannot be, to the one that is set."""
+        self._model = None
+        if name == self.model_name:
             return
-        if seconds is None:
-            await self._conversation.close()
-        else:
-            await self._conversation.close(seconds)
+        try:
+            self._model = models.model(name, self.app.config, self.env)
+        except ModelError as error:
+            said = f"This conversation was with {name}, which cannot be used now"
+            self._notices = [notice(f"{said}: {error.message}. It goes on with another.")]
+
+    def _leave_behind(self, before: Conversation | None) -> None:
+        """Have a conversation summarised while the next one is already there."""
+        if before:
+            task = asyncio.create_task(before.close())
+            self._behind[task] = before
+            task.add_done_callback(self._left)
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        self._behind.pop(task, None)
+        if not task.cancelled():
+            task.exception()  # looked at: every message is safe, and nobody waits for more
+
+    async def leave(self, seconds: float = SUMMARY_SECONDS) -> None:
+        """Leave a summary of the conversation behind, made within so many seconds."""
+        behind = dict(self._behind)
+        for before in behind.values():
+            with contextlib.suppress(RetainError):
+                await before.leave_plainly()
+        waiting = asyncio.wait(behind, timeout=max(seconds, 0)) if behind else asyncio.sleep(0)
+        close = self._conversation.close(seconds) if self._conversation else asyncio.sleep(0)
+        await asyncio.gather(close, waiting)
+        for task in behind:
+            task.cancel()
+        if behind:
+            await asyncio.wait(behind)
 
     def close(self) -> None:
         """Let go of what was opened; every message is safe already."""
         with self.turn:
-            self.sessions.close()
             self.app.close()
 
     # Facts, blocking

@@ -46,7 +46,7 @@ COMMANDS: Final = (
     Command("search", "WORDS", "Find what was said, and what is remembered."),
     Command("sessions", "[WORDS]", "List earlier conversations."),
     Command("resume", "ID", "Go on with an earlier conversation."),
-    Command("compact", "", "Put a summary in the place of what was said so far."),
+    Command("compact", "[WISH]", "Put a summary in the place of what was said so far."),
     Command("memories", "[WORDS]", "Show the facts that chats have kept."),
     Command("remember", "FACT", "Keep a fact."),
     Command("forget", "WORDS or ID", "Move a fact to the trash."),
@@ -204,10 +204,10 @@ class Commands:
             return Shown(text, is_error=True)
         return Shown(f"Resumed: {_line(session.title)} (`{session.id}`)", "resumed")
 
-    async def _compact(self, _: str) -> Shown:
+    async def _compact(self, wish: str) -> Shown:
         if self._chat.session is None:
             return Shown("There is nothing to compact yet.")
-        text = await self._chat.conversation.compact()
+        text = await self._chat.conversation.compact(wish)
         if not text:
             return Shown("There is nothing new to compact.")
         return Shown(f"Compacted. The model goes on from this summary:\n\n{visible(text)}")
