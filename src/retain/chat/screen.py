@@ -18,6 +18,7 @@ from textual.widget import Widget
 from textual.widgets import Markdown, Static, TextArea
 
 from retain.chat import words
+from retain.chat.driver import Driver
 from retain.chat.entry import Entry
 from retain.chat.pieces import Note, Person, Tool
 from retain.chat.style import CSS
@@ -36,6 +37,7 @@ Opener = Callable[[Callable[["Question"], Coroutine[Any, Any, "Answer"]]], "Chat
 _TWICE_SECONDS: Final = 2.0  # within which a second Ctrl+C leaves
 _SUMMARY_SECONDS: Final = 6.0
 _TICK: Final = 0.12
+_LOOK_SECONDS: Final = 1.0  # between two looks at whether the terminal is still there
 _LEAST_PART: Final = 8  # columns below which a cut part of the status says nothing
 _ENDS: Final = ("/quit", "/exit", "/q")
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -62,7 +64,7 @@ class Terminal(App[None]):
     ]
 
     def __init__(self, open_chat: Opener, *, resume: str = "") -> None:
-        super().__init__()
+        super().__init__(driver_class=Driver)
         self.theme = _theme(os.environ)
         self.failure: RetainError | OSError | None = None  # why the chat could not be opened
         self.desk: Desk | None = None
@@ -95,6 +97,7 @@ class Terminal(App[None]):
         self.set_interval(_TICK, self._tick)
         if not self.is_headless:
             self._hear_signals()
+            self.set_interval(_LOOK_SECONDS, self._look)
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
@@ -122,6 +125,11 @@ class Terminal(App[None]):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._told, number)
+
+    def _look(self) -> None:
+        """Hear of a terminal that went without a signal."""
+        if isinstance(self._driver, Driver) and self._driver.is_gone and not self._signals:
+            self._told(signal.SIGHUP)
 
     def _told(self, number: int) -> None:
         self._signals.append(number)
