@@ -18,7 +18,7 @@ from retain.sessions.model import Message
 from retain.sessions.store import Sessions
 from tests.chat.stage import KEY
 from tests.conftest import command
-from tests.talk.servers import Server, claude, running
+from tests.talk.servers import Server, Use, claude, running
 
 pytestmark = [
     pytest.mark.slow,
@@ -51,7 +51,7 @@ class Terminal:
         """
         named = f"echo $$ >{shlex.quote(str(self._pid))}; {program}"
         written = shlex.quote(str(self._ended))
-        deaf = "trap : HUP; " if is_deaf else ""
+        deaf = f"trap : INT{' HUP' if is_deaf else ''}; "  # Ctrl+C is for the program
         own = f"echo $$ >{shlex.quote(str(self._session))}"
         return f"{deaf}{own}; sh -c {shlex.quote(named)}; echo $? >{written}"
 
@@ -282,6 +282,52 @@ def test_it_can_be_suspended_and_brought_back(opened: Open, server: Server) -> N
     terminal.types("tion")
     terminal.press("Enter")
     terminal.sees("half a question", "Done.")
+
+
+def test_without_a_screen_ctrl_c_stops_a_reply_and_twice_leaves(
+    opened: Open, server: Server
+) -> None:
+    server.says(claude("It was a dark and stormy night", ending="hang", keep=9))
+    terminal = opened(f"exec {shlex.join([*command(), 'chat', '--plain'])}")
+    terminal.sees(">")
+    terminal.types("Tell me a story\n")
+    terminal.sees("It was a dark and sto")
+    terminal.press("C-c")
+    terminal.sees("Press Ctrl+C again to leave.")
+    terminal.types("Go on\n")
+    terminal.sees("Done.")
+
+    def is_leaving() -> bool:
+        """Press twice; on a busy machine that may take longer than two presses belong together."""
+        terminal.press("C-c")
+        terminal.press("C-c")
+        end = time.monotonic() + 5
+        while not (found := "Saving a summary" in terminal.text) and time.monotonic() < end:
+            time.sleep(0.05)
+        return found
+
+    time.sleep(2.5)  # the press that stopped the reply is no half of this
+    terminal.until(is_leaving)
+    terminal.until(lambda: terminal.is_dead)
+    assert terminal.status == "0"
+    assert "Traceback" not in terminal.text
+    assert [one.content for one in kept()[0]][2:] == ["Go on", "Done."]
+
+
+def test_without_a_screen_a_question_is_answered_in_a_line(opened: Open, server: Server) -> None:
+    use = Use("run_command", {"command": "echo hello there"})
+    server.says(claude("Looking.", use), claude("I see."))
+    terminal = opened(f"exec {shlex.join([*command(), 'chat', '--plain'])}")
+    terminal.sees(">")
+    terminal.types("Look\n")
+    terminal.sees("y/s/a/n [n]")
+    terminal.types("a\n")
+    terminal.sees("I see.")
+    terminal.types("/tools\n")
+    terminal.sees("1. `echo hello there`")
+    terminal.press("C-d")
+    terminal.until(lambda: terminal.is_dead)
+    assert terminal.status == "0"
 
 
 def test_two_chats_share_a_bank(opened: Open, server: Server) -> None:
