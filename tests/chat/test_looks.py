@@ -61,6 +61,7 @@ def normal(picture: str) -> str:
         (r"<clipPath id=\S+?-line-.*?</clipPath>\n?", ""),
         (r' clip-path="url\(\S+?-line-\d+\)"', ""),
         (r"<text [^>]*>\n</text>", "\n"),
+        (r"<text [^>]*>\s*\d+\.\d\ss</text>", ""),  # how long a tool took
         (r"terminal-\d+-", ""),
         (r"\b20\d\d(-?)\d\d\1\d\d\b", r"2026\g<1>11\g<1>16"),
         (r"\b20\d{6}_", "20261116_"),

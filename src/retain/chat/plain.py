@@ -266,8 +266,9 @@ class Plain:
 
     def _say(self, line: str) -> None:
         if not self._is_quiet or line.startswith("✗"):
-            self._err.write(f"{line}\n")
-            self._err.flush()
+            with contextlib.suppress(OSError):  # a terminal that is gone: there is still to leave
+                self._err.write(f"{line}\n")
+                self._err.flush()
 
 
 class _Stopping:
