@@ -74,6 +74,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite tests/e2e/*.console with what the commands print now",
     )
+    parser.addoption(
+        "--update-snapshots",
+        action="store_true",
+        help="rewrite tests/chat/snapshots/*.svg with what the chat's screens look like now",
+    )
 
 
 def own_world(home: Path) -> dict[str, str]:
