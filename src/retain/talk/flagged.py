@@ -13,6 +13,7 @@ from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from retain.facts.judging import same_key
+from retain.facts.view import fence_after
 
 __all__ = ["found"]
 
@@ -160,7 +161,7 @@ def _lines(reply: str) -> list[_Line]:
             lines += _plain(paragraph)
             paragraph = []
             lines.append(_Line(text, " " * len(text), True))
-            fence = _fence_after(fence, mark) if not (is_indented and not fence) else ""
+            fence = fence_after(fence, mark) if not (is_indented and not fence) else ""
             is_after_blank = is_indented and not fence
             continue
         if is_blank or _BLOCK.match(text):
@@ -171,14 +172,6 @@ def _lines(reply: str) -> list[_Line]:
         is_after_blank = is_blank
         paragraph.append(text)
     return lines + _plain(paragraph)
-
-
-def _fence_after(fence: str, mark: re.Match[str] | None) -> str:
-    """The fence that is open after a line that may open or close one."""
-    if not fence:
-        return mark[1] if mark else ""
-    is_closed = mark and mark[1][0] == fence[0] and len(mark[1]) >= len(fence)
-    return "" if mark and is_closed and not mark[2].strip() else fence
 
 
 def _plain(paragraph: Sequence[str]) -> list[_Line]:
