@@ -13,22 +13,23 @@ import re
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain import chats
-from retain.bank import Bank
 from retain.drafts import Draft
 from retain.errors import Conflict, ImportRefused, NotFound, RetainError, UsageError
 from retain.fsio import Directory, Workshop
 from retain.guard.secrets import redact
-from retain.model import Written
 from retain.paths import PROFILES
 from retain.sessions import formats
 from retain.sessions.model import Chat, whole
-from retain.sessions.store import Sessions
 
-__all__ = ["Copied", "Migrated", "Plan", "Target", "Told", "bullets", "migrate", "plan"]
+if TYPE_CHECKING:
+    from retain.app import App
+    from retain.bank import Bank
+
+__all__ = ["Copied", "Migrated", "Plan", "Told", "bullets", "migrate", "plan"]
 
 FACTS: Final = "facts"  # the collection that facts go to
 PROMPT: Final = ("context", "system_prompt.md")
@@ -60,15 +61,6 @@ class Plan(NamedTuple):
     facts: Sequence[Told]
     chats: Sequence[Chat]
     warnings: Sequence[str]
-
-
-class Target(NamedTuple):
-    """Where it goes."""
-
-    bank: Bank
-    sessions: Sessions
-    put: Callable[..., Written]
-    allow_secret: bool
 
 
 class Copied(NamedTuple):
@@ -268,9 +260,17 @@ def _is_part(chat: Chat, other: Chat) -> bool:
 # Storing
 
 
-def migrate(wanted: Plan, target: Target, *, dry_run: bool) -> Migrated:
-    """Store what a workspace holds and the bank does not have."""
-    bank = target.bank
+def migrate(
+    app: App, source: str, *, allow_secret: bool = False, dry_run: bool = False
+) -> Migrated:
+    """Bring a chat workspace of plain files into the bank in force, nothing of it twice."""
+    app.workspace.refuse_switched_off()
+    path = os.path.join(app.workspace.cwd, os.path.expanduser(source))
+    wanted = plan(path, app.config.number("memory.max_bytes"))
+    if not dry_run:
+        app.workspace.make()
+    is_bare = allow_secret or not app.config.flag("guard.redact_secrets")
+    bank = app.workspace.opened.bank
     if bank.place.kind != "retain":
         raise UsageError(
             f"{bank.root} is a store of another kind, without profiles",
@@ -279,16 +279,16 @@ def migrate(wanted: Plan, target: Target, *, dry_run: bool) -> Migrated:
         )
     warnings: list[str] = []
     files = [
-        Copied(name, _copied(bank, name, _clean(name, data, target, warnings), dry_run=dry_run))
+        Copied(name, _copied(bank, name, _clean(name, data, is_bare, warnings), dry_run=dry_run))
         for name, data in wanted.files
     ]
     known = _known(bank)
-    news = [one for one in wanted.facts if _normal(_admitted(one.fact, target)) not in known]
-    stored = [one.fact if dry_run else _stored(target, one, warnings) for one in news]
+    news = [one for one in wanted.facts if _normal(_admitted(one.fact, is_bare)) not in known]
+    stored = [one.fact if dry_run else _stored(app, one, is_bare, warnings) for one in news]
     several = wanted.chats
-    if not target.allow_secret:
+    if not is_bare:
         several = chats.cleaned(several, warnings)
-    taken = target.sessions.take_in(several, dry_run=dry_run) if several else []
+    taken = app.sessions.take_in(several, dry_run=dry_run) if several else []
     imported = chats.counted(wanted.source, taken, ())
     return Migrated(
         wanted.source,
@@ -301,12 +301,12 @@ def migrate(wanted: Plan, target: Target, *, dry_run: bool) -> Migrated:
     )
 
 
-def _admitted(text: str, target: Target) -> str:
-    return text if target.allow_secret else redact(text).text
+def _admitted(text: str, is_bare: bool) -> str:
+    return text if is_bare else redact(text).text
 
 
-def _clean(name: str, data: bytes, target: Target, warnings: list[str]) -> bytes:
-    if target.allow_secret:
+def _clean(name: str, data: bytes, is_bare: bool, warnings: list[str]) -> bytes:
+    if is_bare:
         return data
     text, kinds = redact(data.decode("utf-8", "surrogateescape"))
     if kinds:
@@ -349,7 +349,7 @@ def _known(bank: Bank) -> set[str]:
     }
 
 
-def _stored(target: Target, one: Told, warnings: list[str]) -> str:
+def _stored(app: App, one: Told, is_bare: bool, warnings: list[str]) -> str:
     """Store a fact as a memory; one that only begins like another gets an id of its own."""
     fields = {"source": one.source, "category": one.category, "created_at": one.created_at}
     draft = Draft(
@@ -357,12 +357,12 @@ def _stored(target: Target, one: Told, warnings: list[str]) -> str:
         title=one.fact if len(one.fact) <= _TITLE else "",
         type="fact",
         fields={key: value for key, value in fields.items() if value},
-        allow_secret=target.allow_secret,
+        allow_secret=is_bare,
     )
     try:
-        written = target.put(draft, collection=FACTS)
+        written = app.put(draft, collection=FACTS)
     except Conflict:
-        written = target.put(draft._replace(title=""), collection=FACTS)
+        written = app.put(draft._replace(title=""), collection=FACTS)
     warnings += written.warnings
-    target.sessions.remember(written.memory.body.strip(), one.category, "", written.memory.ref)
+    app.sessions.remember(written.memory.body.strip(), one.category, "", written.memory.ref)
     return written.memory.ref
