@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from retain import paths
@@ -24,7 +24,7 @@ from retain.facts.merging import Entry, Fact
 from retain.fsio import Directory, saving, turn
 from retain.model import Memory
 
-__all__ = ["Added", "Facts"]
+__all__ = ["TYPE", "Added", "Facts"]
 
 TYPE: Final = "fact"
 
@@ -100,7 +100,7 @@ class Facts:
             notes += why
             if verdict.status == judging.KNOWN:
                 return Added(clean, ref_of(known[verdict.numbers[0]]), "known", notes=notes)
-            ref, is_new = self._stored(clean, by, source)
+            ref, is_new = self._stored(clean, by, {"source": source})
             if not is_new:
                 return Added(clean, ref, "known", notes=notes)
             replaced, more = self._superseded([known[number] for number in verdict.numbers], ref)
@@ -124,9 +124,22 @@ class Facts:
         verdict = judging.judged(text, [fact.text for fact in known], nearness)
         return verdict, tuple(failed or [_BY_WORDS] * verdict.is_by_words)
 
-    def _stored(self, text: str, by: str, source: str) -> tuple[str, bool]:
+    def take(self, text: str, *, allow_secret: bool = False, **fields: str) -> Added:
+        """Keep a fact of someone's own list as it stands there; only the very same one is known."""
+        draft, notes = self._app.gate.admitted(Draft(text=text, allow_secret=allow_secret))
+        clean = plain(draft.text or "")
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(Busy):
+                held.enter_context(self._turn())
+            ref, is_new = self._stored(clean, "", fields, allow_secret=allow_secret)
+        return Added(clean, ref, "saved" if is_new else "known", notes=notes)
+
+    def _stored(
+        self, text: str, by: str, fields: Mapping[str, str], *, allow_secret: bool = False
+    ) -> tuple[str, bool]:
         """The ref of a fact's file, and whether it is new; another process may have made it."""
-        draft = Draft(text=f"{text}\n", type=TYPE, fields={"source": source} if source else {})
+        given = {key: value for key, value in fields.items() if value}
+        draft = Draft(text=f"{text}\n", type=TYPE, fields=given, allow_secret=allow_secret)
         for name in _names(text):
             address = f"{COLLECTION}/{name}"
             try:
@@ -143,7 +156,7 @@ class Facts:
         raise Conflict(f"no name is free for {text[:60]!r}", unchanged="Nothing was stored.")
 
     def _by_hand(self, text: str) -> tuple[str, bool]:
-        return self._stored(text, "", view.NAME)
+        return self._stored(text, "", {"source": view.NAME})
 
     def _superseded(self, old: Sequence[Fact], ref: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         done: list[str] = []
