@@ -102,8 +102,17 @@ class App:
 
         return Sessions(self.workspace.opened.bank.root, self.workspace.make)
 
+    @cached_property
+    def own(self) -> App:
+        """The same for the person's own bank; itself, where that is the one in force."""
+        if self.place.scope == "global":
+            return self
+        return App(everywhere=True, cwd=self._cwd, env=self._env, stays=self._stays)
+
     def close(self) -> None:
         """Let go of what was opened; every file is safe already."""
+        if self.__dict__.get("own", self) is not self:
+            self.own.close()
         if "library" in self.__dict__:
             self.library.close()
         if "sessions" in self.__dict__:

@@ -166,15 +166,17 @@ def test_a_fact_is_found_by_words_id_or_its_whole_text(work: Path) -> None:
         remember(talk, "Jo drinks tea", "Tea is what Ann drinks when Jo is away", "Ann has a boat")
         refs = {text: ref for ref, text in talk.chat.facts()}
         boat = refs["Ann has a boat"]
-        assert talk.chat.fact("BOAT") == (boat, "Ann has a boat")
-        assert talk.chat.fact(boat)[0] == boat
-        assert talk.chat.fact(boat.partition("/")[2])[0] == boat
-        assert talk.chat.fact("Jo drinks tea")[1] == "Jo drinks tea"
+        meant = talk.chat.profile.facts.meant
+        assert meant("BOAT") == ("Ann has a boat", (boat,))
+        assert meant(boat).refs == (boat,)
+        assert meant(boat.removeprefix("global:")).refs == (boat,)
+        assert meant(boat.partition("/")[2]).refs == (boat,)
+        assert meant("Jo drinks tea").text == "Jo drinks tea"
         with pytest.raises(Ambiguous) as several:
-            talk.chat.fact("drinks")
+            meant("drinks")
         assert refs["Jo drinks tea"] in several.value.message
         with pytest.raises(NotFound):
-            talk.chat.fact("walrus")
+            meant("walrus")
 
 
 def test_a_tool_saves_facts_too(work: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from retain.similar import NEAR, SAME
 from retain.words import words
 
-__all__ = ["KNOWN", "REPLACES", "Verdict", "judged", "same_key"]
+__all__ = ["KNOWN", "REPLACES", "Verdict", "is_said", "judged", "same_key"]
 
 KNOWN: Final = "known"
 REPLACES: Final = "replaces"
@@ -146,6 +146,12 @@ def judged(new: str, known: Sequence[str], nearness: Nearness) -> Verdict:
         return Verdict(KNOWN, (certain.index(KNOWN),))
     replaced = tuple(number for number, it in enumerate(certain) if it == REPLACES)
     return Verdict(REPLACES if replaced else "", replaced, cosines is None)
+
+
+def is_said(words: str, text: str) -> bool:
+    """Whether a fact has every word of a few, whatever their forms and their order."""
+    wanted, there = _said(words), _said(text)
+    return bool(wanted.tokens) and set(wanted.tokens) <= set(there.tokens)
 
 
 @lru_cache(maxsize=8_192)  # each new fact is compared with all that are known

@@ -6,9 +6,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-from retain.errors import Ambiguous, Conflict, NotFound, UsageError
-from retain.facts.carrying import COLLECTION
-from retain.facts.judging import same_key
+from retain.errors import Conflict, UsageError
 from retain.fsio import Directory, saving
 from retain.sessions.formats import as_json, as_jsonl, as_markdown
 from retain.sessions.store import Sessions
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from retain.app import App
+    from retain.facts.known import One
     from retain.sessions.model import Session
     from retain.talk.models import Model
     from retain.talk.prompt import Prompt
@@ -142,28 +141,15 @@ class Chat:
 
     def facts(self, words: str = "") -> list[tuple[str, str]]:
         """The facts in force as references and texts; those with all of some words."""
-        wanted = words.casefold().split()
-        return [
-            (f"{COLLECTION}/{one.id}", one.text)
-            for one in self.profile.facts.present()
-            if all(word in one.text.casefold() for word in wanted)
-        ]
+        return [(one.refs[0], one.text) for one in self.profile.facts.present(words)]
 
-    def fact(self, words: str) -> tuple[str, str]:
-        """The reference and the text of the one fact that words or an id mean."""
-        known = self.facts()
-        named = [one for one in known if words in (one[0], one[0].partition("/")[2])]
-        exact = [one for one in known if same_key(one[1]) == same_key(words)]
-        found = named or exact or self.facts(words)
-        if not found:
-            raise NotFound(f"no fact speaks of {words[:60]!r}", hint="`/memories` lists them.")
-        if len(found) > 1:
-            raise Ambiguous(
-                f"that could be several: {', '.join(ref for ref, _ in found[:5])}",
-                unchanged="Nothing was forgotten.",
-                hint="Name one by its id.",
-            )
-        return found[0]
+    def forget(self, words: str) -> One:
+        """Move the one fact to the trash that words or an id mean."""
+        one = self.profile.facts.meant(words)
+        self.profile.facts.forget(one)
+        for ref in one.refs:
+            self.sessions.forget(ref)
+        return one
 
     def keep(self, facts: Sequence[str]) -> list[Saved]:
         """Keep facts that the person states themselves."""

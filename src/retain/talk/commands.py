@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import NotFound, RetainError, UsageError
 from retain.guard.characters import visible
+from retain.paths import GLOBAL
 from retain.recall.asking import Wanted
 from retain.talk import models, skills
 from retain.talk.tools import TOOLS
@@ -184,11 +185,9 @@ class Commands:
             raise UsageError("say what to forget", hint="Usage: /forget WORDS or ID")
 
         def work() -> str:
-            ref, text = self._chat.fact(words)
-            self._chat.app.delete(ref)
-            self._chat.sessions.forget(ref)
-            self._chat.profile.sync()
-            return f"Forgotten: {_line(text)} (`retain restore --trash {ref}` brings it back)"
+            one = self._chat.forget(words)
+            back = " and ".join(map(_restoring, one.refs))
+            return f"Forgotten: {_line(one.text)} ({back} brings it back)"
 
         return await self._away(work)
 
@@ -291,6 +290,12 @@ def _unknown(word: str, likely: Sequence[Command]) -> str:
     if likely:
         return f"{text} It could be {', '.join(f'/{one.name}' for one in likely)}."
     return f"{text} `/help` lists them."
+
+
+def _restoring(ref: str) -> str:
+    """The command that brings a fact back out of the trash of its bank."""
+    where = " --global" if ref.startswith(GLOBAL) else ""
+    return f"`retain restore --trash {ref.removeprefix(GLOBAL)}{where}`"
 
 
 def _remembered(saved: Saved) -> str:

@@ -11,7 +11,8 @@ from typing import NamedTuple, Protocol
 from retain.app import App
 from retain.errors import RetainError
 from retain.facts.carrying import Synced
-from retain.facts.keeping import Added, Facts
+from retain.facts.keeping import Added
+from retain.facts.known import Known
 from retain.talk import flagged
 
 __all__ = ["Mirror", "Mirrored", "Retention", "Saved", "found"]
@@ -64,7 +65,7 @@ class Retention:
     """Keeps what conversations flag; blocking, so called in a thread."""
 
     def __init__(self, app: App, sessions: Mirror | None = None) -> None:
-        self.facts = Facts(app)
+        self.facts = Known(app)
         self._sessions = sessions
         self.synced = Synced()  # what the last look at the list brought
 
