@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.facts.view import is_showable, page
+from retain.facts.view import is_showable, page, shown, without
 from tests.growth import grows_linearly
 
 TEXTS = {
@@ -97,6 +97,14 @@ def test_bullets_are_rewritten_and_dropped_in_their_place() -> None:
 )
 def test_what_cannot_be_read_back_is_not_shown(text: str, is_it: bool) -> None:
     assert is_showable(text) is is_it
+
+
+def test_a_list_can_leave_out_what_another_shows() -> None:
+    own = "# Mine\n\n- Jo drinks tea.\n- Jo rows\n  on Sundays\n```\n- code\n```\n"
+    assert shown(own) == {"jo drinks tea", "jo rows on sundays"}
+    theirs = "# Theirs\n\n- The API is in Go\n* jo drinks tea\n- Jo rows on\n  Sundays\n"
+    assert without(theirs, shown(own)) == "# Theirs\n\n- The API is in Go\n"
+    assert without(own, set()) is own
 
 
 LINES = st.lists(

@@ -7,13 +7,14 @@ frontmatter and to-do lists are something else, and so is every other line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from retain import frontmatter
 from retain.errors import Unreadable
+from retain.facts.judging import same_key
 
-__all__ = ["Item", "Page", "fence_after", "is_showable", "page"]
+__all__ = ["Item", "Page", "fence_after", "is_showable", "page", "shown", "without"]
 
 NAME: Final = "MEMORY.md"
 GENERAL: Final = "General Facts"
@@ -151,6 +152,18 @@ def is_showable(text: str) -> bool:
         return False
     made = page("".join(Page((), (), ())._rendered(text, None)))
     return [item.text for item in made.items] == [text]
+
+
+def shown(text: str) -> frozenset[str]:
+    """The facts that a list shows, or as much of one as was kept of it, as `same_key` has them."""
+    return frozenset(same_key(item.text) for item in page(text).items)
+
+
+def without(text: str, known: Collection[str]) -> str:
+    """A list without the bullets of facts that stand elsewhere, as `shown` has them."""
+    made = page(text)
+    doubles = [n for n, item in enumerate(made.items) if same_key(item.text) in known]
+    return made.changed({}, doubles, []) if doubles else text
 
 
 def page(text: str) -> Page:
