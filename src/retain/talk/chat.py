@@ -52,7 +52,12 @@ class Chat:
         self.sessions = Sessions(app.place.root, app.workspace.make)
         self.profile = Profile(app)
         self.toolbox = Toolbox(
-            app, app.workspace.cwd, ask=ask, save=self._save_fact, turn=self.turn
+            app,
+            app.workspace.cwd,
+            ask=ask,
+            save=self._save_fact,
+            is_quoted=self._is_quoted,
+            turn=self.turn,
         )
         self._wanted = model
         self._model: Model | None = None
@@ -181,6 +186,10 @@ class Chat:
         """What the model was sent last."""
         return self._conversation.prompt if self._conversation else None
 
-    def _save_fact(self, fact: str) -> str:
-        saved = self.conversation.remember([fact])
-        return "; ".join(f"{one.status}: {one.fact}" for one in saved) or "nothing to save"
+    def _is_quoted(self, fact: str) -> bool:
+        return self.conversation.retention.told.is_quoted(fact)
+
+    def _save_fact(self, fact: str, replaces: str) -> str:
+        session = self.session.id if self.session else ""
+        keep = self.conversation.retention.asked
+        return keep(fact, replaces, session, by=self.conversation.model.name)

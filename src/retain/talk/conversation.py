@@ -12,11 +12,11 @@ import contextlib
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from retain.errors import NotFound, RetainError
 from retain.facts.carrying import Synced
-from retain.facts.judging import same_key
 from retain.guard.characters import visible
 from retain.sizes import cut, tokens
 from retain.talk import blocks
@@ -38,7 +38,7 @@ from retain.talk.events import (
 from retain.talk.fences import harmless
 from retain.talk.models.errors import ModelError
 from retain.talk.prompt import Prompt, assembled
-from retain.talk.retention import Retention, Saved, found
+from retain.talk.retention import Retention, Saved
 from retain.talk.tools import summary
 
 if TYPE_CHECKING:
@@ -143,9 +143,6 @@ class Conversation:
         self._turn = turn or threading.RLock()
         self._most_tokens = 0  # of a reply, as it is configured
         self._is_summarised = False
-        # Of one reply, as keys: the facts that were kept, and those that the model was told.
-        self._kept: set[str] = set()
-        self._told: set[str] = set()
         self._later: asyncio.Task[None] | None = None
 
     # Talking
@@ -157,7 +154,7 @@ class Conversation:
         await _to_the_end(self.away(lambda: self._begin(text)))
         for notice in await self._synced():
             yield notice
-        self._kept, self._told = set(), set()
+        self.retention.begin()
         prompt: Prompt | None = None
         for number in range(ROUNDS + 1):
             prompt = await self._assembled(prompt)
@@ -185,11 +182,13 @@ class Conversation:
                     yield event
         except ModelError:
             # The line it broke off in may be half a fact.
-            for happening in await self._saved(reply.text.rpartition("\n")[0]):
-                yield happening
+            async with contextlib.aclosing(self._saved(reply.text.rpartition("\n")[0])) as saved:
+                async for happening in saved:
+                    yield happening
             raise
-        for happening in await self._saved(reply.text):
-            yield happening
+        async with contextlib.aclosing(self._saved(reply.text)) as saved:
+            async for happening in saved:
+                yield happening
         if not is_last:
             async with contextlib.aclosing(self._used(reply)) as used:
                 async for happening in used:
@@ -223,11 +222,6 @@ class Conversation:
 
     async def _assembled(self, before: Prompt | None) -> Prompt:
         self.prompt = await self.away(lambda: self._assemble(before))
-        if before is None:
-            # What it only repeats of these is not the model's own.
-            for part in self.prompt.parts:
-                if part.is_data:
-                    self._told.update(map(same_key, found(part.text)))
         return self.prompt
 
     def _assemble(self, before: Prompt | None) -> Prompt:
@@ -235,7 +229,7 @@ class Conversation:
         context = self.model.context_tokens
         self._most_tokens = self.app.config.number("chat.max_tokens")
         free = self._most_tokens or min(_REPLY, context // 4)
-        return assembled(
+        prompt = assembled(
             self.app,
             self.sessions,
             self.profile,
@@ -245,6 +239,8 @@ class Conversation:
             tools=self.toolbox.specs,
             before=before,
         )
+        self.retention.told.read(prompt)
+        return prompt
 
     @contextlib.asynccontextmanager
     async def _reply(self, ending: str) -> AsyncIterator[_Reply]:
@@ -290,9 +286,10 @@ class Conversation:
             yield ToolStarted(call, summary(call.name, call.input))
             start = time.monotonic()
             result = await self._result(call)
-            self._told.update(map(same_key, found(result.text)))
             await reply.answer(result)
             yield ToolDone(call, result, time.monotonic() - start)
+            for saved in self.retention.unsaid():
+                yield MemorySaved(saved)
 
     async def _result(self, call: ToolUse) -> ToolResult:
         if call.broken:
@@ -302,22 +299,20 @@ class Conversation:
 
     # Facts
 
-    async def _saved(self, reply: str) -> list[Happening]:
-        """Keep the facts that a reply flags, each once, and none that it only repeats."""
-        new = [one for one in found(reply) if same_key(one) not in self._kept]
-        self._kept.update(map(same_key, new))
-        facts = [one for one in new if same_key(one) not in self._told]
-        quoted = [f"Not remembered, it was only quoted: {one}" for one in new if one not in facts]
-        if not facts:
-            return [*map(_notice, quoted)]
-        saved = await _to_the_end(self.away(lambda: self.remember(facts)))
-        return [*map(MemorySaved, saved), *_changes(self.retention.synced), *map(_notice, quoted)]
+    async def _saved(self, reply: str) -> AsyncGenerator[Happening, None]:
+        """Keep the facts that a reply flags, each once, and none that it only repeats.
 
-    def remember(self, facts: Sequence[str]) -> list[Saved]:
-        """Keep facts in the name of the model; blocking."""
-        session = self.session.id if self.session else ""
-        self.retention.synced = Synced()
-        return self.retention.save(facts, session, by=self.model.name)
+        Whoever stops it waits for one fact at most; MEMORY.md then follows with the next message.
+        """
+        assert self.session  # noqa: S101 - `send` has begun it
+        facts, notes = self.retention.heard(reply)
+        name, by = self.session.id, self.model.name
+        for fact in facts:
+            keep = partial(self.retention.keep, fact, name, by=by)
+            yield MemorySaved(await _to_the_end(self.away(keep)))
+        synced = await _to_the_end(self.away(self.retention.facts.sync)) if facts else Synced()
+        for notice in (*_changes(synced), *map(_notice, notes)):
+            yield notice
 
     # Summaries
 
