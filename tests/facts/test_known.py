@@ -99,6 +99,13 @@ def test_a_fact_of_either_bank_is_known(world: World) -> None:
     assert world.files == ["own/jo-drinks-tea", "project/jr-loves-skiing"]
 
 
+def test_a_secret_that_either_bank_knows_is_not_said_again(world: World) -> None:
+    secret = "sk-ant-api03-" + "a1B2" * 23 + "AA"
+    world.known(local=True).add(f"The key of Jo is {secret}")
+    again = world.known().add(f"The key of Jo is {secret}")
+    assert (again.status, secret in again.text) == ("known", False)
+
+
 def test_what_takes_a_facts_place_stands_in_its_bank(world: World) -> None:
     world.of_project("The build needs Node 18")
     added = world.known().add("The build needs Node 20")

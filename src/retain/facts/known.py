@@ -60,22 +60,20 @@ class Known:
 
     def add(self, text: str, *, by: str = "", source: str = "", replaces: str = "") -> Added:
         """Keep a fact, unless it is known; one that replaces another takes its place."""
-        home, added, notes = self._chosen(text, replaces)
-        if added is None:
-            is_new = not home.app.place.exists
-            # A project's own facts need not say whose they are.
-            project = self._project if home.app.place.scope == "global" else ""
-            added = home.facts.add(text, by=by, replaces=replaces, source=source, project=project)
-            if is_new:
-                self._app.workspace.forget()  # there is one bank more to look into
+        home, notes = self._chosen(text, replaces)
+        is_new = not home.app.place.exists
+        # A project's own facts need not say whose they are.
+        project = self._project if home.app.place.scope == "global" else ""
+        added = home.facts.add(text, by=by, replaces=replaces, source=source, project=project)
+        if is_new:
+            self._app.workspace.forget()  # there is one bank more to look into
         return home.called(added._replace(notes=(*added.notes, *notes)))
 
-    def _chosen(self, text: str, replaces: str) -> tuple[_Home, Added | None, tuple[str, ...]]:
+    def _chosen(self, text: str, replaces: str) -> tuple[_Home, tuple[str, ...]]:
         """The bank that a fact goes to, or that it is known in, and what is to be said of it."""
-        first, *others = self._homes
-        if not others:
-            return first, None, ()
-        verdicts = [(home, *home.facts.weighed(text, replaces)) for home in (first, *others)]
+        if len(self._homes) == 1:
+            return self._homes[0], ()
+        verdicts = [(home, *home.facts.weighed(text, replaces)) for home in self._homes]
         holders = [(home, refs) for home, status, refs in verdicts if status == REPLACES]
         if holders:
             # Two banks cannot be written to in one go, and each is right by itself.
@@ -84,11 +82,9 @@ class Known:
                 for other, refs in holders[1:]
                 for ref in refs
             ]
-            return holders[0][0], None, tuple(notes)
-        for home, status, refs in verdicts:
-            if status == KNOWN:
-                return home, Added(text, refs[0], "known"), ()
-        return first, None, ()
+            return holders[0][0], tuple(notes)
+        knowing = (home for home, status, _ in verdicts if status == KNOWN)
+        return next(knowing, self._homes[0]), ()
 
     def present(self, words: str = "") -> list[One]:
         """The facts in force, each once; those with all of some words."""
