@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from retain.recall.linking import Graph, Related
     from retain.similar import Alike, Cluster, Proposal
 
-__all__ = ["Health", "Library", "Stats"]
+__all__ = ["Health", "Library", "Stats", "project_of"]
 
 # Where a project's bank stands in the project, by which the project is found.
 _IN_PROJECT: Final = ("/.retain", "/.memories", "/.claude/memory")
@@ -347,7 +347,7 @@ class Library:
     def _of(self, opened: Opened) -> Indexed:
         root = opened.bank.root
         if root not in self._indexed:
-            project = "" if opened.bank.place.scope == "global" else _project_of(root)
+            project = "" if opened.bank.place.scope == "global" else project_of(root)
             make = partial(_embedder, self._workspace)
             if not self._stays:  # who comes and goes asks someone who has the model loaded
                 make = partial(make, warm=_warm_banks(self._workspace))
@@ -389,7 +389,7 @@ def _close_all(banks: dict[str, Indexed]) -> None:
         banks.popitem()[1].close()
 
 
-def _project_of(root: str) -> str:
+def project_of(root: str) -> str:
     """The project that a bank's links are about: the directory the bank stands in."""
     for ending in _IN_PROJECT:
         if root.endswith(ending):

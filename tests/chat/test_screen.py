@@ -93,7 +93,7 @@ def test_a_flagged_fact_is_saved_and_a_later_one_says_what_it_replaces() -> None
         await stage.says("The API listens on port 8080")
         await stage.sees("✦ Memory saved: The API listens on port 8080", "/forget")
         await stage.says("/memories")
-        await stage.sees("(facts/")
+        await stage.sees("facts/")
         name = stage.chat.facts()[0][0].partition("/")[2]
         await stage.says(f"/forget {name}")
         await stage.sees("Forgotten")

@@ -146,23 +146,21 @@ def test_facts_are_kept_shown_and_forgotten(work: Path, run: Run) -> None:
         talk.type("/remember Ann has a boat")
         assert talk.type("/memories").text.count("\n") == 1
         boat = talk.type("/memories BOAT").text
-        found = re.fullmatch(r"- Ann has a boat \(`(facts/[^`]+)`\)", boat)
+        found = re.fullmatch(r"- Ann has a boat \(`global:(facts/[^`]+)`\)", boat)
         assert found
         assert talk.type("/memories walrus").text == "No fact speaks of that."
         several = talk.type("/forget a")
         assert several.is_error
-        assert several.text.startswith("that could be several: facts/")
+        assert several.text.startswith("that could be several: global:facts/")
         assert len(talk.chat.facts()) == 2
         text = talk.type("/forget boat").text
-        assert (
-            text
-            == f"Forgotten: Ann has a boat (`retain restore --trash {found[1]}` brings it back)"
-        )
-        assert "boat" not in (work / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
+        back = f"retain restore --trash {found[1]} --global"
+        assert text == f"Forgotten: Ann has a boat (`{back}` brings it back)"
+        assert "boat" not in (work.parent / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
         assert [one.fact for one in talk.chat.sessions.facts()] == ["Jo drinks tea"]
         missing = talk.type("/forget boat")
         assert missing == Shown("no fact speaks of 'boat'. `/memories` lists them.", is_error=True)
-        assert run("restore", "--trash", found[1]).code == 0
+        assert run(*back.split()[1:]).code == 0
         assert len(talk.chat.facts()) == 2
 
 

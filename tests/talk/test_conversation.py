@@ -409,7 +409,7 @@ def test_two_chats_in_one_bank_lose_nothing(work: Path) -> None:
         assert all(text.startswith("Noted.") for texts in kept for text in texts[1::2])
         assert all(one.summary for one in found)
         assert len(sessions.facts()) == 12
-    listed = (work / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
+    listed = (work.parent / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
     for texts in said.values():
         assert [listed.count(f"of {text} has") for text in texts] == [1] * 6
 
@@ -431,7 +431,7 @@ def test_a_fact_in_two_rounds_of_a_reply_is_saved_once(work: Path) -> None:
         ]
         first = next(at for at, one in enumerate(happenings) if isinstance(one, MemorySaved))
         assert isinstance(happenings[first + 1], ToolStarted)
-        listed = (work / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
+        listed = (work.parent / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
         assert listed.count("Jo prefers tabs") == 1
         (fact_, _) = talk.chat.sessions.facts()
         assert (fact_.session_id, fact_.fact) == (talk.session, "Jo prefers tabs over spaces")
@@ -451,6 +451,27 @@ def test_facts_of_whole_lines_survive_a_broken_stream(work: Path) -> None:
         with pytest.raises(ModelError):
             talk.run(listen())
         assert saved(heard) == [("saved", "Jo has a red car")]
+
+
+def test_a_reply_that_is_stopped_keeps_no_more_facts(work: Path) -> None:
+    with talking(work) as talk:
+        facts = "\n\n".join(f"[MEMORY] Machine m{n} hums" for n in range(2, 25))
+        talk.server.says(claude(facts), claude("Yes."), claude(facts))
+
+        async def listen() -> None:
+            async with contextlib.aclosing(talk.chat.conversation.send("wheels")) as happenings:
+                async for one in happenings:
+                    if isinstance(one, MemorySaved):
+                        break
+
+        talk.run(listen())
+        assert len(talk.chat.facts()) == 1
+        talk.say("go on")
+        listed = (work.parent / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
+        assert listed.count("- Machine") == 1
+        happenings = talk.say("again")
+        assert len(saved(happenings)) == 20
+        assert "Not remembered: 3 more facts. 20 of a reply are kept." in notices(happenings)
 
 
 @pytest.mark.parametrize("source", ["file", "memory", "summary"])
@@ -480,7 +501,7 @@ def test_memory_md_edited_by_hand_is_honoured_and_told(work: Path) -> None:
     with talking(work) as talk:
         talk.server.says(claude("[MEMORY] Jo likes tea"), claude("Yes."), claude("Yes."))
         talk.say("tea")
-        file = work / ".retain" / "MEMORY.md"
+        file = work.parent / ".retain" / "MEMORY.md"
         before = file.read_text(encoding="utf-8")
         file.write_text(before + "- Jo rows on Sundays\n", encoding="utf-8")
         assert "MEMORY.md was edited: 1 learned." in notices(talk.say("next"))

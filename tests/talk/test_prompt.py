@@ -465,3 +465,14 @@ def test_a_conversation_never_begins_with_an_answer(desk: Desk) -> None:
     desk.say("hello")
     (turn,) = desk.prompt().turns
     assert (turn.role, turn.blocks) == ("user", (Text("hello"),))
+
+
+def test_a_fact_that_both_lists_have_is_sent_once(desk: Desk) -> None:
+    desk.write(desk.own, "MEMORY.md", "# Facts\n\n- Jo keeps a walrus\n")
+    desk.write(
+        desk.app.place.root, "MEMORY.md", "# Facts\n\n- Jo keeps a walrus.\n- It is named Max\n"
+    )
+    desk.say("hello")
+    text = whole(desk.prompt())
+    assert text.count("Jo keeps a walrus") == 1
+    assert "It is named Max" in text

@@ -264,8 +264,10 @@ def _migrate_arguments(parser: Parser) -> None:
 
 
 def _migrate(args: argparse.Namespace) -> Output:
+    from retain.migration import migrate
+
     app = open_app(args)
-    done = app.migrate(args.path, allow_secret=args.allow_secret, dry_run=args.dry_run)
+    done = migrate(app, args.path, allow_secret=args.allow_secret, dry_run=args.dry_run)
     data = {
         **done._asdict(),
         "files": [one._asdict() for one in done.files],

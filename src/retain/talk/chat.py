@@ -8,9 +8,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-from retain.errors import Ambiguous, NotFound, RetainError, UsageError
-from retain.facts.carrying import COLLECTION
-from retain.facts.judging import same_key
+from retain.errors import RetainError, UsageError
 from retain.sessions.exporting import export
 from retain.talk import models
 from retain.talk.conversation import Conversation
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from retain.app import App
+    from retain.facts.known import One
     from retain.sessions.model import Session
     from retain.sessions.store import Sessions
     from retain.talk.models import Model
@@ -57,7 +56,12 @@ class Chat:
         self.turn = threading.RLock()
         self.profile = Profile(app)
         self.toolbox = Toolbox(
-            app, app.workspace.cwd, ask=ask, save=self._save_fact, turn=self.turn
+            app,
+            app.workspace.cwd,
+            ask=ask,
+            save=self._save_fact,
+            is_quoted=self._is_quoted,
+            turn=self.turn,
         )
         self._wanted = model
         self._is_given = bool(model)
@@ -191,28 +195,15 @@ class Chat:
 
     def facts(self, words: str = "") -> list[tuple[str, str]]:
         """The facts in force as references and texts; those with all of some words."""
-        wanted = words.casefold().split()
-        return [
-            (f"{COLLECTION}/{one.id}", one.text)
-            for one in self.profile.facts.present()
-            if all(word in one.text.casefold() for word in wanted)
-        ]
+        return [(one.refs[0], one.text) for one in self.profile.facts.present(words)]
 
-    def fact(self, words: str) -> tuple[str, str]:
-        """The reference and the text of the one fact that words or an id mean."""
-        known = self.facts()
-        named = [one for one in known if words in (one[0], one[0].partition("/")[2])]
-        exact = [one for one in known if same_key(one[1]) == same_key(words)]
-        found = named or exact or self.facts(words)
-        if not found:
-            raise NotFound(f"no fact speaks of {words[:60]!r}", hint="`/memories` lists them.")
-        if len(found) > 1:
-            raise Ambiguous(
-                f"that could be several: {', '.join(ref for ref, _ in found[:5])}",
-                unchanged="Nothing was forgotten.",
-                hint="Name one by its id.",
-            )
-        return found[0]
+    def forget(self, words: str) -> One:
+        """Move the one fact to the trash that words or an id mean."""
+        one = self.profile.facts.meant(words)
+        self.profile.facts.forget(one)
+        for ref in one.refs:
+            self.sessions.forget(ref)
+        return one
 
     def keep(self, facts: Sequence[str]) -> list[Saved]:
         """Keep facts that the person states themselves."""
@@ -232,6 +223,10 @@ class Chat:
         """What the model was sent last."""
         return self._conversation.prompt if self._conversation else None
 
-    def _save_fact(self, fact: str) -> str:
-        saved = self.conversation.remember([fact])
-        return "; ".join(f"{one.status}: {one.fact}" for one in saved) or "nothing to save"
+    def _is_quoted(self, fact: str) -> bool:
+        return self.conversation.retention.told.is_quoted(fact)
+
+    def _save_fact(self, fact: str, replaces: str) -> str:
+        session = self.session.id if self.session else ""
+        keep = self.conversation.retention.asked
+        return keep(fact, replaces, session, by=self.conversation.model.name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import NotFound, RetainError, UsageError
 from retain.guard.characters import flat, visible
+from retain.paths import GLOBAL
 from retain.recall.asking import Wanted
 from retain.talk import models, skills
 from retain.talk.tools import TOOLS
@@ -217,11 +218,9 @@ class Commands:
             raise UsageError("say what to forget", hint="Usage: /forget WORDS or ID")
 
         def work() -> str:
-            ref, text = self._chat.fact(words)
-            self._chat.app.delete(ref)
-            self._chat.sessions.forget(ref)
-            self._chat.profile.sync()
-            return f"Forgotten: {_line(text)} (`retain restore --trash {ref}` brings it back)"
+            one = self._chat.forget(words)
+            back = " and ".join(map(_restoring, one.refs))
+            return f"Forgotten: {_line(one.text)} ({back} brings it back)"
 
         return await self._away(work)
 
@@ -330,7 +329,7 @@ class Commands:
         if words:
             return await self._away(lambda: self._disallowed(words))
         lines = [f"- **{one.name}**: {one.description.splitlines()[0]}" for one in TOOLS]
-        rules = await self._chat.away(self._chat.toolbox.approvals.rules)
+        rules = await self._chat.away(self._chat.toolbox.approvals.listed)
         if rules:
             allowed = [f"{number}. `{_line(str(rule))}`" for number, rule in enumerate(rules, 1)]
             lines += ["", "Allowed here, `/tools forget N` takes one back:", "", *allowed]
@@ -339,7 +338,7 @@ class Commands:
     def _disallowed(self, words: str) -> str:
         verb, _, number = words.partition(" ")
         approvals = self._chat.toolbox.approvals
-        rules = approvals.rules()
+        rules = approvals.listed()
         if verb != "forget" or not number.strip().isdecimal():
             raise UsageError("say which to take back", hint="Usage: /tools forget N")
         if not 1 <= int(number) <= len(rules):
@@ -369,6 +368,12 @@ def _unknown(word: str, likely: Sequence[Command]) -> str:
 def _listed(one: Command) -> str:
     also = f" Also {', '.join(f'`/{name}`' for name in one.also)}." if one.also else ""
     return f"- `{one.usage}`: {one.about}{also}"
+
+
+def _restoring(ref: str) -> str:
+    """The command that brings a fact back out of the trash of its bank."""
+    where = " --global" if ref.startswith(GLOBAL) else ""
+    return f"`retain restore --trash {ref.removeprefix(GLOBAL)}{where}`"
 
 
 def _line(text: str, most: int = _EXCERPT) -> str:

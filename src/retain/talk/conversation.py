@@ -11,12 +11,12 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from retain.errors import NotFound, RetainError
 from retain.facts.carrying import Synced
-from retain.facts.judging import same_key
 from retain.sizes import tokens
 from retain.talk.events import Ask, ToolResult, ToolUse, Usage
 from retain.talk.happenings import (
@@ -32,7 +32,7 @@ from retain.talk.happenings import (
 from retain.talk.models.errors import ModelError
 from retain.talk.prompt import Prompt, assembled
 from retain.talk.reply import Reply, kept
-from retain.talk.retention import Retention, Saved, found
+from retain.talk.retention import Retention
 from retain.talk.summaries import SUMMARY_SECONDS, Summaries
 from retain.talk.tools import summary
 from retain.talk.waiting import alone, to_the_end
@@ -82,9 +82,6 @@ class Conversation:
         self._turn = turn or threading.RLock()
         self._most_tokens = 0  # of a reply, as it is configured
         self._summaries = Summaries(app, sessions, self.away, session)
-        # Of one reply, as keys: the facts that were kept, and those that the model was told.
-        self._kept: set[str] = set()
-        self._told: set[str] = set()
         # What happened when nobody listened any more; it comes with the next message.
         self._untold: list[Happening] = list(untold)
         self._is_unsent_told = False
@@ -100,7 +97,7 @@ class Conversation:
         untold, self._untold = self._untold, []
         for told in (*untold, *await self._synced(), *self._left_out()):
             yield told
-        self._kept, self._told = set(), set()
+        self.retention.begin()
         for number in range(ROUNDS + 1):
             for one in await self._assembled(self.prompt if number else None):
                 yield one
@@ -126,15 +123,17 @@ class Conversation:
                 async for event in stream:
                     yield event
         except ModelError:
-            for happening in await self._saved(reply.whole_lines):
-                yield happening
+            async with contextlib.aclosing(self._saved(reply.whole_lines)) as saved:
+                async for happening in saved:
+                    yield happening
             raise
         except (asyncio.CancelledError, GeneratorExit):
             # The person has had enough of it, and what it flagged before that is no less true.
-            self._untold += await to_the_end(self._saved(reply.whole_lines))
+            self._untold += await to_the_end(_listed(self._saved(reply.whole_lines)))
             raise
-        for happening in await self._saved(reply.text):
-            yield happening
+        async with contextlib.aclosing(self._saved(reply.text)) as saved:
+            async for happening in saved:
+                yield happening
         if not is_last:
             async with contextlib.aclosing(self._used(reply)) as used:
                 async for happening in used:
@@ -174,11 +173,6 @@ class Conversation:
     async def _assembled(self, before: Prompt | None) -> list[Happening]:
         """Put together what is sent next, and say what the person should know of it."""
         prompt = self.prompt = await self.away(lambda: self._assemble(before))
-        if before is None:
-            # What it only repeats of these is not the model's own.
-            for part in prompt.parts:
-                if part.is_data:
-                    self._told.update(map(same_key, found(part.text)))
         return [Assembled(prompt), *self._unsent(prompt)]
 
     def _unsent(self, prompt: Prompt) -> Iterator[Notice]:
@@ -196,7 +190,7 @@ class Conversation:
         self._most_tokens = self.app.config.number("chat.max_tokens")
         free = self._most_tokens or min(_REPLY, context // 4)
         room = max(context - free, context // 2)
-        return assembled(
+        prompt = assembled(
             self.app,
             self.sessions,
             self.profile,
@@ -206,6 +200,8 @@ class Conversation:
             tools=self.toolbox.specs,
             before=before,
         )
+        self.retention.told.read(prompt)
+        return prompt
 
     def _kept_reply(self, ending: str) -> contextlib.AbstractAsyncContextManager[Reply]:
         assert self.session  # noqa: S101 - `send` has begun it
@@ -264,9 +260,10 @@ class Conversation:
             yield ToolStarted(call, summary(call.name, call.input))
             start = time.monotonic()
             result = await self._result(call)
-            self._told.update(map(same_key, found(result.text)))
             await reply.answer(result)
             yield ToolDone(call, result, time.monotonic() - start)
+            for saved in self.retention.unsaid():
+                yield MemorySaved(saved)
 
     async def _result(self, call: ToolUse) -> ToolResult:
         if call.broken:
@@ -276,22 +273,20 @@ class Conversation:
 
     # Facts
 
-    async def _saved(self, reply: str) -> list[Happening]:
-        """Keep the facts that a reply flags, each once, and none that it only repeats."""
-        new = [one for one in found(reply) if same_key(one) not in self._kept]
-        self._kept.update(map(same_key, new))
-        facts = [one for one in new if same_key(one) not in self._told]
-        quoted = [f"Not remembered, it was only quoted: {one}" for one in new if one not in facts]
-        if not facts:
-            return [*map(notice, quoted)]
-        saved = await to_the_end(self.away(lambda: self.remember(facts)))
-        return [*map(MemorySaved, saved), *changes(self.retention.synced), *map(notice, quoted)]
+    async def _saved(self, reply: str) -> AsyncGenerator[Happening, None]:
+        """Keep the facts that a reply flags, each once, and none that it only repeats.
 
-    def remember(self, facts: Sequence[str]) -> list[Saved]:
-        """Keep facts in the name of the model; blocking."""
-        session = self.session.id if self.session else ""
-        self.retention.synced = Synced()
-        return self.retention.save(facts, session, by=self.model.name)
+        Whoever stops it waits for one fact at most; MEMORY.md then follows with the next message.
+        """
+        assert self.session  # noqa: S101 - `send` has begun it
+        facts, notes = self.retention.heard(reply)
+        name, by = self.session.id, self.model.name
+        for fact in facts:
+            keep = partial(self.retention.keep, fact, name, by=by)
+            yield MemorySaved(await to_the_end(self.away(keep)))
+        synced = await to_the_end(self.away(self.retention.facts.sync)) if facts else Synced()
+        for told in (*changes(synced), *map(notice, notes)):
+            yield told
 
     # Summaries
 
@@ -321,6 +316,10 @@ class Conversation:
     async def away(self, work: Callable[[], _Result]) -> _Result:
         """Do blocking work in a thread, alone with the App."""
         return await alone(self._turn, work)
+
+
+async def _listed(happenings: AsyncGenerator[Happening, None]) -> list[Happening]:
+    return [one async for one in happenings]
 
 
 def _words(prompt: Prompt) -> tuple[object, ...]:
