@@ -840,7 +840,8 @@ def slow_git(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     )
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(process, "TIMEOUT_SECONDS", 0.3)
+    # Long enough for the answer to the first question on a busy machine.
+    monkeypatch.setattr(process, "TIMEOUT_SECONDS", 2.0)
     return log
 
 

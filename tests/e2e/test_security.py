@@ -397,7 +397,7 @@ def on_terminal(*words: str) -> str:
     )
     os.close(follower)
     seen = b""
-    while select.select([leader], [], [], 20)[0]:
+    while select.select([leader], [], [], 60)[0]:
         try:
             data = os.read(leader, 65536)
         except OSError:  # how Linux says that the other end is closed
@@ -405,7 +405,7 @@ def on_terminal(*words: str) -> str:
         if not data:
             break
         seen += data
-    child.wait(20)
+    child.wait(60)
     os.close(leader)
     return seen.decode("utf-8")
 

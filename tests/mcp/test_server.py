@@ -1115,13 +1115,13 @@ async def test_new_memories_are_announced(connect: Connect, mode: Mode) -> None:
         if mode == "auto":
             async with client.listen(resources_list_changed=True) as events:
                 await call(client, "create_memory", filename="a", content="x")
-                with anyio.fail_after(20):
+                with anyio.fail_after(60):
                     async for event in events:
                         heard.append(type(event).__name__)
                         break
         else:
             await call(client, "create_memory", filename="a", content="x")
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while not heard:
                     await anyio.sleep(0.01)
         assert any("ListChanged" in name for name in heard), heard

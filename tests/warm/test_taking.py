@@ -196,7 +196,7 @@ except (BrokenPipeError, ConnectionResetError):
         os.chmod(warm.address(bank), 0o666)
         os.chmod(f"{bank}/.index", 0o711)
         heard = subprocess.check_output(
-            [sys.executable, "-c", program, bank], encoding="utf-8", timeout=30
+            [sys.executable, "-c", program, bank], encoding="utf-8", timeout=60
         )
         assert heard == "b''\n"
         os.chmod(warm.address(bank), 0o600)
