@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,6 +20,11 @@ ROOT = Path(__file__).resolve().parent.parent
 # Set before anything loads numpy: on a busy machine its threads wait for each other, and a
 # question takes six times as long.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# A check that was started with nohup or in the background ignores these, and so would every
+# process that a test starts in order to send it one.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Hypothesis keeps its files beside the other caches, never in a test's working directory.
 set_hypothesis_home_dir(ROOT / ".cache" / "hypothesis")
@@ -74,6 +80,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite tests/e2e/*.console with what the commands print now",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever starts the installed command is slow: the start alone is most of its time."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "run" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
 
 
 def own_world(home: Path) -> dict[str, str]:

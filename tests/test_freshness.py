@@ -845,6 +845,7 @@ def slow_git(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return log
 
 
+@pytest.mark.slow
 def test_a_git_that_hangs_is_asked_once_and_nobody_can_tell(project: Path, slow_git: Path) -> None:
     one = Project(str(project))
     assert one.check("src/auth.py", WRITTEN).state == ""

@@ -1025,6 +1025,7 @@ for turn in range(5):
 """
 
 
+@pytest.mark.slow
 def test_six_processes_lose_no_commit(project: Path) -> None:
     writers = [
         subprocess.Popen(
@@ -1062,6 +1063,7 @@ print(steps)
 """
 
 
+@pytest.mark.slow
 def test_death_before_any_step_leaves_a_sound_repository(home: Path) -> None:
     template = new_project(home / "work" / "template")
     first_commit(template)

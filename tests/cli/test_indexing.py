@@ -205,6 +205,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
     server.server_close()
 
 
+@pytest.mark.slow
 def test_interrupted_index_goes_on_where_it_stopped(bank: Path, server: _Server) -> None:
     many(bank, 100)
     child = subprocess.Popen(

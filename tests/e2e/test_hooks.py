@@ -282,6 +282,7 @@ def test_with_closed_streams(
     assert bool(ran.stdout) <= (closed == "2>&-")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event", ["user-prompt-submit", "pre-tool-use"])
 def test_with_ten_megabytes(
     event: str, bank: Path, payload: Mapping[str, object], run: Run

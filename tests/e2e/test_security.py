@@ -247,6 +247,7 @@ def test_there_are_enough_kinds_of_secret() -> None:
     assert len(KINDS) >= 25
 
 
+@pytest.mark.slow
 def test_no_door_lets_a_secret_into_the_bank_or_git(
     committing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

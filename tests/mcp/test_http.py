@@ -456,6 +456,7 @@ def _memory_of(process: subprocess.Popen[bytes]) -> int:
     return int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0])
 
 
+@pytest.mark.slow
 def test_a_flood_meets_a_limit_and_leaves_the_server_as_it_was(tmp_path: Path) -> None:
     with limited(tmp_path / "one", rate=20.0, burst=50) as server:
         before = _memory_of(server.process)
@@ -473,6 +474,7 @@ def test_a_flood_meets_a_limit_and_leaves_the_server_as_it_was(tmp_path: Path) -
         assert server.get("/healthz").status_code == 200
 
 
+@pytest.mark.slow
 def test_strangers_cannot_use_up_what_clients_may_ask(tmp_path: Path) -> None:
     with limited(tmp_path / "one", rate=0.1, burst=10) as server:
         found = [server.get("/mcp", {}) for _ in range(15)]
@@ -487,6 +489,7 @@ def test_strangers_cannot_use_up_what_clients_may_ask(tmp_path: Path) -> None:
         assert "retry-after" in known[-1].headers
 
 
+@pytest.mark.slow
 def test_the_slow_are_not_waited_for(tmp_path: Path) -> None:
     with limited(tmp_path / "one", seconds=1.0) as server:
         head = f"POST /mcp HTTP/1.1\nHost: localhost:{server.port}\n"
@@ -503,6 +506,7 @@ def test_the_slow_are_not_waited_for(tmp_path: Path) -> None:
         assert server.get("/healthz").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_slow_trickle_is_cut_off_too(tmp_path: Path) -> None:
     with limited(tmp_path / "one", seconds=1.0) as server:
         trickle = [b"X: y\r\n"] * 200
@@ -536,6 +540,7 @@ async def test_both_eras_are_served(served: Served, mode: str) -> None:
 # Its life
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 async def test_a_listener_hears_the_end(tmp_path: Path, how: int) -> None:
@@ -555,6 +560,7 @@ async def test_a_listener_hears_the_end(tmp_path: Path, how: int) -> None:
         assert len(server.said().splitlines()) == 2, server.said()
 
 
+@pytest.mark.slow
 def test_an_older_stream_is_closed_at_the_end(tmp_path: Path) -> None:
     home = tmp_path / "one"
     headers = {"Authorization": f"Bearer {TOKEN}", **ACCEPT}
@@ -572,6 +578,7 @@ def test_an_older_stream_is_closed_at_the_end(tmp_path: Path) -> None:
         assert (home / "cleaned").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_a_call_that_hangs_does_not_keep_it(tmp_path: Path) -> None:
     home = tmp_path / "one"
@@ -592,6 +599,7 @@ async def test_a_call_that_hangs_does_not_keep_it(tmp_path: Path) -> None:
         assert (home / "cleaned").exists()
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_said(run: Run, served: Served) -> None:
     ran = run("mcp", "--http", "--port", str(served.port))
     assert ran.code == 1
@@ -624,6 +632,7 @@ def test_beyond_this_machine_there_must_be_a_token_first(home: Path, host: str) 
     assert not (home / ".retain").exists()
 
 
+@pytest.mark.slow
 def test_the_command_refuses_in_the_same_way(run: Run, home: Path) -> None:
     ran = run("mcp", "--http", "--port", "0", "--host", EVERYWHERE)
     assert ran.code == 1
@@ -631,6 +640,7 @@ def test_the_command_refuses_in_the_same_way(run: Run, home: Path) -> None:
     assert not (home / ".retain").exists()
 
 
+@pytest.mark.slow
 def test_beyond_this_machine_only_named_hosts_count(tmp_path: Path) -> None:
     args = ("mcp", "--http", "--port", "0", "--host", EVERYWHERE)
     allow = ("--allow-host", "Memory.example", "--allow-host", "other.example:444")
@@ -658,6 +668,7 @@ def test_a_host_to_allow_is_a_name(name: str) -> None:
     assert "--allow-host" in refused("127.0.0.1", name).message
 
 
+@pytest.mark.slow
 def test_on_this_machine_the_token_is_made_and_not_shown(tmp_path: Path) -> None:
     home = tmp_path / "one"
     with started(*command(), "mcp", "--http", "--port", "0", home=home, token="") as server:
@@ -669,6 +680,7 @@ def test_on_this_machine_the_token_is_made_and_not_shown(tmp_path: Path) -> None
         assert server.end(signal.SIGINT) == 0
 
 
+@pytest.mark.slow
 def test_it_serves_at_the_other_loopback_too(tmp_path: Path) -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()

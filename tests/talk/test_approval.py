@@ -241,6 +241,7 @@ def test_what_was_allowed_can_be_taken_back(home: Path) -> None:
     assert approvals().rules() == [other] == [Rule("run_command", "make lint", os.getcwd())]
 
 
+@pytest.mark.slow
 def test_chats_that_keep_rules_at_once_lose_none(home: Path) -> None:
     code = (
         "import os, sys; sys.path.insert(0, sys.argv[2])\n"

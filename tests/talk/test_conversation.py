@@ -358,6 +358,7 @@ def spawn(talk_env: dict[str, str], cwd: Path, *args: str) -> subprocess.Popen[s
     )
 
 
+@pytest.mark.slow
 def test_kill_9_in_a_stream_loses_at_most_a_moment(work: Path) -> None:
     side = SIDES["anthropic"]
     (work / "a.txt").write_text("the file", encoding="utf-8")
@@ -390,6 +391,7 @@ def test_kill_9_in_a_stream_loses_at_most_a_moment(work: Path) -> None:
         sessions.close()
 
 
+@pytest.mark.slow
 def test_two_chats_in_one_bank_lose_nothing(work: Path) -> None:
     side = SIDES["anthropic"]
     said = {name: [f"{name} {number} here" for number in range(6)] for name in ("ada", "bob")}

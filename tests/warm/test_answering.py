@@ -166,6 +166,7 @@ def test_garbage_does_no_harm(served: str) -> None:
     assert holder(served) == before
 
 
+@pytest.mark.slow
 def test_many_who_ask_at_once_are_answered_or_refused_in_time(served: str) -> None:
     answers: list[object] = []
 
@@ -187,6 +188,7 @@ def test_many_who_ask_at_once_are_answered_or_refused_in_time(served: str) -> No
 # The command line
 
 
+@pytest.mark.slow
 def test_a_search_is_the_same_with_a_warm_process_and_loads_no_model(bank: str) -> None:
     words = ("search", "warm beverage", "--json", "--explain", "--bank", bank)
     cold, modules = loaded(*words)
@@ -201,6 +203,7 @@ def test_a_search_is_the_same_with_a_warm_process_and_loads_no_model(bank: str) 
     assert "retain.embed.bert" in modules
 
 
+@pytest.mark.slow
 def test_the_persons_own_warm_process_serves_a_project_without_one(bank: str, home: Path) -> None:
     done("init", "--global")
     with serve(str(home / ".retain")):
@@ -208,6 +211,7 @@ def test_the_persons_own_warm_process_serves_a_project_without_one(bank: str, ho
     assert "retain.embed.bert" not in modules
 
 
+@pytest.mark.slow
 def test_new_memories_get_their_vectors_from_the_model_itself(bank: str) -> None:
     Path(bank, "memories", "snow.md").write_text("It snows.\n", encoding="utf-8")
     with serve(bank) as child:

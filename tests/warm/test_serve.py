@@ -17,6 +17,8 @@ from tests.cli.door import call, done
 from tests.conftest import Run
 from tests.warm.process import end, holder, left, serve, soon
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def bank(bank: str) -> str:

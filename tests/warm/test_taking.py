@@ -21,6 +21,8 @@ from retain.serving import Listener
 from tests.cli.door import done
 from tests.warm.process import end, holder, host, left, raw, said, soon
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -386,6 +386,7 @@ print(sorted(loaded - {"asyncio"}))
 """
 
 
+@pytest.mark.slow
 def test_making_a_model_connects_to_nobody_and_loads_no_package() -> None:
     done = subprocess.run(
         [sys.executable, "-c", NO_NETWORK], check=True, capture_output=True, encoding="utf-8"
