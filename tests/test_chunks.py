@@ -430,6 +430,7 @@ SEEDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_hostile_text_takes_time_in_proportion_to_its_length(seed: str) -> None:
     text = seed * (20_000 // len(seed))

@@ -112,12 +112,14 @@ def test_the_walk_finds_the_patterns() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_pattern_takes_time_in_proportion_to_the_text(name: str) -> None:
     pattern, searched = PATTERNS[name]
     grows_gently(functools.partial(search if searched else match, pattern), step=0.02)
 
 
+@pytest.mark.slow
 def test_a_pattern_that_goes_back_on_itself_is_found_out() -> None:
     bad = re.compile(r"\[\[(.+?)\]\]")
     with pytest.raises(AssertionError):
@@ -140,6 +142,7 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_a_reader_takes_time_in_proportion_to_the_text(name: str) -> None:
     def work(text: str) -> None:

@@ -17,6 +17,8 @@ from retain.freshness import Freshness, Project
 from retain.git import process
 from tests.test_git import make_hostile, new_project, run_git
 
+pytestmark = pytest.mark.slow
+
 # The order of things: the project begins, a memory is written, and later something happens.
 BEGIN = 1_700_000_000
 WRITTEN = BEGIN + 1000
@@ -845,7 +847,6 @@ def slow_git(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return log
 
 
-@pytest.mark.slow
 def test_a_git_that_hangs_is_asked_once_and_nobody_can_tell(project: Path, slow_git: Path) -> None:
     one = Project(str(project))
     assert one.check("src/auth.py", WRITTEN).state == ""

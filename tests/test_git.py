@@ -16,6 +16,8 @@ from retain.errors import HistoryError
 from retain.git import Outcome, Repository, committing, process
 from retain.git import repository as reading
 
+pytestmark = pytest.mark.slow
+
 
 def run_git(where: Path, *arguments: str, check: bool = True) -> str:
     """What a person's own git says, with hooks, filters and all."""
@@ -1025,7 +1027,6 @@ for turn in range(5):
 """
 
 
-@pytest.mark.slow
 def test_six_processes_lose_no_commit(project: Path) -> None:
     writers = [
         subprocess.Popen(
@@ -1063,7 +1064,6 @@ print(steps)
 """
 
 
-@pytest.mark.slow
 def test_death_before_any_step_leaves_a_sound_repository(home: Path) -> None:
     template = new_project(home / "work" / "template")
     first_commit(template)

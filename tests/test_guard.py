@@ -441,6 +441,7 @@ def _match_at_some_places(pattern: re.Pattern[str], text: str) -> None:
         pattern.match(text, at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", sorted(set(guard._searched())))
 def test_searched_pattern_is_linear_on_hostile_text(source: str) -> None:
     search = partial(_search, re.compile(source, re.ASCII))
@@ -448,6 +449,7 @@ def test_searched_pattern_is_linear_on_hostile_text(source: str) -> None:
         assert grows_linearly(search, (unit * 100_000)[:100_000]), unit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", sorted(set(guard._anchored())))
 def test_anchored_pattern_is_linear_on_hostile_text(source: str) -> None:
     match = partial(_match_at_some_places, re.compile(source, re.ASCII))
@@ -455,6 +457,7 @@ def test_anchored_pattern_is_linear_on_hostile_text(source: str) -> None:
         assert grows_linearly(match, (unit * 100_000)[:100_000]), unit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", _UNITS)
 def test_whole_scan_is_linear_on_hostile_text(unit: str) -> None:
     text = (unit * 100_000)[:100_000]

@@ -335,6 +335,7 @@ def test_a_target_or_label_is_not_a_word_about_itself() -> None:
 # Time
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed",
     [

@@ -14,6 +14,8 @@ from retain.talk.events import Text
 from tests.chat.stage import Stage, played
 from tests.talk.servers import Use, claude, claude_error
 
+pytestmark = pytest.mark.slow
+
 REPLY = """\
 Here is a **plan** with `redis`:
 

@@ -112,6 +112,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_traversal_is_refused_and_nothing_is_touched(
     place: str, project: Path, tmp_path: Path
@@ -128,6 +129,7 @@ def test_traversal_is_refused_and_nothing_is_touched(
     assert snapshot(tmp_path) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", TRAVERSALS)
 def test_traversal_in_frontmatter_and_config_is_refused(
     bad: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -374,6 +376,7 @@ def hostile(project: Path) -> Path:
     return project
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", SHOWING)
 def test_nothing_acts_on_the_terminal(words: str, hostile: Path) -> None:
     asked = [HOSTILE if word == "{hostile}" else word for word in words.split()]

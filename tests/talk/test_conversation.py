@@ -81,6 +81,7 @@ async def stopped(talk: Talk, text: str, at: type[Any]) -> list[Happening]:
 # Talking
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", sorted(SIDES))
 def test_a_reply_comes_as_it_is_made_and_is_kept(work: Path, provider: str) -> None:
     with talking(work, provider) as talk:

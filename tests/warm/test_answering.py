@@ -22,6 +22,8 @@ from retain.embed.local import MINILM
 from tests.cli.door import done
 from tests.warm.process import holder, raw, said, serve
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def bank(bank: str) -> str:
@@ -166,7 +168,6 @@ def test_garbage_does_no_harm(served: str) -> None:
     assert holder(served) == before
 
 
-@pytest.mark.slow
 def test_many_who_ask_at_once_are_answered_or_refused_in_time(served: str) -> None:
     answers: list[object] = []
 
@@ -188,7 +189,6 @@ def test_many_who_ask_at_once_are_answered_or_refused_in_time(served: str) -> No
 # The command line
 
 
-@pytest.mark.slow
 def test_a_search_is_the_same_with_a_warm_process_and_loads_no_model(bank: str) -> None:
     words = ("search", "warm beverage", "--json", "--explain", "--bank", bank)
     cold, modules = loaded(*words)
@@ -203,7 +203,6 @@ def test_a_search_is_the_same_with_a_warm_process_and_loads_no_model(bank: str) 
     assert "retain.embed.bert" in modules
 
 
-@pytest.mark.slow
 def test_the_persons_own_warm_process_serves_a_project_without_one(bank: str, home: Path) -> None:
     done("init", "--global")
     with serve(str(home / ".retain")):
@@ -211,7 +210,6 @@ def test_the_persons_own_warm_process_serves_a_project_without_one(bank: str, ho
     assert "retain.embed.bert" not in modules
 
 
-@pytest.mark.slow
 def test_new_memories_get_their_vectors_from_the_model_itself(bank: str) -> None:
     Path(bank, "memories", "snow.md").write_text("It snows.\n", encoding="utf-8")
     with serve(bank) as child:
