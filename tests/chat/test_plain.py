@@ -20,6 +20,8 @@ from tests.chat.stage import KEY
 from tests.conftest import Run
 from tests.talk.servers import Server, Use, claude, claude_error, running
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:

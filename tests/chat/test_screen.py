@@ -15,6 +15,8 @@ from retain.talk.events import Text
 from tests.chat.stage import Stage, played
 from tests.talk.servers import Use, claude, claude_error
 
+pytestmark = pytest.mark.slow
+
 REPLY = """\
 Here is a **plan** with `redis`:
 
@@ -78,7 +80,7 @@ def test_escape_stops_a_reply_and_what_came_is_kept_and_marked() -> None:
         await stage.pilot.press("escape")
         await stage.rest()
         await stage.sees("Stopped")
-        assert stage.server.gone.wait(10)
+        assert stage.server.gone.wait(60)
         assert said(stage)[-1][0] == "assistant"
         assert said(stage)[-1][1].startswith("The beginning of")
         await stage.says("Go on")

@@ -239,6 +239,7 @@ def zipped(name: str, **files: object) -> str:
     return name
 
 
+@pytest.mark.slow
 def test_an_archive_is_read_and_a_bomb_is_not(bank: Path) -> None:
     exported = {"uuid": "u", "name": "N", "chat_messages": [{"sender": "human", "text": "hi"}]}
     good = zipped("good.zip", user={"id": 1}, up__conversations=[exported])

@@ -138,6 +138,7 @@ def test_every_other_line_stays(
         assert len(texts) == len(numbers) - len(dropped) + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", ["- a\n", "- a\n\n", "  \n", "- ", "-", "<!--", "```\n", "#", "# ", "* * ", "\r", "\t"]
 )

@@ -495,6 +495,7 @@ def _chat_for_a_while(root: Path, who: int) -> None:
     sessions.close()
 
 
+@pytest.mark.slow
 def test_eight_processes_begin_chats_and_talk_at_once(root: Path) -> None:
     works = [partial(_chat_for_a_while, root, who) for who in range(8)]
     assert [outcome.message for outcome in crash.together(works)] == [""] * 8

@@ -299,6 +299,7 @@ def test_a_chat_in_a_clone_asks_for_itself(work: Path) -> None:
     assert len(box.asked) == 1
 
 
+@pytest.mark.slow
 def test_chats_that_keep_rules_at_once_lose_none(home: Path) -> None:
     code = (
         "import os, sys; sys.path.insert(0, sys.argv[2])\n"

@@ -355,6 +355,6 @@ def test_nothing_goes_around_the_lock(work: Path) -> None:
             release.clear()
             thread = threading.Thread(target=hold)
             thread.start()
-            held.wait(10)
+            held.wait(60)
             assert talk.run(attempt(line)) == (line not in free), line
             thread.join()

@@ -106,6 +106,7 @@ def test_any_reply_is_read(parts: list[str]) -> None:
         assert fact == " ".join(fact.split()) != ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     [

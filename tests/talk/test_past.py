@@ -151,6 +151,7 @@ def test_a_summary_that_no_model_made_is_short(sessions: Sessions) -> None:
     assert plain_summary([]) == ""
 
 
+@pytest.mark.slow
 def test_a_chat_that_ended_is_found_by_meaning_in_the_next(work: Path) -> None:
     with talking(work) as talk:
         talk.say("my sourdough loaf came out flat")

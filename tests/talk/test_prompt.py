@@ -469,9 +469,8 @@ def test_a_conversation_never_begins_with_an_answer(desk: Desk) -> None:
 
 def test_a_fact_that_both_lists_have_is_sent_once(desk: Desk) -> None:
     desk.write(desk.own, "MEMORY.md", "# Facts\n\n- Jo keeps a walrus\n")
-    desk.write(
-        desk.app.place.root, "MEMORY.md", "# Facts\n\n- Jo keeps a walrus.\n- It is named Max\n"
-    )
+    project = Path(desk.app.place.root)
+    desk.write(project, "MEMORY.md", "# Facts\n\n- Jo keeps a walrus.\n- It is named Max\n")
     desk.say("hello")
     text = whole(desk.prompt())
     assert text.count("Jo keeps a walrus") == 1

@@ -39,6 +39,7 @@ def sent(server: Server, **more: object) -> Any:
     return server.asked[-1].body
 
 
+@pytest.mark.slow
 def test_the_stable_part_of_the_prompt_is_cached_and_the_rest_is_not(server: Server) -> None:
     body = sent(server, system=("rules", "profile", "", "recalled today"), stable=2)
     assert body["system"] == [

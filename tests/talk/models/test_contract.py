@@ -272,7 +272,7 @@ def test_a_stream_that_falls_silent_is_broken(side: Side, server: Server) -> Non
     error = failure(side, server, patience=Patience(pauses=(0,), chunk=2))
     assert error.kind == "broken_stream"
     assert error.said
-    assert server.gone.wait(10)
+    assert server.gone.wait(60)
 
 
 def test_a_port_where_nobody_listens_is_no_network(side: Side) -> None:
@@ -386,6 +386,7 @@ print(sorted(loaded - {"asyncio"}))
 """
 
 
+@pytest.mark.slow
 def test_making_a_model_connects_to_nobody_and_loads_no_package() -> None:
     done = subprocess.run(
         [sys.executable, "-c", NO_NETWORK], check=True, capture_output=True, encoding="utf-8"
