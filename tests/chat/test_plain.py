@@ -226,8 +226,10 @@ def test_the_last_conversation_goes_on(run: Run, server: Server, option: str) ->
     run("ask", "An early question")
     run("ask", "Which port?")
     run("chat", option, input="And now?")
-    assert "Which port?" in server.asked[-2].text  # the last one asks for a summary
-    assert "An early question" not in server.asked[-2].text
+    sent = server.asked[-2].body["messages"]  # the last one asks for a summary
+    assert [one["role"] for one in sent] == ["user", "assistant", "user"]
+    assert "Which port?" in str(sent[0])
+    assert "An early question" not in str(sent[0])
     assert len(_chat().sessions.list()) == 2
 
 

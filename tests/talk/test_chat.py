@@ -272,6 +272,7 @@ def test_what_only_a_file_says_is_asked_about_before_a_tool_saves_it(
         if is_later:  # in another message, of a chat that was left and taken up again
             talk.server.says(claude("Read."))
             talk.say("read the note")
+            talk.server.hears("Summarise this", claude("A note was read."))  # in its own time
             talk.run(talk.chat.new())
             talk.type("/resume session")
         talk.server.says(claude(Use("save_memory", {"fact": fact})), claude("Ok."))

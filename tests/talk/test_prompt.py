@@ -357,13 +357,13 @@ def test_a_fact_that_found_no_place_in_the_list_is_recalled(desk: Desk) -> None:
     facts = Profile(desk.app).facts
     facts.add("Jo keeps a walrus in the garden")
     facts.sync()
-    listed = desk.bank / "MEMORY.md"
+    listed = desk.own / "MEMORY.md"
     before = listed.read_text(encoding="utf-8").replace("- Jo", "<!-- -->\n- Jo")
     filling = "".join(f"- Something else, number {number}\n" for number in range(900))
     listed.write_text(filling + before, encoding="utf-8")
     desk.say("what about the walrus in the garden?")
     prompt = desk.prompt()
-    assert any(note.startswith("MEMORY.md (project): cut to") for note in prompt.left_out)
+    assert any(note.startswith("MEMORY.md (global): cut to") for note in prompt.left_out)
     assert "Jo keeps a walrus in the garden" in recalled(prompt)[0]
 
 
