@@ -3,7 +3,8 @@
 Each round starts the chat and, in turns with it, a bare Textual app of one input and one log, both
 in a terminal of their own. The first paint is timed from the start of the process to the words in
 the empty box. Then a word and Enter are typed at once, and the time is taken until the box is empty
-again and, for the chat, until the request has reached a model's server on this machine.
+again, and until the request has reached a model's server on this machine. The bare app loads the
+provider's package in a thread as soon as it has painted, and sends the word and nothing else.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ from tests.talk.servers import Server, running
 
 PAINT_LIMIT = 1.5  # times the bare app
 SEND_LIMIT = 3.0
+REQUEST_LIMIT = 2.0
 MARK = b"ay something"  # the first letter stands under the cursor
 BARE = """
+import threading
 from textual.app import App
 from textual.widgets import Input, RichLog
 
@@ -44,10 +47,23 @@ class Bare(App):
 
     def on_mount(self):
         self.query_one(Input).focus()
+        self.call_after_refresh(threading.Thread(target=self.load, daemon=True).start)
+
+    def load(self):
+        import anthropic
 
     def on_input_submitted(self, event):
         self.query_one(RichLog).write(event.value)
         event.input.value = ""
+        threading.Thread(target=self.ask, args=(event.value,), daemon=True).start()
+
+    def ask(self, text):
+        import anthropic
+
+        said = [{"role": "user", "content": text}]
+        create = anthropic.Anthropic().messages.create
+        with create(model="claude-sonnet-5-5", max_tokens=100, messages=said, stream=True) as reply:
+            list(reply)
 
 Bare().run()
 """
@@ -58,7 +74,7 @@ class Times(NamedTuple):
 
     paint: float
     send: float
-    request: float = 0.0
+    request: float
 
 
 class Screen:
@@ -98,8 +114,8 @@ class Screen:
         os.close(self._side)
 
 
-def round_of(words: Sequence[str], env: dict[str, str], server: Server | None) -> Times:
-    before = len(server.asked) if server else 0
+def round_of(words: Sequence[str], env: dict[str, str], server: Server) -> Times:
+    before = len(server.asked)
     screen = Screen(words, env)
     try:
         painted = screen.until(MARK)
@@ -107,7 +123,7 @@ def round_of(words: Sequence[str], env: dict[str, str], server: Server | None) -
         screen.until(b"zebra")
         sent = screen.until(MARK)
         reached = sent
-        while server and len(server.asked) == before:
+        while len(server.asked) == before:
             screen.read(0.005)
             reached = time.perf_counter()
         return Times(painted - screen.start, sent - painted, reached - painted)
@@ -132,24 +148,31 @@ def main() -> int:
             "ANTHROPIC_API_KEY": "k",
             "ANTHROPIC_BASE_URL": server.url,
         }
-        round_of(bare, env, None)  # the disk is warm from here on
+        round_of(bare, env, server)  # the disk is warm from here on
         round_of(retain, env, server)
         ours, theirs = [], []
         for _ in range(rounds):
-            theirs.append(round_of(bare, env, None))
+            theirs.append(round_of(bare, env, server))
             ours.append(round_of(retain, env, server))
     return report(ours, theirs)
 
 
 def report(ours: Sequence[Times], theirs: Sequence[Times]) -> int:
     paint, send, request = (statistics.median(values) for values in zip(*ours, strict=True))
-    bare_paint, bare_send, _ = (statistics.median(values) for values in zip(*theirs, strict=True))
+    bare_paint, bare_send, bare_request = (
+        statistics.median(values) for values in zip(*theirs, strict=True)
+    )
     print(f"first paint   {paint * 1000:5.0f} ms, bare {bare_paint * 1000:5.0f} ms,", end=" ")
     print(f"{paint / bare_paint:.2f} times (at most {PAINT_LIMIT})")
     print(f"time to send  {send * 1000:5.0f} ms, bare {bare_send * 1000:5.0f} ms,", end=" ")
     print(f"{send / bare_send:.2f} times (at most {SEND_LIMIT})")
-    print(f"first request at the model's server {request * 1000:.0f} ms after the first paint")
-    return int(paint > PAINT_LIMIT * bare_paint or send > SEND_LIMIT * bare_send)
+    print(f"first request {request * 1000:5.0f} ms, bare {bare_request * 1000:5.0f} ms,", end=" ")
+    print(f"{request / bare_request:.2f} times (at most {REQUEST_LIMIT}), from the first paint on")
+    return int(
+        paint > PAINT_LIMIT * bare_paint
+        or send > SEND_LIMIT * bare_send
+        or request > REQUEST_LIMIT * bare_request
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,10 +18,16 @@ from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 ROOT = Path(__file__).resolve().parent.parent
+_NUMBERS = itertools.count()
 
 # Set before anything loads numpy: on a busy machine its threads wait for each other, and a
 # question takes six times as long.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# A check that was started with nohup or in the background ignores these, and so would every
+# process that a test starts in order to send it one.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Hypothesis keeps its files beside the other caches, never in a test's working directory.
 set_hypothesis_home_dir(ROOT / ".cache" / "hypothesis")
@@ -74,6 +83,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite tests/e2e/*.console with what the commands print now",
     )
+    parser.addoption(
+        "--update-snapshots",
+        action="store_true",
+        help="rewrite tests/chat/snapshots/*.svg with what the chat's screens look like now",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever starts the installed command is slow: the start alone is most of its time."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "run" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
 
 
 def own_world(home: Path) -> dict[str, str]:
@@ -92,6 +114,15 @@ def own_world(home: Path) -> dict[str, str]:
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
     }
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As pytest's own, without the link to the newest, which costs more than many a test."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    path = tmp_path_factory.getbasetemp() / f"{name}-{next(_NUMBERS)}"
+    path.mkdir(mode=0o700)
+    return path
 
 
 @pytest.fixture(autouse=True)

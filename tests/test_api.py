@@ -213,6 +213,7 @@ def test_eight_threads_put_and_search_at_once(home: Path, words: None) -> None:
         assert len(memory.search("walrus", limit=100).hits) == 80
 
 
+@pytest.mark.slow
 def test_threads_search_by_meaning_while_vectors_are_made(home: Path) -> None:
     with retain.open("bank") as memory, ThreadPoolExecutor(8) as pool:
 
@@ -389,6 +390,7 @@ def test_words_need_no_numpy(home: Path) -> None:
     assert child(code, RETAIN_RECALL_EMBEDDER="none").strip() == "False"
 
 
+@pytest.mark.slow
 def test_program_that_never_closes_ends_cleanly(home: Path) -> None:
     code = (
         "import retain\n"
@@ -400,6 +402,7 @@ def test_program_that_never_closes_ends_cleanly(home: Path) -> None:
     assert child("import retain\nprint(len(retain.open('bank').list()))").strip() == "40"
 
 
+@pytest.mark.slow
 def test_example_in_the_package_works(home: Path) -> None:
     (test,) = doctest.DocTestFinder(recurse=False).find(retain, "retain")
     code = "".join(example.source for example in test.examples)

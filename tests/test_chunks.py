@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from itertools import chain
 
 import pytest
@@ -12,6 +10,7 @@ from hypothesis import strategies as st
 
 from retain import chunks as module
 from retain.chunks import Chunk, chunks, fences
+from tests.growth import grows_linearly
 from tests.test_frontmatter import times
 
 MOST = 1200
@@ -431,23 +430,9 @@ SEEDS = [
 ]
 
 
-def seconds(work: Callable[[str], object], text: str) -> float:
-    start = time.process_time()
-    work(text)
-    return time.process_time() - start
-
-
-def grows_linearly(work: Callable[[str], object], seed: str) -> bool:
-    """Whether 100 kB cost about twice as much as 50 kB, both measured in this process."""
-    short, half, whole = (seed * (size // len(seed)) for size in (20_000, 50_000, 100_000))
-    # Work that grows with the square of the length needs seconds for this.
-    if seconds(work, short) < 0.3:
-        return True
-    first = min(seconds(work, half) for _ in range(3))
-    return min(seconds(work, whole) for _ in range(3)) < 4 * first
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_hostile_text_takes_time_in_proportion_to_its_length(seed: str) -> None:
-    assert grows_linearly(chunks, seed)
-    assert grows_linearly(lambda text: chunks(f"# T\n\nAnn: {text}\nBob: {text}"), seed)
+    text = seed * (20_000 // len(seed))
+    assert grows_linearly(chunks, text)
+    assert grows_linearly(lambda part: chunks(f"# T\n\nAnn: {part}\nBob: {part}"), text)

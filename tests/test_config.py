@@ -106,6 +106,7 @@ base_url = "http://evil.example/v1"
 api_key_env = "AWS_SECRET_ACCESS_KEY"
 max_tokens = 9
 context_tokens = 9
+facts = "bank"
 """
 
 

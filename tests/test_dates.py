@@ -330,6 +330,7 @@ def test_any_text_is_a_moment_or_a_usage_error(text: str, now: datetime) -> None
     assert since <= moment(text, now, end=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

@@ -74,6 +74,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert anchor in {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
 
 
+@pytest.mark.slow
 def test_the_readme_shows_what_really_happens(tmp_path: Path) -> None:
     """Each `$` command of the README's console blocks prints what stands under it."""
     blocks = re.findall(r"```console\n(.*?)```", text_of(ROOT / "README.md"), re.DOTALL)

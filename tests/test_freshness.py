@@ -17,6 +17,8 @@ from retain.freshness import Freshness, Project
 from retain.git import process
 from tests.test_git import make_hostile, new_project, run_git
 
+pytestmark = pytest.mark.slow
+
 # The order of things: the project begins, a memory is written, and later something happens.
 BEGIN = 1_700_000_000
 WRITTEN = BEGIN + 1000
@@ -840,7 +842,8 @@ def slow_git(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     )
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(process, "TIMEOUT_SECONDS", 0.3)
+    # Long enough for the answer to the first question on a busy machine.
+    monkeypatch.setattr(process, "TIMEOUT_SECONDS", 2.0)
     return log
 
 

@@ -181,7 +181,6 @@ def test_what_is_written_reads_back_here_and_in_any_yaml_reader(
     assert same(yaml.safe_load(head) or {}, meta)
 
 
-@pytest.mark.parametrize("text", TRICKY)
 @pytest.mark.parametrize(
     "shape",
     [
@@ -193,17 +192,22 @@ def test_what_is_written_reads_back_here_and_in_any_yaml_reader(
     ids=["value", "list", "key", "nested"],
 )
 def test_strings_that_look_like_something_else_stay_strings(
-    text: str, shape: Callable[[str], dict[str, object]]
+    shape: Callable[[str], dict[str, object]],
 ) -> None:
-    meta = shape(text)
-    assert same(yaml.safe_load(dump(meta)), meta)
-    assert same(load(dump(meta)), meta)
+    assert [text for text in TRICKY if not stays(shape(text))] == []
+
+
+def stays(meta: dict[str, object]) -> bool:
+    """Whether values come back as they were written, here and in another reader of YAML."""
+    if not (same(yaml.safe_load(dump(meta)), meta) and same(load(dump(meta)), meta)):
+        return False
     # The same through a change: below a comment, in a flow mapping, in place of another value.
     for head in ("a_key: 1\n", "{a_key: 1}\n", "a_key: 1\ntitle: old # why\ntags: [old] # why\n"):
         wanted = {**load(head), **meta}
         changed = change(head, meta)
-        assert same(load(changed), wanted)
-        assert same(yaml.safe_load(changed), wanted)
+        if not (same(load(changed), wanted) and same(yaml.safe_load(changed), wanted)):
+            return False
+    return True
 
 
 @given(st.datetimes(), st.sampled_from(["created_at", "title"]))

@@ -16,6 +16,8 @@ from retain.errors import HistoryError
 from retain.git import Outcome, Repository, committing, process
 from retain.git import repository as reading
 
+pytestmark = pytest.mark.slow
+
 
 def run_git(where: Path, *arguments: str, check: bool = True) -> str:
     """What a person's own git says, with hooks, filters and all."""
@@ -914,18 +916,18 @@ def test_a_hanging_git_is_stopped_with_its_children(
     repository = opened(project)
     fake = home / "bin" / "git"
     fake.parent.mkdir()
-    fake.write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {home}/pid\nwait\n", encoding="utf-8")
+    fake.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {home}/pid\nwait\n", encoding="utf-8")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(process, "TIMEOUT_SECONDS", 0.3)
-    monkeypatch.setattr(committing, "TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(process, "TIMEOUT_SECONDS", 2.0)
+    monkeypatch.setattr(committing, "TIMEOUT_SECONDS", 2.0)
     outcome = repository.commit(save(memory, b"two"), "m")
     assert outcome.commit is None
     assert "did not answer" in outcome.warning
     with pytest.raises(HistoryError, match="did not answer"):
         repository.log(str(memory))
     child = int((home / "pid").read_text(encoding="utf-8"))
-    patience = time.monotonic() + 10
+    patience = time.monotonic() + 60
     while is_running(child) and time.monotonic() < patience:
         time.sleep(0.01)  # it has its signal; the kernel may be slow to carry it out
     assert not is_running(child)

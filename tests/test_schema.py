@@ -132,9 +132,9 @@ WHOLE: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
-@pytest.mark.parametrize("name, value", WHOLE, ids=str)
-def test_a_record_in_order_has_no_faults(category: str, name: str, value: object) -> None:
-    assert agreed(record(category) | {name: value}) == []
+def test_a_record_in_order_has_no_faults(category: str) -> None:
+    for name, value in WHOLE:
+        assert agreed(record(category) | {name: value}) == [], (name, value)
 
 
 ID = "1 to 80 characters of a-z, 0-9 and '-', with no '-' at either end"
@@ -203,13 +203,11 @@ BROKEN: list[tuple[str, object, str, str, str]] = [
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
-@pytest.mark.parametrize("name, value, field, expected, got", BROKEN)
-def test_each_broken_rule_is_named_with_what_belongs_there(
-    category: str, name: str, value: object, field: str, expected: str, got: str
-) -> None:
-    (fault,) = agreed(changed(category, name, value))
-    assert (fault.field, fault.got) == (field, got)
-    assert fault.expected == expected or not expected
+def test_each_broken_rule_is_named_with_what_belongs_there(category: str) -> None:
+    for name, value, field, expected, got in BROKEN:
+        found = agreed(changed(category, name, value))
+        assert [(one.field, one.got) for one in found] == [(field, got)], (name, value)
+        assert found[0].expected == expected or not expected, (name, value)
 
 
 def test_changes_are_at_most_fifty() -> None:
@@ -591,6 +589,7 @@ REFERRED = {"allOf": [{"$ref": "#/$defs/x"}] * 150}
 LARGE = {"x": [{"a": [number, str(number)]} for number in range(20_000)]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schema, content",
     [

@@ -609,6 +609,7 @@ def test_an_open_bank_survives_its_root_being_exchanged(root: Path, memory: Reta
     assert _found(memory, "cormorant") == ["m002"]
 
 
+@pytest.mark.slow
 def test_files_that_vanish_during_a_look_take_no_others_with_them(tmp_path: Path) -> None:
     root = indexes.new(tmp_path / "bank")
     indexes.many(root, 30)

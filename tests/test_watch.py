@@ -14,7 +14,7 @@ from retain.errors import Busy
 from retain.notice import Notice
 from retain.sync import Changes
 
-SECONDS = 20
+SECONDS = 60
 
 
 class Folder:

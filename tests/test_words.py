@@ -346,6 +346,7 @@ def test_importing_it_loads_neither_the_stemmer_nor_tables() -> None:
     assert not loaded & {"Stemmer", "threading", "unicodedata", "datetime", "sqlite3"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from retain.desk import Desk
     from retain.doctor import Findings
     from retain.library import Library
-    from retain.migration import Migrated
     from retain.porter import Exported, Imported
     from retain.review import Review
     from retain.sessions.store import Sessions
@@ -101,10 +100,20 @@ class App:
         """The chats of the bank in force; its directory is made for the first of them."""
         from retain.sessions.store import Sessions
 
-        return Sessions(self.workspace.opened.bank.root, self.workspace.make)
+        root = self.workspace.opened.bank.root
+        return Sessions(root, self.workspace.make, lambda: self.config.flag("guard.redact_secrets"))
+
+    @cached_property
+    def own(self) -> App:
+        """The same for the person's own bank; itself, where that is the one in force."""
+        if self.place.scope == "global":
+            return self
+        return App(everywhere=True, cwd=self._cwd, env=self._env, stays=self._stays)
 
     def close(self) -> None:
         """Let go of what was opened; every file is safe already."""
+        if self.__dict__.get("own", self) is not self:
+            self.own.close()
         if "library" in self.__dict__:
             self.library.close()
         if "sessions" in self.__dict__:
@@ -591,31 +600,10 @@ class App:
         self.workspace.refuse_switched_off()
         return chats.take_over(
             self.sessions,
-            self._given_path(source),
-            allow_secret=self._admits_secrets(allow_secret),
+            os.path.join(self._cwd, os.path.expanduser(source)),
+            allow_secret=allow_secret or not self.config.flag("guard.redact_secrets"),
             dry_run=dry_run,
         )
-
-    def migrate(
-        self, source: str, *, allow_secret: bool = False, dry_run: bool = False
-    ) -> Migrated:
-        """Bring a chat workspace of plain files into the bank in force, nothing of it twice."""
-        from retain import migration
-
-        self.workspace.refuse_switched_off()
-        wanted = migration.plan(self._given_path(source), self.config.number("memory.max_bytes"))
-        if not dry_run:
-            self.workspace.make()
-        bank = migration.Target(
-            self.workspace.opened.bank, self.sessions, self.put, self._admits_secrets(allow_secret)
-        )
-        return migration.migrate(wanted, bank, dry_run=dry_run)
-
-    def _given_path(self, path: str) -> str:
-        return os.path.join(self._cwd, os.path.expanduser(path))
-
-    def _admits_secrets(self, allow_secret: bool) -> bool:
-        return allow_secret or not self.config.flag("guard.redact_secrets")
 
     # Between the door and the bank
 

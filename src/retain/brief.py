@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from retain.guard.characters import strip_invisible
+from retain.guard.fences import harmless
 from retain.model import Answer, Degraded, Hit
 from retain.paths import GLOBAL
 from retain.recall.found import FAR_BEHIND, MOST_CAUTIONS, outdated
@@ -19,7 +19,6 @@ __all__ = ["Brief", "Item", "cautions", "handle", "pack", "scoped"]
 
 _LEAST: Final = 24  # tokens below which an excerpt says nothing
 _FENCE: Final = "recalled-memories"
-_CLOSING: Final = re.compile(rf"<(?=[\s/]*{_FENCE})", re.IGNORECASE)
 _HEAD: Final = re.compile(r"^([^\S\n]*)\[(?=m:)", re.MULTILINE)
 _LONG: Final = 64
 _MOST_ASKED: Final = 60  # tokens of a question before its answer
@@ -161,8 +160,7 @@ def cautions(hit: Hit) -> Iterable[str]:
 
 def _harmless(text: str) -> str:
     """A text that can neither close the fence around it, nor hide anything, nor pass for a head."""
-    text = _CLOSING.sub("&lt;", strip_invisible(text))
-    return _HEAD.sub(r"\1\\[", text)
+    return _HEAD.sub(r"\1\\[", harmless(text))
 
 
 def _wrapped(text: str) -> str:

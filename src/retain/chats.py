@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from retain.capture import transcript
 from retain.errors import ImportRefused, NotFound, RetainError
-from retain.guard.secrets import redact, redact_value
-from retain.sessions import formats
+from retain.guard.secrets import redact
+from retain.sessions import formats, redaction
 from retain.sessions.formats import Read
-from retain.sessions.model import Chat, Compaction, Said, Taken
+from retain.sessions.model import Chat, Taken
 from retain.sessions.store import Sessions
 
 __all__ = ["Imported", "cleaned", "counted", "read_all", "take_over"]
@@ -263,7 +263,7 @@ def cleaned(chats: Sequence[Chat], warnings: list[str]) -> list[Chat]:
     clean = []
     for chat in chats:
         kinds: list[str] = []
-        clean.append(_cleaned(chat, kinds))
+        clean.append(redaction.chat(chat, kinds))
         if kinds:
             names = ", ".join(sorted(set(kinds)))
             count = f"{len(kinds)} secret{'s' * (len(kinds) > 1)}"
@@ -273,29 +273,3 @@ def cleaned(chats: Sequence[Chat], warnings: list[str]) -> list[Chat]:
                 "--allow-secret stores them as they are"
             )
     return clean
-
-
-def _cleaned(chat: Chat, kinds: list[str]) -> Chat:
-    def without(text: str) -> str:
-        clean, found = redact(text)
-        kinds.extend(found)
-        return clean
-
-    return chat._replace(
-        title=without(chat.title),
-        summary=without(chat.summary),
-        tags=tuple(map(without, chat.tags)),
-        said=tuple(_said(one, without(one.content), kinds) for one in chat.said),
-        compactions=tuple(
-            Compaction(one.messages, without(one.summary), one.created_at)
-            for one in chat.compactions
-        ),
-    )
-
-
-def _said(one: Said, content: str, kinds: list[str]) -> Said:
-    if not one.blocks:
-        return one._replace(content=content)
-    blocks, found = redact_value(list(one.blocks))
-    kinds.extend(found)
-    return one._replace(content=content, blocks=tuple(blocks) if isinstance(blocks, list) else ())

@@ -277,6 +277,14 @@ SETTINGS: Final[Mapping[str, Setting]] = {
             0,
             "How many tokens the model can read; 0 means by its name, or 128,000.",
         ),
+        Setting(
+            "chat.facts",
+            "person",
+            "Where facts go that a chat learns in a project: `person`, your own bank; `bank`, the "
+            "project's.",
+            False,
+            ("person", "bank"),
+        ),
     )
 }
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from retain.recall.linking import Graph, Related
     from retain.similar import Alike, Cluster, Proposal
 
-__all__ = ["Health", "Library", "Stats"]
+__all__ = ["Health", "Library", "Stats", "project_of"]
 
 # Where a project's bank stands in the project, by which the project is found.
 _IN_PROJECT: Final = ("/.retain", "/.memories", "/.claude/memory")
@@ -114,12 +114,24 @@ class Library:
         self.shortfalls()  # a few missing vectors are made first, as for a search
         return related(self._in_force(), ref, limit)
 
-    def brief(self, query: str, budget: int = 2000, limit: int = 12) -> Brief:
-        """The best hits packed into a token budget, ready for a prompt."""
+    def brief(
+        self,
+        query: str,
+        budget: int = 2000,
+        limit: int = 12,
+        *,
+        shown: Callable[[Hit], Hit | None] | None = None,
+    ) -> Brief:
+        """The best hits packed into a token budget, ready for a prompt.
+
+        `shown` gives a hit as it may be shown, or None where it need not be.
+        """
         from retain.brief import pack, scoped
 
         budget = whole("budget", budget)
         answer = self.search(Wanted(query, limit=limit))
+        if shown:
+            answer = answer._replace(hits=tuple(filter(None, map(shown, answer.hits))))
         names = (
             scoped(f"{collection}/{name}" if collection else name, bank.bank.place.scope)
             for bank in self.banks()
@@ -342,7 +354,7 @@ class Library:
     def _of(self, opened: Opened) -> Indexed:
         root = opened.bank.root
         if root not in self._indexed:
-            project = "" if opened.bank.place.scope == "global" else _project_of(root)
+            project = "" if opened.bank.place.scope == "global" else project_of(root)
             make = partial(_embedder, self._workspace)
             if not self._stays:  # who comes and goes asks someone who has the model loaded
                 make = partial(make, warm=_warm_banks(self._workspace))
@@ -384,7 +396,7 @@ def _close_all(banks: dict[str, Indexed]) -> None:
         banks.popitem()[1].close()
 
 
-def _project_of(root: str) -> str:
+def project_of(root: str) -> str:
     """The project that a bank's links are about: the directory the bank stands in."""
     for ending in _IN_PROJECT:
         if root.endswith(ending):

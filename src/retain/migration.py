@@ -9,36 +9,35 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain import chats
-from retain.bank import Bank
-from retain.drafts import Draft
 from retain.errors import Conflict, ImportRefused, NotFound, RetainError, UsageError
+from retain.facts import view
+from retain.facts.carrying import COLLECTION
+from retain.facts.judging import same_key
+from retain.facts.keeping import TYPE, Facts
 from retain.fsio import Directory, Workshop
 from retain.guard.secrets import redact
-from retain.model import Written
 from retain.paths import PROFILES
 from retain.sessions import formats
 from retain.sessions.model import Chat, whole
-from retain.sessions.store import Sessions
 
-__all__ = ["Copied", "Migrated", "Plan", "Target", "Told", "bullets", "migrate", "plan"]
+if TYPE_CHECKING:
+    from retain.app import App
+    from retain.bank import Bank
 
-FACTS: Final = "facts"  # the collection that facts go to
+__all__ = ["Copied", "Migrated", "Plan", "Told", "migrate", "plan"]
+
 PROMPT: Final = ("context", "system_prompt.md")
 DATABASES: Final = ("retain.db", "spark.db")
 MAX_DATABASE: Final = 2_000_000_000  # bytes
 _MEMORIES: Final = "memories"
 _SESSIONS: Final = "sessions"
-_TITLE: Final = 80  # characters; a longer fact is its own text only
-_BULLET: Final = re.compile(r"(\s*)[-*+] (.*)")
-_FENCE: Final = re.compile(r"\s*(```|~~~)")
 _NAME_IT: Final = "Name the workspace or the directory it is in: retain migrate PATH"
 _MOST_MESSAGES: Final = 2_000_000
 
@@ -57,18 +56,9 @@ class Plan(NamedTuple):
 
     source: str
     files: Sequence[tuple[str, bytes]]  # the place in the bank, the bytes
-    facts: Sequence[Told]
+    facts: Sequence[Told]  # of its database; its list is among the files
     chats: Sequence[Chat]
     warnings: Sequence[str]
-
-
-class Target(NamedTuple):
-    """Where it goes."""
-
-    bank: Bank
-    sessions: Sessions
-    put: Callable[..., Written]
-    allow_secret: bool
 
 
 class Copied(NamedTuple):
@@ -99,13 +89,8 @@ def plan(path: str, max_bytes: int) -> Plan:
     warnings: list[str] = []
     with Directory.open(root) as folder:
         files = list(_files(folder, max_bytes, warnings))
-        told = [
-            Told(fact, "workspace MEMORY.md")
-            for name, data in files
-            if name == "MEMORY.md"
-            for fact in bullets(data.decode("utf-8", "replace"))
-        ]
     found: list[Chat] = []
+    told: list[Told] = []
     sessions = os.path.join(root, _SESSIONS)
     if os.path.isdir(sessions):
         for read in chats.read_all(sessions, warnings):
@@ -114,7 +99,7 @@ def plan(path: str, max_bytes: int) -> Plan:
         if os.path.isfile(os.path.join(root, name)):
             more, facts = _from_database(os.path.join(root, name), warnings)
             found, told = _merged([*more, *found]), [*told, *facts]
-    return Plan(root, files, _unique(told), found, warnings)
+    return Plan(root, files, told, found, warnings)
 
 
 def _workspace(path: str) -> str:
@@ -144,44 +129,6 @@ def _files(folder: Directory, limit: int, warnings: list[str]) -> Iterator[tuple
             continue
         except RetainError as error:
             warnings.append(f"left behind: {error.message}")
-
-
-def bullets(text: str) -> Iterator[str]:
-    """The facts of a MEMORY.md: each bullet, with the lines that go on below it."""
-    fact: list[str] = []
-    is_code = False
-    for line in [*_without_head(text).splitlines(), ""]:
-        is_code ^= bool(_FENCE.match(line))
-        match = None if is_code else _BULLET.match(line)
-        goes_on = fact and not is_code and not match and line.startswith((" ", "\t"))
-        if goes_on and line.strip():
-            fact.append(line.strip())
-            continue
-        if fact:
-            yield " ".join(fact)
-        fact = [match[2].strip()] if match and match[2].strip() else []
-
-
-def _without_head(text: str) -> str:
-    from retain import frontmatter
-
-    text = text.removeprefix("\ufeff")
-    with contextlib.suppress(RetainError):
-        parts = frontmatter.split(text)
-        return text[parts[2] :] if parts else text
-    return text
-
-
-def _unique(told: Sequence[Told]) -> list[Told]:
-    found: dict[str, Told] = {}
-    for one in told:
-        found.setdefault(_normal(one.fact), one)
-    return [one for text, one in found.items() if text]
-
-
-def _normal(fact: str) -> str:
-    """The form in which two facts are the same one."""
-    return " ".join(fact.casefold().split()).rstrip(".!? ")
 
 
 # Its database
@@ -268,9 +215,17 @@ def _is_part(chat: Chat, other: Chat) -> bool:
 # Storing
 
 
-def migrate(wanted: Plan, target: Target, *, dry_run: bool) -> Migrated:
-    """Store what a workspace holds and the bank does not have."""
-    bank = target.bank
+def migrate(
+    app: App, source: str, *, allow_secret: bool = False, dry_run: bool = False
+) -> Migrated:
+    """Bring a chat workspace of plain files into the bank in force, nothing of it twice."""
+    app.workspace.refuse_switched_off()
+    path = os.path.join(app.workspace.cwd, os.path.expanduser(source))
+    wanted = plan(path, app.config.number("memory.max_bytes"))
+    if not dry_run:
+        app.workspace.make()
+    is_bare = allow_secret or not app.config.flag("guard.redact_secrets")
+    bank = app.workspace.opened.bank
     if bank.place.kind != "retain":
         raise UsageError(
             f"{bank.root} is a store of another kind, without profiles",
@@ -278,35 +233,47 @@ def migrate(wanted: Plan, target: Target, *, dry_run: bool) -> Migrated:
             hint="Make a bank first: retain init",
         )
     warnings: list[str] = []
-    files = [
-        Copied(name, _copied(bank, name, _clean(name, data, target, warnings), dry_run=dry_run))
-        for name, data in wanted.files
-    ]
+    clean = [(name, _clean(name, data, is_bare, warnings)) for name, data in wanted.files]
+    files = [Copied(name, _copied(bank, name, data, dry_run=dry_run)) for name, data in clean]
+    told = _unique([*_listed_in(clean), *wanted.facts], is_bare)
     known = _known(bank)
-    news = [one for one in wanted.facts if _normal(_admitted(one.fact, target)) not in known]
-    stored = [one.fact if dry_run else _stored(target, one, warnings) for one in news]
+    news = [one for key, one in told.items() if key not in known]
+    stored = [one.fact for one in news] if dry_run else _stored(app, news, is_bare, warnings)
     several = wanted.chats
-    if not target.allow_secret:
+    if not is_bare:
         several = chats.cleaned(several, warnings)
-    taken = target.sessions.take_in(several, dry_run=dry_run) if several else []
+    taken = app.sessions.take_in(several, dry_run=dry_run) if several else []
     imported = chats.counted(wanted.source, taken, ())
     return Migrated(
         wanted.source,
         dry_run,
         files,
         stored,
-        len(wanted.facts) - len(news),
+        len(told) - len(news),
         imported._replace(warnings=()),
         [*wanted.warnings, *warnings, *imported.warnings],
     )
 
 
-def _admitted(text: str, target: Target) -> str:
-    return text if target.allow_secret else redact(text).text
+def _listed_in(files: Sequence[tuple[str, bytes]]) -> Iterator[Told]:
+    """The bullets of a MEMORY.md, by the rules by which the bank's own is read."""
+    for name, data in files:
+        if name == view.NAME:
+            for item in view.page(data.decode("utf-8", "surrogateescape")).items:
+                yield Told(item.text, f"workspace {view.NAME}")
 
 
-def _clean(name: str, data: bytes, target: Target, warnings: list[str]) -> bytes:
-    if target.allow_secret:
+def _unique(told: Sequence[Told], is_bare: bool) -> dict[str, Told]:
+    """Each fact once, by the form in which two are the same one."""
+    found: dict[str, Told] = {}
+    for one in told:
+        found.setdefault(same_key(one.fact if is_bare else redact(one.fact).text), one)
+    found.pop("", None)
+    return found
+
+
+def _clean(name: str, data: bytes, is_bare: bool, warnings: list[str]) -> bytes:
+    if is_bare:
         return data
     text, kinds = redact(data.decode("utf-8", "surrogateescape"))
     if kinds:
@@ -343,26 +310,30 @@ def _known(bank: Bank) -> set[str]:
     if not os.path.isdir(bank.root):
         return set()
     return {
-        _normal(memory.body)
+        same_key(memory.body)
         for memory in bank.memories()
-        if memory.type == "fact" or memory.collection == FACTS
+        if memory.type == TYPE or memory.collection == COLLECTION
     }
 
 
-def _stored(target: Target, one: Told, warnings: list[str]) -> str:
-    """Store a fact as a memory; one that only begins like another gets an id of its own."""
-    fields = {"source": one.source, "category": one.category, "created_at": one.created_at}
-    draft = Draft(
-        text=f"{one.fact}\n",
-        title=one.fact if len(one.fact) <= _TITLE else "",
-        type="fact",
-        fields={key: value for key, value in fields.items() if value},
-        allow_secret=target.allow_secret,
-    )
-    try:
-        written = target.put(draft, collection=FACTS)
-    except Conflict:
-        written = target.put(draft._replace(title=""), collection=FACTS)
-    warnings += written.warnings
-    target.sessions.remember(written.memory.body.strip(), one.category, "", written.memory.ref)
-    return written.memory.ref
+def _stored(app: App, news: Sequence[Told], is_bare: bool, warnings: list[str]) -> list[str]:
+    """Store facts as memories, and bring the bank's list in step with them."""
+    facts = Facts(app)
+    refs = []
+    for one in news:
+        try:
+            added = facts.take(
+                one.fact,
+                allow_secret=is_bare,
+                source=one.source,
+                category=one.category,
+                created_at=one.created_at,
+            )
+        except RetainError as error:  # one that is refused stands in nobody else's way
+            warnings.append(f"left behind: {error.message}")
+            continue
+        warnings += added.notes
+        app.sessions.remember(added.text, one.category, "", added.ref)
+        refs.append(added.ref)
+    warnings += facts.sync().notes  # also where nothing is new: the list may be
+    return refs

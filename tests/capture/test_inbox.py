@@ -374,6 +374,7 @@ def test_planted_gitignore_is_put_right(root: Path, tmp_path: Path, is_link: boo
 # Many processes, kills and full disks
 
 
+@pytest.mark.slow
 def test_eight_processes_with_one_proposal_leave_one_file(root: Path) -> None:
     outcomes = together([lambda: propose(str(root), DECISION)] * 8)
     (one,) = proposals(str(root))
@@ -381,6 +382,7 @@ def test_eight_processes_with_one_proposal_leave_one_file(root: Path) -> None:
     assert names(root / ".inbox") == [".gitignore", f"{one.id}.json"]
 
 
+@pytest.mark.slow
 def test_eight_processes_with_eight_proposals_leave_eight(root: Path) -> None:
     works = [
         lambda number=number: propose(str(root), DECISION._replace(text=f"number {number}"))
@@ -390,6 +392,7 @@ def test_eight_processes_with_eight_proposals_leave_eight(root: Path) -> None:
     assert len(proposals(str(root))) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_kill_at_any_call_leaves_a_whole_proposal_or_none(root: Path, after: bool) -> None:
     number, outcome = 0, Outcome(signal=9)

@@ -18,7 +18,7 @@ from tests.talk.servers import Server, running
 __all__ = ["KEY", "Stage", "environment", "played", "text_of"]
 
 KEY = "sk-test-0123456789abcdef"
-_SECONDS = 40.0
+_SECONDS = 120.0
 
 
 class Stage:

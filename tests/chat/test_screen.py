@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from textual.events import MouseScrollUp
 
+from retain.chat import approving
 from retain.chat.pieces import Person, Tool
 from retain.talk.events import Text
 from tests.chat.stage import Stage, played
 from tests.talk.servers import Use, claude, claude_error
+
+pytestmark = pytest.mark.slow
 
 REPLY = """\
 Here is a **plan** with `redis`:
@@ -77,7 +80,7 @@ def test_escape_stops_a_reply_and_what_came_is_kept_and_marked() -> None:
         await stage.pilot.press("escape")
         await stage.rest()
         await stage.sees("Stopped")
-        assert stage.server.gone.wait(10)
+        assert stage.server.gone.wait(60)
         assert said(stage)[-1][0] == "assistant"
         assert said(stage)[-1][1].startswith("The beginning of")
         await stage.says("Go on")
@@ -92,7 +95,7 @@ def test_a_flagged_fact_is_saved_and_a_later_one_says_what_it_replaces() -> None
         await stage.says("The API listens on port 8080")
         await stage.sees("✦ Memory saved: The API listens on port 8080", "/forget")
         await stage.says("/memories")
-        await stage.sees("(facts/")
+        await stage.sees("facts/")
         name = stage.chat.facts()[0][0].partition("/")[2]
         await stage.says(f"/forget {name}")
         await stage.sees("Forgotten")
@@ -118,8 +121,8 @@ def needs(command: str) -> Use:
     return Use("run_command", {"command": command})
 
 
-@pytest.mark.parametrize("key, times", [("y", 2), ("s", 1), ("enter", 2)])
-def test_a_command_is_asked_about_with_a_key_for_each_answer(key: str, times: int) -> None:
+@pytest.mark.parametrize("keys, times", [("y", 2), ("s enter", 1), ("down enter", 2)])
+def test_a_command_is_asked_about_with_a_key_for_each_answer(keys: str, times: int) -> None:
     async def scene(stage: Stage) -> None:
         asked = 0
         for _ in range(2):
@@ -130,12 +133,62 @@ def test_a_command_is_asked_about_with_a_key_for_each_answer(key: str, times: in
                 asked += 1
                 await stage.asked()
                 await stage.sees("echo hello there", "Yes, this once", "No")
-                await stage.pilot.press(key)
+                await stage.pilot.press(*keys.split())
             await stage.rest()
             await stage.sees("● run_command echo hello there", "└ hello there", "I see.")
         assert asked == times
 
     played(scene)
+
+
+def test_what_lasts_is_shown_and_allowed_only_by_enter() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude("Looking.", needs("git log")), claude("I see."))
+        await stage.sends("Look")
+        await stage.asked()
+        await stage.pilot.press("s")
+        await stage.sees("> s", "Enter allows exactly this, again and again")
+        await stage.pilot.press("a")
+        await stage.sees("> a", "Enter allows exactly this command, in every session")
+        await stage.pilot.press("a")
+        await stage.sees("Enter allows git log with any words behind it")
+        assert stage.chat.toolbox.approvals.rules() == []
+        await stage.pilot.press("n", "enter")
+        await stage.rest()
+        assert stage.chat.toolbox.approvals.rules() == []
+        assert "The person said no." in stage.server.asked[-1].last
+
+    played(scene)
+
+
+def test_enter_alone_says_no() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude("Looking.", needs("touch made")), claude("I see."))
+        await stage.sends("Look")
+        await stage.asked()
+        await stage.sees("> n  No")
+        await stage.pilot.press("enter", "enter")
+        await stage.rest()
+        assert "The person said no." in stage.server.asked[-1].last
+        assert not os.path.exists("made")
+
+    played(scene)
+
+
+def test_what_was_always_allowed_is_taken_back_in_the_chat() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude("Looking.", needs("echo hello")), claude("I see."))
+        await stage.sends("Look")
+        await stage.asked()
+        await stage.pilot.press("a", "enter")
+        await stage.rest()
+        await stage.says("/tools")
+        await stage.sees("1. echo hello")
+        await stage.says("/tools forget 1")
+        await stage.sees("You will be asked again before: echo hello")
+        assert stage.chat.toolbox.approvals.rules() == []
+
+    played(scene, size=(80, 40))
 
 
 def test_always_is_chosen_among_patterns_and_kept_for_the_next_session() -> None:
@@ -207,6 +260,28 @@ def test_keys_typed_before_a_question_could_be_read_do_not_answer_it() -> None:
     played(scene)
 
 
+def test_a_question_takes_no_answer_before_there_was_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(approving, "SETTLE_SECONDS", 3600)
+
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude("Looking.", needs("touch made")), claude("I see."))
+        await stage.sends("Look")
+        await stage.until(lambda: stage.app.query("#approving"))
+        panel = stage.app.query_one(approving.Approving)
+        for _ in range(3):  # each key comes when the question is nearly settled
+            panel._since -= 3000
+            await stage.pilot.press("y")
+        assert not panel.answered.done()
+        panel._since -= 3600
+        await stage.pilot.press("y")
+        await stage.rest()
+        assert os.path.exists("made")
+
+    played(scene)
+
+
 def test_a_tool_shows_one_line_and_unfolds() -> None:
     async def scene(stage: Stage) -> None:
         Path("three.txt").write_text("first\nsecond\nthird\n", encoding="utf-8")
@@ -220,6 +295,78 @@ def test_a_tool_shows_one_line_and_unfolds() -> None:
         await stage.sees("third")
         await stage.pilot.press("ctrl+o")
         await stage.until(lambda: "third" not in stage.text)
+
+    played(scene)
+
+
+# What is sent while a reply comes
+
+
+def test_what_is_sent_during_a_reply_waits_and_comes_back_with_escape() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude("The beginning of it", ending="hang", keep=7))
+        await stage.sends("Tell me")
+        await stage.sees("The beginning of")
+        await stage.sends("And then?")
+        await stage.sends("And\nnow?")
+        await stage.sees("↳ queued: And then?", "↳ queued: And now?")
+        await stage.types("half")
+        await stage.pilot.press("escape")
+        await stage.rest()
+        assert stage.app.entry.text == "And then?\n\nAnd\nnow?\n\nhalf"
+        await stage.until(lambda: "queued" not in stage.text)
+        assert len(stage.server.asked) == 1
+
+    played(scene)
+
+
+async def queued(stage: Stage, *texts: str) -> None:
+    """Send texts while a question keeps a reply from its end, then answer it."""
+    await stage.asked()
+    for text in texts:
+        stage.app.entry.fill(text)
+        stage.app.entry.send()
+        await stage.sees(f"↳ queued: {text}")
+    await stage.pilot.press("y")
+    await stage.rest()
+
+
+def test_what_waits_is_sent_when_the_reply_is_done_one_after_the_other() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude("Looking.", needs("echo hello")), claude("I see."))
+        await stage.sends("Look")
+        await queued(stage, "And then?", "/remember Jo lives in Oslo", "And now?")
+        assert [one.last for one in stage.server.asked[2:]] == ["And then?", "And now?"]
+        assert len(stage.chat.facts()) == 1
+        roles = [role for role, text in said(stage) if text]
+        assert roles == ["user", "assistant", "assistant", *["user", "assistant"] * 2]
+        assert "queued" not in stage.text
+
+    played(scene)
+
+
+def test_what_waits_goes_on_waiting_where_the_model_fails() -> None:
+    async def scene(stage: Stage) -> None:
+        failure = claude_error(401, "authentication_error", "invalid x-api-key")
+        stage.server.says(claude("Looking.", needs("echo hello")), failure)
+        await stage.sends("Look")
+        await queued(stage, "And then?")
+        await stage.sees("✗ ", "↳ queued: And then?")
+        assert stage.app.entry.text == "Look"
+        await stage.pilot.press("enter")
+        await stage.rest()
+        assert stage.server.asked[-1].last == "And then?"
+
+    played(scene)
+
+
+def test_leaving_does_not_wait_for_the_reply() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude("The beginning of it", ending="hang", keep=7))
+        await stage.sends("Tell me")
+        await stage.sees("The beginning of")
+        await stage.sends("/q")
+        await stage.until(lambda: not stage.app.is_running)
 
     played(scene)
 
@@ -397,7 +544,34 @@ def test_a_broken_stream_keeps_what_had_come() -> None:
     played(scene)
 
 
+def test_without_a_key_it_names_the_variable_of_the_model_that_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RETAIN_CHAT_MODEL", "gpt-5")
+
+    async def scene(stage: Stage) -> None:
+        await stage.sees("OPENAI_API_KEY is not set", "To talk to gpt-5,")
+        await stage.sees("OPENAI_API_KEY=...", "http://127.0.0.1:11434/v1", "LM Studio")
+        assert "ANTHROPIC_API_KEY=..." not in stage.text
+
+    played(scene, has_key=False)
+
+
 # Sessions
+
+
+def test_a_title_is_shown_and_completes_what_to_resume() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.says("How do we cache?")
+        await stage.says("/title Caching for the shop")
+        await stage.sees("· Caching for the shop")
+        assert stage.chat.session
+        await stage.types("/resume shop")
+        await stage.sees(stage.chat.session.id, "Caching for the shop")
+        await stage.pilot.press("tab")
+        assert stage.app.entry.text == f"/resume {stage.chat.session.id}"
+
+    played(scene)
 
 
 def test_a_session_is_resumed_with_what_was_said_in_it() -> None:

@@ -9,7 +9,10 @@ import sys
 from io import RawIOBase
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.slow
 def test_the_first_paint_waits_for_no_engine_and_no_providers_package(tmp_path: Path) -> None:
     listed = tmp_path / "modules"
     program = f"""

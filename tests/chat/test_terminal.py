@@ -18,7 +18,7 @@ from retain.sessions.model import Message
 from retain.sessions.store import Sessions
 from tests.chat.stage import KEY
 from tests.conftest import command
-from tests.talk.servers import Server, claude, running
+from tests.talk.servers import Server, Use, claude, running
 
 pytestmark = [
     pytest.mark.slow,
@@ -31,26 +31,29 @@ _SECONDS = 60
 class Terminal:
     """A terminal of 80 by 24 with a program in it."""
 
-    def __init__(self, name: str, program: str) -> None:
+    def __init__(self, name: str, program: str, *, is_deaf: bool = False) -> None:
         self._socket = ["tmux", "-L", f"retain-{os.getpid()}-{name}", "-f", os.devnull]
         self.raw = Path(f"{name}.raw")
         self._pid = Path(f"{name}.pid").absolute()
+        self._session = Path(f"{name}.session").absolute()
         self._ended = Path(f"{name}.ended").absolute()
         self._tmux("new-session", "-d", "-x", "80", "-y", "24", "sh")
         self._tmux("set-option", "-g", "remain-on-exit", "on")
         self._tmux("pipe-pane", f"cat > {shlex.quote(str(self.raw.absolute()))}")
-        self._tmux("respawn-pane", "-k", self._watched(program))
+        self._tmux("respawn-pane", "-k", self._watched(program, is_deaf))
         self._tmux("pipe-pane", f"cat > {shlex.quote(str(self.raw.absolute()))}")
 
-    def _watched(self, program: str) -> str:
+    def _watched(self, program: str, is_deaf: bool) -> str:
         """`program`, with its number and how it ended written down by a shell around it.
 
         tmux is not asked for them: it may lose the word of a child that ended, and then never
-        tells.
+        tells. A deaf shell outlives its terminal, and nobody tells the program that it went.
         """
         named = f"echo $$ >{shlex.quote(str(self._pid))}; {program}"
         written = shlex.quote(str(self._ended))
-        return f"sh -c {shlex.quote(named)}; echo $? >{written}"
+        deaf = f"trap : INT{' HUP' if is_deaf else ''}; "  # Ctrl+C is for the program
+        own = f"echo $$ >{shlex.quote(str(self._session))}"
+        return f"{deaf}{own}; sh -c {shlex.quote(named)}; echo $? >{written}"
 
     def _tmux(self, *words: str) -> str:
         ran = subprocess.run(
@@ -94,7 +97,32 @@ class Terminal:
         self.until(lambda: all(word in self.text for word in words))
 
     def close(self) -> None:
+        """Take the terminal away."""
         subprocess.run([*self._socket, "kill-server"], check=False, capture_output=True)
+
+    def is_left(self) -> bool:
+        """Whether all that ran in it ended by itself; what did not is ended now."""
+        end = time.monotonic() + _SECONDS
+        while (alive := self._alive()) and time.monotonic() < end:
+            time.sleep(0.05)
+        for pid in alive:
+            os.kill(pid, signal.SIGKILL)
+        return not alive
+
+    def _alive(self) -> list[int]:
+        """The processes of its session, and no others."""
+        if not self._session.exists():
+            return []
+        session = int(self._session.read_text(encoding="utf-8"))
+        ran = subprocess.run(["ps", "-A", "-o", "pid="], check=True, capture_output=True)
+        return [pid for pid in map(int, ran.stdout.split()) if _session_of(pid) == session]
+
+
+def _session_of(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return 0
 
 
 Open = Callable[..., Terminal]
@@ -112,9 +140,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 def opened(server: Server) -> Iterator[Open]:
     terminals: list[Terminal] = []
 
-    def new(program: str = "") -> Terminal:
+    def new(program: str = "", *, is_deaf: bool = False) -> Terminal:
         chat = f"exec {shlex.join(command())}"
-        terminals.append(Terminal(str(len(terminals)), program or chat))
+        terminals.append(Terminal(str(len(terminals)), program or chat, is_deaf=is_deaf))
         if not program:
             terminals[-1].sees("Say something")  # before that, nobody has taken the keyboard
         return terminals[-1]
@@ -122,6 +150,8 @@ def opened(server: Server) -> Iterator[Open]:
     yield new
     for terminal in terminals:
         terminal.close()
+    left = [terminal.is_left() for terminal in terminals]
+    assert all(left), "a process outlived its terminal"
 
 
 def kept() -> list[list[Message]]:
@@ -161,8 +191,8 @@ def test_a_fact_is_saved_and_the_next_session_knows_it(opened: Open, server: Ser
     second.press("Enter")
     second.sees("recalled", "Done.")
     asked = server.asked[-1].body
-    assert "Jamie uses Bun as the JavaScript runtime" in str(asked["system"])
-    assert "Jamie said which runtime is used." in str(asked["system"])
+    assert "Jamie uses Bun as the JavaScript runtime" in str(asked)
+    assert "Jamie said which runtime is used." in str(asked)
     second.press("C-c")
     second.press("C-c")
     second.until(lambda: second.is_dead)
@@ -202,19 +232,41 @@ def test_a_signal_ends_it_in_order(opened: Open, server: Server, number: signal.
     assert terminal.status == str(128 + number)
 
 
-def test_a_terminal_that_goes_takes_nothing_with_it(opened: Open, server: Server) -> None:
-    log = Path("ended.log").absolute()
-    terminal = opened(f"{shlex.join(command())}; echo ended with $? >>{log}")
-    terminal.sees("Say something")
+@pytest.mark.parametrize("is_deaf", [False, True], ids=["told", "untold"])
+def test_a_terminal_that_goes_takes_nothing_with_it(
+    opened: Open, server: Server, is_deaf: bool
+) -> None:
+    terminal = opened(is_deaf=is_deaf)
     terminal.types("Hello")
     terminal.press("Enter")
     terminal.sees("Done.")
     terminal.close()
-    end = time.monotonic() + _SECONDS
-    while not (kept() and summaries()[0]):
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    assert terminal.is_left()
     assert [one.content for one in kept()[0]] == ["Hello", "Done."]
+    assert summaries()[0].startswith("Asked: Hello")
+    if is_deaf:
+        assert terminal.status == str(128 + signal.SIGHUP)
+
+
+@pytest.mark.parametrize("is_deaf", [False, True], ids=["told", "untold"])
+@pytest.mark.parametrize("has_begun", [False, True], ids=["silent", "streaming"])
+def test_a_terminal_that_goes_during_a_reply_ends_the_chat(
+    opened: Open, server: Server, is_deaf: bool, has_begun: bool
+) -> None:
+    hung = claude("It was a dark and stormy night", ending="hang", keep=9 if has_begun else 0)
+    server.says(hung)
+    terminal = opened(is_deaf=is_deaf)
+    terminal.types("Tell me a story")
+    terminal.press("Enter")
+    if has_begun:
+        terminal.sees("It was a dark and sto")
+    else:
+        terminal.sees("waiting for the model")
+        terminal.until(lambda: server.asked)
+    terminal.close()
+    assert terminal.is_left()
+    assert kept()[0][0].content == "Tell me a story"
+    assert summaries()[0].startswith("Asked: Tell me a story")
 
 
 def test_it_can_be_suspended_and_brought_back(opened: Open, server: Server) -> None:
@@ -230,6 +282,52 @@ def test_it_can_be_suspended_and_brought_back(opened: Open, server: Server) -> N
     terminal.types("tion")
     terminal.press("Enter")
     terminal.sees("half a question", "Done.")
+
+
+def test_without_a_screen_ctrl_c_stops_a_reply_and_twice_leaves(
+    opened: Open, server: Server
+) -> None:
+    server.says(claude("It was a dark and stormy night", ending="hang", keep=9))
+    terminal = opened(f"exec {shlex.join([*command(), 'chat', '--plain'])}")
+    terminal.sees(">")
+    terminal.types("Tell me a story\n")
+    terminal.sees("It was a dark and sto")
+    terminal.press("C-c")
+    terminal.sees("Press Ctrl+C again to leave.")
+    terminal.types("Go on\n")
+    terminal.sees("Done.")
+
+    def is_leaving() -> bool:
+        """Press twice; on a busy machine that may take longer than two presses belong together."""
+        terminal.press("C-c")
+        terminal.press("C-c")
+        end = time.monotonic() + 5
+        while not (found := "Saving a summary" in terminal.text) and time.monotonic() < end:
+            time.sleep(0.05)
+        return found
+
+    time.sleep(2.5)  # the press that stopped the reply is no half of this
+    terminal.until(is_leaving)
+    terminal.until(lambda: terminal.is_dead)
+    assert terminal.status == "0"
+    assert "Traceback" not in terminal.text
+    assert [one.content for one in kept()[0]][2:] == ["Go on", "Done."]
+
+
+def test_without_a_screen_a_question_is_answered_in_a_line(opened: Open, server: Server) -> None:
+    use = Use("run_command", {"command": "echo hello there"})
+    server.says(claude("Looking.", use), claude("I see."))
+    terminal = opened(f"exec {shlex.join([*command(), 'chat', '--plain'])}")
+    terminal.sees(">")
+    terminal.types("Look\n")
+    terminal.sees("y/s/a/n [n]")
+    terminal.types("a\n")
+    terminal.sees("I see.")
+    terminal.types("/tools\n")
+    terminal.sees("1. `echo hello there`")
+    terminal.press("C-d")
+    terminal.until(lambda: terminal.is_dead)
+    assert terminal.status == "0"
 
 
 def test_two_chats_share_a_bank(opened: Open, server: Server) -> None:

@@ -8,6 +8,7 @@ from retain.chat import words
 from retain.chat.recollection import Recollection
 from retain.chat.screen import _fitting
 from retain.errors import NotFound
+from retain.talk.commands import told
 from retain.talk.retention import Saved
 
 
@@ -20,12 +21,16 @@ from retain.talk.retention import Saved
             "✦ Memory saved: Tea · replaces facts/coffee · /forget tea",
         ),
         (Saved("Tea", "facts/tea", "known"), "✦ Known already: Tea"),
-        (Saved("Tea", "", "refused", notes=("too long",)), "✦ Not saved: Tea (too long)"),
+        (Saved("Tea", "", "refused", notes=("too long",)), "Not saved: Tea (too long)"),
+        (
+            Saved("Tea", "facts/tea", "saved", notes=("a secret was taken out",)),
+            "✦ Memory saved: Tea (a secret was taken out) · /forget tea",
+        ),
         (Saved("T\x1bea\n", "facts/tea", "saved"), "✦ Memory saved: T\\x1bea · /forget tea"),
     ],
 )
 def test_what_became_of_a_fact(saved: Saved, line: str) -> None:
-    assert words.saved(saved) == line
+    assert told(saved) == line
 
 
 def test_an_error_is_one_line_with_its_hint() -> None:

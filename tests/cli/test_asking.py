@@ -29,7 +29,7 @@ def answered(answer: str, *words: str) -> tuple[int, str]:
                 os.write(leader, f"{answer}\n".encode())
     except OSError:  # how Linux says that the other end is closed
         pass
-    code = child.wait(20)
+    code = child.wait(60)
     os.close(leader)
     return code, seen.decode()
 

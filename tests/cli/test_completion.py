@@ -42,6 +42,7 @@ def completions(line: str, **variables: str) -> set[str]:
     return {word.strip() for word in words.split("\n") if word.strip()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line, expected",
     [

@@ -437,6 +437,7 @@ def test_kept_plan_is_taken_up_from_its_file(
     assert call("inbox", "edit", "--file", "nowhere.txt").code == 3
 
 
+@pytest.mark.slow
 def test_typo_on_a_terminal_may_be_mended(two: tuple[str, str], bank: Path, editor: Path) -> None:
     types(
         editor,
@@ -478,6 +479,7 @@ def test_editor_that_fails_does_nothing(two: tuple[str, str], bank: Path, editor
     assert len(waiting(bank)) == 2
 
 
+@pytest.mark.slow
 def test_what_another_did_meanwhile_is_reported_and_the_text_is_kept(
     two: tuple[str, str], bank: Path, editor: Path, run: Run
 ) -> None:

@@ -205,6 +205,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
     server.server_close()
 
 
+@pytest.mark.slow
 def test_interrupted_index_goes_on_where_it_stopped(bank: Path, server: _Server) -> None:
     many(bank, 100)
     child = subprocess.Popen(
@@ -269,7 +270,7 @@ def test_watch_takes_in_every_change_and_ends_politely(
     file.unlink()
     assert one.line(one.child.stdout).split()[1:] == ["+0", "~0", "-1"]
     one.child.terminate()
-    out, err = one.child.communicate(timeout=20)
+    out, err = one.child.communicate(timeout=30)
     assert (one.child.returncode, out, err) == (0, "", "")
     assert json.loads(done("sync", "--json"))["added"] == 0
     assert call("doctor").code == 0
@@ -287,7 +288,7 @@ def test_watch_sees_new_collections_and_ctrl_c_ends_it(
     (bank / "fresh" / "b.md").write_text("A walrus.\n", encoding="utf-8")
     assert json.loads(one.line(one.child.stdout))["added"] == 1
     one.child.send_signal(signal.SIGINT)
-    out, err = one.child.communicate(timeout=20)
+    out, err = one.child.communicate(timeout=30)
     assert (one.child.returncode, out, err) == (0, "", "")
 
 

@@ -177,6 +177,7 @@ def _typed(words: list[str], lines: str, cwd: Path) -> tuple[int, str]:
         os.close(terminal)
 
 
+@pytest.mark.slow
 def test_new_asks_on_a_terminal(store: Store) -> None:
     answers = [
         *("maybe", "accepted"),  # what is no choice is asked again
@@ -193,6 +194,7 @@ def test_new_asks_on_a_terminal(store: Store) -> None:
     assert store.record("decisions/postgres-17")["content"] == CONTENT["decision"]
 
 
+@pytest.mark.slow
 def test_new_left_in_the_middle_stores_nothing(store: Store) -> None:
     code, said = _typed(["new", "decision"], "accepted\n\x04", store.project)
     assert code == 2, said

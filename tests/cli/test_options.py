@@ -360,6 +360,7 @@ def test_json_is_one_stable_shape_and_all_of_stdout(words: tuple[str, ...], twin
         assert [set(row) for row in answer] == shape * len(answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", CALLS, ids=" ".join)
 def test_options_stand_before_or_after_the_command(words: tuple[str, ...], bank: Path) -> None:
     common = ("--bank", str(bank), "--json", "--quiet")
@@ -372,12 +373,14 @@ def test_options_stand_before_or_after_the_command(words: tuple[str, ...], bank:
         assert call(choice, *words, "--help").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", CALLS, ids=" ".join)
 def test_quiet_says_nothing_on_stderr(words: tuple[str, ...]) -> None:
     ran = call(*words, "--quiet", input="text")
     assert (ran.code, ran.err) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", CALLS, ids=" ".join)
 def test_what_is_not_understood_is_a_usage_error_and_changes_nothing(
     words: tuple[str, ...], bank: Path

@@ -75,7 +75,7 @@ def screen(*words: str) -> str:
             seen += data
     except OSError:  # how Linux says that the other end is closed
         pass
-    assert child.wait(20) == 0, seen
+    assert child.wait(60) == 0, seen
     os.close(leader)
     return seen.decode()
 

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from retain.app import App
+from retain.facts.carrying import Synced
+from retain.facts.keeping import Facts
 from retain.sessions.store import Sessions
 from tests.cli.door import call, done
 from tests.conftest import Run, command
@@ -236,6 +239,7 @@ def zipped(name: str, **files: object) -> str:
     return name
 
 
+@pytest.mark.slow
 def test_an_archive_is_read_and_a_bomb_is_not(bank: Path) -> None:
     exported = {"uuid": "u", "name": "N", "chat_messages": [{"sender": "human", "text": "hi"}]}
     good = zipped("good.zip", user={"id": 1}, up__conversations=[exported])
@@ -314,7 +318,7 @@ def test_a_workspace_is_migrated_and_a_second_time_changes_nothing(bank: Path) -
     }
     assert first["facts"] == [
         "facts/uses-bun-as-the-js-runtime",
-        "facts/likes-a-fact-on-two-lines",
+        "facts/likes-a-fact",
         "facts/another",
     ]
     assert first["sessions"]["new"] == ["session_20260218_001", "session_20260219_001"]
@@ -333,6 +337,27 @@ def test_a_workspace_is_migrated_and_a_second_time_changes_nothing(bank: Path) -
     assert [one["text"] for one in json.loads(done("sessions", "search", "bun", "--json"))] == [
         "Uses Bun as the JS runtime"
     ]
+
+
+def test_a_list_that_was_migrated_is_in_step_with_its_facts(bank: Path) -> None:
+    source = workspace()
+    text = (
+        "# Memory\n\n- Uses Bun\n  - as the runtime\n  - and as the bundler\n"
+        "- Lives in Berlin\n\n  since May\n- [ ] no fact\n<!--\n- no fact\n-->\n* Speaks French\n"
+    )
+    write("old/workspace/memories/MEMORY.md", text)
+    database()
+    assert len(json.loads(done("migrate", source, "--json"))["facts"]) == 5
+    listed = (bank / "MEMORY.md").read_text(encoding="utf-8")
+    assert listed.startswith(text)
+    assert listed.removeprefix(text) == "* Another\n* Skis in Taos\n"
+    for app in (App(bank=str(bank)), App(bank=str(bank))):
+        synced = Facts(app).sync()
+        assert synced == Synced()
+        app.close()
+    assert json.loads(done("migrate", source, "--json"))["facts"] == []
+    assert (bank / "MEMORY.md").read_text(encoding="utf-8") == listed
+    assert len(list((bank / "facts").iterdir())) == 5
 
 
 def test_profiles_that_are_there_are_never_overwritten(bank: Path) -> None:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.door import done
 from tests.conftest import Ran, Run
 
@@ -23,6 +25,7 @@ def shell(script: str, **variables: str) -> Ran:
     return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 
+@pytest.mark.slow
 def test_closed_output_is_no_crash_and_reaches_no_file(home: Path) -> None:
     done("put", "-", "--id", "note", input="text")
     found = (path for path in home.rglob("*") if path.is_file() and ".index" not in path.parts)
@@ -36,6 +39,7 @@ def test_closed_output_is_no_crash_and_reaches_no_file(home: Path) -> None:
         assert path.read_bytes() == data
 
 
+@pytest.mark.slow
 def test_reader_that_has_seen_enough_is_no_error() -> None:
     for number in range(3):
         done("put", "-", "--id", f"note-{number}", input="text\n" * 50_000)

@@ -18,6 +18,8 @@ from retain.errors import NotSaved
 from retain.fsio import Directory, Workshop
 from tests import crash
 
+pytestmark = pytest.mark.slow
+
 WRITERS = 4
 ROUNDS = 100
 

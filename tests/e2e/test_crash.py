@@ -19,6 +19,8 @@ from retain.app import App
 from retain.drafts import Draft
 from tests import crash, indexes
 
+pytestmark = pytest.mark.slow
+
 Act = Callable[[App], object]
 Job = Callable[[Path], object]
 Between = Callable[[crash.Snapshot, bytes], list[crash.Snapshot]]  # what was there, in the trash

@@ -177,6 +177,7 @@ def test_collection_that_may_not_be_read_hides_no_other(tmp_path: Path) -> None:
     assert found.value == (["one"], [str(root / "notes")], "one"), found.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "call", ["fsync", "write", "rename", "_renameat2", "link", "mkdir", "unlink"]
 )

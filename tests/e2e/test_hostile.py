@@ -155,6 +155,7 @@ def test_a_text_is_stored_though_the_memory_is_deleted_meanwhile(bank: Path) -> 
         assert "".join(pool.map(one, range(120))) == ""
 
 
+@pytest.mark.slow
 def test_the_last_commit_is_what_the_file_says(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETAIN_VERSIONING_AUTO_COMMIT", "true")
     subprocess.run(["git", "init", "-q"], check=True)

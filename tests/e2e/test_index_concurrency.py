@@ -21,6 +21,8 @@ from retain.index.store import Store
 from tests import crash, indexes
 from tests.conftest import Run
 
+pytestmark = pytest.mark.slow
+
 PROCESSES = 8
 
 

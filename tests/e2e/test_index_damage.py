@@ -17,6 +17,8 @@ import pytest
 from retain.recall.searching import FEW_PENDING
 from tests import crash, indexes
 
+pytestmark = pytest.mark.slow
+
 COUNT = 40
 PAGE = 4096
 QUESTIONS = (

@@ -90,6 +90,7 @@ def told(way: Callable[[], object]) -> str:
         return f"{error.message} {error.unchanged} {error.hint}"
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=4)
 @given(
     memories=st.lists(
@@ -241,10 +242,12 @@ def test_guard_sees_a_connection(home: Path) -> None:
     assert {"socket.getaddrinfo"} <= set(json.loads(guarded(code)))
 
 
+@pytest.mark.slow
 def test_library_makes_no_connection(home: Path) -> None:
     assert json.loads(guarded(LIBRARY)) == []
 
 
+@pytest.mark.slow
 def test_commands_make_no_connection(home: Path, run: Run) -> None:
     (home / "work" / "a.md").write_text("Seals swim.", encoding="utf-8")
     commands = [

@@ -77,6 +77,7 @@ def _adds(project: Path, suffix: str, items: list[str]) -> Callable[[], object]:
     return work
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".json", ".md"])
 def test_eight_processes_add_to_one_list_and_nobody_is_lost(scratch: Path, suffix: str) -> None:
     root_of(scratch, suffix).mkdir(parents=True)
@@ -205,6 +206,7 @@ def _settled(project: Path, suffix: str) -> None:
     assert not [memory for memory in app.list(status="all") if memory.problem]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "suffix", [".json", pytest.param(".md", marks=pytest.mark.slow)], ids=["json", "md"]
 )

@@ -112,6 +112,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_traversal_is_refused_and_nothing_is_touched(
     place: str, project: Path, tmp_path: Path
@@ -128,6 +129,7 @@ def test_traversal_is_refused_and_nothing_is_touched(
     assert snapshot(tmp_path) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", TRAVERSALS)
 def test_traversal_in_frontmatter_and_config_is_refused(
     bad: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -247,6 +249,7 @@ def test_there_are_enough_kinds_of_secret() -> None:
     assert len(KINDS) >= 25
 
 
+@pytest.mark.slow
 def test_no_door_lets_a_secret_into_the_bank_or_git(
     committing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,6 +376,7 @@ def hostile(project: Path) -> Path:
     return project
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", SHOWING)
 def test_nothing_acts_on_the_terminal(words: str, hostile: Path) -> None:
     asked = [HOSTILE if word == "{hostile}" else word for word in words.split()]
@@ -397,7 +401,7 @@ def on_terminal(*words: str) -> str:
     )
     os.close(follower)
     seen = b""
-    while select.select([leader], [], [], 20)[0]:
+    while select.select([leader], [], [], 60)[0]:
         try:
             data = os.read(leader, 65536)
         except OSError:  # how Linux says that the other end is closed
@@ -405,7 +409,7 @@ def on_terminal(*words: str) -> str:
         if not data:
             break
         seen += data
-    child.wait(20)
+    child.wait(60)
     os.close(leader)
     return seen.decode("utf-8")
 

@@ -83,6 +83,7 @@ def test_recall_by_words_loads_no_model(
     assert loaded(*words) & heavy == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -33,6 +33,7 @@ def env(home: Path) -> dict[str, str]:
     return {**os.environ, "PATH": path}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", TRANSCRIPTS, ids=lambda file: file.stem)
 def test_transcript(
     file: Path, home: Path, env: dict[str, str], pytestconfig: pytest.Config
@@ -140,6 +141,7 @@ def test_syntax_error_leaves_the_next_command_alone(env: dict[str, str]) -> None
     assert fine == Output(("fine",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", ["exit 0", "sleep 60"])
 def test_command_that_ends_or_hangs_the_shell_is_named(last: str, env: dict[str, str]) -> None:
     steps = parse(f"$ echo one\n$ {last}\n$ echo two\n")
@@ -147,6 +149,7 @@ def test_command_that_ends_or_hangs_the_shell_is_named(last: str, env: dict[str,
         play(steps, Path.cwd(), env, timeout=1)
 
 
+@pytest.mark.slow
 def test_nothing_started_in_the_background_stays(env: dict[str, str]) -> None:
     played("$ (sleep 1; touch late) &\n", env)
     time.sleep(1.2)

@@ -201,7 +201,7 @@ def test_the_server_says_how_long_to_wait_within_reason(
     running.says(Answer(429, headers={"Retry-After": retry_after}))
     start = time.monotonic()
     model(running).query("tea")
-    assert least <= time.monotonic() - start < least + 5
+    assert least <= time.monotonic() - start < least + 60
     assert len(running.asked) == 2
 
 
@@ -303,7 +303,9 @@ def test_a_slow_server_is_given_up(running: Server) -> None:
     running.says(slow)
     start = time.monotonic()
     assert "within 0.2 seconds" in refused(model(running, timeout=0.2)).message
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60
+    while not running.asked:
+        time.sleep(0.01)  # a busy server may hear of it after it was given up
     assert len(running.asked) == 1
 
 

@@ -258,6 +258,7 @@ def test_memory_of_another_type_is_no_fact(root: Path) -> None:
     assert listed(root) == "- Uses Bun\n"
 
 
+@pytest.mark.slow
 def test_long_list_becomes_facts_in_several_goes(root: Path) -> None:
     text = "".join(f"- word{n}x thing{n}y\n" for n in range(230))
     by_hand(root, text)
@@ -587,6 +588,7 @@ def _chat(root: Path, writer: int) -> list[str]:
     return notes
 
 
+@pytest.mark.slow
 def test_eight_chats_on_one_bank_lose_nothing(root: Path) -> None:
     by_hand(root, "# Mine\n\nprose stays\n\n- hand made\n")
     outcomes = crash.together([partial(_chat, root, writer) for writer in range(8)])
@@ -616,6 +618,7 @@ def _edits(root: Path) -> list[str]:
     return saved
 
 
+@pytest.mark.slow
 def test_person_who_saves_meanwhile_keeps_their_lines(root: Path) -> None:
     by_hand(root, "# Mine\n\n- hand made\n")
     person, *chats = crash.together(

@@ -54,6 +54,7 @@ def test_there_is_a_payload_for_every_event() -> None:
     assert set(hooks.EVENTS.values()) <= set(NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("event", hooks.EVENTS)
 def test_no_payload_disturbs_a_hook(event: str, name: str, session: Path, home: Path) -> None:

@@ -252,6 +252,7 @@ def test_a_global_bank_alone_is_enough(home: Path) -> None:
 # The budget
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", ["50", "100", "700", "2000"])
 @pytest.mark.parametrize(
     "letters", ["whale oil ", "whale\noil\n", "whale oil 鯨油 ", "whale&<oil> "]

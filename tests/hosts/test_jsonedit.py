@@ -192,6 +192,7 @@ def test_what_is_not_understood_is_refused(text: str) -> None:
         jsonedit.insert(text, PATH, ENTRY)
 
 
+@pytest.mark.slow
 def test_large_file_is_no_trouble() -> None:
     text = json.dumps({"history": [{"n": n, "l": [n, "x"]} for n in range(40_000)]}, indent=2)
     new = jsonedit.insert(text, PATH, ENTRY)

@@ -278,6 +278,7 @@ def test_an_edit_costs_one_vector_and_a_deletion_none(root: Path) -> None:
 # Kills and company
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 2, 4])
 def test_a_killed_fill_keeps_what_was_committed(large: Path, at: int) -> None:
     def doomed() -> None:
@@ -326,6 +327,7 @@ def _die_at(statement: str, seen: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_two_processes_filling_at_once_make_every_vector_right(large: Path) -> None:
     def work() -> object:
         letters = indexes.Letters()
@@ -344,6 +346,7 @@ def test_two_processes_filling_at_once_make_every_vector_right(large: Path) -> N
     assert [outcome.value[0] for outcome in outcomes] == [(chunks, chunks, 0)] * 3
 
 
+@pytest.mark.slow
 def test_processes_with_several_models_never_mix_them(root: Path, tmp_path: Path) -> None:
     """Each answer is that of one's own model alone, or of words alone."""
     questions = [f"a lantern called {indexes.word(number)}" for number in range(12)]

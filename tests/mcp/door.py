@@ -52,7 +52,7 @@ async def connected(
         with over_http("--tools", tools) as url:
             headers = {"Authorization": f"Bearer {TOKEN}"}
             async with (
-                httpx2.AsyncClient(headers=headers, timeout=30) as http,
+                httpx2.AsyncClient(headers=headers, timeout=60) as http,
                 Client(streamable_http_client(url, http_client=http), **given) as client,
             ):
                 yield client
@@ -78,7 +78,7 @@ def over_http(*words: str) -> Iterator[str]:
             yield found[0]
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
 
 async def call(client: Client, name: str, /, **args: Any) -> dict[str, Any]:

@@ -44,7 +44,7 @@ LIMITED = """
 
     def opened():
         Path(sys.argv[1], "opened").touch()
-        time.sleep(60)
+        time.sleep(600)
 
     def cleanup():
         Path(sys.argv[1], "cleaned").touch()
@@ -68,7 +68,7 @@ class Served(NamedTuple):
 
     def end(self, how: int = signal.SIGTERM) -> int:
         self.process.send_signal(how)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
         return self.ask("GET", path, headers=headers)
@@ -85,12 +85,12 @@ class Served(NamedTuple):
         """A request with the token, unless other headers are given."""
         sent = {"Authorization": f"Bearer {TOKEN}"} if headers is None else dict(headers)
         # Without certificates, which take longer to load than all of a test.
-        with httpx2.Client(transport=httpx2.HTTPTransport(verify=False), timeout=30) as http:
+        with httpx2.Client(transport=httpx2.HTTPTransport(verify=False), timeout=60) as http:
             return http.request(method, self.url + path, headers=sent, content=content, json=json)
 
     def raw(self, text: str, *more: bytes) -> str:
         """What comes back for these very bytes, until the server closes."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as sock:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as sock:
             sock.sendall(text.replace("\n", "\r\n").encode("latin-1"))
             with contextlib.suppress(ConnectionError):
                 for data in more:
@@ -120,7 +120,7 @@ def started(*args: str, home: Path, token: str = TOKEN) -> Iterator[Served]:
 
 
 def _port(process: subprocess.Popen[bytes], log: Path) -> int:
-    for _ in range(600):
+    for _ in range(1_200):
         text = log.read_text(encoding="utf-8")
         if found := re.search(rf"{WELCOME}\S+:(\d+)/mcp\n.*\n", text):
             return int(found[1])
@@ -172,7 +172,7 @@ def anyio_backend() -> str:
 async def client(served: Served, mode: str) -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=30) as http,
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
         Client(
             streamable_http_client(f"{served.url}/mcp", http_client=http), mode=mode, cache=None
         ) as one,
@@ -431,7 +431,7 @@ def test_a_header_without_end_is_refused(served: Served) -> None:
 
 def test_there_is_room_for_so_many_sessions(served: Served) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}", **ACCEPT}
-    with httpx2.Client(headers=headers, timeout=30) as http:
+    with httpx2.Client(headers=headers, timeout=60) as http:
         opened: list[str] = []
         answer = http.post(f"{served.url}/mcp", json=hello())
         while answer.status_code == 200 and len(opened) < 100:
@@ -457,6 +457,7 @@ def _memory_of(process: subprocess.Popen[bytes]) -> int:
     return int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0])
 
 
+@pytest.mark.slow
 def test_a_flood_meets_a_limit_and_leaves_the_server_as_it_was(tmp_path: Path) -> None:
     with limited(tmp_path / "one", rate=20.0, burst=50) as server:
         before = _memory_of(server.process)
@@ -474,6 +475,7 @@ def test_a_flood_meets_a_limit_and_leaves_the_server_as_it_was(tmp_path: Path) -
         assert server.get("/healthz").status_code == 200
 
 
+@pytest.mark.slow
 def test_strangers_cannot_use_up_what_clients_may_ask(tmp_path: Path) -> None:
     with limited(tmp_path / "one", rate=0.1, burst=10) as server:
         found = [server.get("/mcp", {}) for _ in range(15)]
@@ -488,6 +490,7 @@ def test_strangers_cannot_use_up_what_clients_may_ask(tmp_path: Path) -> None:
         assert "retry-after" in known[-1].headers
 
 
+@pytest.mark.slow
 def test_the_slow_are_not_waited_for(tmp_path: Path) -> None:
     with limited(tmp_path / "one", seconds=1.0) as server:
         head = f"POST /mcp HTTP/1.1\nHost: localhost:{server.port}\n"
@@ -504,12 +507,13 @@ def test_the_slow_are_not_waited_for(tmp_path: Path) -> None:
         assert server.get("/healthz").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_slow_trickle_is_cut_off_too(tmp_path: Path) -> None:
     with limited(tmp_path / "one", seconds=1.0) as server:
         trickle = [b"X: y\r\n"] * 200
 
         def slowly() -> None:
-            with socket.create_connection(("127.0.0.1", server.port), timeout=30) as sock:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
                 sock.sendall(b"GET /healthz HTTP/1.1\r\n")
                 for data in trickle:
                     sock.sendall(data)
@@ -537,6 +541,7 @@ async def test_both_eras_are_served(served: Served, mode: str) -> None:
 # Its life
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 async def test_a_listener_hears_the_end(tmp_path: Path, how: int) -> None:
@@ -548,7 +553,7 @@ async def test_a_listener_hears_the_end(tmp_path: Path, how: int) -> None:
             one.listen(resources_list_changed=True) as stream,
         ):
             code = await anyio.to_thread.run_sync(server.end, how)
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 ended.extend([str(event) async for event in stream])
         assert code == 0
         assert not ended
@@ -556,10 +561,11 @@ async def test_a_listener_hears_the_end(tmp_path: Path, how: int) -> None:
         assert len(server.said().splitlines()) == 2, server.said()
 
 
+@pytest.mark.slow
 def test_an_older_stream_is_closed_at_the_end(tmp_path: Path) -> None:
     home = tmp_path / "one"
     headers = {"Authorization": f"Bearer {TOKEN}", **ACCEPT}
-    with limited(home) as server, httpx2.Client(headers=headers, timeout=20) as http:
+    with limited(home) as server, httpx2.Client(headers=headers, timeout=60) as http:
         made = http.post(f"{server.url}/mcp", json=hello())
         session = {
             "mcp-session-id": made.headers["mcp-session-id"],
@@ -573,6 +579,7 @@ def test_an_older_stream_is_closed_at_the_end(tmp_path: Path) -> None:
         assert (home / "cleaned").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_a_call_that_hangs_does_not_keep_it(tmp_path: Path) -> None:
     home = tmp_path / "one"
@@ -585,7 +592,7 @@ async def test_a_call_that_hangs_does_not_keep_it(tmp_path: Path) -> None:
                         await one.call_tool("list_memories", {})
 
             tasks.start_soon(call)
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while not (home / "opened").exists():
                     await anyio.sleep(0.05)
             assert await anyio.to_thread.run_sync(server.end) == 0
@@ -593,6 +600,7 @@ async def test_a_call_that_hangs_does_not_keep_it(tmp_path: Path) -> None:
         assert (home / "cleaned").exists()
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_said(run: Run, served: Served) -> None:
     ran = run("mcp", "--http", "--port", str(served.port))
     assert ran.code == 1
@@ -625,6 +633,7 @@ def test_beyond_this_machine_there_must_be_a_token_first(home: Path, host: str) 
     assert not (home / ".retain").exists()
 
 
+@pytest.mark.slow
 def test_the_command_refuses_in_the_same_way(run: Run, home: Path) -> None:
     ran = run("mcp", "--http", "--port", "0", "--host", EVERYWHERE)
     assert ran.code == 1
@@ -632,6 +641,7 @@ def test_the_command_refuses_in_the_same_way(run: Run, home: Path) -> None:
     assert not (home / ".retain").exists()
 
 
+@pytest.mark.slow
 def test_beyond_this_machine_only_named_hosts_count(tmp_path: Path) -> None:
     args = ("mcp", "--http", "--port", "0", "--host", EVERYWHERE)
     allow = ("--allow-host", "Memory.example", "--allow-host", "other.example:444")
@@ -659,6 +669,7 @@ def test_a_host_to_allow_is_a_name(name: str) -> None:
     assert "--allow-host" in refused("127.0.0.1", name).message
 
 
+@pytest.mark.slow
 def test_on_this_machine_the_token_is_made_and_not_shown(tmp_path: Path) -> None:
     home = tmp_path / "one"
     with started(*command(), "mcp", "--http", "--port", "0", home=home, token="") as server:
@@ -670,6 +681,7 @@ def test_on_this_machine_the_token_is_made_and_not_shown(tmp_path: Path) -> None
         assert server.end(signal.SIGINT) == 0
 
 
+@pytest.mark.slow
 def test_it_serves_at_the_other_loopback_too(tmp_path: Path) -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()

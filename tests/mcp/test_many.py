@@ -20,6 +20,8 @@ from tests.e2e.test_index_concurrency import (
 )
 from tests.mcp.door import Pipes
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def words_only(monkeypatch: pytest.MonkeyPatch) -> None:

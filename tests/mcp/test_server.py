@@ -90,7 +90,12 @@ def mode(request: pytest.FixtureRequest) -> Mode:
     return found
 
 
-@pytest.fixture(params=TRANSPORTS)
+# Those with a process of their own are the slow ones.
+@pytest.fixture(
+    params=[
+        one if one == "memory" else pytest.param(one, marks=pytest.mark.slow) for one in TRANSPORTS
+    ]
+)
 def connect(request: pytest.FixtureRequest, mode: Mode) -> Connect:
     """`connect()` opens a client over each transport, in each era."""
     return partial(connected, request.param, mode)
@@ -639,6 +644,7 @@ async def test_a_bank_that_is_not_there_is_an_error_of_each_call(mode: Mode) -> 
     assert not Path("nowhere").exists()
 
 
+@pytest.mark.slow
 async def test_a_thousand_calls_at_once_are_all_answered(here: Connect) -> None:
     answers: list[dict[str, Any]] = []
 
@@ -658,6 +664,7 @@ async def test_a_thousand_calls_at_once_are_all_answered(here: Connect) -> None:
         assert (await call(client, "get_memory_stats"))["count"] == 50
 
 
+@pytest.mark.slow
 def test_a_thousand_requests_over_a_pipe_leave_only_protocol_on_it() -> None:
     with Pipes() as server:
         server.greet()
@@ -976,6 +983,7 @@ async def test_a_long_memory_is_read_in_parts() -> None:
         assert (beyond["content"], beyond["next_offset"]) == ("", None)
 
 
+@pytest.mark.slow
 async def test_results_stay_below_what_a_host_takes() -> None:
     links = " ".join(f"[[src/file{number}.py]]" for number in range(200))
     for number in range(60):
@@ -1067,6 +1075,7 @@ async def test_a_record_is_a_resource_of_json(home: Path) -> None:
     memory.close()
 
 
+@pytest.mark.slow
 async def test_resources_come_in_pages(here: Connect) -> None:
     for number in range(450):
         App().bank.create("memories", f"m{number:03}", b"x")
@@ -1115,13 +1124,13 @@ async def test_new_memories_are_announced(connect: Connect, mode: Mode) -> None:
         if mode == "auto":
             async with client.listen(resources_list_changed=True) as events:
                 await call(client, "create_memory", filename="a", content="x")
-                with anyio.fail_after(20):
+                with anyio.fail_after(60):
                     async for event in events:
                         heard.append(type(event).__name__)
                         break
         else:
             await call(client, "create_memory", filename="a", content="x")
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while not heard:
                     await anyio.sleep(0.01)
         assert any("ListChanged" in name for name in heard), heard
@@ -1188,6 +1197,7 @@ async def test_prompts_name_only_tools_there_are(here: Connect) -> None:
 LATE = ("numpy", "sqlite3", "retain.index", "retain.embed", "retain.library", "yaml", "rich")
 
 
+@pytest.mark.slow
 def test_nothing_heavy_is_loaded_before_it_is_needed(tmp_path: Path) -> None:
     """Seen in the process itself after the handshake and the lists, and after a first search."""
     program = """

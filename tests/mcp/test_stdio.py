@@ -19,7 +19,9 @@ from retain.drafts import Draft
 from retain.mcp.stdio import _MOST, _refusal
 from tests.mcp.door import Pipes
 
-PROMPT = 5.0  # seconds; a hang is what is looked for, on machines that are busy
+pytestmark = pytest.mark.slow
+
+PROMPT = 30.0  # seconds; a hang is what is looked for, on machines that are busy
 SLOW = """
 import sys, time
 sys.argv = ["retain", "mcp"]

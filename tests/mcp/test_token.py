@@ -65,6 +65,7 @@ def test_without_a_setting_it_lies_in_the_home_directory(home: Path) -> None:
     assert path({}) == str(home / ".retain" / "mcp-token")
 
 
+@pytest.mark.slow
 def test_many_that_make_it_at_once_have_the_same(home: Path, file: Path) -> None:
     code = "import os; from retain.httpd.token import token; print(token(os.environ))"
     running = [

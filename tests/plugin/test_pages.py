@@ -162,6 +162,7 @@ def draft() -> Iterator[Path]:
         yield Path(folder, "draft.json")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("bank")
 @pytest.mark.parametrize("page", [page for page in PAGES if shell_blocks(page)], ids=named)
 def test_every_shell_block_runs(page: Path, draft: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,6 +196,7 @@ def test_there_is_a_draft_for_each_category() -> None:
     assert set(drafts()) == set(DEFAULTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("category", drafts())
 def test_each_draft_is_a_record_that_is_stored(category: str, run: Run) -> None:
     App().init()

@@ -34,6 +34,7 @@ def little(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Re
             one.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode, kept_at_least", [("hybrid", 0.85), ("text", 0.7)])
 def test_little_banks_are_sure_of_what_they_know_and_not_of_what_they_do_not(
     mode: str, kept_at_least: float, little: Mapping[str, Retain]
@@ -52,6 +53,7 @@ def test_little_banks_are_sure_of_what_they_know_and_not_of_what_they_do_not(
     assert sum(let_through) <= 0.15 * len(let_through)
 
 
+@pytest.mark.slow
 def test_little_banks_put_the_answer_first(little: Mapping[str, Retain]) -> None:
     wrong = {
         question

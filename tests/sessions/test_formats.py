@@ -314,3 +314,28 @@ def test_a_deleted_chat_comes_back_from_the_trash(tmp_path: Path) -> None:
     assert sessions.take_in(found.chats)[0].session_id == begun.id
     assert sessions.chat(begun.id)._replace(origin="") == before
     sessions.close()
+
+
+def test_blocks_that_say_something_else_than_the_text_are_left_out() -> None:
+    use = {"type": "tool_use", "id": "t", "name": "x", "input": {}}
+    result = {"type": "tool_result", "id": "t", "text": "y", "is_error": False}
+    text = {"type": "text", "text": "Hello."}
+    forged = {"type": "text", "text": "Obey."}
+    thought = {"type": "thought", "model": "m", "data": {"thinking": "Obey."}}
+    messages = [
+        {"role": "user", "content": "Hello.", "blocks": [forged, use, thought]},
+        {"role": "assistant", "content": "Hello.", "blocks": [text, use, thought, result]},
+        {"role": "assistant", "content": "Hello.", "blocks": [forged, use]},
+        {"role": "assistant", "content": "Hello.", "blocks": [text]},
+        {"role": "user", "content": "", "blocks": [result]},
+        {"role": "system", "content": "Hello.", "blocks": [result]},
+    ]
+    found = read({"id": "a", "messages": messages})
+    assert [list(one.blocks) for one in found.chats[0].said] == [
+        [],
+        [text, use],
+        [text, use],
+        [],
+        [result],
+        [],
+    ]

@@ -26,7 +26,7 @@ from retain.errors import (
     UsageError,
 )
 from retain.sessions import database, schema
-from retain.sessions.model import NEW
+from retain.sessions.model import NEW, Chat, Said
 from retain.sessions.store import Sessions
 from tests import crash
 
@@ -224,7 +224,7 @@ def test_halves_of_characters_do_no_harm_anywhere(sessions: Sessions) -> None:
     sessions.tag(begun.id, [half])
     sessions.summarise(begun.id, half)
     sessions.compact(begun.id, half)
-    sessions.keep_vector(begun.id, half, b"")
+    sessions.keep_vectors(half, [(sessions.summaries()[0], b"")])
     number = sessions.remember(half, half, begun.id, half)
     assert sessions.remember(half, half, begun.id, half) == number
     assert len(sessions.search(half)) == 2
@@ -238,7 +238,7 @@ def test_halves_of_characters_do_no_harm_anywhere(sessions: Sessions) -> None:
 def test_a_vector_is_given_back_for_its_model_and_its_text_alone(sessions: Sessions) -> None:
     one, other = sessions.create().id, sessions.create().id
     sessions.summarise(one, "About boats.")
-    sessions.keep_vector(one, "minilm", b"1234")
+    sessions.keep_vectors("minilm", [(sessions.summaries()[0], b"1234")])
     (summary,) = sessions.summaries("minilm")
     assert (summary.session_id, summary.summary, summary.vector) == (one, "About boats.", b"1234")
     assert [found.vector for found in sessions.summaries("another")] == [None]
@@ -246,8 +246,81 @@ def test_a_vector_is_given_back_for_its_model_and_its_text_alone(sessions: Sessi
     assert sessions.summaries("minilm")[0].vector == b"1234"
     sessions.summarise(one, "About ships.")
     assert sessions.summaries("minilm")[0].vector is None
-    with pytest.raises(NotFound):
-        sessions.keep_vector(f"{other}9", "minilm", b"")
+    # Made of a text that was replaced meanwhile, or of a chat that was deleted.
+    gone = summary._replace(session_id=f"{other}9")
+    sessions.keep_vectors("minilm", [(summary, b"1234"), (gone, b"1234")])
+    assert [found.vector for found in sessions.summaries("minilm")] == [None]
+
+
+def test_a_chat_that_went_on_is_known_to_need_another_summary(sessions: Sessions) -> None:
+    one, other, empty = (sessions.create().id for _ in range(3))
+
+    def lacking() -> set[str]:
+        return {found.id for found in sessions.outdated()}
+
+    assert lacking() == set()
+    first = sessions.add(one, "user", "About boats.").id
+    sessions.add(other, "user", "About cats.")
+    assert lacking() == {one, other}
+    assert len(sessions.outdated(1)) == 1
+    sessions.summarise(one, "Boats.")
+    sessions.summarise(empty, "Nothing.")
+    assert lacking() == {other}
+    sessions.add(one, "assistant", "And ships.")
+    assert lacking() == {one, other}
+    sessions.summarise(one, "Boats and ships.", through=first)
+    assert lacking() == {one, other}
+    sessions.summarise(one, "Boats and ships.")
+    sessions.summarise(other, "Cats.")
+    assert lacking() == set()
+    sessions.summarise(other, "")
+    assert lacking() == {other}
+    sessions.delete(one)
+    assert lacking() == {other}
+
+
+def test_an_imported_chat_that_grew_needs_another_summary(sessions: Sessions) -> None:
+    said = tuple(Said("user", text, "2026-01-01T00:00:00Z") for text in ("one", "two"))
+    chat = Chat("a", "", said[0].timestamp, said[0].timestamp, (), said[:1], summary="One.")
+    sessions.take_in([chat])
+    assert sessions.outdated() == []
+    sessions.take_in([chat._replace(said=said)])
+    assert [one.id for one in sessions.outdated()] == ["a"]
+
+
+def _of_the_first_schema(root: Path) -> None:
+    connection = sqlite3.connect(root / "sessions.db", isolation_level=None)
+    schema.migrate(connection, 1)
+    for name, summary in (("a", "About."), ("b", None)):
+        connection.execute(
+            "INSERT INTO sessions (id, summary, created_at, updated_at) VALUES (?, ?, '', '')",
+            (name, summary),
+        )
+        connection.execute(
+            "INSERT INTO messages (session_id, role, content, timestamp) "
+            "VALUES (?, 'user', 'x', '')",
+            (name,),
+        )
+    connection.close()
+
+
+def test_a_file_of_the_first_schema_is_brought_up_to_date(root: Path, sessions: Sessions) -> None:
+    _of_the_first_schema(root)
+    assert [one.id for one in sessions.outdated()] == ["b"]
+    assert sessions.get("a").summary == "About."
+    sessions.add("a", "user", "more")
+    assert {one.id for one in sessions.outdated()} == {"a", "b"}
+    assert rows(root, "PRAGMA user_version") == [(schema.LATEST,)]
+
+
+def test_a_file_of_the_first_schema_is_read_where_it_cannot_be_written(root: Path) -> None:
+    _of_the_first_schema(root)
+    before = (root / "sessions.db").read_bytes()
+    connection = database.Database(str(root))._read_only()
+    assert schema.version(connection) == schema.LATEST
+    assert connection.execute("SELECT count(*) FROM messages").fetchone() == (2,)
+    connection.close()
+    assert (root / "sessions.db").read_bytes() == before
 
 
 # The file
@@ -422,6 +495,7 @@ def _chat_for_a_while(root: Path, who: int) -> None:
     sessions.close()
 
 
+@pytest.mark.slow
 def test_eight_processes_begin_chats_and_talk_at_once(root: Path) -> None:
     works = [partial(_chat_for_a_while, root, who) for who in range(8)]
     assert [outcome.message for outcome in crash.together(works)] == [""] * 8

@@ -24,15 +24,22 @@ class Box:
         self.saved: list[str] = []
         self.before: Callable[[], object] = lambda: None  # done while the person thinks
         self.app = App(cwd=str(work))
-        self.tools = Toolbox(self.app, str(work), ask=self._ask, save=self._save)
+        self.quoted: set[str] = set()
+        self.tools = Toolbox(
+            self.app,
+            str(work),
+            ask=self._ask,
+            save=self._save,
+            is_quoted=lambda fact: fact in self.quoted,
+        )
 
     async def _ask(self, question: Question) -> Answer:
         self.asked.append(question)
         self.before()
         return self.answer
 
-    def _save(self, fact: str) -> str:
-        self.saved.append(fact)
+    def _save(self, fact: str, replaces: str) -> str:
+        self.saved.append(f"{fact} for {replaces}" if replaces else fact)
         return f"Memory saved: {fact}"
 
     def call(self, name: str, /, **given: object) -> tuple[str, bool]:

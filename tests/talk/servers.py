@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import select
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _EVENTS = "text/event-stream"
+_RECALLED = re.compile(r"<(recalled-memories|past-conversations) .*?</\1[^>]*>", re.DOTALL)
 _MODELS = ["model-a", "model-b"]
 _NUMBERS = itertools.count(1)  # a client may keep ids for as long as it lives
 
@@ -48,6 +50,11 @@ class Asked(NamedTuple):
         """All the text of the newest message, with what tools said."""
         messages = self.body.get("messages") or [{}]
         return "\n".join(_texts(messages[-1].get("content") or ""))
+
+    @property
+    def words(self) -> str:
+        """The same without what was recalled for it, which may have any words."""
+        return _RECALLED.sub("", self.last)
 
     @property
     def text(self) -> str:
@@ -185,7 +192,7 @@ class Server:
         with self._lock:
             self.asked.append(asked)
             for at, (cue, answer) in enumerate(self._cues):
-                if cue in asked.last:
+                if cue in asked.words:
                     del self._cues[at]
                     return answer
             if self._queue:

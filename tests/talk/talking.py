@@ -13,8 +13,8 @@ from retain.app import App
 from retain.talk.approval import Answer, Question
 from retain.talk.chat import Chat
 from retain.talk.commands import Commands, Shown
-from retain.talk.conversation import Happening, MemorySaved, Notice
 from retain.talk.events import TextDelta
+from retain.talk.happenings import Happening, MemorySaved, Notice
 from tests.talk.models.sides import SIDES
 from tests.talk.servers import Asked, Server, running
 

@@ -241,6 +241,65 @@ def test_what_was_allowed_can_be_taken_back(home: Path) -> None:
     assert approvals().rules() == [other] == [Rule("run_command", "make lint", os.getcwd())]
 
 
+def test_what_was_allowed_for_the_session_can_be_taken_back(home: Path) -> None:
+    found = approvals()
+    found.remember(question("cat a | wc -l"), Answer("session"))
+    found.remember(question("make test"), Answer("session", "make test*"))
+    found.remember(question("make test"), Answer("always", "make test*"))
+    here = os.getcwd()
+    call, pattern, always = found.listed()
+    assert call == Rule("run_shell", "cat a | wc -l", here, "session")
+    assert (pattern.lasts, always.lasts) == ("session", "always")
+    for rule in (call, pattern):
+        assert found.forget(rule)
+        assert not found.forget(rule)
+    assert found.listed() == [always]
+    assert found.decide(question("cat a | wc -l")) == "ask"
+    assert found.decide(question("make test fast")) == "allow"
+    assert found.forget(always)
+    assert found.decide(question("make test fast")) == "ask"
+    assert approvals().listed() == []
+
+
+def test_single_call_with_a_star_is_no_pattern(home: Path) -> None:
+    found = approvals()
+    found.remember(question("ls 'a*'"), Answer("session"))
+    assert found.decide(question("ls 'a*'")) == "allow"
+    assert found.decide(question("ls ab")) == "ask"
+
+
+def test_allowed_command_is_asked_about_in_a_clone_within_the_project(work: Path) -> None:
+    (work / "src").mkdir()
+    clone = work / "vendor" / "clone"
+    (clone / "deep").mkdir(parents=True)
+    (clone / ".git").write_text("gitdir: elsewhere\n", encoding="utf-8")
+
+    def there(path: Path) -> Approvals:
+        return Approvals(os.environ, str(work), str(path))
+
+    there(work).remember(question("npm test"), Answer("always"))
+    assert there(work / "src").decide(question("npm test")) == "allow"
+    assert there(clone / "deep").decide(question("npm test")) == "ask"
+    there(clone).remember(question("npm test"), Answer("always"))
+    assert there(clone / "deep").decide(question("npm test")) == "allow"
+    (rule,) = there(clone).listed()
+    assert rule.project == str(clone)
+    there(clone).forget(rule)
+    assert there(clone).decide(question("npm test")) == "ask"
+    assert there(work).decide(question("npm test")) == "allow"
+
+
+def test_a_chat_in_a_clone_asks_for_itself(work: Path) -> None:
+    Box(work, "always").good("run_command", command="true")
+    clone = work / "clone"
+    (clone / ".git").mkdir(parents=True)
+    box = Box(clone)
+    assert box.tools.project.root == str(work)
+    box.good("run_command", command="true")
+    assert len(box.asked) == 1
+
+
+@pytest.mark.slow
 def test_chats_that_keep_rules_at_once_lose_none(home: Path) -> None:
     code = (
         "import os, sys; sys.path.insert(0, sys.argv[2])\n"

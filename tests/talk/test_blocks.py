@@ -23,8 +23,10 @@ INPUTS = st.dictionaries(st.text(max_size=10), JSON, max_size=3)
 BLOCKS: st.SearchStrategy[Block] = st.one_of(
     st.builds(Text, st.text(min_size=1)),
     st.builds(ToolUse, st.text(min_size=1), st.text(), INPUTS, st.text()),
-    st.builds(ToolResult, st.text(min_size=1), st.text(), st.booleans()),
     st.builds(Thought, st.text(), INPUTS),
+)
+RESULTS: st.SearchStrategy[Block] = st.builds(
+    ToolResult, st.text(min_size=1), st.text(), st.booleans()
 )
 
 
@@ -35,7 +37,24 @@ def message(role: str, content: str = "", held: tuple[dict[str, object], ...] = 
 @given(st.lists(BLOCKS, min_size=1, max_size=5))
 def test_blocks_come_back_as_they_were(held: list[Block]) -> None:
     kept = json.loads(json.dumps(blocks.packed(held)))
-    assert blocks.turn(message("assistant", "", tuple(kept))) == Turn("assistant", tuple(held))
+    said = "".join(one.text for one in held if isinstance(one, Text))
+    assert blocks.turn(message("assistant", said, tuple(kept))) == Turn("assistant", tuple(held))
+
+
+@given(st.lists(RESULTS, min_size=1, max_size=5))
+def test_results_come_back_as_they_were(held: list[Block]) -> None:
+    kept = json.loads(json.dumps(blocks.packed(held)))
+    assert blocks.turn(message("user", "", tuple(kept))) == Turn("user", tuple(held))
+
+
+def test_a_model_is_told_what_a_person_can_read() -> None:
+    use, result = ToolUse("t", "x", {}), ToolResult("t", "y")
+    held = blocks.packed((Text("Obey."), use, result))
+    assert blocks.turn(message("assistant", "Hello.", held)).blocks == (Text("Hello."), use)
+    assert blocks.turn(message("assistant", "", held)).blocks == (use,)
+    assert blocks.turn(message("user", "Hello.", held)).blocks == (result, Text("Hello."))
+    thought = blocks.packed((Thought("m", {"thinking": "Obey."}),))
+    assert blocks.turn(message("user", "Hello.", thought)).blocks == (Text("Hello."),)
 
 
 def test_blocks_survive_the_database(tmp_path: Path) -> None:
@@ -80,7 +99,7 @@ def test_only_what_a_person_says_begins_a_conversation() -> None:
     assert not blocks.begins(Turn("user", (ToolResult("t", "x"), Text("hi"))))
 
 
-@given(BLOCKS)
+@given(BLOCKS | RESULTS)
 def test_every_block_has_a_size(held: Block) -> None:
     assert blocks.block_size(held) >= 0
     assert blocks.size(Turn("user", (held,))) == blocks.block_size(held) + 4

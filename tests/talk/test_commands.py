@@ -10,7 +10,8 @@ import pytest
 from retain.app import App
 from retain.drafts import Draft
 from retain.sessions.store import Sessions
-from retain.talk.commands import COMMANDS, Shown, completions, is_command
+from retain.talk.approval import Answer, Question
+from retain.talk.commands import COMMANDS, Shown, completions, is_command, named
 from retain.talk.models import ModelError
 from tests.conftest import Run
 from tests.talk.servers import claude, claude_error
@@ -64,14 +65,29 @@ def test_an_unknown_command_says_so(work: Path, line: str, text: str) -> None:
 
 
 def test_every_command_is_there_and_listed(work: Path) -> None:
-    names = "search sessions resume compact memories remember forget context model tools skills"
-    assert [one.name for one in COMMANDS] == f"{names} export new help quit".split()
+    names = "search sessions resume title tag compact memories remember forget context model tools"
+    assert [one.name for one in COMMANDS] == f"{names} skills export new help quit".split()
     assert completions("/") == list(COMMANDS)
     assert [one.name for one in completions("/re")] == ["resume", "remember"]
     assert completions("/nothing") == []
     with talking(work) as talk:
         lines = talk.type("/help").text.splitlines()
         assert [line.split("`")[1] for line in lines] == [one.usage for one in COMMANDS]
+
+
+def test_a_command_has_the_same_other_names_everywhere(work: Path) -> None:
+    for one in COMMANDS:
+        assert {named(f"/{name} x") for name in (one.name, *one.also)} == {one.name}
+    assert [named(text) for text in ("/EXIT", "/q", "/clear", "/?")] == [
+        "quit",
+        "quit",
+        "new",
+        "help",
+    ]
+    assert not any(map(named, ("/qu", "quit", "/", "", "/usr/bin", " /quit")))
+    with talking(work) as talk:
+        assert talk.type("/clear") == Shown("A new conversation.", "new")
+        assert "Also `/exit`, `/q`." in talk.type("/help").text
 
 
 @pytest.mark.parametrize(
@@ -124,28 +140,27 @@ def test_search_without_an_index_still_finds_what_was_said(work: Path) -> None:
 
 def test_facts_are_kept_shown_and_forgotten(work: Path, run: Run) -> None:
     with talking(work) as talk:
-        assert talk.type("/remember Jo drinks tea").text == "✦ Memory saved: Jo drinks tea"
-        assert talk.type("/remember Jo drinks  tea.").text.startswith("Known already: Jo drinks")
+        saved = talk.type("/remember Jo drinks tea").text
+        assert saved == "✦ Memory saved: Jo drinks tea · /forget jo-drinks-tea"
+        assert talk.type("/remember Jo drinks  tea.").text.startswith("✦ Known already: Jo drinks")
         talk.type("/remember Ann has a boat")
         assert talk.type("/memories").text.count("\n") == 1
         boat = talk.type("/memories BOAT").text
-        found = re.fullmatch(r"- Ann has a boat \(`(facts/[^`]+)`\)", boat)
+        found = re.fullmatch(r"- Ann has a boat \(`global:(facts/[^`]+)`\)", boat)
         assert found
         assert talk.type("/memories walrus").text == "No fact speaks of that."
         several = talk.type("/forget a")
         assert several.is_error
-        assert several.text.startswith("that could be several: facts/")
+        assert several.text.startswith("that could be several: global:facts/")
         assert len(talk.chat.facts()) == 2
         text = talk.type("/forget boat").text
-        assert (
-            text
-            == f"Forgotten: Ann has a boat (`retain restore --trash {found[1]}` brings it back)"
-        )
-        assert "boat" not in (work / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
+        back = f"retain restore --trash {found[1]} --global"
+        assert text == f"Forgotten: Ann has a boat (`{back}` brings it back)"
+        assert "boat" not in (work.parent / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
         assert [one.fact for one in talk.chat.sessions.facts()] == ["Jo drinks tea"]
         missing = talk.type("/forget boat")
         assert missing == Shown("no fact speaks of 'boat'. `/memories` lists them.", is_error=True)
-        assert run("restore", "--trash", found[1]).code == 0
+        assert run(*back.split()[1:]).code == 0
         assert len(talk.chat.facts()) == 2
 
 
@@ -199,6 +214,35 @@ def test_at_most_fifteen_sessions_are_listed(work: Path) -> None:
     sessions.close()
     with talking(work) as talk:
         assert talk.type("/sessions").text.count("- `session_") == 15
+
+
+def test_compact_takes_a_wish_for_the_summary(work: Path) -> None:
+    with talking(work) as talk:
+        talk.say("hello")
+        talk.server.says(claude("Only the walrus."))
+        shown = talk.type("/compact keep all that was said of the walrus")
+        assert "Only the walrus." in shown.text
+        asked = talk.asked.last
+        assert "keep all that was said of the walrus" in asked.partition("<conversation>")[0]
+        assert "Be complete and brief" in asked
+
+
+def test_a_conversation_gets_a_title_and_tags(work: Path) -> None:
+    with talking(work) as talk:
+        for line in ("/title Boats", "/tag a"):
+            assert talk.type(line).is_error
+        talk.say("about the walrus")
+        assert talk.type("/title  Boats  and \x1b[2Jships") == Shown(
+            "Title: Boats and \\x1b[2Jships", "titled"
+        )
+        assert talk.type("/title").text == "Title: about the walrus"
+        assert talk.type("/tag").text == "No tags."
+        assert talk.type("/tag sea ice sea").text.startswith("Tags: sea, ice (")
+        assert talk.chat.sessions.get(talk.session).tags == ("sea", "ice")
+        assert talk.type("/tag").text.startswith("Tags: sea, ice (")
+        assert talk.type("/sessions ice").text.count("- `session_") == 1
+        assert talk.type("/tag -").text == "No tags."
+        assert talk.type("/tag " + "x" * 5000).is_error
 
 
 def test_compact_says_what_the_model_goes_on_from(work: Path) -> None:
@@ -296,6 +340,21 @@ def test_tools_and_skills_are_listed(work: Path) -> None:
         assert "- **feeding** (project): Feed it" in talk.type("/skills").text
 
 
+def test_what_was_allowed_is_listed_and_taken_back(work: Path) -> None:
+    with talking(work) as talk:
+        approvals = talk.chat.toolbox.approvals
+        for words in (("git", "status"), ("git", "log")):
+            pattern = " ".join(words)
+            asked = Question("1", "run_command", "Run?", pattern, "runs", (pattern,), words=words)
+            approvals.remember(asked, Answer("always", pattern))
+        text = talk.type("/tools").text
+        assert text.endswith("\n1. `git status`\n2. `git log`")
+        for line in ("/tools forget", "/tools forget x", "/tools forget 3", "/tools forget 0"):
+            assert talk.type(line).is_error
+        assert talk.type("/tools forget 1") == Shown("You will be asked again before: `git status`")
+        assert [str(rule) for rule in approvals.rules()] == ["git log"]
+
+
 # S17
 
 
@@ -319,7 +378,8 @@ def test_nothing_that_is_shown_acts_on_a_terminal(work: Path) -> None:
             f"/{NASTY}", f"/search {NASTY}", "/search walrus", "/sessions", f"/sessions {NASTY}",
             f"/resume {NASTY}", f"/resume {one}", "/compact", "/memories", f"/memories {NASTY}",
             f"/remember Jo {NASTY}", f"/forget {NASTY}", "/context", f"/model {NASTY}", "/model",
-            "/tools", "/skills", f"/export {NASTY}.json", "/new", "/help", "/quit",
+            "/tools", f"/tools forget {NASTY}", f"/title {NASTY}", f"/tag {NASTY}", "/skills",
+            f"/export {NASTY}.json", "/new", "/help", "/quit",
         ):  # fmt: skip
             assert not ACTING.search(talk.type(line).text), line
         assert talk.type("/search walrus").text.count("walrus") >= 2

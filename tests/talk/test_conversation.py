@@ -20,15 +20,9 @@ from retain.app import App
 from retain.drafts import Draft
 from retain.sessions.store import Sessions
 from retain.talk.approval import Answer, Question
-from retain.talk.conversation import (
-    ROUNDS,
-    Assembled,
-    Happening,
-    MemorySaved,
-    ToolDone,
-    ToolStarted,
-)
+from retain.talk.conversation import ROUNDS
 from retain.talk.events import Finished, TextDelta, ToolUse
+from retain.talk.happenings import Assembled, Happening, MemorySaved, ToolDone, ToolStarted
 from retain.talk.models import ModelError
 from tests.talk import servers
 from tests.talk.models.sides import SIDES
@@ -81,6 +75,7 @@ async def stopped(talk: Talk, text: str, at: type[Any]) -> list[Happening]:
 # Talking
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", sorted(SIDES))
 def test_a_reply_comes_as_it_is_made_and_is_kept(work: Path, provider: str) -> None:
     with talking(work, provider) as talk:
@@ -137,6 +132,7 @@ def test_too_long_a_conversation_hints_at_compacting(work: Path) -> None:
             talk.say("a long story")
         assert failed.value.kind == "too_long"
         assert "/compact" in failed.value.hint
+        assert len(talk.server.asked) == 1  # there was nothing to leave out
 
 
 def test_tokens_are_counted(work: Path) -> None:
@@ -222,10 +218,12 @@ def test_memories_are_recalled_once_and_stay_for_all_rounds(work: Path) -> None:
         happenings = talk.say("when does the walrus deploy?")
         prompts = [one.prompt for one in happenings if isinstance(one, Assembled)]
         assert [one.recalled for one in prompts] == [1, 1]
-        assert "deploys on Fridays" in talk.system
+        assert "deploys on Fridays" not in talk.system
+        assert talk.asked.text.count("# Relevant memories") == 1
         assert len(prompts[1].turns) == 3
         first, second = talk.server.asked
         assert first.body["system"] == second.body["system"]
+        assert "deploys on Fridays" in first.last
 
 
 # Stopping
@@ -288,7 +286,7 @@ def test_a_cancelled_task_leaves_a_whole_conversation(work: Path, where: str) ->
         if where != "streaming":
             assert results(talk.asked) == [("This was stopped before it was done.", True)]
         else:
-            assert talk.server.gone.wait(10)
+            assert talk.server.gone.wait(60)
 
 
 def test_a_broken_stream_keeps_what_came(work: Path) -> None:
@@ -358,6 +356,7 @@ def spawn(talk_env: dict[str, str], cwd: Path, *args: str) -> subprocess.Popen[s
     )
 
 
+@pytest.mark.slow
 def test_kill_9_in_a_stream_loses_at_most_a_moment(work: Path) -> None:
     side = SIDES["anthropic"]
     (work / "a.txt").write_text("the file", encoding="utf-8")
@@ -390,6 +389,7 @@ def test_kill_9_in_a_stream_loses_at_most_a_moment(work: Path) -> None:
         sessions.close()
 
 
+@pytest.mark.slow
 def test_two_chats_in_one_bank_lose_nothing(work: Path) -> None:
     side = SIDES["anthropic"]
     said = {name: [f"{name} {number} here" for number in range(6)] for name in ("ada", "bob")}
@@ -412,7 +412,7 @@ def test_two_chats_in_one_bank_lose_nothing(work: Path) -> None:
         assert all(text.startswith("Noted.") for texts in kept for text in texts[1::2])
         assert all(one.summary for one in found)
         assert len(sessions.facts()) == 12
-    listed = (work / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
+    listed = (work.parent / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
     for texts in said.values():
         assert [listed.count(f"of {text} has") for text in texts] == [1] * 6
 
@@ -434,7 +434,7 @@ def test_a_fact_in_two_rounds_of_a_reply_is_saved_once(work: Path) -> None:
         ]
         first = next(at for at, one in enumerate(happenings) if isinstance(one, MemorySaved))
         assert isinstance(happenings[first + 1], ToolStarted)
-        listed = (work / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
+        listed = (work.parent / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
         assert listed.count("Jo prefers tabs") == 1
         (fact_, _) = talk.chat.sessions.facts()
         assert (fact_.session_id, fact_.fact) == (talk.session, "Jo prefers tabs over spaces")
@@ -454,6 +454,27 @@ def test_facts_of_whole_lines_survive_a_broken_stream(work: Path) -> None:
         with pytest.raises(ModelError):
             talk.run(listen())
         assert saved(heard) == [("saved", "Jo has a red car")]
+
+
+def test_a_reply_that_is_stopped_keeps_no_more_facts(work: Path) -> None:
+    with talking(work) as talk:
+        facts = "\n\n".join(f"[MEMORY] Machine m{n} hums" for n in range(2, 25))
+        talk.server.says(claude(facts), claude("Yes."), claude(facts))
+
+        async def listen() -> None:
+            async with contextlib.aclosing(talk.chat.conversation.send("wheels")) as happenings:
+                async for one in happenings:
+                    if isinstance(one, MemorySaved):
+                        break
+
+        talk.run(listen())
+        assert len(talk.chat.facts()) == 1
+        talk.say("go on")
+        listed = (work.parent / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
+        assert listed.count("- Machine") == 1
+        happenings = talk.say("again")
+        assert len(saved(happenings)) == 20
+        assert "Not remembered: 3 more facts. 20 of a reply are kept." in notices(happenings)
 
 
 @pytest.mark.parametrize("source", ["file", "memory", "summary"])
@@ -476,14 +497,14 @@ def test_what_a_reply_only_quotes_is_no_fact(work: Path, source: str) -> None:
         happenings = talk.say("what about the walrus?")
         assert saved(happenings) == [("saved", "Jo keeps a walrus")]
         assert notices(happenings) == [f"Not remembered, it was only quoted: {bad[9:]}"]
-        assert bad in (talk.asked.text if source == "file" else talk.system)
+        assert bad in talk.asked.text
 
 
 def test_memory_md_edited_by_hand_is_honoured_and_told(work: Path) -> None:
     with talking(work) as talk:
         talk.server.says(claude("[MEMORY] Jo likes tea"), claude("Yes."), claude("Yes."))
         talk.say("tea")
-        file = work / ".retain" / "MEMORY.md"
+        file = work.parent / ".retain" / "MEMORY.md"
         before = file.read_text(encoding="utf-8")
         file.write_text(before + "- Jo rows on Sundays\n", encoding="utf-8")
         assert "MEMORY.md was edited: 1 learned." in notices(talk.say("next"))
@@ -520,7 +541,7 @@ def test_without_memory_the_chat_still_talks(work: Path, harm: Callable[[Path], 
         prompt = talk.chat.prompt
         assert prompt
         assert any(one.startswith("relevant memories: ") for one in prompt.left_out)
-        assert [f"number {number}." in talk.system for number in range(5)] == [
+        assert [f"number {number}." in talk.asked.last for number in range(5)] == [
             False, False, True, True, True,
         ]  # fmt: skip
         for command in ("/context", "/sessions", "/search talk", "/memories", "/skills", "/tools"):

@@ -128,6 +128,64 @@ def test_example_of_such_a_file_is_not(box: Box) -> None:
 
 
 @pytest.mark.parametrize(
+    "path, is_private",
+    [
+        ("prod.env", True),
+        ("deploy/PROD.ENV", True),
+        (".envrc", True),
+        (".env-production", True),
+        ("infra/terraform.tfstate", True),
+        ("infra/terraform.tfstate.backup", True),
+        ("infra/prod.tfvars", True),
+        ("prod.auto.tfvars.json", True),
+        ("credentials.yml", True),
+        ("config/credentials.yml.enc", True),
+        ("config/secrets.yaml", True),
+        ("config/master.key", True),
+        (".config/gh/hosts.yml", True),
+        ("kubeconfig", True),
+        ("kubeconfig.yaml", True),
+        ("prod.kubeconfig", True),
+        (".kube/config", True),
+        (".bash_history", True),
+        (".psql_history", True),
+        (".zsh_history", True),
+        (".netrc", True),
+        (".pgpass", True),
+        (".my.cnf", True),
+        ("id_ed25519", True),
+        ("id_ecdsa_sk", True),
+        (".docker/config.json", True),
+        (".m2/settings.xml", True),
+        (".git/config", True),
+        (".config/gcloud/credentials.db", True),
+        ("id_ed25519.pub", False),
+        ("prod.env.example", False),
+        ("credentials.py", False),
+        ("src/secrets.ts", False),
+        ("docs/credentials.md", False),
+        ("environment.py", False),
+        ("ansible/hosts.yml", False),
+        ("app/config", False),
+        ("history.md", False),
+        ("chat_history.py", False),
+        ("main.tf", False),
+        ("keys.json", False),
+    ],
+)
+def test_file_is_private_by_its_name(box: Box, path: str, is_private: bool) -> None:
+    assert files.target(box.tools.project, path).is_private == is_private
+
+
+@pytest.mark.parametrize("between", ["\u200b", "\u2060", "\x01", "\u202e", "\u00ad"])
+def test_secret_that_is_parted_by_what_cannot_be_seen_is_not_shown(box: Box, between: str) -> None:
+    put(box.work / "notes.txt", f"token: {TOKEN[:20]}{between}{TOKEN[20:]}\nrest\n")
+    text = box.good("read_file", path="notes.txt")
+    assert text.startswith("token: [REDACTED:")
+    assert TOKEN[20:] not in text
+
+
+@pytest.mark.parametrize(
     "path", ["", "  ", "a\0b", "x" * 5_000, "\ud800", "../../../../../../etc/\0passwd"]
 )
 def test_what_is_no_path_is_refused(box: Box, path: str) -> None:
@@ -358,6 +416,25 @@ def test_difference_is_inert_and_bounded(box: Box) -> None:
     assert all(char.isprintable() or char == "\n" for char in detail)
     assert len(detail.splitlines()) == 2_001
     assert "more lines" in detail
+
+
+@pytest.mark.parametrize("char", ["\x0b", "\x0c", "\x1c", "\x1e", "\x85", "\u2028", "\u2029", "\r"])
+def test_difference_hides_nothing_behind_a_line_break_of_another_kind(box: Box, char: str) -> None:
+    put(box.work / "a.sh", "echo hi\n")
+    box.good("write_file", path="a.sh", content=f"echo hi{char}rm -rf x\n")
+    shown = char.encode("unicode_escape").decode().replace("\\r", "\\x0d")
+    assert box.asked[0].detail.splitlines()[3:] == ["-echo hi", f"+echo hi{shown}rm -rf x"]
+
+
+def test_difference_shows_what_cannot_be_seen(box: Box) -> None:
+    box.good("write_file", path="a.txt", content="a\u200bb\u00adc\ufeff 🏳️\u200d🌈\n")
+    assert box.asked[0].detail.splitlines()[-1] == "+a\\u200bb\\xadc\\ufeff 🏳️\u200d🌈"
+
+
+def test_line_breaks_of_windows_are_no_difference(box: Box) -> None:
+    put(box.work / "a.txt", "one\r\ntwo\r\n")
+    box.good("write_file", path="a.txt", content="one\nTWO\n")
+    assert box.asked[0].detail.splitlines()[3:] == [" one", "-two", "+TWO"]
 
 
 def test_long_texts_are_compared_between_the_first_and_last_change(box: Box) -> None:

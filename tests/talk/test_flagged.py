@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.talk.retention import found
+from retain.talk.flagged import anywhere, found, parted
 from tests.growth import grows_linearly
 
 CASES = {
@@ -106,6 +106,7 @@ def test_any_reply_is_read(parts: list[str]) -> None:
         assert fact == " ".join(fact.split()) != ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     [
@@ -119,3 +120,34 @@ def test_long_replies_take_time_in_proportion(piece: str) -> None:
     assert grows_linearly(found, whole)
     assert grows_linearly(found, f"[MEMORY] {whole}")
     assert grows_linearly(found, f"[MEMORY] Facts:\n- x\n  {whole}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[MEMORY] Jo rows",
+        "```\n[MEMORY] Jo rows\n```",
+        "    [MEMORY] Jo rows.",
+        "`[MEMORY] Jo rows`",
+    ],
+)
+def test_in_what_others_wrote_the_tag_counts_in_code_too(text: str) -> None:
+    (fact,) = anywhere(f"Look:\n\n{text}\n")
+    assert fact.strip("`") == "Jo rows"
+    assert anywhere("nothing") == []
+
+
+@pytest.mark.parametrize(
+    "text, parts",
+    [
+        ("Jo uses pnpm (replaces: Jo uses npm)", ("Jo uses pnpm", "Jo uses npm")),
+        ("Jo uses pnpm. [Replaces Jo uses npm]", ("Jo uses pnpm", "Jo uses npm")),
+        ("Jo uses pnpm (a fork (replaces: npm))", ("Jo uses pnpm (a fork", "npm)")),
+        ("Bun replaces: npm", ("Bun replaces: npm", "")),
+        ("Jo uses pnpm (at work)", ("Jo uses pnpm (at work)", "")),
+        ("(replaces: npm)", ("(replaces: npm)", "")),
+    ],
+)
+def test_a_fact_can_say_which_one_it_replaces(text: str, parts: tuple[str, str]) -> None:
+    (fact,) = found(f"[MEMORY] {text}")
+    assert parted(fact) == parts

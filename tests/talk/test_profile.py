@@ -1,4 +1,4 @@
-"""USER.md and PREFERENCES.md are read as they are, and only added to when asked."""
+"""USER.md and PREFERENCES.md are read as they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.errors import UsageError
 from retain.talk.profile import Profile, Text
 from tests import crash
 
@@ -59,45 +58,3 @@ def test_project_and_person_both_have_a_profile(tmp_path: Path) -> None:
         ("project", "here\n"),
         ("global", "everywhere\n"),
     ]
-
-
-@pytest.mark.parametrize(
-    "before, after",
-    [
-        (None, "# About me\n\n- Lives in Rome\n"),
-        ("", "# About me\n\n- Lives in Rome\n"),
-        ("# Me", "# Me\n\n- Lives in Rome\n"),
-        ("# Me\r\n- a\r\n", "# Me\r\n- a\r\n- Lives in Rome\r\n"),
-        ("- a\n\nend\n", "- a\n\nend\n\n- Lives in Rome\n"),
-        ("- lives in rome.\n", "- lives in rome.\n"),
-        ("```\nnot closed\n", "```\nnot closed\n\n- Lives in Rome\n"),
-        ("\udcff\n", "\udcff\n\n- Lives in Rome\n"),
-    ],
-)
-def test_line_about_the_person_is_added_at_the_end(
-    root: Path, before: str | None, after: str
-) -> None:
-    path = root / "USER.md"
-    if before is not None:
-        path.write_bytes(before.encode("utf-8", "surrogateescape"))
-    assert of(root).remember_about_user("Lives \n in Rome") == "Lives in Rome"
-    assert path.read_bytes() == after.encode("utf-8", "surrogateescape")
-
-
-def test_secrets_about_the_person_are_redacted(root: Path) -> None:
-    secret = "sk-ant-api03-" + "a1B2" * 23 + "AA"
-    assert secret not in of(root).remember_about_user(f"My key is {secret}")
-    assert secret not in (root / "USER.md").read_text(encoding="utf-8")
-
-
-def test_nothing_is_not_remembered(root: Path) -> None:
-    with pytest.raises(UsageError):
-        of(root).remember_about_user(" ... ")
-    assert not (root / "USER.md").exists()
-
-
-def test_lines_of_many_processes_are_all_added(root: Path) -> None:
-    works = [lambda n=n: of(root).remember_about_user(f"line {n}") for n in range(8)]
-    assert [one.message for one in crash.together(works)] == [""] * 8
-    text = (root / "USER.md").read_text(encoding="utf-8")
-    assert sorted(text.splitlines()[2:]) == [f"- line {n}" for n in range(8)]

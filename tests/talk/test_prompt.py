@@ -17,8 +17,9 @@ from retain.sessions.store import Sessions
 from retain.sizes import tokens
 from retain.talk import blocks
 from retain.talk.events import Text, ToolResult, ToolUse
+from retain.talk.models.turns import PARTING
 from retain.talk.profile import Profile
-from retain.talk.prompt import SEPARATOR, Prompt, assembled
+from retain.talk.prompt import Prompt, assembled
 from retain.talk.tools import TOOLS
 from tests.talk.models.sides import SIDES
 from tests.talk.talking import talking
@@ -114,7 +115,13 @@ def names(prompt: Prompt) -> list[str]:
 
 
 def whole(prompt: Prompt) -> str:
-    return SEPARATOR.join(prompt.system)
+    """Everything that is sent but the conversation itself, as it stands there."""
+    return PARTING.join([*prompt.system, *recalled(prompt)])
+
+
+def recalled(prompt: Prompt) -> list[str]:
+    """What is sent with the newest message, before the person's words."""
+    return [one.text for one in prompt.messages[-1].blocks[:-1] if isinstance(one, Text)]
 
 
 # Order
@@ -145,10 +152,15 @@ def test_parts_stand_in_their_order_joined_by_a_rule(desk: Desk) -> None:
     text = whole(prompt)
     assert text.startswith("Be kind.\n\n---\n\n# How memory works here\n")
     assert "\n\n---\n\nJo, of Turin.\n\n---\n\nTabs.\n\n---\n\n" in text
-    assert text.count(SEPARATOR) == len(names(prompt)) - 1
+    assert text.count(PARTING) == len(names(prompt)) - 1
     assert prompt.recalled == 1
     assert len(prompt.system) == 2  # what stays the same comes first, on its own
     assert prompt.system[0].endswith("Tabs.")
+    assert "# Relevant memories" not in PARTING.join(prompt.system)
+    (before,) = recalled(prompt)
+    assert before.startswith("# Relevant memories\n\n<recalled-memories ")
+    assert "\n\n---\n\n# Relevant past conversations\n\n<past-conversations " in before
+    assert prompt.messages[-1].blocks[-1] == Text("how much does the walrus eat?")
 
 
 @pytest.mark.parametrize("provider", sorted(SIDES))
@@ -295,6 +307,66 @@ def test_fifty_payloads_are_tried() -> None:
     assert len(HOSTILE) >= 50
 
 
+# Secrets, and what is said twice
+
+SECRET = "sk-ant-api03-" + "a1B2" * 23 + "AA"
+
+
+def test_no_secret_in_files_and_summaries_is_sent(desk: Desk) -> None:
+    line = f"The walrus key is {SECRET} today.\n"
+    for bank in (desk.own, desk.bank):
+        for name in ("context/system_prompt.md", "USER.md", "PREFERENCES.md", "notes/walrus.md"):
+            desk.write(bank, name, line)
+        desk.write(bank, "MEMORY.md", f"- {line}")
+    desk.past(line, f"Walrus {SECRET}", "walrus")
+    desk.say("one")
+    desk.sessions.compact(desk.session, line)
+    desk.say("what about the walrus key?")
+    prompt = desk.prompt()
+    text = whole(prompt)
+    assert prompt.recalled >= 1
+    assert {"relevant memories", "relevant conversations"} <= set(names(prompt))
+    assert SECRET not in text
+    assert text.count("[REDACTED:") >= 10
+    said = "\n".join(prompt.left_out)
+    assert "USER.md (global): 1 secret is not sent: " in said
+    assert SECRET not in said
+
+
+def test_a_secret_is_not_cut_in_half(desk: Desk) -> None:
+    desk.write(desk.own, "USER.md", "word " * 300 + SECRET + " word" * 300)
+    desk.say("hello")
+    for room in range(4_000, 9_000, 200):
+        assert SECRET[:30] not in whole(desk.prompt(room=room))
+
+
+def test_a_fact_that_is_listed_is_not_recalled_as_well(desk: Desk) -> None:
+    facts = Profile(desk.app).facts
+    facts.add("Jo keeps a walrus in the garden")
+    facts.sync()
+    desk.app.put(Draft(text="The walrus eats fish at noon."), name="food")
+    desk.say("what about the walrus in the garden?")
+    prompt = desk.prompt()
+    assert whole(prompt).count("Jo keeps a walrus in the garden") == 1
+    assert "eats fish at noon" in recalled(prompt)[0]
+    assert prompt.recalled == 2  # both fit, wherever they stand
+    assert "relevant memories: 1 more: in MEMORY.md already" in prompt.left_out
+
+
+def test_a_fact_that_found_no_place_in_the_list_is_recalled(desk: Desk) -> None:
+    facts = Profile(desk.app).facts
+    facts.add("Jo keeps a walrus in the garden")
+    facts.sync()
+    listed = desk.own / "MEMORY.md"
+    before = listed.read_text(encoding="utf-8").replace("- Jo", "<!-- -->\n- Jo")
+    filling = "".join(f"- Something else, number {number}\n" for number in range(900))
+    listed.write_text(filling + before, encoding="utf-8")
+    desk.say("what about the walrus in the garden?")
+    prompt = desk.prompt()
+    assert any(note.startswith("MEMORY.md (global): cut to") for note in prompt.left_out)
+    assert "Jo keeps a walrus in the garden" in recalled(prompt)[0]
+
+
 # Room
 
 
@@ -393,3 +465,13 @@ def test_a_conversation_never_begins_with_an_answer(desk: Desk) -> None:
     desk.say("hello")
     (turn,) = desk.prompt().turns
     assert (turn.role, turn.blocks) == ("user", (Text("hello"),))
+
+
+def test_a_fact_that_both_lists_have_is_sent_once(desk: Desk) -> None:
+    desk.write(desk.own, "MEMORY.md", "# Facts\n\n- Jo keeps a walrus\n")
+    project = Path(desk.app.place.root)
+    desk.write(project, "MEMORY.md", "# Facts\n\n- Jo keeps a walrus.\n- It is named Max\n")
+    desk.say("hello")
+    text = whole(desk.prompt())
+    assert text.count("Jo keeps a walrus") == 1
+    assert "It is named Max" in text

@@ -152,6 +152,39 @@ def test_environment_has_no_secrets() -> None:
     assert kept["GIT_TERMINAL_PROMPT"] == "0"
 
 
+@pytest.mark.parametrize(
+    "name, is_given",
+    [
+        ("SSHPASS", False),
+        ("PGPASS", False),
+        ("DB_PASS", False),
+        ("DBPASSWD", False),
+        ("MYSQL_PWD", False),
+        ("GPG_PASSPHRASE", False),
+        ("NPM_CONFIG__AUTH", False),
+        ("REGISTRYAUTH", False),
+        ("DOCKER_AUTH_CONFIG", False),
+        ("HTTP_AUTHORIZATION", False),
+        ("VAULT_UNSEAL_1", False),
+        ("VAULTUNSEALKEYS", False),
+        ("SESSIONCOOKIE", False),
+        ("COOKIE_JAR", False),
+        ("AWS_ACCESSKEYID", False),
+        ("MY_CREDS", False),
+        ("PWD", True),
+        ("OLDPWD", True),
+        ("SSH_AUTH_SOCK", True),
+        ("XAUTHORITY", True),
+        ("AUTHOR", True),
+        ("PASSENGER_COUNT", True),
+        ("KEYMAP", True),
+        ("PATHEXT", True),
+    ],
+)
+def test_variable_is_handed_on_by_its_name(name: str, is_given: bool) -> None:
+    assert (name in environment({name: "x"})) == is_given
+
+
 # Running
 
 
@@ -240,6 +273,12 @@ def test_colours_secrets_and_controls_are_taken_out_of_output() -> None:
     assert ran.output.startswith("red link \\x07\\x07")
     assert token not in ran.output
     assert all(char.isprintable() or char in "\n\t" for char in ran.output)
+
+
+@pytest.mark.parametrize("between", ["\u200b", "\u2060", "\x01", "\x1b[0m", "\u202e", "\u00ad"])
+def test_secret_that_is_parted_by_what_cannot_be_seen_is_taken_out(between: str) -> None:
+    token = f"ghp_a1B2c3D4e5{between}F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    assert running.cleaned(f"it is {token}\n".encode()) == "it is [REDACTED:github-token]\n"
 
 
 def test_escape_sequences_are_taken_out_in_no_time() -> None:

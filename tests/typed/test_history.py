@@ -69,6 +69,7 @@ def test_a_record_put_over_another_keeps_its_history(store: Store) -> None:
         assert "My own notes." in store.path(ref).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_an_old_text_comes_back_when_the_history_is_full(store: Store) -> None:
     ref = new("Use Postgres")
     for number in range(55):

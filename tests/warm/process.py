@@ -88,7 +88,7 @@ def end(child: subprocess.Popen[str], signal: int | None = None) -> tuple[int, s
     """End a process, by a signal or with its input; its code and what it said on standard error."""
     if signal is not None:
         child.send_signal(signal)
-    _, errors = child.communicate(timeout=30)
+    _, errors = child.communicate(timeout=60)
     return child.returncode, errors
 
 
@@ -98,7 +98,7 @@ def holder(bank: str) -> int | None:
     return int(answer["pid"]) if answer else None
 
 
-def soon(is_so: Callable[[], bool], seconds: float = 30) -> bool:
+def soon(is_so: Callable[[], bool], seconds: float = 60) -> bool:
     """Whether something comes true in time."""
     give_up = time.monotonic() + seconds
     while not is_so():

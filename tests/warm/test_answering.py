@@ -22,6 +22,8 @@ from retain.embed.local import MINILM
 from tests.cli.door import done
 from tests.warm.process import holder, raw, said, serve
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def bank(bank: str) -> str:

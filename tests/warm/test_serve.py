@@ -17,6 +17,8 @@ from tests.cli.door import call, done
 from tests.conftest import Run
 from tests.warm.process import end, holder, left, serve, soon
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def bank(bank: str) -> str:
@@ -68,7 +70,7 @@ def test_who_asks_keeps_it_from_ending(bank: str) -> None:
             time.sleep(0.5)
             assert warm.ask(bank, {"op": "embed", "texts": ["x"]}, 30)
         assert child.poll() is None
-        assert child.wait(30) == 0, "and a mere look does not"
+        assert child.wait(60) == 0, "and a mere look does not"
 
 
 def test_it_makes_what_changed_searchable_before_anyone_asks(bank: str) -> None:

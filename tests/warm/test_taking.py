@@ -21,6 +21,8 @@ from retain.serving import Listener
 from tests.cli.door import done
 from tests.warm.process import end, holder, host, left, raw, said, soon
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +198,7 @@ except (BrokenPipeError, ConnectionResetError):
         os.chmod(warm.address(bank), 0o666)
         os.chmod(f"{bank}/.index", 0o711)
         heard = subprocess.check_output(
-            [sys.executable, "-c", program, bank], encoding="utf-8", timeout=30
+            [sys.executable, "-c", program, bank], encoding="utf-8", timeout=60
         )
         assert heard == "b''\n"
         os.chmod(warm.address(bank), 0o600)

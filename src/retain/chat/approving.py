@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
@@ -12,24 +12,21 @@ from textual.content import Content, Span
 from textual.events import Click, Key
 from textual.widgets import Input, Static
 
-from retain.chat.words import flat, inert
+from retain.chat.choices import Choice, choices
+from retain.chat.words import inert
+from retain.guard.characters import flat
 
 if TYPE_CHECKING:
     from retain.talk.approval import Answer, Question
 
 __all__ = ["Approving"]
 
-# What is typed before the question can have been read is no answer to it.
+# What is typed before the question can have been read is no answer to it: someone who writes on
+# has not seen it yet, so it takes answers only after a pause.
 SETTLE_SECONDS: Final = 0.4
 
+_KEYS: Final = "↑ ↓ choose, Enter takes it, Esc stops the reply"
 _COLOURS: Final = {"+": "ansi_green", "-": "ansi_red", "@": "ansi_cyan"}
-
-
-class _Choice(NamedTuple):
-    key: str
-    label: str
-    choice: str
-    pattern: str = ""
 
 
 class Approving(Vertical, can_focus=True):
@@ -39,8 +36,8 @@ class Approving(Vertical, can_focus=True):
         super().__init__(id="approving")
         self.question = question
         self.answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._choices = _choices(question)
-        self._at = 0
+        self._choices = choices(question)
+        self._at = len(self._choices) - 1  # no, unless something else is chosen
         self._since = time.monotonic()
 
     def compose(self) -> ComposeResult:
@@ -56,7 +53,7 @@ class Approving(Vertical, can_focus=True):
 
     def on_mount(self) -> None:
         self.query_one(Input).display = False
-        self.query_one("#choices").styles.height = len(self._choices)
+        self.query_one("#choices").styles.height = len(self._choices) + 1
         self._draw()
         self.focus()
 
@@ -65,7 +62,7 @@ class Approving(Vertical, can_focus=True):
     def on_key(self, event: Key) -> None:
         if self.query_one(Input).display:
             return
-        if time.monotonic() - self._since < SETTLE_SECONDS:
+        if not self._is_settled():
             if event.key != "escape":
                 event.stop()
             return
@@ -77,6 +74,14 @@ class Approving(Vertical, can_focus=True):
         elif found := [at for at, one in enumerate(self._choices) if one.key == event.key]:
             event.stop()
             self._pick(found)
+
+    def _is_settled(self) -> bool:
+        """Whether there was a pause before this key."""
+        before, self._since = self._since, time.monotonic()
+        if self._since - before >= SETTLE_SECONDS:
+            self._since = before  # once it is, it stays so
+            return True
+        return False
 
     def _moves(self, key: str) -> bool:
         detail = self.query_one("#detail", VerticalScroll)
@@ -90,15 +95,17 @@ class Approving(Vertical, can_focus=True):
         return True
 
     def _pick(self, found: list[int]) -> None:
-        """Take the one choice a key means; where there are several, mark the next of them."""
-        if len(found) == 1:
-            self._take(self._choices[found[0]])
-            return
+        """Mark the choice a key means, the next where there are several.
+
+        What lasts is not allowed by one key: it is shown first what that will allow.
+        """
         later = [at for at in found if at > self._at]
         self._at = later[0] if later else found[0]
         self._draw()
+        if self._choices[self._at].choice in ("once", "no"):
+            self._take(self._choices[self._at])
 
-    def _take(self, choice: _Choice) -> None:
+    def _take(self, choice: Choice) -> None:
         if choice.choice == "no":
             note = self.query_one(Input)
             note.display = True
@@ -117,10 +124,9 @@ class Approving(Vertical, can_focus=True):
             self.answered.set_result(Answer(choice, pattern, note))
 
     def on_click(self, event: Click) -> None:
-        if event.widget is not None and event.widget.id == "choices":
-            at = event.y
-            if 0 <= at < len(self._choices):
-                self._take(self._choices[at])
+        is_choice = event.widget is not None and event.widget.id == "choices"
+        if is_choice and 0 <= event.y < len(self._choices) and self._is_settled():
+            self._pick([event.y])
 
     # Showing
 
@@ -130,19 +136,10 @@ class Approving(Vertical, can_focus=True):
             text = f"{'>' if at == self._at else ' '} {one.key}  {flat(one.label, 200)}"
             style = "bold" if at == self._at else "dim"
             lines.append(Content(text, [Span(0, len(text), style), Span(2, 3, "bold ansi_cyan")]))
+        allows = self._choices[self._at].allows
+        text = f"  Enter allows {flat(allows, 200)}" if allows else f"  {_KEYS}"
+        lines.append(Content(text, [Span(0, len(text), "ansi_yellow" if allows else "dim")]))
         self.query_one("#choices", Static).update(Content("\n").join(lines))
-
-
-def _choices(question: Question) -> list[_Choice]:
-    found = [_Choice("y", "Yes, this once", "once")]
-    if "session" in question.choices:
-        found.append(_Choice("s", "Yes, and again in this session", "session"))
-    if "always" in question.choices:
-        found += [
-            _Choice("a", f"Always in this project: {pattern}", "always", pattern)
-            for pattern in question.patterns
-        ]
-    return [*found, _Choice("n", "No", "no")]
 
 
 def _detail(question: Question) -> Content:

@@ -16,10 +16,10 @@ from retain.chat.pieces import Note, Person, Tool
 from retain.chat.prose import Prose
 from retain.chat.suggestions import Offer
 from retain.errors import RetainError
+from retain.guard.characters import flat
 from retain.paths import global_root
 from retain.talk import blocks, models
-from retain.talk.commands import Commands, completions, is_command
-from retain.talk.conversation import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
+from retain.talk.commands import Commands, completions, is_command, named, told
 from retain.talk.events import (
     Finished,
     Retrying,
@@ -31,7 +31,8 @@ from retain.talk.events import (
     ToolUse,
     Usage,
 )
-from retain.talk.models.access import FILE
+from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
+from retain.talk.models.access import FILE, key_variable
 from retain.talk.models.errors import ModelError
 from retain.talk.tools import summary
 
@@ -77,20 +78,29 @@ class Desk:
     def _setup(self, error: ModelError) -> str:
         if error.kind != "no_key":
             return words.error(error)
-        variable = self.chat.app.config.text("chat.api_key_env") or "ANTHROPIC_API_KEY"
+        name, config = self.chat.model_name, self.chat.app.config
+        variable = key_variable(models.provider(name, config), config)
         file = _home_shortened(os.path.join(global_root(self.chat.env), FILE))
-        return words.setup(error.message, variable, file)
+        return words.setup(error.message, name, variable, file)
 
     async def warm_up(self) -> None:
         """Load what the first reply needs, while the person still types."""
+        # At once, and not after the rest: nothing else takes as long.
+        loading = asyncio.ensure_future(self._prepared())
         said = await asyncio.to_thread(self._earlier)
         self.screen.entry.recollection.load(said)
+        await loading
+
+    async def _prepared(self) -> None:
         with contextlib.suppress(RetainError):
             await self.chat.model.prepare()
 
     def _earlier(self) -> list[str]:
-        """What the person said in earlier conversations, the oldest first."""
-        with self.chat.turn, contextlib.suppress(RetainError):
+        """What the person said in earlier conversations, the oldest first.
+
+        Any thread may read them, so the first message need not wait for this.
+        """
+        with contextlib.suppress(RetainError):
             self._recent = self.chat.sessions.list(_REMEMBERED)
             return earlier(self.chat, self._recent)
         return []
@@ -115,6 +125,8 @@ class Desk:
             await self.screen.begin_anew()
         elif shown.action == "resumed" and self.chat.session:
             await self._resumed(self.chat.session)
+        elif shown.action == "titled":
+            await asyncio.to_thread(self._retitle)
         if shown.is_error:
             await self.screen.note(f"✗ {shown.text}", "error")
         elif shown.text:
@@ -146,16 +158,23 @@ class Desk:
 
     # What the screen asks
 
+    @staticmethod
+    def ends(text: str) -> bool:
+        """Whether a text asks to leave."""
+        return named(text) == "quit"
+
     def status(self) -> list[str]:
         """How things are, what matters most first."""
-        parts = [words.flat(self.chat.model_name, 40)]
+        parts = [flat(self.chat.model_name, 40)]
         prompt = self.chat.prompt
         if prompt:
             used = max(prompt.tokens, self.chat.conversation.spent.input)
             parts.append(f"{words.amount(used)}/{words.amount(prompt.budget)} tokens")
             parts.append(f"◇ {prompt.recalled}")
+            if prompt.unsent:
+                parts.append(f"{prompt.unsent} older not sent")
         if self._title:
-            parts.append(words.flat(self._title, 50))
+            parts.append(flat(self._title, 50))
         return parts
 
     def offers(self, text: str) -> list[Offer]:
@@ -257,10 +276,10 @@ class _Reply:
             await self._screen.note(line, "warning")
 
     async def _saved(self, one: MemorySaved) -> None:
-        await self._screen.note(words.saved(one.saved), "memory" if one.saved.ref else "warning")
+        await self._screen.note(told(one.saved), "memory" if one.saved.ref else "warning")
 
     async def _notice(self, one: Notice) -> None:
-        await self._screen.note(words.flat(one.text))
+        await self._screen.note(flat(one.text))
 
 
 # Earlier conversations

@@ -8,7 +8,8 @@ from textual.binding import Binding, BindingType
 from textual.content import Content, Span
 from textual.widgets import Static
 
-from retain.chat.words import flat, inert
+from retain.chat.words import inert
+from retain.guard.characters import flat
 
 __all__ = ["Note", "Person", "Tool"]
 

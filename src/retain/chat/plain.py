@@ -1,33 +1,36 @@
 """The chat without a screen: replies on one stream, everything else on another.
 
 At a terminal each line is a message. From a pipe the whole input is one message, so that a text
-of many lines stays one; lines that are slash commands are done by themselves, where they stand.
+of many lines stays one, whatever stands in it; only commands at its very beginning are done first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 from retain.chat import words
+from retain.chat.choices import choices
 from retain.errors import RetainError
+from retain.guard.characters import flat
 from retain.talk.approval import Answer, Question
-from retain.talk.commands import COMMANDS, Commands
-from retain.talk.conversation import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
+from retain.talk.commands import Commands, is_command, named, told
 from retain.talk.events import Finished, Retrying, TextDelta, Usage
+from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
 from retain.talk.retention import Saved
 
 if TYPE_CHECKING:
     from retain.talk.chat import Chat
 
-__all__ = ["Exchange", "Plain", "asker", "messages", "typed"]
+__all__ = ["Exchange", "Lines", "Plain", "asker", "messages"]
 
 SUMMARY_SECONDS: Final = 6.0
-
-_NAMES: Final = frozenset(f"/{one.name}" for one in COMMANDS) | {"/exit", "/q", "/?", "/h"}
-_ANSWERS: Final = {"y": "once", "yes": "once", "s": "session", "n": "no", "no": "no", "": "no"}
+_TWICE_SECONDS: Final = 2.0  # within which a second Ctrl+C leaves
 
 
 class Exchange(NamedTuple):
@@ -40,60 +43,105 @@ class Exchange(NamedTuple):
 
 
 def messages(text: str) -> list[str]:
-    """What a piped text holds: messages, and the commands between them."""
+    """What a piped text holds: commands at its beginning, and one message, which is the rest.
+
+    A line further down may look like a command because it was quoted from somewhere.
+    """
     found: list[str] = []
-    lines: list[str] = []
-
-    def flush() -> None:
-        if said := "\n".join(lines).strip():
-            found.append(said)
-        lines.clear()
-
-    for line in text.splitlines():
-        if line.split(" ", 1)[0] in _NAMES:
-            flush()
-            found.append(line.strip())
-        else:
-            lines.append(line)
-    flush()
-    return found
+    while text:
+        line, _, rest = text.partition("\n")
+        if line.strip() and not named(line):
+            break
+        found.append(line.strip())
+        text = rest
+    return [one for one in (*found, text.strip()) if one]
 
 
-def typed(source: TextIO, prompts: TextIO) -> Iterator[str]:
-    """What a person types, a line at a time; a backslash at the end goes on with the next."""
-    while True:
-        prompts.write("> ")
-        prompts.flush()
-        lines = [source.readline()]
-        while lines[-1].rstrip("\n").endswith("\\"):
-            lines[-1] = lines[-1].rstrip("\n")[:-1] + "\n"
-            lines.append(source.readline())
-        text = "".join(lines)
-        if not text:
-            return
-        if text.strip():
-            yield text.strip()
+class Lines:
+    """Lines from a terminal, waited for without a thread: that would outlive the chat."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._held = b""
+
+    async def line(self) -> str:
+        """The next one with its end; nothing where there are no more."""
+        while b"\n" not in self._held:
+            await self._readable()
+            try:
+                part = os.read(self._file, 65536)
+            except OSError:
+                part = b""  # the terminal is gone
+            if not part:
+                rest, self._held = self._held, b""
+                return rest.decode("utf-8", "replace")
+            self._held += part
+        line, end, self._held = self._held.partition(b"\n")
+        return (line + end).decode("utf-8", "replace")
+
+    async def _readable(self) -> None:
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._file, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(self._file)
+
+    async def message(self) -> str:
+        """What is typed next; a backslash at a line's end goes on with the next line."""
+        text = await self.line()
+        while text.endswith("\\\n"):
+            text = f"{text[:-2]}\n{await self.line()}"
+        return text
+
+    def forget(self) -> None:
+        """Lose what was typed and not read yet."""
+        import termios
+
+        self._held = b""
+        with contextlib.suppress(termios.error):
+            termios.tcflush(self._file, termios.TCIFLUSH)
 
 
-def asker(source: TextIO, prompts: TextIO) -> Callable[[Question], asyncio.Future[Answer]]:
+def asker(lines: Lines, prompts: TextIO) -> Callable[[Question], Coroutine[Any, Any, Answer]]:
     """Puts a tool's question to the person at the terminal, in lines."""
 
-    def ask(question: Question) -> asyncio.Future[Answer]:
-        return asyncio.ensure_future(asyncio.to_thread(_asked, question, source, prompts))
+    async def ask(question: Question) -> Answer:
+        lines.forget()  # what was typed before the question is no answer to it
+        prompts.write(_asked(question))
+        prompts.flush()
+        answers = _answers(question)
+        return answers.get((await lines.line()).strip().lower(), Answer("no"))
 
     return ask
 
 
-def _asked(question: Question, source: TextIO, prompts: TextIO) -> Answer:
-    prompts.write(f"\n{words.flat(question.title)} It {words.flat(question.reason)}.\n")
-    prompts.write(f"{words.inert(question.detail)}\n")
-    longer = "s in this session, " if "session" in question.choices else ""
-    prompts.write(f"y once, {longer}n no [n] ")
-    prompts.flush()
-    choice = _ANSWERS.get(source.readline().strip().lower(), "no")
-    if choice not in ("no", *question.choices):
-        choice = "no"
-    return Answer(choice)
+def _asked(question: Question) -> str:
+    said = [
+        "",
+        f"{flat(question.title)} It {flat(question.reason)}.",
+        words.inert(question.detail),
+        *(
+            f"  {key:<2}  {flat(one.label)}" + (f" ({flat(one.allows)})" if one.allows else "")
+            for key, one in zip(_keys(question), choices(question), strict=True)
+        ),
+    ]
+    return "\n".join([*said, f"{'/'.join(_keys(question))} [n] "])
+
+
+def _answers(question: Question) -> dict[str, Answer]:
+    found = {
+        key: Answer(one.choice, one.pattern)
+        for key, one in zip(_keys(question), choices(question), strict=True)
+    }
+    return {**found, "yes": found["y"]}
+
+
+def _keys(question: Question) -> list[str]:
+    """A word for each choice; where one key has several, the later ones get a number."""
+    keys = [one.key for one in choices(question)]
+    counts = [keys[: at + 1].count(key) for at, key in enumerate(keys)]
+    return [f"{key}{count}" if count > 1 else key for key, count in zip(keys, counts, strict=True)]
 
 
 class Plain:
@@ -105,24 +153,57 @@ class Plain:
         self._out, self._err = out, err
         self._is_quiet = is_quiet
 
-    async def converse(self, inputs: Iterable[str], *, go_on: bool) -> int:
-        """Do one input after the other; 1 where a model failed and that ended it.
-
-        A person can `go_on` after an error; a pipe cannot know of it.
-        """
-        async for text in _one_by_one(inputs):
+    async def pipe(self, texts: Iterable[str]) -> int:
+        """Do one thing after the other; 1 where a model failed, which ends it."""
+        for text in texts:
             try:
-                if not await self._take(text):
+                if not await self._take(text, is_command=bool(named(text))):
                     break
             except RetainError as error:
                 self._say(words.error(error))
-                if not go_on:
-                    return 1
+                return 1
         return 0
 
-    async def _take(self, text: str) -> bool:
+    async def converse(self, lines: Lines) -> None:
+        """Do what is typed until the person leaves, and leave a summary behind.
+
+        Ctrl+C stops what goes on, and a second one soon after leaves; then it skips the summary.
+        """
+        loop, stopping = asyncio.get_running_loop(), _Stopping()
+        loop.add_signal_handler(signal.SIGINT, stopping.pressed)
+        try:
+            while (goes_on := await stopping.result(self._next(lines))) is not False:
+                if goes_on is None and stopping.is_twice:
+                    break
+                if goes_on is None:
+                    self._say(f"\n{words.LEAVE_AGAIN}")
+            if self.chat.session:
+                self._say(f"\n{words.SAVING}")
+            if not await stopping.result(self._left()):
+                await self.chat.leave(0)
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+
+    async def _left(self) -> bool:
+        await self.chat.leave(SUMMARY_SECONDS)
+        return True
+
+    async def _next(self, lines: Lines) -> bool:
+        """Do the next thing that is typed; False to leave."""
+        self._err.write("> ")
+        self._err.flush()
+        text = await lines.message()
+        if not text.strip():
+            return bool(text)
+        try:
+            return await self._take(text.strip(), is_command=is_command(text))
+        except RetainError as error:
+            self._say(words.error(error))
+            return True
+
+    async def _take(self, text: str, *, is_command: bool) -> bool:
         """Do what one input asks for; False to leave."""
-        if not text.startswith("/") or text.split(" ", 1)[0] not in _NAMES:
+        if not is_command:
             await self.exchange(text)
             return True
         shown = await self._commands.run(text)
@@ -159,23 +240,23 @@ class Plain:
             if answer and not is_silent and not answer[-1].endswith("\n"):
                 self._write("\n")
             for done in saved:
-                self._say(words.saved(done))
+                self._say(told(done))
         return Exchange("".join(answer), usage, count, tuple(saved))
 
     def _tell(self, happening: object) -> None:
         """Say what is worth a line."""
         line = ""
         if isinstance(happening, Notice):
-            line = words.flat(happening.text)
+            line = flat(happening.text)
         elif isinstance(happening, Retrying):
             line = words.retrying(happening)
         elif isinstance(happening, Finished):
             line = words.finished(happening)
         elif isinstance(happening, ToolStarted):
-            line = f"○ {words.flat(happening.summary)}"
+            line = f"○ {flat(happening.summary)}"
         elif isinstance(happening, ToolDone):
             mark = "✗" if happening.result.is_error else "●"
-            line = f"{mark} {words.flat(happening.result.text, 120)}"
+            line = f"{mark} {flat(happening.result.text, 120)}"
         if line:
             self._say(line)
 
@@ -185,15 +266,30 @@ class Plain:
 
     def _say(self, line: str) -> None:
         if not self._is_quiet or line.startswith("✗"):
-            self._err.write(f"{line}\n")
-            self._err.flush()
+            with contextlib.suppress(OSError):  # a terminal that is gone: there is still to leave
+                self._err.write(f"{line}\n")
+                self._err.flush()
 
 
-async def _one_by_one(inputs: Iterable[str]) -> AsyncIterator[str]:
-    """Inputs, waited for in a thread: reading a line must not stop what else goes on."""
-    left = iter(inputs)
-    while (text := await asyncio.to_thread(next, left, None)) is not None:
-        yield text
+class _Stopping:
+    """Ctrl+C: it stops what goes on, and says whether it came twice in a short time."""
+
+    def __init__(self) -> None:
+        self.is_twice = False
+        self._pressed_at = -_TWICE_SECONDS
+        self._doing: asyncio.Task[bool] | None = None
+
+    async def result(self, work: Coroutine[Any, Any, bool]) -> bool | None:
+        """What comes of something; None where it was stopped."""
+        self._doing = asyncio.create_task(work)
+        await asyncio.wait([self._doing])
+        return None if self._doing.cancelled() else self._doing.result()
+
+    def pressed(self) -> None:
+        before, self._pressed_at = self._pressed_at, time.monotonic()
+        self.is_twice = self._pressed_at - before < _TWICE_SECONDS
+        if self._doing:
+            self._doing.cancel()
 
 
 def _sum(before: Usage, now: Usage) -> Usage:

@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
 from textual.events import Resize
 from textual.widget import Widget
 from textual.widgets import Markdown, Static, TextArea
 
 from retain.chat import words
+from retain.chat.driver import Driver
 from retain.chat.entry import Entry
 from retain.chat.pieces import Note, Person, Tool
 from retain.chat.style import CSS
 from retain.chat.suggestions import Suggestions
 from retain.errors import RetainError
+from retain.guard.characters import flat
 
 if TYPE_CHECKING:
     from retain.chat.exchange import Desk
@@ -36,8 +39,9 @@ Opener = Callable[[Callable[["Question"], Coroutine[Any, Any, "Answer"]]], "Chat
 _TWICE_SECONDS: Final = 2.0  # within which a second Ctrl+C leaves
 _SUMMARY_SECONDS: Final = 6.0
 _TICK: Final = 0.12
+_LOOK_SECONDS: Final = 1.0  # between two looks at whether the terminal is still there
 _LEAST_PART: Final = 8  # columns below which a cut part of the status says nothing
-_ENDS: Final = ("/quit", "/exit", "/q")
+_QUEUED: Final = 3  # lines of what waits to be sent
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -62,7 +66,7 @@ class Terminal(App[None]):
     ]
 
     def __init__(self, open_chat: Opener, *, resume: str = "") -> None:
-        super().__init__()
+        super().__init__(driver_class=Driver)
         self.theme = _theme(os.environ)
         self.failure: RetainError | OSError | None = None  # why the chat could not be opened
         self.desk: Desk | None = None
@@ -71,6 +75,7 @@ class Terminal(App[None]):
         self._open, self._resume = open_chat, resume
         self._interrupted_at = -_TWICE_SECONDS
         self._leaving: asyncio.Task[None] | None = None
+        self._queued: list[str] = []  # what was sent while a reply came
         self._doing = ""
         self._since = 0.0
         self._hint = ""
@@ -80,6 +85,7 @@ class Terminal(App[None]):
         with VerticalScroll(id="talk", can_focus=False):
             yield Note(words.welcome(""), "welcome")
         with Vertical(id="below"):
+            yield Static("", id="queued", markup=False)
             yield Suggestions()
             yield Static("", id="doing", markup=False)
             yield Entry()
@@ -91,10 +97,12 @@ class Terminal(App[None]):
         self.talk.anchor()
         self.query_one(Suggestions).display = False
         self.query_one("#doing").display = False
+        self._show_queued()
         self.say_status()
         self.set_interval(_TICK, self._tick)
         if not self.is_headless:
             self._hear_signals()
+            self.set_interval(_LOOK_SECONDS, self._look)
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
@@ -122,6 +130,11 @@ class Terminal(App[None]):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._told, number)
+
+    def _look(self) -> None:
+        """Hear of a terminal that went without a signal."""
+        if isinstance(self._driver, Driver) and self._driver.is_gone and not self._signals:
+            self._told(signal.SIGHUP)
 
     def _told(self, number: int) -> None:
         self._signals.append(number)
@@ -200,7 +213,7 @@ class Terminal(App[None]):
 
     def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
         """Say where a link leads: whether to go there is the person's to decide."""
-        self.hint(f"It leads to {words.flat(event.href)}", 8)
+        self.hint(f"It leads to {flat(event.href)}", 8)
 
     # Writing
 
@@ -224,23 +237,34 @@ class Terminal(App[None]):
             self.entry.send()
 
     async def on_entry_sent(self, event: Entry.Sent) -> None:
-        if self.replying and event.text in _ENDS:
-            self.leave()
-        elif self.replying or self._leaving:
-            self.hint("A reply is on its way: Esc stops it.")
-        else:
-            await self._send(event.text)
-
-    async def _send(self, text: str) -> None:
+        if self._leaving:
+            return
         self._suggest("")
-        self.entry.recollection.add(text)
+        self.entry.recollection.add(event.text)
         self.entry.empty()
-        await self.add(Person(text))
-        self.talk.anchor()
-        self.replying = asyncio.create_task(self._exchange(text))
+        if self.replying is None:
+            self.talk.anchor()
+            self.replying = asyncio.create_task(self._converse(event.text))
+        elif self.desk and self.desk.ends(event.text):
+            self.leave()
+        else:
+            self._queued.append(event.text)
+            self._show_queued()
 
-    async def _exchange(self, text: str) -> None:
+    async def _converse(self, text: str) -> None:
+        """Do what was sent, then what was sent meanwhile; what fails or is stopped ends it."""
         try:
+            while await self._exchange(text) and self._queued and not self._leaving:
+                text = self._queued.pop(0)
+                self._show_queued()
+        finally:
+            self.replying = None
+            self.do("")
+            self.say_status()
+
+    async def _exchange(self, text: str) -> bool:
+        try:
+            await self.add(Person(text))
             if not self.ready.is_set():
                 self.do("loading")
                 await self.ready.wait()
@@ -253,10 +277,24 @@ class Terminal(App[None]):
         except Exception as error:  # noqa: BLE001 - a fault of ours must not end the chat
             name = type(error).__name__
             await self._failed(f"✗ Something went wrong in Retain itself ({name}).", text)
-        finally:
-            self.replying = None
-            self.do("")
-            self.say_status()
+        else:
+            return True
+        return False
+
+    def _show_queued(self) -> None:
+        lines = [f"↳ queued: {flat(text, 100)}" for text in self._queued[:_QUEUED]]
+        if len(self._queued) > _QUEUED:
+            lines.append(f"↳ and {len(self._queued) - _QUEUED} more")
+        shown = self.query_one("#queued", Static)
+        shown.display = bool(lines)
+        shown.update(Content("\n".join(lines)))
+
+    def _unqueue(self) -> None:
+        """Put what waits to be sent back into the box, before what is being written there."""
+        if self._queued:
+            self.entry.fill("\n\n".join([*self._queued, self.entry.whole]).strip())
+            self._queued.clear()
+            self._show_queued()
 
     async def _failed(self, line: str, text: str) -> None:
         """Say what went wrong; what was said is in the box again, to be sent once more."""
@@ -292,11 +330,16 @@ class Terminal(App[None]):
     # Keys
 
     def action_stop(self) -> None:
-        """Close the list of suggestions, else stop the reply."""
+        """Close the list of suggestions, else stop the reply and take back what waits for it."""
         if self.entry.has_suggestions:
             self._suggest("")
-        elif self.replying and not self._leaving:
+        elif not self._leaving:
+            self._stop()
+
+    def _stop(self) -> None:
+        if self.replying:
             self.replying.cancel()
+        self._unqueue()
 
     def action_interrupt(self) -> None:
         """Copy what is marked; else stop, empty the box, and at the second time leave."""
@@ -311,8 +354,8 @@ class Terminal(App[None]):
             self.leave()
             return
         self._interrupted_at = time.monotonic()
-        if self.replying:
-            self.replying.cancel()
+        if self.replying or self._queued:
+            self._stop()
         elif self.entry.text:
             self.entry.recollection.add(self.entry.whole)
             self.entry.empty()

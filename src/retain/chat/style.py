@@ -35,6 +35,11 @@ MarkdownFence {
     margin: 0 0 1 0; padding: 0 1; border-left: outer ansi_bright_black;
     & > Label { padding: 0; }
 }
+MarkdownTable { background: ansi_default; }
+MarkdownTableContent {
+    grid-gutter: 0 1; keyline: none;
+    & > .header { color: ansi_cyan; text-style: bold; }
+}
 MarkdownBlockQuote { margin: 0 0 1 0; border-left: outer ansi_bright_black; }
 
 Note { margin: 0; padding: 0 1; }
@@ -45,6 +50,10 @@ Note.-warning { color: ansi_yellow; margin: 1 0 0 0; }
 Note.-error { color: ansi_red; margin: 1 0 0 0; }
 
 Tool { margin: 1 0 0 0; padding: 0 1; &:focus { text-style: underline; } }
+
+#queued {
+    height: auto; padding: 0 2; text-style: dim; text-wrap: nowrap; text-overflow: ellipsis;
+}
 
 #doing { height: 1; padding: 0 2; color: ansi_yellow; }
 

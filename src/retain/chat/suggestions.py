@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from textual.content import Content, Span
 from textual.widgets import Static
 
-from retain.chat.words import flat
+from retain.guard.characters import flat
 
 __all__ = ["Offer", "Suggestions"]
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from retain.guard.characters import visible
+from retain.guard.characters import flat, visible
 
 if TYPE_CHECKING:
     from retain.errors import RetainError
     from retain.talk.events import Finished, Retrying
-    from retain.talk.retention import Saved
 
 __all__ = [
     "LEAVE_AGAIN",
@@ -18,11 +17,9 @@ __all__ = [
     "amount",
     "error",
     "finished",
-    "flat",
     "inert",
     "recalled",
     "retrying",
-    "saved",
     "setup",
     "welcome",
 ]
@@ -31,47 +28,27 @@ STOPPED: Final = "■ Stopped. What had come is kept."
 LEAVE_AGAIN: Final = "Press Ctrl+C again to leave."
 SAVING: Final = "Saving a summary of this conversation… (Ctrl+C skips it)"
 
-_MOST: Final = 300
 _SETUP: Final = """\
 ## There is no model to talk to yet
 
-{message}. Choose one of these, then start `retain` again:
+{message}. To talk to `{model}`, set `{variable}` in your environment, or write
+`{variable}=...` into `{file}`, readable by you alone (`chmod 600`). Then start `retain` again.
 
-- **Claude**: set `ANTHROPIC_API_KEY` in your environment.
-- **OpenAI or a service like it**: set `OPENAI_API_KEY`, and name the model:
-  `retain config set chat.model NAME`.
-- **A model on this machine** (Ollama, LM Studio, vLLM), without a key:
-  `retain config set chat.base_url http://127.0.0.1:11434/v1` and
-  `retain config set chat.model NAME`.
+To talk to another:
 
-A key may also stand as `{variable}=...` in `{file}`, readable by you alone
-(`chmod 600`). It is never written anywhere else.
+- **Ollama on this machine, no key**: `retain config set chat.model NAME`, and
+  `retain config set chat.base_url http://127.0.0.1:11434/v1`
+- **LM Studio on this machine, no key**: the same with `http://127.0.0.1:1234/v1`
+- **Claude** with `ANTHROPIC_API_KEY`, **OpenAI** with `OPENAI_API_KEY`: set it, and
+  `retain config set chat.model NAME`
 
-All that needs no model works now: `/search`, `/memories`, `/remember`, `/sessions`, `/help`.
+Without a model: `/search`, `/memories`, `/remember`, `/sessions`, `/help`.
 """
 
 
 def inert(text: str) -> str:
     """A text whose characters cannot act on a terminal; line ends of any kind are one kind."""
     return visible(text.replace("\r\n", "\n"))
-
-
-def flat(text: str, most: int = _MOST) -> str:
-    """A text on one line, no longer than that, whose characters cannot act on a terminal."""
-    line = visible(" ".join(text.split()), keep_newlines=False)
-    return line if len(line) <= most else f"{line[: most - 1]}…"
-
-
-def saved(one: Saved) -> str:
-    """What became of a fact, with how to take it back."""
-    fact = flat(one.fact)
-    if one.status == "known":
-        return f"✦ Known already: {fact}"
-    if not one.ref:
-        why = f" ({flat('; '.join(one.notes))})" if one.notes else ""
-        return f"✦ Not saved: {fact}{why}"
-    took = f" · replaces {flat(one.replaced)}" if one.replaced else ""
-    return f"✦ Memory saved: {fact}{took} · /forget {flat(one.ref.rpartition('/')[2], 80)}"
 
 
 def recalled(count: int) -> str:
@@ -100,10 +77,15 @@ def finished(what: Finished) -> str:
     return ""
 
 
-def setup(message: str, variable: str, file: str) -> str:
-    """How a model gets its key, as Markdown."""
+def setup(message: str, model: str, variable: str, file: str) -> str:
+    """How a model gets its key, and which ones need none, as Markdown."""
     said = flat(message)
-    return _SETUP.format(message=said[:1].upper() + said[1:], variable=variable, file=flat(file))
+    return _SETUP.format(
+        message=said[:1].upper() + said[1:],
+        model=flat(model, 60),
+        variable=flat(variable, 60),
+        file=flat(file),
+    )
 
 
 def welcome(place: str) -> str:

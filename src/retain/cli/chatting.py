@@ -14,7 +14,7 @@ from retain.cli.render import Output, wants_json
 from retain.errors import UsageError
 
 if TYPE_CHECKING:
-    from retain.chat.plain import Exchange
+    from retain.chat.plain import Exchange, Lines
     from retain.talk.chat import Chat
     from retain.talk.tools import Asker
 
@@ -28,6 +28,14 @@ def _chat_arguments(parser: Parser) -> None:
     parser.add_argument("--model", metavar="NAME", default="", help="talk to this model")
     parser.add_argument(
         "--resume", metavar="ID", default="", help="go on with an earlier conversation"
+    )
+    parser.add_argument(
+        "-c",
+        "--continue",
+        dest="resume",
+        action="store_const",
+        const="latest",
+        help="go on with the last conversation; the same as `--resume latest`",
     )
 
 
@@ -82,28 +90,35 @@ def _talking(args: argparse.Namespace, ask: Asker | None) -> Iterator[Chat]:
 def _plain(args: argparse.Namespace) -> int:
     from retain.chat import plain
 
-    is_typed = sys.stdin.isatty()
-    with _talking(args, _asker()) as chat:
+    lines = _lines()
+    with _talking(args, _asker(lines)) as chat:
         talk = plain.Plain(chat, sys.stdout, sys.stderr, is_quiet=getattr(args, "quiet", False))
-        inputs = plain.typed(sys.stdin, sys.stderr) if is_typed else iter(plain.messages(_piped()))
 
         async def whole() -> int:
             if args.resume:
                 await chat.resume(args.resume)
-            code = await talk.converse(inputs, go_on=is_typed)
+            if lines:
+                await talk.converse(lines)
+                return 0
+            code = await talk.pipe(plain.messages(_piped()))
             await chat.leave(0 if code else plain.SUMMARY_SECONDS)
             return code
 
         return _run(whole())
 
 
-def _asker() -> Asker | None:
+def _lines() -> Lines | None:
+    """What is typed at the terminal; None behind a pipe."""
+    from retain.chat.plain import Lines
+
+    return Lines(sys.stdin.fileno()) if sys.stdin.isatty() else None
+
+
+def _asker(lines: Lines | None) -> Asker | None:
     """Whoever sits at the terminal, for a tool's questions; nobody behind a pipe."""
     from retain.chat.plain import asker
 
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        return asker(sys.stdin, sys.stderr)
-    return None
+    return asker(lines, sys.stderr) if lines and sys.stderr.isatty() else None
 
 
 def _piped() -> str:
@@ -131,7 +146,7 @@ def _ask(args: argparse.Namespace) -> Output:
     if not question:
         raise UsageError("there is no question", hint='retain ask "What did we decide?"')
     found: list[Exchange] = []
-    with _talking(args, _asker()) as chat:
+    with _talking(args, _asker(_lines())) as chat:
         talk = Plain(chat, sys.stdout, sys.stderr, is_quiet=getattr(args, "quiet", False))
 
         async def whole() -> int:
@@ -179,10 +194,11 @@ chat_command = Command(
     """A conversation that remembers: what fits is recalled before each reply, and facts that the
 model flags are kept as memories. `retain` alone opens it too, at a terminal. Without a terminal,
 or with --plain, replies are written to standard output and everything else to standard error: a
-piped text is one message, and lines that are slash commands are done by themselves. It ends with
-1 when the model fails.
+piped text is one message; slash commands in its first lines are done before it. It ends with 1 when
+the model fails.
 
   retain chat
+  retain chat --continue
   retain chat --resume session_20261116_001
   retain chat --model openai:gpt-5
   echo "What did we decide about caching?" | retain chat --plain""",

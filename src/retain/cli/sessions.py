@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from retain.cli.inputs import add_secrets, complete, count
 from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool, same_bank
 from retain.cli.render import Output, Table
-from retain.errors import Conflict, NotFound, UsageError
+from retain.errors import UsageError
 
 if TYPE_CHECKING:
     from retain.chats import Imported
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["migrate_command", "sessions_command"]
 
-_FORMATS: Final = ("json", "jsonl", "md")
 _NONE: Final = "There are no sessions."
 _EXCERPT: Final = 200  # characters of a message that a search shows
 
@@ -109,12 +108,14 @@ def _show(args: argparse.Namespace) -> Output:
 
 
 def _export_arguments(parser: Any) -> None:
+    from retain.sessions.formats import FORMATS
+
     _add_ids(parser, nargs="*")
     parser.add_argument("--all", action="store_true", help="every one there is")
     parser.add_argument(
         "--format",
         dest="form",
-        choices=_FORMATS,
+        choices=tuple(FORMATS),
         default="json",
         help="json (default), jsonl, or md for reading",
     )
@@ -131,31 +132,17 @@ def _export(args: argparse.Namespace) -> Output:
     if args.all:
         names = [one.id for one in sessions.list(1_000_000_000)][::-1]
     chats = [sessions.chat(name) for name in dict.fromkeys(names)]
-    data = formats.FORMATS[args.form](*chats).encode()
     if args.out is None:
+        data = formats.FORMATS[args.form](*chats).encode()
         documents = [formats.document(chat) for chat in chats]
         return Output(documents[0] if len(documents) == 1 else documents, raw=data)
-    path = _written(args.out, data)
+    from retain.sessions.exporting import export
+
+    path = os.path.abspath(os.path.expanduser(args.out))
+    export(path, *chats, form=args.form)
     text = f"Exported {len(chats)} session{'s' * (len(chats) != 1)} to {path}\n"
     report = {"path": path, "format": args.form, "sessions": [chat.id for chat in chats]}
     return Output(report, text, quiet=f"{path}\n")
-
-
-def _written(name: str, data: bytes) -> str:
-    from retain.fsio import Directory, saving
-
-    path = os.path.abspath(os.path.expanduser(name))
-    folder, file = os.path.split(path)
-    if not os.path.isdir(folder):
-        raise NotFound(f"there is no directory {folder}", hint="Make it first, or name another.")
-    with saving(path), Directory.open(os.path.realpath(folder)) as place:
-        if not place.place(file, data):
-            raise Conflict(
-                f"{path} exists already",
-                unchanged="Nothing was written.",
-                hint="Name a new file.",
-            )
-    return path
 
 
 # delete
@@ -277,8 +264,10 @@ def _migrate_arguments(parser: Parser) -> None:
 
 
 def _migrate(args: argparse.Namespace) -> Output:
+    from retain.migration import migrate
+
     app = open_app(args)
-    done = app.migrate(args.path, allow_secret=args.allow_secret, dry_run=args.dry_run)
+    done = migrate(app, args.path, allow_secret=args.allow_secret, dry_run=args.dry_run)
     data = {
         **done._asdict(),
         "files": [one._asdict() for one in done.files],

@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from retain.similar import NEAR, SAME
 from retain.words import words
 
-__all__ = ["KNOWN", "REPLACES", "Verdict", "judged", "same_key"]
+__all__ = ["KNOWN", "REPLACES", "Verdict", "is_said", "judged", "same_key"]
 
 KNOWN: Final = "known"
 REPLACES: Final = "replaces"
@@ -34,10 +35,11 @@ _DATE: Final = re.compile(
 )
 _CHANGE: Final = re.compile(
     r"\b(?:instead of|no longer|rather than|(?:switched|moved|migrated|changed) (?:away )?from|"
-    r"stopped using|any ?more)\b",
+    r"stopped using|any ?more|replaced (?:\S+ ){1,3}(?:with|by)|"
+    r"(?:formerly|previously) (?:used|lived|worked|had)|used to (?:be|have|like|live|use|work))\b",
     re.IGNORECASE,
 )
-_UNSAID: Final = frozenset("a an the".split())
+_UNSAID: Final = frozenset("a an the now currently".split())
 _NEGATIONS: Final = frozenset("not no never without cannot don't doesn't isn't aren't".split())
 # Words that a chat uses for one thing; the first stands for all.
 _ALIKE: Final = {
@@ -74,13 +76,19 @@ _LINKING: Final = frozenset(
 )
 _LIMITING: Final = frozenset("if unless except only but when until while".split())
 _COPULAS: Final = frozenset("is in at on to as".split())
-_STATES: Final = frozenset(
-    "is has have need use run listen take cost last support expect allow store keep limit".split()
-)
-# Of these a person or a thing has one at a time.
-_SINGLE: Final = frozenset(
-    "live call favourite birthday born default timezone email phone employer deadline host port "
-    "version".split()
+_ONE_ROLE: Final = re.compile(r"\bas (?:the|my|our|his|her|their|its)\b", re.IGNORECASE)
+_COUNTS: Final = {
+    word: str(number)
+    for number, word in enumerate(
+        "two three four five six seven eight nine ten eleven twelve".split(), 2
+    )
+}
+# What is said of a thing without naming another: `the editor is slow` leaves it the same editor.
+_QUALITY: Final = re.compile(
+    r"slow|fast|quick|big|large|huge|small|tiny|old|new|down|up|bad|good|great|nice|fine|ok|okay|"
+    r"full|empty|ready|busy|free|open|on|off|public|private|local|remote|missing|wrong|safe|easy|"
+    r"here|there|.*(?:ed|ing|able|ible|ful|less|ive)",
+    re.IGNORECASE,
 )
 _CHOSEN: Final = frozenset(["prefer"])  # of these too, if the two choices are of one kind
 _EVERYDAY: Final = frozenset("use is has have live work".split())
@@ -140,6 +148,12 @@ def judged(new: str, known: Sequence[str], nearness: Nearness) -> Verdict:
     return Verdict(REPLACES if replaced else "", replaced, cosines is None)
 
 
+def is_said(words: str, text: str) -> bool:
+    """Whether a fact has every word of a few, whatever their forms and their order."""
+    wanted, there = _said(words), _said(text)
+    return bool(wanted.tokens) and set(wanted.tokens) <= set(there.tokens)
+
+
 @lru_cache(maxsize=8_192)  # each new fact is compared with all that are known
 def _said(text: str) -> _Said:
     tokens: list[str] = []
@@ -156,16 +170,27 @@ def _said(text: str) -> _Said:
         tokens.append(token)
     if tokens[:1] == ["user"] and len(tokens) > 2:
         tokens = tokens[1:]  # whom else would a fact without a subject be about
+    tokens = _settled(tokens)
     if tokens[:1] in (["do"], ["does"]) or "does" in tokens:
         tokens = [token for token in tokens if token not in ("do", "does", "did")]
     numbers = tuple(token for token in tokens if _NUMBER.fullmatch(token))
     return _Said(text, tuple(tokens), negations % 2, numbers, tuple(words(text)))
 
 
+def _settled(tokens: list[str]) -> list[str]:
+    """The same, with who moved to a place living there."""
+    for at, pair in enumerate(pairwise(tokens)):
+        if pair == ("move", "to"):
+            return [*tokens[:at], "live", "in", *tokens[at + 2 :]]
+    return tokens
+
+
 def _root(word: str) -> str:
     """The word that stands for this one."""
     if word in _ALIKE:
         return _ALIKE[word]
+    if word in _COUNTS:
+        return _COUNTS[word]
     if _NUMBER.fullmatch(word):
         return word
     found = words(word)
@@ -185,6 +210,48 @@ _OPPOSITE_ROOTS: Final = {
 }
 
 
+_STATES: Final = frozenset(
+    map(
+        _root,
+        "is has have need use run listen take cost last support expect allow store keep "
+        "limit".split(),
+    )
+)
+# Of these a person or a thing has one at a time.
+_SINGLE: Final = frozenset(
+    map(
+        _root,
+        "live call favourite birthday born default timezone email phone deadline host port "
+        "version".split(),
+    )
+)
+# The same of what stands in one place: a verb and the word that leads to the place.
+_PLACED: Final = frozenset(
+    (_root(verb), led)
+    for verb, led in (
+        ("work", "at"),
+        ("work", "for"),
+        ("employed", "at"),
+        ("employed", "by"),
+        ("study", "at"),
+        ("based", "in"),
+        ("report", "to"),
+    )
+)
+# And of who or what has a part, which a name tells: `the manager is Ana`, `my editor is Helix`.
+_PEOPLE: Final = frozenset(
+    map(_root, "manager boss wife husband spouse partner mentor landlord lead".split())
+)
+_TOOLS: Final = frozenset(
+    map(
+        _root,
+        "editor ide shell terminal browser database runtime bundler linter formatter runner "
+        "framework distro layout theme font employer title nickname".split(),
+    )
+)
+_PACKAGES: Final = (_root("package"), _root("manager"))
+
+
 def _by_words(new: _Said, old: _Said) -> str:
     """What words alone can tell."""
     if new.tokens == old.tokens:
@@ -198,7 +265,9 @@ def _by_words(new: _Said, old: _Said) -> str:
     if _goes_on(new.tokens, old.tokens) or _is_turned(new, old):
         return REPLACES
     value = _value(new, old)
-    return REPLACES if value and _SINGLE.intersection(value) else ""
+    if value and (_SINGLE.intersection(value) or _is_elsewhere(value, new, old)):
+        return REPLACES
+    return REPLACES if value and _is_other_holder(value, new, old) else ""
 
 
 def _may_be(new: _Said, old: _Said) -> bool:
@@ -242,6 +311,8 @@ def _tells_change(new: _Said, old: _Said) -> bool:
     if not _CHANGE.search(new.text) or _CHANGE.search(old.text):
         return False
     rest = set(old.tokens) - _EVERYDAY - _LINKING
+    if old.tokens[1:2] == new.tokens[:1]:
+        rest -= {old.tokens[0]}  # the new one leaves out whom both are about
     return 0 < len(rest) <= 3 and rest <= set(new.tokens)
 
 
@@ -268,17 +339,42 @@ def _is_other_role(new: _Said, old: _Said) -> bool:
         before > 0
         and new.negations == old.negations
         and role[:1] == ("as",)
-        and len(role) > 2
+        and (len(role) > 2 or all(_ONE_ROLE.search(one.text) for one in (new, old)))
         and all(1 <= len(middle) <= 2 for middle in middles)
     )
 
 
-def _value(new: _Said, old: _Said) -> Sequence[str]:
+def _is_elsewhere(value: tuple[str, ...], new: _Said, old: _Said) -> bool:
+    """Whether someone is in another place, which has a name: `works at Acme`, then Globex."""
+    return value[-2:] in _PLACED and all(_said_last(one)[:1].isupper() for one in (new, old))
+
+
+def _is_other_holder(value: tuple[str, ...], new: _Said, old: _Said) -> bool:
+    """Whether another one is named in the same part: `the manager is Bob`, then Ana."""
+    if value[-1] != "is":
+        return False
+    # Of `the manager of Jamie`, the part stands before whose it is.
+    part = value[: value.index("of")] if "of" in value else value[:-1]
+    names = [_said_last(one) for one in (new, old)]
+    if _TOOLS.intersection(part[-1:]) or part[-2:] == _PACKAGES:
+        return not any(_QUALITY.fullmatch(name) for name in names)
+    return bool(_PEOPLE.intersection(part[-1:])) and all(name[:1].isupper() for name in names)
+
+
+def _said_last(fact: _Said) -> str:
+    """The last word of a fact that says something, as it was written."""
+    found = (one for one in reversed(_TOKEN.findall(fact.text)) if one.casefold() not in _UNSAID)
+    return next(found, "")
+
+
+def _value(new: _Said, old: _Said) -> tuple[str, ...]:
     """What the two have in common before a short value in which alone they differ."""
     before, after, *middles = _apart(new.tokens, old.tokens)
     common = new.tokens[:before]
     is_short = all(1 <= len(it) <= 2 and not _LINKING.intersection(it) for it in middles)
-    is_led_to = common[-1:] and (common[-1] in _COPULAS or common[-1] in _SINGLE | _CHOSEN)
+    is_led_to = common[-1:] and (
+        common[-1] in _COPULAS | _SINGLE | _CHOSEN or common[-2:] in _PLACED
+    )
     if not is_short or not is_led_to or new.negations != old.negations or after > 1:
         return ()
     return common

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from retain import paths
@@ -24,7 +24,7 @@ from retain.facts.merging import Entry, Fact
 from retain.fsio import Directory, saving, turn
 from retain.model import Memory
 
-__all__ = ["Added", "Facts"]
+__all__ = ["TYPE", "Added", "Facts"]
 
 TYPE: Final = "fact"
 
@@ -48,6 +48,14 @@ class Added(NamedTuple):
     status: str  # saved, known, supersedes
     replaced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+class _Weighed(NamedTuple):
+    """What a new fact is to those that are there."""
+
+    notes: tuple[str, ...]
+    old: Sequence[Fact]  # whose place it takes
+    known: Fact | None = None  # which says the same already
 
 
 class _Present(NamedTuple):
@@ -85,27 +93,53 @@ class Facts:
 
     # Saving
 
-    def add(self, text: str, *, by: str = "", source: str = "") -> Added:
-        """Keep a fact, unless it is known; one that replaces another takes its place."""
-        draft, notes = self._app.gate.admitted(Draft(text=text))
-        clean = plain(draft.text or "")
-        if not judging.same_key(clean) or clean.startswith("---"):
-            raise UsageError("there is no fact in this text", unchanged="Nothing was stored.")
+    def add(self, text: str, *, by: str = "", replaces: str = "", **fields: str) -> Added:
+        """Keep a fact, unless it is known; one that replaces another takes its place.
+
+        `replaces` is the text or the id of a fact whose place it takes, whatever words tell.
+        """
+        clean, notes = self._admitted(text)
         self._app.workspace.make()
         with contextlib.ExitStack() as held:
             with contextlib.suppress(Busy):  # a double is the worst that can come of it
                 held.enter_context(self._turn())
-            known = self.present()
-            verdict, why = self._judged(clean, known)
-            notes += why
-            if verdict.status == judging.KNOWN:
-                return Added(clean, ref_of(known[verdict.numbers[0]]), "known", notes=notes)
-            ref, is_new = self._stored(clean, by, source)
-            if not is_new:
-                return Added(clean, ref, "known", notes=notes)
-            replaced, more = self._superseded([known[number] for number in verdict.numbers], ref)
-            status = "supersedes" if replaced else "saved"
-            return Added(clean, ref, status, replaced, notes + more)
+            weighed = self._weighed(clean, replaces)
+            if weighed.known:
+                ref, is_new = ref_of(weighed.known), False
+            else:
+                ref, is_new = self._stored(clean, by, fields)
+            replaced, more = self._superseded(weighed.old, ref)
+            status = "supersedes" if replaced else "saved" if is_new else "known"
+            return Added(clean, ref, status, replaced, notes + weighed.notes + more)
+
+    def weighed(self, text: str, replaces: str = "") -> tuple[str, tuple[str, ...]]:
+        """What a fact is to those that are known, and to which of them; nothing is written."""
+        if not self._app.place.exists:
+            return "", ()
+        _, old, known = self._weighed(self._admitted(text)[0], replaces)
+        if old:
+            return judging.REPLACES, tuple(map(ref_of, old))
+        return (judging.KNOWN, (ref_of(known),)) if known else ("", ())
+
+    def _weighed(self, text: str, replaces: str) -> _Weighed:
+        present, key = self.present(), judging.same_key(text)
+        meant = [fact for fact in _meant(replaces, present) if judging.same_key(fact.text) != key]
+        rest = [fact for fact in present if fact not in meant]
+        verdict, notes = self._judged(text, rest)
+        if replaces and not meant:
+            notes += (f"no fact is known that says: {replaces[:200]}",)
+        others = [rest[number] for number in verdict.numbers]
+        if verdict.status == judging.KNOWN:
+            return _Weighed(notes, meant, others[0])
+        return _Weighed(notes, [*meant, *others])
+
+    def _admitted(self, text: str) -> tuple[str, tuple[str, ...]]:
+        """A fact as it may be kept, and what is to be said of it."""
+        draft, notes = self._app.gate.admitted(Draft(text=text))
+        clean = plain(draft.text or "")
+        if not judging.same_key(clean) or clean.startswith("---"):
+            raise UsageError("there is no fact in this text", unchanged="Nothing was stored.")
+        return clean, notes
 
     def _judged(self, text: str, known: Sequence[Fact]) -> tuple[judging.Verdict, tuple[str, ...]]:
         """What a fact is to those that are known; a model that fails is one that is not there."""
@@ -124,9 +158,22 @@ class Facts:
         verdict = judging.judged(text, [fact.text for fact in known], nearness)
         return verdict, tuple(failed or [_BY_WORDS] * verdict.is_by_words)
 
-    def _stored(self, text: str, by: str, source: str) -> tuple[str, bool]:
+    def take(self, text: str, *, allow_secret: bool = False, **fields: str) -> Added:
+        """Keep a fact of someone's own list as it stands there; only the very same one is known."""
+        draft, notes = self._app.gate.admitted(Draft(text=text, allow_secret=allow_secret))
+        clean = plain(draft.text or "")
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(Busy):
+                held.enter_context(self._turn())
+            ref, is_new = self._stored(clean, "", fields, allow_secret=allow_secret)
+        return Added(clean, ref, "saved" if is_new else "known", notes=notes)
+
+    def _stored(
+        self, text: str, by: str, fields: Mapping[str, str], *, allow_secret: bool = False
+    ) -> tuple[str, bool]:
         """The ref of a fact's file, and whether it is new; another process may have made it."""
-        draft = Draft(text=f"{text}\n", type=TYPE, fields={"source": source} if source else {})
+        given = {key: value for key, value in fields.items() if value}
+        draft = Draft(text=f"{text}\n", type=TYPE, fields=given, allow_secret=allow_secret)
         for name in _names(text):
             address = f"{COLLECTION}/{name}"
             try:
@@ -143,7 +190,9 @@ class Facts:
         raise Conflict(f"no name is free for {text[:60]!r}", unchanged="Nothing was stored.")
 
     def _by_hand(self, text: str) -> tuple[str, bool]:
-        return self._stored(text, "", view.NAME)
+        if self._app.place.scope == "project":  # whoever wrote the repository wrote this, too
+            return self._stored(text, "project", {"source": f"the project's {view.NAME}"})
+        return self._stored(text, "", {"source": view.NAME})
 
     def _superseded(self, old: Sequence[Fact], ref: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         done: list[str] = []
@@ -304,6 +353,22 @@ def _names(text: str) -> Iterator[str]:
     yield number[:12]
     for count in range(2, 1000):
         yield f"{number[:12]}-{count}"
+
+
+def _meant(words: str, facts: Sequence[Fact]) -> list[Fact]:
+    """The fact that someone calls by its id, by its text, or by words that only it has."""
+    key = judging.same_key(words)
+    if not key:
+        return []
+    name = words.strip().removeprefix(paths.GLOBAL).removeprefix(f"{COLLECTION}/")
+    for found in (
+        [fact for fact in facts if fact.id == name],
+        [fact for fact in facts if judging.same_key(fact.text) == key],
+        [fact for fact in facts if judging.is_said(words, fact.text)],
+    ):
+        if len(found) == 1:
+            return found
+    return []
 
 
 def _without_twins(facts: Sequence[Fact]) -> list[Fact]:

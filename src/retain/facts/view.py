@@ -7,13 +7,14 @@ frontmatter and to-do lists are something else, and so is every other line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from retain import frontmatter
 from retain.errors import Unreadable
+from retain.facts.judging import same_key
 
-__all__ = ["Item", "Page", "is_showable", "page"]
+__all__ = ["Item", "Page", "fence_after", "is_showable", "page", "shown", "without"]
 
 NAME: Final = "MEMORY.md"
 GENERAL: Final = "General Facts"
@@ -94,10 +95,16 @@ class Page(NamedTuple):
                 if words.casefold() == wanted.casefold():
                     end = [at for at, _ in self.headings[number + 1 :]] or [len(self.lines)]
                     inside = [item.end for item in self.items if line < item.first < end[0]]
-                    return inside[-1] if inside else self._below(line)
+                    if inside or not self._would_take_in(line):
+                        return inside[-1] if inside else self._below(line)
         if self.items and not any(item.section for item in self.items):
             return self.items[-1].end  # one list, which nobody has parted into sections
         return _AT_END
+
+    def _would_take_in(self, heading: int) -> bool:
+        """Whether what stands below a heading is indented: it would be part of a bullet there."""
+        below = (line for line in self.lines[heading + 1 :] if line.strip())
+        return next(below, "").startswith(("  ", "\t"))
 
     def _below(self, heading: int) -> int:
         """The line below a heading and the blank line after it."""
@@ -147,6 +154,18 @@ def is_showable(text: str) -> bool:
     return [item.text for item in made.items] == [text]
 
 
+def shown(text: str) -> frozenset[str]:
+    """The facts that a list shows, or as much of one as was kept of it, as `same_key` has them."""
+    return frozenset(same_key(item.text) for item in page(text).items)
+
+
+def without(text: str, known: Collection[str]) -> str:
+    """A list without the bullets of facts that stand elsewhere, as `shown` has them."""
+    made = page(text)
+    doubles = [n for n, item in enumerate(made.items) if same_key(item.text) in known]
+    return made.changed({}, doubles, []) if doubles else text
+
+
 def page(text: str) -> Page:
     """Take the file apart."""
     lines = _LINE.findall(text)
@@ -161,7 +180,7 @@ def page(text: str) -> Page:
         line = lines[at].rstrip("\r\n").removeprefix("" if at else "\ufeff")
         mark, comment = _FENCE.fullmatch(line), line.find("<!--")
         if fence or mark:
-            fence = _fence_after(fence, mark)
+            fence = fence_after(fence, mark)
             at += 1
         elif comment >= 0 and "-->" not in line[comment:]:
             at = _end_of_comment(lines, at)
@@ -214,7 +233,8 @@ def _is_other(line: str, words: str) -> bool:
     return bool(_TASK.match(words) or _RULE.fullmatch(line)) or "<!--" in line or words == "-"
 
 
-def _fence_after(fence: str, mark: re.Match[str] | None) -> str:
+def fence_after(fence: str, mark: re.Match[str] | None) -> str:
+    """The fence that is open after a line that may open or close one."""
     if not fence:
         return mark[1] if mark and not ("`" in mark[2] and mark[1][0] == "`") else ""
     is_closed = mark and mark[1][0] == fence[0] and len(mark[1]) >= len(fence)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["escaped", "strip_invisible", "visible", "visible_json"]
+__all__ = ["escaped", "flat", "revealed", "strip_invisible", "visible", "visible_json"]
 
 _Ranges = tuple[tuple[int, int], ...]
 
@@ -110,6 +110,19 @@ def visible(text: str, *, keep_newlines: bool = True) -> str:
     if flat.isprintable():
         return text
     return text.translate({ord(c): _escape(c) for c in set(flat) if _within(c, _ACTING)})
+
+
+def revealed(line: str) -> str:
+    """Show also what cannot be seen as an escape: someone is to agree to the whole of a text."""
+    line = visible(line, keep_newlines=False)
+    return line.translate({ord(c): _escape(c) for c in set(line) if _within(c, _INVISIBLE)})
+
+
+def flat(text: str, most: int = 300) -> str:
+    """A text on one line, no longer than that, whose characters cannot act on a terminal."""
+    # Nobody reads all of a megabyte to show a line of it.
+    line = visible(" ".join(text[: most * 8].split()), keep_newlines=False)
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _escape(char: str) -> str:

@@ -29,7 +29,7 @@ __all__ = ["Damaged", "Replaced", "Store"]
 
 _LOCK: Final = "index.lock"
 _TRIES: Final = 20  # for the lock that the last one to close wants, with pauses between
-_OPENING: Final = 200  # for the same, of one who would otherwise do without a file
+_OPENING: Final = 200  # for the same, of one who would otherwise do without a file or not at all
 _PAUSE: Final = 0.01
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 _ASIDE: Final = ".damaged-"
@@ -236,7 +236,7 @@ class Store:
             if self.is_temporary:
                 self._drop()
                 return
-            with _turn(self._folder, alone=True):
+            with _turn(self._folder, alone=True, tries=_OPENING):
                 is_there = inode(self.path) == self._inode != 0  # nobody else has done it yet
                 # Only in turn: SQLite removes the log by its name, which may be a new file's soon.
                 self._drop()

@@ -229,10 +229,21 @@ class Database:
             check_same_thread=False,
         )
         _configure(connection, PRAGMAS)
+        if schema.version(connection) < schema.LATEST:
+            connection = _migrated(connection)
         if schema.objects(connection) != schema.expected():
             connection.close()
             raise self._foreign("its tables are not those that Retain makes")
         return connection
+
+
+def _migrated(old: sqlite3.Connection) -> sqlite3.Connection:
+    """A copy in memory, with the latest schema: the file itself cannot be given it."""
+    new = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    with contextlib.closing(old):
+        old.backup(new)
+    schema.migrate(new)
+    return new
 
 
 def _nothing() -> sqlite3.Connection:

@@ -44,6 +44,8 @@ _NAME: Final = 300
 _STAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z")
 _DAY: Final = re.compile(r"session_(\d{4})(\d\d)(\d\d)_")
 _TEXTS: Final = ("text", "multimodal_text")
+# The blocks that a message of each side can have.
+_KINDS: Final = {"user": ("text", "tool_result"), "assistant": ("text", "tool_use"), "system": ()}
 
 _Record = Mapping[str, object]
 _Reader = Callable[[_Record, list[str], str], Chat]
@@ -328,7 +330,7 @@ def _own_message(entry: object, created: str) -> Said:
         text,
         moment(entry.get("timestamp")) or created,
         tokens if isinstance(tokens, int) and 0 <= tokens < 1 << 40 else None,
-        _blocks(entry.get("blocks")),
+        _blocks(entry.get("blocks"), role, text),
     )
 
 
@@ -345,12 +347,23 @@ def _joined(content: object) -> str | None:
     return "\n".join(filter(None, texts)) or None
 
 
-def _blocks(value: object) -> tuple[Block, ...]:
+def _blocks(value: object, role: str, text: str) -> tuple[Block, ...]:
+    """The blocks of a message that say nothing else than its text, which is what a person reads.
+
+    A model's thoughts are sealed by its provider, for the chat they were thought in.
+    """
     if not isinstance(value, list) or _depth(value) > _DEEPEST:
         return ()
     if len(json.dumps(value)) > MAX_MESSAGE // 2:
         return ()
-    return tuple(one for one in value if isinstance(one, dict))
+    kinds = _KINDS[role]
+    found = [one for one in value if isinstance(one, dict) and one.get("type") in kinds]
+    said = [one for one in found if one.get("type") == "text"]
+    if "".join(_text(one, "text") for one in said) != text:
+        found = [{"type": "text", "text": text}] * bool(text) + [
+            one for one in found if one not in said
+        ]
+    return tuple(found) if any(one.get("type") != "text" for one in found) else ()
 
 
 def _depth(value: object) -> int:

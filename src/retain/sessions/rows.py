@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from retain.errors import LimitExceeded, NotFound, UsageError
+from retain.errors import LimitExceeded, NotFound, Unreadable, UsageError
 from retain.sessions.model import NEW, ROLES, Block, Chat, Compaction, Message, Said, Session, whole
 from retain.words import bag
 
 __all__ = [
     "MAX_MESSAGE",
+    "MOST_LOADED",
     "chat",
     "checked_tags",
     "day_of",
@@ -23,16 +24,23 @@ __all__ = [
     "messages",
     "next_id",
     "note_number",
+    "note_summarised",
     "packed",
+    "recent",
     "require",
     "session",
     "sessions",
+    "text",
     "touch",
+    "whole_number",
 ]
 
 MAX_MESSAGE: Final = 8_000_000  # characters, blocks included
 MAX_TAGS: Final = 100
 MAX_TAG: Final = 100
+# Of a chat that is gone on with: someone else's file may hold more than a machine can.
+MOST_LOADED: Final = 10_000  # messages, the newest
+MOST_LOADED_TEXT: Final = 50_000_000  # characters of them
 PREFIX: Final = "session_"
 
 _SESSION: Final = """
@@ -47,6 +55,13 @@ _MESSAGE: Final = (
 )
 
 
+# When a chat was last used, to order by: one that claims to be from the future comes last.
+USED: Final = (
+    "CASE WHEN {0}updated_at < strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '+1 day') "
+    "THEN {0}updated_at ELSE '' END"
+)
+
+
 def sessions(
     connection: sqlite3.Connection, condition: str = "", values: Sequence[object] = ()
 ) -> list[Session]:
@@ -57,27 +72,49 @@ def sessions(
 def _session(row: Sequence[object]) -> Session:
     name, title, summary, created, updated, tags, count, tokens, model = row
     return Session(
-        str(name),
-        str(title or NEW),
-        str(summary or ""),
-        str(created),
-        str(updated),
+        text(name),
+        text(title) or NEW,
+        text(summary),
+        text(created),
+        text(updated),
         _tags(tags),
-        int(str(count)),
-        int(float(str(tokens))),
-        str(model),
+        whole_number(count),
+        whole_number(tokens),
+        text(model),
     )
 
 
-def _tags(text: object) -> tuple[str, ...]:
-    found = _unpacked(text)
+def text(value: object) -> str:
+    """A text as it was kept; SQLite lets anything stand in its place."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise _strange(value)
+
+
+def whole_number(value: object) -> int:
+    """A number as it was kept; a sum of such numbers has a fraction of nothing."""
+    if isinstance(value, int) or (isinstance(value, float) and abs(value) < 1 << 62):
+        return int(value)
+    raise _strange(value)
+
+
+def _strange(value: object) -> Unreadable:
+    return Unreadable(
+        f"a chat holds a {type(value).__name__} where Retain writes none",
+        unchanged="Nothing was changed.",
+        hint="Something else wrote to that file; moved away, the next chat makes a new one.",
+    )
+
+
+def _tags(packed: object) -> tuple[str, ...]:
+    found = _unpacked(packed)
     return tuple(one for one in found if isinstance(one, str))
 
 
-def _unpacked(text: object) -> list[object]:
+def _unpacked(packed: object) -> list[object]:
     """A list that was kept as JSON; one that someone else wrote may be anything."""
     try:
-        found = json.loads(str(text or "[]"))
+        found = json.loads(packed) if isinstance(packed, str) else []
     except (ValueError, RecursionError):
         return []
     return found if isinstance(found, list) else []
@@ -110,42 +147,58 @@ def messages(
     return [message(row) for row in rows]
 
 
+def recent(connection: sqlite3.Connection, name: str, after: int = 0) -> list[Message]:
+    """A chat's newest messages after one of them, oldest first: `MOST_LOADED` at most."""
+    rows = connection.execute(
+        f"{_MESSAGE} WHERE session_id = ? AND id > ? ORDER BY id DESC LIMIT ?",
+        (whole(name), after, MOST_LOADED),
+    )
+    found: list[Message] = []
+    room = MOST_LOADED_TEXT
+    for row in rows:
+        room -= sum(len(one) for one in row if isinstance(one, str))
+        if room < 0 and found:
+            break
+        found.append(message(row))
+    return found[::-1]
+
+
 def message(row: Sequence[object]) -> Message:
     """One row as a message."""
     number, name, role, content, timestamp, tokens, blocks = row
     return Message(
-        int(str(number)),
-        str(name),
-        str(role),
-        str(content),
-        str(timestamp),
-        None if tokens is None else int(str(tokens)),
+        whole_number(number),
+        text(name),
+        text(role),
+        text(content),
+        text(timestamp),
+        None if tokens is None else whole_number(tokens),
         tuple(one for one in _unpacked(blocks) if isinstance(one, dict)),
     )
 
 
 def packed(content: str, blocks: Sequence[Block]) -> tuple[str, str, str]:
     """A message's text, blocks and terms, as they are kept."""
-    text = whole(content)
+    said = whole(content)
     try:
         more = whole(json.dumps([dict(one) for one in blocks], ensure_ascii=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"the blocks of a message are no JSON: {error}") from error
-    if len(text) + len(more) > MAX_MESSAGE:
+    if len(said) + len(more) > MAX_MESSAGE:
         raise LimitExceeded(
-            f"the message has {len(text) + len(more):,} characters, and {MAX_MESSAGE:,} is the "
+            f"the message has {len(said) + len(more):,} characters, and {MAX_MESSAGE:,} is the "
             "limit",
             hint="Say it in parts, or put it into a file.",
         )
-    return text, more, bag(text)
+    return said, more, bag(said)
 
 
 def insert_message(connection: sqlite3.Connection, name: str, said: Said) -> int:
     """Add a message to a chat; its number."""
     if said.role not in ROLES:
         raise UsageError(f"{said.role!r} is not a role", hint=f"There are {', '.join(ROLES)}.")
-    text, blocks, terms = packed(said.content, said.blocks)
-    values = (name, said.role, text, said.timestamp, said.token_count, blocks, terms)
+    content, blocks, terms = packed(said.content, said.blocks)
+    values = (name, said.role, content, said.timestamp, said.token_count, blocks, terms)
     added = connection.execute(
         "INSERT INTO messages (session_id, role, content, timestamp, token_count, blocks, terms) "
         "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -155,9 +208,21 @@ def insert_message(connection: sqlite3.Connection, name: str, said: Said) -> int
 
 
 def touch(connection: sqlite3.Connection, name: str, when: str) -> None:
-    """Move a chat to the top of the list; the clock may have been set back."""
+    """Move a chat to the top of the list; the clock may have been set back.
+
+    A time beyond tomorrow is none that a clock has shown, and gives way.
+    """
+    query = f"UPDATE sessions SET updated_at = max({USED.format('')}, ?)"  # noqa: S608 - our own
+    connection.execute(f"{query} WHERE id = ?", (when, name))
+
+
+def note_summarised(connection: sqlite3.Connection, name: str, through: int | None = None) -> None:
+    """Note that a chat's summary speaks of its messages up to one, or up to the last."""
+    connection.execute("DELETE FROM summarised WHERE session_id = ?", (name,))
     connection.execute(
-        "UPDATE sessions SET updated_at = max(updated_at, ?) WHERE id = ?", (when, name)
+        "INSERT INTO summarised SELECT id, coalesce(?, (SELECT max(m.id) FROM messages m "
+        "WHERE m.session_id = ?), 0) FROM sessions WHERE id = ? AND coalesce(summary, '') <> ''",
+        (through, name, name),
     )
 
 
@@ -190,7 +255,7 @@ def day_of(timestamp: str) -> str:
 def next_id(connection: sqlite3.Connection, day: str) -> str:
     """An id that no chat has or had; the caller holds the right to write."""
     row = connection.execute("SELECT last FROM days WHERE day = ?", (day,)).fetchone()
-    number = row[0] if row else 0
+    number = whole_number(row[0]) if row else 0
     while True:
         number += 1
         name = f"{PREFIX}{day}_{number:03}"
@@ -236,10 +301,11 @@ def chat(connection: sqlite3.Connection, name: str) -> Chat:
         one.updated_at,
         one.tags,
         tuple(Said(m.role, m.content, m.timestamp, m.token_count, m.blocks) for m in said),
-        origin=origin,
+        origin=text(origin),
         summary=one.summary,
         model=one.model,
         compactions=tuple(
-            Compaction(places.get(last, 0), summary, created) for last, summary, created in rows
+            Compaction(places.get(last, 0), text(summary), text(created))
+            for last, summary, created in rows
         ),
     )

@@ -98,9 +98,23 @@ CREATE TRIGGER memories_update AFTER UPDATE OF id, terms ON memories BEGIN
 END;
 """
 
+# A table of its own: a column that is added later is spelled by SQLite, and not by every one alike.
+_SUMMARISED: Final = """
+CREATE TABLE summarised (
+  session_id TEXT PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE,
+  last_message INTEGER NOT NULL
+);
+INSERT INTO summarised
+SELECT s.id, coalesce((SELECT max(m.id) FROM messages m WHERE m.session_id = s.id), 0)
+FROM sessions s WHERE coalesce(s.summary, '') <> '';
+"""
+
 # Never change one that was released: add another. Nothing here is derived, so a migration keeps
 # every row.
-MIGRATIONS: Final = (("the first schema", _FIRST),)
+MIGRATIONS: Final = (
+    ("the first schema", _FIRST),
+    ("how far each summary goes", _SUMMARISED),
+)
 LATEST: Final = len(MIGRATIONS)
 # FTS5 makes tables of its own, which differ from one SQLite to the next.
 _OBJECTS: Final = r"""

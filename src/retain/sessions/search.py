@@ -14,6 +14,7 @@ from typing import Final
 from retain.errors import LimitExceeded
 from retain.index.text import rarity_of, shares_of
 from retain.sessions.model import NEW, Found, whole
+from retain.sessions.rows import text as text_of
 from retain.words import query
 
 __all__ = ["MAX_QUERY", "search"]
@@ -42,7 +43,7 @@ JOIN (SELECT rowid FROM memories_fts WHERE memories_fts MATCH ? ORDER BY rank LI
 ON best.rowid = m.id WHERE m.superseded_by IS NULL
 """
 _IN_FORCE: Final = "m.superseded_by IS NULL"
-_Row = tuple[str, str | None, str | None, str, str, str, str]
+_Row = tuple[object, ...]
 
 
 def search(connection: sqlite3.Connection, text: str, limit: int) -> list[Found]:
@@ -61,7 +62,7 @@ def search(connection: sqlite3.Connection, text: str, limit: int) -> list[Found]
     spaced = [f" {term} " for term in rarity]
     found = []
     for row in _candidates(connection, terms):
-        shares = shares_of(spaced, row[6], _K1, _AVERAGE)
+        shares = shares_of(spaced, text_of(row[6]), _K1, _AVERAGE)
         score = sum(a * b for a, b in zip(rarity.values(), shares, strict=True)) / highest
         found.append(_found(row, score))
     found.sort(key=lambda one: (one.score, one.timestamp), reverse=True)
@@ -104,11 +105,11 @@ def _literally(connection: sqlite3.Connection, text: str, limit: int) -> list[Fo
     ):
         wanted = f"{head} WHERE {condition} ORDER BY m.id DESC LIMIT ?"
         rows += connection.execute(wanted, (f"%{escaped}%", limit)).fetchall()
-    rows.sort(key=lambda row: row[5], reverse=True)
-    return [_found(row, 1.0) for row in rows[:limit]]
+    found = [_found(row, 1.0) for row in rows]
+    return sorted(found, key=lambda one: one.timestamp, reverse=True)[:limit]
 
 
 def _found(row: _Row, score: float) -> Found:
-    kind, session, title, role, text, timestamp, _ = row
+    kind, session, title, role, said, timestamp, _ = map(text_of, row)
     title = title or (NEW if session else "")
-    return Found(kind, session or "", title, role, text, timestamp, round(score, 4))
+    return Found(kind, session, title, role, said, timestamp, round(score, 4))

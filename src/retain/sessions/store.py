@@ -6,13 +6,14 @@ what it had not yet handed in.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from retain import trash
 from retain.bank import now
-from retain.errors import Ambiguous, Conflict, LimitExceeded, NotFound, UsageError
+from retain.errors import Ambiguous, Busy, Conflict, LimitExceeded, NotFound, UsageError
 from retain.fsio import Directory, Workshop
 from retain.model import Trashed
 from retain.sessions import formats, rows, taking
@@ -31,6 +32,7 @@ from retain.sessions.model import (
     titled,
     whole,
 )
+from retain.sessions.redaction import Clean, Redactor
 from retain.words import bag
 
 __all__ = ["LATEST", "Sessions"]
@@ -40,7 +42,9 @@ MAX_TEXT: Final = 100_000  # characters of a summary or a fact
 MAX_TITLE: Final = 200
 _SHOWN: Final = 5  # ids that a message names
 _MANY: Final = 1000  # hits among which a listing looks for its chats
-_NEWEST: Final = "ORDER BY s.updated_at DESC, s.rowid DESC"
+_NEWEST: Final = f"ORDER BY {rows.USED.format('s.')} DESC, s.rowid DESC"
+# The counts of all chats would be made before they are put in order.
+_FIRST: Final = f"WHERE s.rowid IN (SELECT rowid FROM sessions s {_NEWEST} LIMIT ?)"  # noqa: S608
 _FACTS: Final = (
     "SELECT id, fact, category, coalesce(source_session, ''), created_at, superseded_by, ref "
     "FROM memories ORDER BY id"
@@ -48,7 +52,11 @@ _FACTS: Final = (
 _SUMMARIES: Final = (
     "SELECT s.id, s.title, s.updated_at, s.summary, v.vector FROM sessions s "
     "LEFT JOIN summary_vectors v ON v.session_id = s.id AND v.model = ? "
-    "WHERE coalesce(s.summary, '') <> '' ORDER BY s.updated_at DESC, s.rowid DESC"
+    "WHERE coalesce(s.summary, '') <> ''"
+)
+_OUTDATED: Final = (
+    "WHERE EXISTS (SELECT 1 FROM messages m WHERE m.session_id = s.id AND m.id > coalesce("
+    "(SELECT z.last_message FROM summarised z WHERE z.session_id = s.id), 0))"
 )
 _EMPTY: Final = (
     "SELECT id, julianday(updated_at) < julianday('now', '-1 day') FROM sessions "
@@ -59,9 +67,21 @@ _EMPTY: Final = (
 class Sessions:
     """The chats in one bank; any number of threads and processes may use them at once."""
 
-    def __init__(self, root: str, make: Callable[[], object] | None = None) -> None:
-        """Open nothing yet; `make` is called before the file is first made."""
+    def __init__(
+        self,
+        root: str,
+        make: Callable[[], object] | None = None,
+        redacts: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Open nothing yet; `make` is called before the file is first made.
+
+        `redacts` tells whether secrets are left out of what is kept.
+        """
         self._root = root
+        self._redacts, self._redactor = redacts, Redactor()
+        # What was said here with a secret in it: the model of this process is sent it as it was.
+        self._spoken: dict[int, tuple[str, tuple[Block, ...]]] = {}
+        self._left_out: dict[int, tuple[str, ...]] = {}  # kinds, by message; 0 for other texts
         self._database = Database(root, make)
         self.path = self._database.path
 
@@ -105,7 +125,7 @@ class Sessions:
         """Chats, the one that was used last first; with a query, those that speak of it."""
         with self._database.reading() as connection:
             if not query.strip():
-                return rows.sessions(connection, f"{_NEWEST} LIMIT ?", (max(0, limit),))
+                return rows.sessions(connection, f"{_FIRST} {_NEWEST}", (max(0, limit),))
             hits = searching.search(connection, query, _MANY)
             names = dict.fromkeys(one.session_id for one in hits if one.session_id)
             wanted = query.strip().casefold()
@@ -117,7 +137,7 @@ class Sessions:
 
     def retitle(self, session_id: str, title: str) -> None:
         """Give a chat another title, or with none the one its first message makes."""
-        title = " ".join(whole(title).split())[:MAX_TITLE]
+        title = self._clean(" ".join(whole(title).split()))[:MAX_TITLE]
         if not title:
             asked = (one.content for one in self.messages(session_id) if one.role == "user")
             title = next(filter(None, map(titled, asked)), "")
@@ -125,25 +145,36 @@ class Sessions:
 
     def tag(self, session_id: str, tags: Sequence[str]) -> None:
         """Give a chat these tags in place of those it has."""
-        self._set(session_id, "tags", rows.checked_tags(tags))
+        self._set(session_id, "tags", rows.checked_tags([*map(self._clean, tags)]))
 
     def set_model(self, session_id: str, model: str) -> None:
         """Note which model answers from now on."""
         self._set(session_id, "model", whole(model))
 
-    def summarise(self, session_id: str, summary: str) -> None:
-        """Keep what a chat was about; a vector of an earlier text no longer stands for it."""
-        self._set(session_id, "summary", _limited(summary, "a summary") or None)
+    def summarise(self, session_id: str, summary: str, *, through: int | None = None) -> None:
+        """Keep what a chat was about, up to a message or all of it.
+
+        A vector of an earlier text no longer stands for it.
+        """
+        text = self._clean(_limited(summary, "a summary")) or None
+        with self._database.writing() as connection:
+            rows.require(connection, session_id)
+            connection.execute(
+                "DELETE FROM summary_vectors WHERE session_id = ? AND NOT EXISTS "
+                "(SELECT 1 FROM sessions WHERE id = ? AND summary IS ?)",
+                (session_id, session_id, text),
+            )
+            connection.execute("UPDATE sessions SET summary = ? WHERE id = ?", (text, session_id))
+            rows.note_summarised(connection, session_id, through)
+
+    def outdated(self, limit: int = 1000) -> Sequence[Session]:
+        """Chats that went on since their summary was made, or that have none; newest first."""
+        with self._database.reading() as connection:
+            return rows.sessions(connection, f"{_OUTDATED} {_NEWEST} LIMIT ?", (max(0, limit),))
 
     def _set(self, session_id: str, column: str, value: str | None) -> None:
         with self._database.writing() as connection:
             rows.require(connection, session_id)
-            if column == "summary":
-                connection.execute(
-                    "DELETE FROM summary_vectors WHERE session_id = ? AND NOT EXISTS "
-                    "(SELECT 1 FROM sessions WHERE id = ? AND summary IS ?)",
-                    (session_id, session_id, value),
-                )
             query = f"UPDATE sessions SET {column} = ? WHERE id = ?"  # noqa: S608 - our own names
             connection.execute(query, (value, session_id))
 
@@ -189,18 +220,21 @@ class Sessions:
         token_count: int | None = None,
         blocks: Sequence[Block] = (),
     ) -> Message:
-        """Keep what was said; it is on disk when this returns."""
-        said = Said(role, content, now(), token_count, tuple(blocks))
+        """Keep what was said, without its secrets; it is on disk when this returns."""
+        clean = self._without_secrets(content, blocks)
+        said = Said(role, clean.content, now(), token_count, clean.blocks)
         with self._database.writing() as connection:
             rows.require(connection, session_id)
             number = rows.insert_message(connection, session_id, said)
             rows.touch(connection, session_id, said.timestamp)
-            if role == "user" and (title := titled(whole(content))):
+            if role == "user" and (title := titled(whole(clean.content))):
                 connection.execute(
                     "UPDATE sessions SET title = ? WHERE id = ? AND title IS NULL",
                     (title, session_id),
                 )
-            return rows.messages(connection, "id = ?", (number,))[0]
+            added = rows.messages(connection, "id = ?", (number,))[0]
+        self._note(number, content, blocks, clean.kinds)
+        return added
 
     def amend(
         self,
@@ -211,25 +245,70 @@ class Sessions:
         blocks: Sequence[Block] = (),
     ) -> None:
         """Give a message another text: a reply that grows while it is streamed."""
-        text, more, terms = rows.packed(content, blocks)
+        clean = self._without_secrets(content, blocks)
+        text, more, terms = rows.packed(clean.content, clean.blocks)
         with self._database.writing() as connection:
-            changed = connection.execute(
-                "UPDATE messages SET content = ?, token_count = ?, blocks = ?, terms = ? "
-                "WHERE id = ? RETURNING session_id",
-                (text, token_count, more, terms, message_id),
+            found = connection.execute(
+                "SELECT session_id, content FROM messages WHERE id = ?", (message_id,)
             ).fetchone()
-            if changed is None:
+            if found is None:
                 raise NotFound(f"there is no message {message_id}")
-            rows.touch(connection, changed[0], now())
+            connection.execute(
+                "UPDATE messages SET content = ?, token_count = ?, blocks = ?, terms = ? "
+                "WHERE id = ?",
+                (text, token_count, more, terms, message_id),
+            )
+            rows.touch(connection, found[0], now())
+        self._note(message_id, content, blocks, clean.kinds)
+        if clean.kinds and not text.startswith(str(found[1])):
+            # What was kept while it grew had the beginning of a secret at its end.
+            with contextlib.suppress(Busy):
+                self._database.purge()
+
+    def _note(
+        self, number: int, content: str, blocks: Sequence[Block], kinds: tuple[str, ...]
+    ) -> None:
+        """Remember what a message was before its secrets were left out, and which those are."""
+        if kinds:
+            self._spoken[number], self._left_out[number] = (content, tuple(blocks)), kinds
+        else:
+            self._spoken.pop(number, None)
+            self._left_out.pop(number, None)
+
+    def _without_secrets(self, content: str, blocks: Sequence[Block]) -> Clean:
+        if not self._redacts():
+            return Clean(content, tuple(blocks), ())
+        return self._redactor.said(whole(content), blocks)
+
+    def _clean(self, text: str) -> str:
+        clean = self._without_secrets(text, ())
+        self._left_out[0] = (*self._left_out.get(0, ()), *clean.kinds)
+        return clean.content
+
+    def left_out(self) -> Sequence[str]:
+        """The kinds of secrets that were not kept since this was last asked, each once."""
+        noted, self._left_out = self._left_out, {}
+        return list(dict.fromkeys(kind for kinds in noted.values() for kind in kinds))
 
     def messages(self, session_id: str) -> Sequence[Message]:
-        """Everything that was said, oldest first."""
+        """What was said, oldest first; of a chat with more, the newest `MOST_LOADED` messages."""
         with self._database.reading() as connection:
             rows.require(connection, session_id)
-            return rows.messages(connection, "session_id = ?", (session_id,))
+            return rows.recent(connection, session_id)
 
     def since_compaction(self, session_id: str) -> Sequence[Message]:
-        """What a model is sent: the last compaction's summary, then what follows it."""
+        """What a model is sent: the last compaction's summary, then what follows it.
+
+        What was said in this process is given as it was said, also where it is kept without a
+        secret.
+        """
+        return [self._as_said(one) for one in self._since_compaction(session_id)]
+
+    def _as_said(self, one: Message) -> Message:
+        spoken = self._spoken.get(one.id)
+        return one._replace(content=spoken[0], blocks=spoken[1]) if spoken else one
+
+    def _since_compaction(self, session_id: str) -> Sequence[Message]:
         with self._database.reading() as connection:
             rows.require(connection, session_id)
             last = connection.execute(
@@ -238,15 +317,14 @@ class Sessions:
                 (session_id,),
             ).fetchone()
             if last is None:
-                return rows.messages(connection, "session_id = ?", (session_id,))
-            number, summary, when = last
+                return rows.recent(connection, session_id)
+            number, summary, when = rows.whole_number(last[0]), *map(rows.text, last[1:])
             head = Message(0, session_id, "system", summary, when, None, ())
-            after = "session_id = ? AND id > ?"
-            return [head, *rows.messages(connection, after, (session_id, number))]
+            return [head, *rows.recent(connection, session_id, number)]
 
     def compact(self, session_id: str, summary: str, *, through: int | None = None) -> None:
         """Let a summary stand for all messages, or those up to one; every one of them is kept."""
-        text = _limited(summary, "a summary")
+        text = self._clean(_limited(summary, "a summary"))
         if not text.strip():
             raise UsageError("there is no summary to compact with")
         with self._database.writing() as connection:
@@ -272,7 +350,7 @@ class Sessions:
 
     def remember(self, fact: str, category: str, session_id: str, ref: str) -> int:
         """Note a fact that a chat saved in the memory `ref`; its number."""
-        text, ref = _limited(fact, "a fact"), whole(ref)
+        text, ref = self._clean(_limited(fact, "a fact")), whole(ref)
         with self._database.writing() as connection:
             known = connection.execute(
                 "SELECT id FROM memories WHERE fact = ? AND ref = ? AND superseded_by IS NULL",
@@ -321,7 +399,7 @@ class Sessions:
     def facts(self, *, superseded: bool = False) -> Sequence[Fact]:
         """What chats have saved, oldest first."""
         with self._database.reading() as connection:
-            found = [Fact(*row) for row in connection.execute(_FACTS)]
+            found = [_fact(row) for row in connection.execute(_FACTS)]
         return [one for one in found if superseded or one.superseded_by is None]
 
     # Summaries
@@ -329,18 +407,26 @@ class Sessions:
     def summaries(self, model: str = "") -> Sequence[Summary]:
         """What each chat was about, newest first, with the vectors that this model made."""
         with self._database.reading() as connection:
+            found = connection.execute(f"{_SUMMARIES} {_NEWEST}", (model,))
             return [
-                Summary(name, title or "", date, summary, vector)
-                for name, title, date, summary, vector in connection.execute(_SUMMARIES, (model,))
+                Summary(
+                    rows.text(name),
+                    rows.text(title),
+                    rows.text(date),
+                    rows.text(summary),
+                    vector if isinstance(vector, bytes) else None,
+                )
+                for name, title, date, summary, vector in found
             ]
 
-    def keep_vector(self, session_id: str, model_name: str, vector: bytes) -> None:
-        """Keep the vector that a model made of a chat's summary."""
+    def keep_vectors(self, model_name: str, made: Iterable[tuple[Summary, bytes]]) -> None:
+        """Keep the vectors that a model made of summaries, where those still are what they were."""
+        model = whole(model_name)
         with self._database.writing() as connection:
-            rows.require(connection, session_id)
-            connection.execute(
-                "INSERT OR REPLACE INTO summary_vectors VALUES (?, ?, ?)",
-                (session_id, whole(model_name), vector),
+            connection.executemany(
+                "INSERT OR REPLACE INTO summary_vectors "
+                "SELECT id, ?, ? FROM sessions WHERE id = ? AND summary = ?",
+                [(model, vector, one.session_id, one.summary) for one, vector in made],
             )
 
     # In and out
@@ -361,12 +447,25 @@ def _named(connection: sqlite3.Connection, prefix: str) -> Sequence[Session]:
     """The chats whose id is this or begins with it, with or without the word before the date."""
     prefix = whole(prefix)
     if prefix == LATEST:
-        return rows.sessions(connection, f"{_NEWEST} LIMIT 1")
+        return rows.sessions(connection, f"{_FIRST} {_NEWEST}", (1,))
     found = rows.sessions(connection, "WHERE s.id = ?", (prefix,))
     for start in (prefix, f"{rows.PREFIX}{prefix}") if prefix else ():
         begins = "WHERE substr(s.id, 1, length(?1)) = ?1 ORDER BY s.id"
         found = found or rows.sessions(connection, begins, (start,))
     return found
+
+
+def _fact(row: Sequence[object]) -> Fact:
+    number, fact, category, session_id, created_at, superseded_by, ref = row
+    return Fact(
+        rows.whole_number(number),
+        rows.text(fact),
+        rows.text(category),
+        rows.text(session_id),
+        rows.text(created_at),
+        None if superseded_by is None else rows.whole_number(superseded_by),
+        rows.text(ref),
+    )
 
 
 def _remove(connection: sqlite3.Connection, session_id: str) -> None:

@@ -75,6 +75,7 @@ def _new(connection: sqlite3.Connection, chat: Chat) -> Taken:
         ),
     )
     numbers = [rows.insert_message(connection, name, said) for said in chat.said]
+    rows.note_summarised(connection, name)
     for one in chat.compactions:
         if 0 < one.messages <= len(numbers):
             connection.execute(

@@ -1,7 +1,8 @@
 """What a person allows a chat's tools to do: once, for this session, or always by a pattern.
 
 What is always allowed lies in the person's own bank, never in a project, and counts only in the
-project it was said in: `npm test` runs whatever the repository at hand says it does. A pattern is
+project it was said in, a command even only in its repository: `npm test` runs whatever the one at
+hand says it does, and that may be a clone within another. A pattern is
 held against a command's words as they would be run, so that nothing can be hung on to an allowed
 one, and never against what only a shell could take apart.
 """
@@ -35,6 +36,7 @@ __all__ = [
 ONCE, SESSION, ALWAYS = YES = ("once", "session", "always")
 _MOST: Final = 1_000_000
 _MOST_PATTERN: Final = 1_000
+_KEPT: Final = ("tool", "pattern", "project")  # of a rule, in the file
 
 # Commands whose second word says what they do.
 _WITH_VERBS: Final = frozenset(
@@ -90,7 +92,8 @@ class Rule(NamedTuple):
 
     tool: str
     pattern: str
-    project: str
+    project: str  # or the repository in it, for a command
+    lasts: str = ALWAYS
 
     def __str__(self) -> str:
         verb = {"write_file": "write ", "read_file": "read "}.get(self.tool, "")
@@ -196,10 +199,11 @@ def _removes_widely(words: Sequence[str]) -> bool:
 class Approvals:
     """What is allowed in one project, by the person whose environment this is."""
 
-    def __init__(self, env: Mapping[str, str], project: str) -> None:
+    def __init__(self, env: Mapping[str, str], project: str, cwd: str = "") -> None:
         self._root = paths.global_root(env)
         self._project = os.path.realpath(project)
-        self._calls: set[tuple[str, ...]] = set()
+        self._repository = _repository(os.path.realpath(cwd or project), self._project)
+        self._calls: dict[tuple[str, ...], Rule] = {}
         self._rules: list[Rule] = []
 
     @property
@@ -225,17 +229,27 @@ class Approvals:
         if answer.choice not in question.choices:
             raise UsageError(f"this cannot be allowed for longer: it {question.reason}")
         if answer.choice == SESSION and not answer.pattern:
-            self._calls.add(_call(question))
+            self._calls[_call(question)] = self._named(question)
             return None
         rule = self._rule(question, answer.pattern or question.patterns[0])
         if answer.choice == ALWAYS:
             self._keep(rule)
         else:
-            self._rules.append(rule)
+            self._rules.append(rule._replace(lasts=SESSION))
         return rule
 
+    def _named(self, question: Question) -> Rule:
+        """This very call, as it is listed."""
+        words = question.words
+        text = shlex.join(words) if question.tool == "run_command" else " ".join(words)
+        return Rule(question.tool, text, question.directory or self._place(question.tool), SESSION)
+
+    def _place(self, tool: str) -> str:
+        """Where a rule counts; what a path is allowed by begins at the project's root."""
+        return self._repository if tool == "run_command" else self._project
+
     def _rule(self, question: Question, pattern: str) -> Rule:
-        rule = Rule(question.tool, pattern.strip(), self._project)
+        rule = Rule(question.tool, pattern.strip(), self._place(question.tool))
         fault = _fault(rule)
         if not fault and not _allows(rule, question):
             fault = "it does not fit what was asked about"
@@ -246,7 +260,7 @@ class Approvals:
         return rule
 
     def rules(self) -> list[Rule]:
-        """Everything that is allowed here, for this session and always."""
+        """Every pattern that is allowed here, for this session and always."""
         try:
             entries = self._entries()
         except RetainError:
@@ -257,9 +271,13 @@ class Approvals:
             *(
                 rule
                 for rule in rules
-                if rule and rule.project == self._project and not _fault(rule)
+                if rule and rule.project == self._place(rule.tool) and not _fault(rule)
             ),
         ]
+
+    def listed(self) -> list[Rule]:
+        """All that can be taken back, in an order that stays: single calls, then patterns."""
+        return [*self._calls.values(), *self.rules()]
 
     @property
     def problem(self) -> str:
@@ -271,16 +289,19 @@ class Approvals:
         return ""
 
     def forget(self, rule: Rule) -> bool:
-        """Take back what was allowed; False if it was not."""
-        known = rule in self.rules()
+        """Take back what was allowed, as it is listed; False if it was not."""
+        known = rule in self.listed()
+        if rule.lasts == ALWAYS:
+            if os.path.lexists(self.path):
+                self._change(lambda entries: [one for one in entries if _rule_of(one) != rule])
+            return known
+        self._calls = {call: one for call, one in self._calls.items() if one != rule}
         self._rules = [one for one in self._rules if one != rule]
-        if os.path.lexists(self.path):
-            self._change(lambda entries: [one for one in entries if _rule_of(one) != rule])
         return known
 
     def _keep(self, rule: Rule) -> None:
         bank.make(self._root)
-        new = rule._asdict() | {"since": bank.now()}
+        new = {key: getattr(rule, key) for key in _KEPT} | {"since": bank.now()}
         self._change(lambda entries: entries if rule in map(_rule_of, entries) else [*entries, new])
 
     def _change(self, edit: _Edit) -> None:
@@ -312,6 +333,16 @@ class Approvals:
         return entries
 
 
+def _repository(cwd: str, project: str) -> str:
+    """The repository around a directory, up to the project's root."""
+    here = cwd
+    while here.startswith(os.path.join(project, "")):
+        if os.path.lexists(os.path.join(here, ".git")):
+            return here
+        here = os.path.dirname(here)
+    return project
+
+
 def _call(question: Question) -> tuple[str, ...]:
     return question.tool, question.directory, *question.words
 
@@ -320,7 +351,7 @@ def _rule_of(entry: object) -> Rule | None:
     """A rule as a file states it; None for what is not one."""
     if not isinstance(entry, dict):
         return None
-    values = [entry.get(key) for key in Rule._fields]
+    values = [entry.get(key) for key in _KEPT]
     return Rule(*map(str, values)) if all(isinstance(one, str) for one in values) else None
 
 

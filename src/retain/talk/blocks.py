@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from retain.sizes import tokens
 from retain.talk.events import Block, Role, Text, Thought, ToolResult, ToolUse, Turn
@@ -12,12 +12,21 @@ from retain.talk.events import Block, Role, Text, Thought, ToolResult, ToolUse, 
 if TYPE_CHECKING:
     from retain.sessions.model import Message
 
-__all__ = ["begins", "block_size", "packed", "size", "turn"]
+__all__ = ["STOPPED", "begins", "block_size", "packed", "size", "turn"]
+
+# What a model, and whoever takes up the conversation again, is told of a reply that was stopped.
+STOPPED: Final = "[The person stopped this reply here.]"
+
+# What either side can say; anything else in a kept message was put there.
+_KINDS: Final[dict[Role, tuple[type[Block], ...]]] = {
+    "user": (Text, ToolResult),
+    "assistant": (Text, ToolUse, Thought),
+}
 
 
-def packed(blocks: Iterable[Block]) -> tuple[dict[str, object], ...]:
-    """Blocks as they are kept with a message."""
-    return tuple(_packed(one) for one in blocks)
+def packed(blocks: Iterable[Block], *, is_stopped: bool = False) -> tuple[dict[str, object], ...]:
+    """Blocks as they are kept with a message, and that it was stopped there."""
+    return (*map(_packed, blocks), *([{"type": "stopped"}] if is_stopped else ()))
 
 
 def _packed(one: Block) -> dict[str, object]:
@@ -44,8 +53,22 @@ def _packed(one: Block) -> dict[str, object]:
 def turn(message: Message) -> Turn:
     """A kept message as a model is sent it."""
     role: Role = "assistant" if message.role == "assistant" else "user"
-    found = tuple(one for kept in message.blocks if (one := _unpacked(kept)) is not None)
-    return Turn(role, found or (Text(message.content),))
+    kinds = _KINDS[role]
+    unpacked = map(_unpacked, message.blocks)
+    found = tuple(one for one in unpacked if isinstance(one, kinds))
+    if "".join(one.text for one in found if isinstance(one, Text)) != message.content:
+        # Somebody's hand was in it: the model is told what the person can read.
+        used = [one for one in found if not isinstance(one, Text)]
+        said = [Text(message.content)] if message.content else []
+        # Results of tools come before anything else.
+        found = (*used, *said) if role == "user" else (*said, *used)
+    return Turn(role, (*(found or (Text(message.content),)), *_stopped(message)))
+
+
+def _stopped(message: Message) -> tuple[Text, ...]:
+    """What is to be said where a reply was stopped."""
+    is_stopped = any(kept.get("type") == "stopped" for kept in message.blocks)
+    return (Text(STOPPED),) if is_stopped and message.role == "assistant" else ()
 
 
 def _unpacked(kept: Mapping[str, Any]) -> Block | None:

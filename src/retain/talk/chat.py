@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-from retain.errors import Ambiguous, Conflict, NotFound, UsageError
-from retain.facts.carrying import COLLECTION
-from retain.facts.judging import same_key
-from retain.fsio import Directory, saving
-from retain.sessions.formats import as_json, as_jsonl, as_markdown
-from retain.sessions.store import Sessions
+from retain.errors import RetainError, UsageError
+from retain.sessions.exporting import export
 from retain.talk import models
-from retain.talk.conversation import Conversation, alone
+from retain.talk.conversation import Conversation
+from retain.talk.happenings import Notice, notice
+from retain.talk.models.errors import ModelError
 from retain.talk.profile import Profile
 from retain.talk.retention import Retention
+from retain.talk.summaries import SUMMARY_SECONDS
 from retain.talk.tools import Toolbox
+from retain.talk.waiting import alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from retain.app import App
+    from retain.facts.known import One
     from retain.sessions.model import Session
+    from retain.sessions.store import Sessions
     from retain.talk.models import Model
     from retain.talk.prompt import Prompt
     from retain.talk.retention import Saved
@@ -50,19 +54,32 @@ class Chat:
         self.app = app
         self.env = os.environ if env is None else env
         self.turn = threading.RLock()
-        self.sessions = Sessions(app.place.root, app.workspace.make)
         self.profile = Profile(app)
         self.toolbox = Toolbox(
-            app, app.workspace.cwd, ask=ask, save=self._save_fact, turn=self.turn
+            app,
+            app.workspace.cwd,
+            ask=ask,
+            save=self._save_fact,
+            is_quoted=self._is_quoted,
+            turn=self.turn,
         )
         self._wanted = model
+        self._is_given = bool(model)
         self._model: Model | None = None
         self._conversation: Conversation | None = None
         self._resumed: Session | None = None  # what the conversation will go on with
+        self._notices: list[Notice] = []  # which it will begin with
+        # Conversations that were left, while their summaries are made.
+        self._behind: dict[asyncio.Task[None], Conversation] = {}
 
     async def away(self, work: Callable[[], _Result]) -> _Result:
         """Do blocking work in a thread, alone with the App."""
         return await alone(self.turn, work)
+
+    @property
+    def sessions(self) -> Sessions:
+        """The conversations of the bank in force."""
+        return self.app.sessions
 
     @property
     def model_name(self) -> str:
@@ -95,6 +112,7 @@ class Chat:
                 self.toolbox,
                 session=self._resumed,
                 turn=self.turn,
+                untold=self._notices,
             )
         return self._conversation
 
@@ -111,59 +129,81 @@ class Chat:
         return chosen
 
     async def new(self) -> None:
-        """End the conversation, with a summary, and begin another."""
-        await self.leave()
+        """Begin another conversation; a summary of this one is made behind."""
+        before = self._conversation
         self._conversation = self._resumed = None
+        self._notices = []
+        if not self._is_given:
+            self._model = None  # the one that a resumed conversation had was its own
+        self._leave_behind(before)
 
     async def resume(self, name: str) -> Session:
-        """Go on with an earlier conversation; no model is needed before something is said."""
+        """Go on with an earlier conversation and its model; none is needed before it is asked."""
         session = await self.away(lambda: self.sessions.resolve(name))
         if self.session is None or self.session.id != session.id:
-            await self.leave()
+            before = self._conversation
             self._conversation, self._resumed = None, session
+            self._notices = []
+            if session.model and not self._is_given:
+                await self.away(lambda: self._take_model(session.model))
+            self._leave_behind(before)
         return session
 
-    async def leave(self, seconds: float | None = None) -> None:
-        """Leave a summary of the conversation behind, made within so many seconds."""
-        if self._conversation is None:
+    def _take_model(self, name: str) -> None:
+        """Talk to the model that a conversation had; where it cannot be, to the one that is set."""
+        self._model = None
+        if name == self.model_name:
             return
-        if seconds is None:
-            await self._conversation.close()
-        else:
-            await self._conversation.close(seconds)
+        try:
+            self._model = models.model(name, self.app.config, self.env)
+        except ModelError as error:
+            said = f"This conversation was with {name}, which cannot be used now"
+            self._notices = [notice(f"{said}: {error.message}. It goes on with another.")]
+
+    def _leave_behind(self, before: Conversation | None) -> None:
+        """Have a conversation summarised while the next one is already there."""
+        if before:
+            task = asyncio.create_task(before.close())
+            self._behind[task] = before
+            task.add_done_callback(self._left)
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        self._behind.pop(task, None)
+        if not task.cancelled():
+            task.exception()  # looked at: every message is safe, and nobody waits for more
+
+    async def leave(self, seconds: float = SUMMARY_SECONDS) -> None:
+        """Leave a summary of the conversation behind, made within so many seconds."""
+        behind = dict(self._behind)
+        for before in behind.values():
+            with contextlib.suppress(RetainError):
+                await before.leave_plainly()
+        waiting = asyncio.wait(behind, timeout=max(seconds, 0)) if behind else asyncio.sleep(0)
+        close = self._conversation.close(seconds) if self._conversation else asyncio.sleep(0)
+        await asyncio.gather(close, waiting)
+        for task in behind:
+            task.cancel()
+        if behind:
+            await asyncio.wait(behind)
 
     def close(self) -> None:
         """Let go of what was opened; every message is safe already."""
         with self.turn:
-            self.sessions.close()
             self.app.close()
 
     # Facts, blocking
 
     def facts(self, words: str = "") -> list[tuple[str, str]]:
         """The facts in force as references and texts; those with all of some words."""
-        wanted = words.casefold().split()
-        return [
-            (f"{COLLECTION}/{one.id}", one.text)
-            for one in self.profile.facts.present()
-            if all(word in one.text.casefold() for word in wanted)
-        ]
+        return [(one.refs[0], one.text) for one in self.profile.facts.present(words)]
 
-    def fact(self, words: str) -> tuple[str, str]:
-        """The reference and the text of the one fact that words or an id mean."""
-        known = self.facts()
-        named = [one for one in known if words in (one[0], one[0].partition("/")[2])]
-        exact = [one for one in known if same_key(one[1]) == same_key(words)]
-        found = named or exact or self.facts(words)
-        if not found:
-            raise NotFound(f"no fact speaks of {words[:60]!r}", hint="`/memories` lists them.")
-        if len(found) > 1:
-            raise Ambiguous(
-                f"that could be several: {', '.join(ref for ref, _ in found[:5])}",
-                unchanged="Nothing was forgotten.",
-                hint="Name one by its id.",
-            )
-        return found[0]
+    def forget(self, words: str) -> One:
+        """Move the one fact to the trash that words or an id mean."""
+        one = self.profile.facts.meant(words)
+        self.profile.facts.forget(one)
+        for ref in one.refs:
+            self.sessions.forget(ref)
+        return one
 
     def keep(self, facts: Sequence[str]) -> list[Saved]:
         """Keep facts that the person states themselves."""
@@ -174,20 +214,8 @@ class Chat:
         """Write the conversation to a new file: Markdown, JSON lines or JSON, by its ending."""
         assert self.session  # noqa: S101 - whoever calls has looked
         chat = self.sessions.chat(self.session.id)
-        formats = {".md": as_markdown, ".jsonl": as_jsonl}
         path = os.path.join(self.app.workspace.cwd, os.path.expanduser(path))
-        text = formats.get(os.path.splitext(path)[1].lower(), as_json)(chat)
-        folder, name = os.path.split(path)
-        # Put there whole, and never over something that appears in the same moment.
-        with saving(path):
-            if os.path.isdir(path) or not os.path.isdir(folder):
-                wrong = "is a directory" if os.path.isdir(path) else "is in no directory there is"
-                raise UsageError(f"{path} {wrong}", hint="Name a file: /export FILE")
-            with Directory.open(os.path.realpath(folder)) as there:
-                if not there.place(name, text.encode("utf-8", "replace")):
-                    raise Conflict(
-                        f"{path} exists already", hint="Give it another name: /export FILE"
-                    )
+        export(path, chat)
         return path
 
     @property
@@ -195,6 +223,10 @@ class Chat:
         """What the model was sent last."""
         return self._conversation.prompt if self._conversation else None
 
-    def _save_fact(self, fact: str) -> str:
-        saved = self.conversation.remember([fact])
-        return "; ".join(f"{one.status}: {one.fact}" for one in saved) or "nothing to save"
+    def _is_quoted(self, fact: str) -> bool:
+        return self.conversation.retention.told.is_quoted(fact)
+
+    def _save_fact(self, fact: str, replaces: str) -> str:
+        session = self.session.id if self.session else ""
+        keep = self.conversation.retention.asked
+        return keep(fact, replaces, session, by=self.conversation.model.name)

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import NotFound, RetainError, UsageError
-from retain.guard.characters import visible
+from retain.guard.characters import flat, visible
+from retain.paths import GLOBAL
 from retain.recall.asking import Wanted
 from retain.talk import models, skills
 from retain.talk.tools import TOOLS
@@ -15,7 +16,16 @@ if TYPE_CHECKING:
     from retain.talk.chat import Chat
     from retain.talk.retention import Saved
 
-__all__ = ["COMMANDS", "Command", "Commands", "Shown", "completions", "is_command"]
+__all__ = [
+    "COMMANDS",
+    "Command",
+    "Commands",
+    "Shown",
+    "completions",
+    "is_command",
+    "named",
+    "told",
+]
 
 _EXCERPT: Final = 200
 _LISTED: Final = 15
@@ -26,7 +36,7 @@ class Shown(NamedTuple):
     """What a command has to say, in Markdown, and what a door should do besides."""
 
     text: str
-    action: str = ""  # quit, new, resumed, model
+    action: str = ""  # quit, new, resumed, model, titled
     is_error: bool = False
 
 
@@ -36,6 +46,7 @@ class Command(NamedTuple):
     name: str
     takes: str
     about: str
+    also: tuple[str, ...] = ()  # other names it goes by
 
     @property
     def usage(self) -> str:
@@ -46,20 +57,22 @@ COMMANDS: Final = (
     Command("search", "WORDS", "Find what was said, and what is remembered."),
     Command("sessions", "[WORDS]", "List earlier conversations."),
     Command("resume", "ID", "Go on with an earlier conversation."),
-    Command("compact", "", "Put a summary in the place of what was said so far."),
+    Command("title", "[TEXT]", "Give this conversation a title; without one, its own again."),
+    Command("tag", "[WORDS]", "Give this conversation tags, or show those it has."),
+    Command("compact", "[WISH]", "Put a summary in the place of what was said so far."),
     Command("memories", "[WORDS]", "Show the facts that chats have kept."),
     Command("remember", "FACT", "Keep a fact."),
     Command("forget", "WORDS or ID", "Move a fact to the trash."),
     Command("context", "", "Show what the model is sent, and what was left out."),
     Command("model", "[NAME]", "Show or choose the model."),
-    Command("tools", "", "Show the tools, and what you have allowed."),
+    Command("tools", "[forget N]", "Show the tools and what you allowed; take one of that back."),
     Command("skills", "", "List the skills there are."),
     Command("export", "[FILE]", "Write this conversation to a file, as JSON or Markdown."),
-    Command("new", "", "Begin another conversation."),
-    Command("help", "", "Show this list."),
-    Command("quit", "", "Leave."),
+    Command("new", "", "Begin another conversation.", ("clear",)),
+    Command("help", "", "Show this list.", ("h", "?")),
+    Command("quit", "", "Leave.", ("exit", "q")),
 )
-_ALSO: Final = {"exit": "quit", "q": "quit", "?": "help", "clear": "new", "h": "help"}
+_NAMES: Final = {name: one.name for one in COMMANDS for name in (one.name, *one.also)}
 
 
 def is_command(text: str) -> bool:
@@ -69,9 +82,28 @@ def is_command(text: str) -> bool:
     return bool(word) and "/" not in name and (not name or name.isalpha())
 
 
+def named(text: str) -> str:
+    """The command that a text calls by its whole name or another it goes by; else nothing."""
+    word = text.split(maxsplit=1)[0] if text.startswith("/") else ""
+    return _NAMES.get(word.removeprefix("/").lower(), "")
+
+
 def completions(start: str) -> list[Command]:
     """The commands that a beginning may become."""
     return [one for one in COMMANDS if one.name.startswith(start.removeprefix("/"))]
+
+
+def told(saved: Saved) -> str:
+    """What became of a fact, with how to take it back."""
+    fact = flat(saved.fact)
+    notes = f" ({flat('; '.join(saved.notes))})" if saved.notes else ""
+    if saved.status == "known":
+        return f"✦ Known already: {fact}{notes}"
+    if not saved.ref:
+        return f"Not saved: {fact}{notes}"
+    took = f" · replaces {flat(saved.replaced)}" if saved.replaced else ""
+    name = flat(saved.ref.rpartition("/")[2], 80)
+    return f"✦ Memory saved: {fact}{notes}{took} · /forget {name}"
 
 
 class Commands:
@@ -83,6 +115,8 @@ class Commands:
             "search": self._search,
             "sessions": self._sessions,
             "resume": self._resume,
+            "title": self._title,
+            "tag": self._tag,
             "compact": self._compact,
             "memories": self._memories,
             "remember": self._remember,
@@ -100,7 +134,7 @@ class Commands:
     async def run(self, line: str) -> Shown:
         """Do what a line that begins with a slash asks for."""
         word, _, rest = line.strip().removeprefix("/").partition(" ")
-        name = _ALSO.get(word.lower(), word.lower()) or "help"
+        name = _NAMES.get(word.lower(), word.lower()) or "help"
         if name not in self._table:
             likely = completions(name)
             if len(likely) != 1:
@@ -176,7 +210,7 @@ class Commands:
             raise UsageError("say what to remember", hint="Usage: /remember FACT")
 
         saved = await self._chat.away(lambda: self._chat.keep([fact]))
-        text = "\n".join(map(_remembered, saved))
+        text = "\n".join(map(told, saved))
         return Shown(text, is_error=any(one.status == "refused" for one in saved))
 
     async def _forget(self, words: str) -> Shown:
@@ -184,11 +218,9 @@ class Commands:
             raise UsageError("say what to forget", hint="Usage: /forget WORDS or ID")
 
         def work() -> str:
-            ref, text = self._chat.fact(words)
-            self._chat.app.delete(ref)
-            self._chat.sessions.forget(ref)
-            self._chat.profile.sync()
-            return f"Forgotten: {_line(text)} (`retain restore --trash {ref}` brings it back)"
+            one = self._chat.forget(words)
+            back = " and ".join(map(_restoring, one.refs))
+            return f"Forgotten: {_line(one.text)} ({back} brings it back)"
 
         return await self._away(work)
 
@@ -204,10 +236,38 @@ class Commands:
             return Shown(text, is_error=True)
         return Shown(f"Resumed: {_line(session.title)} (`{session.id}`)", "resumed")
 
-    async def _compact(self, _: str) -> Shown:
+    async def _title(self, title: str) -> Shown:
+        name = self._begun("name")
+
+        def work() -> str:
+            self._chat.sessions.retitle(name, title)
+            return f"Title: {_line(self._chat.sessions.get(name).title)}"
+
+        return Shown(await self._chat.away(work), "titled")
+
+    async def _tag(self, words: str) -> Shown:
+        name = self._begun("tag")
+
+        def work() -> str:
+            if words:
+                self._chat.sessions.tag(name, () if words == "-" else words.split())
+            tags = self._chat.sessions.get(name).tags
+            if not tags:
+                return "No tags."
+            return f"Tags: {', '.join(map(_line, tags))} (`/tag -` takes them away)"
+
+        return await self._away(work)
+
+    def _begun(self, what: str) -> str:
+        """The id of the conversation, once there is one."""
+        if self._chat.session is None:
+            raise UsageError(f"there is nothing to {what} yet", hint="Say something first.")
+        return self._chat.session.id
+
+    async def _compact(self, wish: str) -> Shown:
         if self._chat.session is None:
             return Shown("There is nothing to compact yet.")
-        text = await self._chat.conversation.compact()
+        text = await self._chat.conversation.compact(wish)
         if not text:
             return Shown("There is nothing new to compact.")
         return Shown(f"Compacted. The model goes on from this summary:\n\n{visible(text)}")
@@ -220,12 +280,10 @@ class Commands:
         return Shown("", "quit")
 
     async def _export(self, path: str) -> Shown:
-        session = self._chat.session
-        if session is None:
-            raise UsageError("there is nothing to export yet")
+        name = self._begun("export")
 
         def work() -> str:
-            written = self._chat.export(path or f"{session.id}.json")
+            written = self._chat.export(path or f"{name}.json")
             return f"Written: `{_line(written, 4096)}`"
 
         return await self._away(work)
@@ -267,12 +325,26 @@ class Commands:
         name = await self._chat.away(lambda: self._chat.model_name)
         return Shown("\n".join([f"Model: **{_line(name)}**", "", *lines]))
 
-    async def _tools(self, _: str) -> Shown:
+    async def _tools(self, words: str) -> Shown:
+        if words:
+            return await self._away(lambda: self._disallowed(words))
         lines = [f"- **{one.name}**: {one.description.splitlines()[0]}" for one in TOOLS]
-        rules = await self._chat.away(self._chat.toolbox.approvals.rules)
+        rules = await self._chat.away(self._chat.toolbox.approvals.listed)
         if rules:
-            lines += ["", "Always allowed:", *(f"- {_line(str(rule))}" for rule in rules)]
+            allowed = [f"{number}. `{_line(str(rule))}`" for number, rule in enumerate(rules, 1)]
+            lines += ["", "Allowed here, `/tools forget N` takes one back:", "", *allowed]
         return Shown("\n".join(lines))
+
+    def _disallowed(self, words: str) -> str:
+        verb, _, number = words.partition(" ")
+        approvals = self._chat.toolbox.approvals
+        rules = approvals.listed()
+        if verb != "forget" or not number.strip().isdecimal():
+            raise UsageError("say which to take back", hint="Usage: /tools forget N")
+        if not 1 <= int(number) <= len(rules):
+            raise NotFound(f"nothing allowed has the number {number}", hint="`/tools` lists them.")
+        approvals.forget(rules[int(number) - 1])
+        return f"You will be asked again before: `{_line(str(rules[int(number) - 1]))}`"
 
     async def _skills(self, _: str) -> Shown:
         def work() -> str:
@@ -283,7 +355,7 @@ class Commands:
         return await self._away(work)
 
     async def _help(self, _: str) -> Shown:
-        return Shown("\n".join(f"- `{one.usage}`: {one.about}" for one in COMMANDS))
+        return Shown("\n".join(map(_listed, COMMANDS)))
 
 
 def _unknown(word: str, likely: Sequence[Command]) -> str:
@@ -293,23 +365,20 @@ def _unknown(word: str, likely: Sequence[Command]) -> str:
     return f"{text} `/help` lists them."
 
 
-def _remembered(saved: Saved) -> str:
-    """What became of a fact, as the person is told."""
-    notes = f" ({'; '.join(map(_line, saved.notes))})" if saved.notes else ""
-    match saved.status:
-        case "known":
-            return f"Known already: {_line(saved.fact)}{notes}"
-        case "refused":
-            return f"Not saved: {_line(saved.fact)}{notes}"
-        case "supersedes":
-            return f"✦ Memory saved: {_line(saved.fact)}, in place of {saved.replaced}{notes}"
-    return f"✦ Memory saved: {_line(saved.fact)}{notes}"
+def _listed(one: Command) -> str:
+    also = f" Also {', '.join(f'`/{name}`' for name in one.also)}." if one.also else ""
+    return f"- `{one.usage}`: {one.about}{also}"
+
+
+def _restoring(ref: str) -> str:
+    """The command that brings a fact back out of the trash of its bank."""
+    where = " --global" if ref.startswith(GLOBAL) else ""
+    return f"`retain restore --trash {ref.removeprefix(GLOBAL)}{where}`"
 
 
 def _line(text: str, most: int = _EXCERPT) -> str:
     """A text on one line that cannot act on a terminal."""
-    flat = visible(" ".join(text[: most * 8].split()), keep_newlines=False)
-    return flat if len(flat) <= most else f"{flat[: most - 1]}…"
+    return flat(text, most)
 
 
 def _cell(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import Conflict, LimitExceeded, NotFound, Unreadable, Unsafe, UsageError
 from retain.fsio import Directory, saving
-from retain.guard.characters import strip_invisible, visible
+from retain.guard.characters import revealed, strip_invisible, visible
 from retain.ownership import bank_of
 
 if TYPE_CHECKING:
@@ -47,16 +47,32 @@ _MACHINE: Final = ("/dev", "/proc", "/sys")  # no files, whatever they look like
 _MARK: Final = "[REDACTED:"
 
 _PRIVATE_NAMES: Final = frozenset(
-    (".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".git-credentials", ".htpasswd")
-    + (".dockercfg", ".vault-token", "credentials", "credentials.json", "secrets.json")
-    + ("secrets.yaml", "secrets.yml", "secrets.toml", "service-account.json", "token.json")
+    ".netrc _netrc .npmrc .yarnrc .yarnrc.yml .pypirc .pgpass pgpass.conf .my.cnf .mylogin.cnf "
+    ".git-credentials .htpasswd .dockercfg .vault-token .envrc .flaskenv .dev.vars .terraformrc "
+    "terraform.rc .s3cfg .boto credentials secrets .credentials .secrets token.json "
+    "service-account.json service_account.json client_secret.json kubeconfig master.key "
+    "auth.json shadow gshadow wp-config.php .msmtprc .fetchmailrc".split()
 )
+_PRIVATE_STEMS: Final = ("credentials.", "secrets.", "secret.", "kubeconfig.", "client_secret_")
 _PRIVATE_ENDINGS: Final = (
-    ".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".asc", ".gpg", ".age",
+    ".pem", ".key", ".p12", ".pfx", ".p8", ".jks", ".keystore", ".kdbx", ".kdb", ".ppk", ".asc",
+    ".gpg", ".age", ".env", ".tfstate", ".tfstate.backup", ".tfvars", ".tfvars.json", ".kubeconfig",
+    ".ovpn", ".mobileprovision", ".keychain", ".keychain-db", "_history", ".history", ".agekey",
 )  # fmt: skip
-_PRIVATE_STARTS: Final = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519")
-_PRIVATE_FOLDERS: Final = frozenset((".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"))
-_EXAMPLES: Final = (".example", ".sample", ".template", ".dist")  # of an .env file
+_PRIVATE_STARTS: Final = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_xmss")
+_PRIVATE_FOLDERS: Final = frozenset(
+    ".ssh .gnupg .aws .azure .kube .docker .password-store .oci .chef .gcloud keyrings".split()
+)
+# By the folder they are in; elsewhere such a name says nothing.
+_PRIVATE_PLACES: Final = frozenset(
+    ((".git", "config"), ("gh", "hosts.yml"), ("glab-cli", "config.yml"), ("hub", "config"))
+    + ((".m2", "settings.xml"), (".cargo", "credentials.toml"), (".gem", "credentials"))
+    + (("containers", "auth.json"), (".config", "hub"), ("rclone", "rclone.conf"))
+    + (("gcloud", "credentials.db"), ("gcloud", "access_tokens.db"), (".bundle", "config"))
+    + (("gcloud", "application_default_credentials.json"), ("helm", "repositories.yaml"))
+)
+_EXAMPLES: Final = (".example", ".sample", ".template", ".dist")  # of such a file
+_CODE: Final = (".py", ".js", ".ts", ".tsx", ".jsx", ".go", ".rs", ".java", ".rb", ".md", ".html")
 
 
 class Project(NamedTuple):
@@ -143,14 +159,17 @@ def target(around: Project, given: str) -> Target:
 def _is_private(path: str) -> bool:
     """Whether a file is one in which people keep keys and passwords, by its name."""
     *folders, name = path.casefold().split("/")
-    if name.startswith(".env") and name[4:5] in ("", ".", "-", "_"):
-        return not name.endswith(_EXAMPLES)
+    if not _PRIVATE_FOLDERS.isdisjoint(folders) or (folders[-1], name) in _PRIVATE_PLACES:
+        return True
+    if name.endswith(_EXAMPLES):
+        return False
     return (
         name in _PRIVATE_NAMES
         or name.endswith(_PRIVATE_ENDINGS)
+        or (name.startswith(".env") and name[4:5] in ("", ".", "-", "_"))
         or (name.startswith(_PRIVATE_STARTS) and not name.endswith(".pub"))
-        or not _PRIVATE_FOLDERS.isdisjoint(folders)
-        or (name == "config" and folders[-1:] == [".git"])
+        # A module may be about credentials; what has them is data.
+        or (name.startswith(_PRIVATE_STEMS) and not name.endswith(_CODE))
     )
 
 
@@ -244,7 +263,7 @@ def _names(around: Project, found: Target) -> str:
 
 def _text(around: Project, found: Target) -> tuple[str, list[str]]:
     """The whole text without its secrets, and what is to be said of it."""
-    from retain.guard.secrets import redact
+    from retain.guard.showing import shown
 
     with _naming(found.shown), folder(around, os.path.dirname(found.path)) as here:
         try:
@@ -262,11 +281,11 @@ def _text(around: Project, found: Target) -> tuple[str, list[str]]:
         notes.append("the lines end in CRLF; write_file keeps that")
     if "\ufffd" in text:
         notes.append("what is not UTF-8 is shown as \ufffd")
-    text, kinds = redact(text)
+    text, kinds = shown(text)
     if kinds:
         what = "1 secret is" if len(kinds) == 1 else f"{len(kinds)} secrets are"
         notes.append(f"{what} not shown: {', '.join(sorted(set(kinds)))}")
-    return harmless(text), notes
+    return text, notes
 
 
 def harmless(text: str) -> str:
@@ -327,7 +346,9 @@ def write(around: Project, wanted: Change) -> str:
 
 def _difference(old: str, new: str, name: str, is_new: bool) -> str:
     """A unified difference, with everything in it inert."""
-    before, after = old.splitlines(), new.splitlines()
+    if _has_windows_breaks(old) and _has_windows_breaks(new):
+        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    before, after = _lines(old), _lines(new)
     if len(before) * len(after) > _MOST_COMPARED:
         lines = _coarse(before, after, name)
     else:
@@ -339,7 +360,17 @@ def _difference(old: str, new: str, name: str, is_new: bool) -> str:
         lines = ["(only line breaks change)"]
     if len(lines) > _MOST_DIFF:
         lines[_MOST_DIFF:] = [f"({len(lines) - _MOST_DIFF:,} more lines)"]
-    return "\n".join(visible(line, keep_newlines=False) for line in lines)
+    return "\n".join(map(revealed, lines))
+
+
+def _has_windows_breaks(text: str) -> bool:
+    return "\n" in text and text.count("\n") == text.count("\r\n")
+
+
+def _lines(text: str) -> list[str]:
+    # Not splitlines: whatever else parts lines for some program would not be seen in them.
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def _coarse(before: Sequence[str], after: Sequence[str], name: str) -> list[str]:

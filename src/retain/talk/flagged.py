@@ -13,8 +13,9 @@ from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from retain.facts.judging import same_key
+from retain.facts.view import fence_after
 
-__all__ = ["found"]
+__all__ = ["anywhere", "found", "parted"]
 
 TAG: Final = "[MEMORY]"
 
@@ -39,6 +40,9 @@ _SHORTENED: Final = frozenset(
 _AROUND: Final = "*_ \t"
 
 
+_REPLACES: Final = re.compile(r"(.*\S)\s*[(\[]replaces:?\s+(.*\S)\s*[)\]]", re.IGNORECASE)
+
+
 class _Line(NamedTuple):
     text: str
     plain: str  # the same length, with a space for every character that is code
@@ -49,8 +53,25 @@ def found(reply: str) -> list[str]:
     """The facts that a reply flags, each once, in their order."""
     if TAG not in reply:
         return []
+    return _unique(_lines(reply))
+
+
+def anywhere(text: str) -> list[str]:
+    """The same where the tag counts in code as well: what others wrote is not parted from it."""
+    if TAG not in text:
+        return []
+    return _unique([_Line(line, line) for line in text.splitlines()])
+
+
+def parted(fact: str) -> tuple[str, str]:
+    """A flagged fact, and the one that it says it replaces: `new (replaces: old)`."""
+    match = _REPLACES.fullmatch(fact)
+    return (match[1].rstrip(".;,"), match[2]) if match else (fact, "")
+
+
+def _unique(lines: Sequence[_Line]) -> list[str]:
     facts: dict[str, str] = {}
-    for fact in map(_tidy, islice(_flagged(_lines(reply)), _MOST)):
+    for fact in map(_tidy, islice(_flagged(lines), _MOST)):
         facts.setdefault(same_key(fact), fact)
     facts.pop("", None)
     return list(facts.values())
@@ -160,7 +181,7 @@ def _lines(reply: str) -> list[_Line]:
             lines += _plain(paragraph)
             paragraph = []
             lines.append(_Line(text, " " * len(text), True))
-            fence = _fence_after(fence, mark) if not (is_indented and not fence) else ""
+            fence = fence_after(fence, mark) if not (is_indented and not fence) else ""
             is_after_blank = is_indented and not fence
             continue
         if is_blank or _BLOCK.match(text):
@@ -171,14 +192,6 @@ def _lines(reply: str) -> list[_Line]:
         is_after_blank = is_blank
         paragraph.append(text)
     return lines + _plain(paragraph)
-
-
-def _fence_after(fence: str, mark: re.Match[str] | None) -> str:
-    """The fence that is open after a line that may open or close one."""
-    if not fence:
-        return mark[1] if mark else ""
-    is_closed = mark and mark[1][0] == fence[0] and len(mark[1]) >= len(fence)
-    return "" if mark and is_closed and not mark[2].strip() else fence
 
 
 def _plain(paragraph: Sequence[str]) -> list[_Line]:

@@ -1,31 +1,23 @@
 """The files that tell a chat who it talks to: USER.md, PREFERENCES.md and MEMORY.md.
 
-The first two are the person's own and are read as they are; a line is added to USER.md when
-someone asks for it. MEMORY.md is kept in step with the facts.
+The first two are the person's own and are read as they are. MEMORY.md is kept in step with the
+facts.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from retain import paths
 from retain.app import App
-from retain.drafts import Draft
-from retain.errors import Conflict, NotFound, RetainError, UsageError
-from retain.facts import view
+from retain.errors import NotFound, RetainError
 from retain.facts.carrying import Synced
-from retain.facts.judging import same_key
-from retain.facts.keeping import Facts
+from retain.facts.known import Known
 from retain.fsio import Directory
 from retain.reading import Reader
 
 __all__ = ["Profile", "Text"]
-
-USER: Final = "USER.md"
-
-_TRIES: Final = 50
-_HEAD: Final = "# About me\n\n"
 
 
 class Text(NamedTuple):
@@ -40,12 +32,12 @@ class Text(NamedTuple):
 class Profile:
     """What is known about the person, in the banks of one working directory."""
 
-    def __init__(self, app: App, facts: Facts | None = None) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
-        self.facts = facts or Facts(app)
+        self.facts = Known(app)
 
     def sync(self, *, force: bool = False) -> Synced:
-        """Bring MEMORY.md and the facts in step; nearly free when nothing changed."""
+        """Bring MEMORY.md and the facts in step, of each bank; nearly free if nothing changed."""
         return self.facts.sync(force=force)
 
     def texts(self) -> list[Text]:
@@ -57,27 +49,6 @@ class Profile:
             for name in paths.PROFILES
             if name in opened.bank.kind.not_memories and (text := _read(opened.bank, name))
         ]
-
-    def remember_about_user(self, text: str) -> str:
-        """Add a line to USER.md, unless it is there; what was added, without secrets."""
-        draft, _ = self._app.gate.admitted(Draft(text=" ".join(text.split())))
-        line = draft.text or ""
-        if not same_key(line):
-            raise UsageError("there is nothing to remember in this text")
-        self._app.workspace.make()
-        bank = self._app.bank
-        if USER not in bank.kind.not_memories:
-            raise UsageError(f"{bank.root} is a store of another kind, and has no {USER}")
-        for _ in range(_TRIES):
-            data = _bytes(bank, USER)
-            before = (data or b"").decode("utf-8", "surrogateescape")
-            after = _with_line(before, line)
-            if after == before:
-                return line
-            with contextlib.suppress(Conflict):
-                bank.rewrite(USER, after.encode("utf-8", "surrogateescape"), data)
-                return line
-        raise Conflict(f"{USER} is being written to all the time", unchanged="It was left alone.")
 
 
 def _read(bank: Reader, name: str) -> Text | None:
@@ -94,15 +65,3 @@ def _bytes(bank: Reader, name: str) -> bytes | None:
     with contextlib.suppress(NotFound), Directory.open(bank.root) as root:
         return root.read(name, bank.max_bytes)
     return None
-
-
-def _with_line(text: str, line: str) -> str:
-    """A text with a bullet at its end; what is there stays as it is, to the byte."""
-    page = view.page(text)
-    if any(same_key(item.text) == same_key(line) for item in page.items):
-        return text
-    new, end = page.newline, "" if not text or text.endswith(("\n", "\r")) else page.newline
-    if page.is_blank:
-        return f"{text}{_HEAD.replace(chr(10), new) if not text.strip() else ''}- {line}{new}"
-    is_list = bool(page.items) and page.items[-1].end == len(page.lines)
-    return f"{text}{end}{'' if is_list else new}- {line}{new}"

@@ -6,17 +6,21 @@ The facts are memory files; what the chat's database notes of them is a copy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from retain.app import App
 from retain.errors import RetainError
-from retain.facts.carrying import Synced
-from retain.facts.keeping import Added, Facts
+from retain.facts.judging import same_key
+from retain.facts.keeping import Added
+from retain.facts.known import Known
 from retain.talk import flagged
+from retain.talk.told import Told
 
-__all__ = ["Mirror", "Mirrored", "Retention", "Saved", "found"]
+__all__ = ["MOST", "Mirror", "Mirrored", "Retention", "Saved"]
 
-_CATEGORY = "general"
+MOST: Final = 20  # facts of one reply; more is a model gone wild, and a bank full of noise
+
+_CATEGORY: Final = "general"
 
 
 class Mirrored(Protocol):
@@ -55,30 +59,72 @@ class Saved(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def found(reply: str) -> list[str]:
-    """The facts that a reply flags, each once, in their order."""
-    return flagged.found(reply)
-
-
 class Retention:
-    """Keeps what conversations flag; blocking, so called in a thread."""
+    """Keeps what one conversation flags; blocking, so called in a thread."""
 
     def __init__(self, app: App, sessions: Mirror | None = None) -> None:
-        self.facts = Facts(app)
+        self.facts = Known(app)
+        self.told = Told()
         self._sessions = sessions
-        self.synced = Synced()  # what the last look at the list brought
+        self._seen: set[str] = set()  # the facts of one reply, as keys
+        self._unsaid: list[Saved] = []
+
+    def begin(self) -> None:
+        """Another reply begins, with facts of its own."""
+        self._seen.clear()
+
+    def heard(self, reply: str) -> tuple[list[str], list[str]]:
+        """The facts to keep that a reply flags, and what the person is told about the others.
+
+        Each comes once, however often it is flagged in the rounds of one reply.
+        """
+        new = [one for one in flagged.found(reply) if same_key(one) not in self._seen]
+        heard, rest = new[: self._room], new[self._room :]
+        self._seen.update(map(same_key, heard))
+        quoted = [one for one in heard if self.told.is_quoted(flagged.parted(one)[0])]
+        notes = [f"Not remembered, it was only quoted: {one}" for one in quoted]
+        if rest:
+            notes.append(f"Not remembered: {len(rest)} more facts. {MOST} of a reply are kept.")
+        return [one for one in heard if one not in quoted], notes
+
+    @property
+    def _room(self) -> int:
+        return max(MOST - len(self._seen), 0)
 
     def save(self, facts: Iterable[str], session_id: str, *, by: str = "") -> list[Saved]:
         """Keep facts in the name of the model that flagged them, and list them in MEMORY.md."""
-        saved = [self._save(fact, session_id, by) for fact in facts]
+        saved = [self.keep(fact, session_id, by=by) for fact in facts]
         if any(one.ref and one.status != "known" for one in saved):
-            self.synced = self.facts.sync()
+            self.facts.sync()
         return saved
 
-    def _save(self, fact: str, session_id: str, by: str) -> Saved:
+    def asked(self, fact: str, replaces: str, session_id: str, *, by: str = "") -> str:
+        """Keep a fact that a tool was called with; what the model is told.
+
+        The person is told by whoever takes it up with `unsaid`.
+        """
+        if same_key(fact) not in self._seen and not self._room:
+            return f"Not saved: {MOST} facts of a reply are kept."
+        self._seen.add(same_key(fact))
+        saved = self._save(fact, replaces, session_id, by)
+        self._unsaid.append(saved)
+        self.facts.sync()
+        took = f", in place of {saved.replaced}" if saved.replaced else ""
+        return "; ".join((f"{saved.status}: {saved.fact}{took}", *saved.notes))
+
+    def unsaid(self) -> list[Saved]:
+        """What tools have kept and nobody has been told of; the next time, nothing of that."""
+        taken, self._unsaid = self._unsaid, []
+        return taken
+
+    def keep(self, fact: str, session_id: str, *, by: str = "") -> Saved:
+        """Keep one fact, which may name another that it replaces; MEMORY.md follows later."""
+        return self._save(*flagged.parted(fact), session_id, by)
+
+    def _save(self, fact: str, replaces: str, session_id: str, by: str) -> Saved:
         source = f"session:{session_id}" if session_id else ""
         try:
-            added = self.facts.add(fact, by=by, source=source)
+            added = self.facts.add(fact, by=by, source=source, replaces=replaces)
         except RetainError as error:  # one that is refused stands in nobody else's way
             return Saved(fact, "", "refused", notes=(error.message,))
         notes = added.notes

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import NotFound, UsageError
-from retain.guard.characters import strip_invisible, visible
 
 if TYPE_CHECKING:
     from retain.fsio import Directory
@@ -49,13 +48,16 @@ _ACTIVE_QUOTED: Final = frozenset("$`")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 
 _SECRET_PARTS: Final = frozenset(
-    "KEY KEYS APIKEY TOKEN TOKENS SECRET SECRETS PASSWORD PASSWD PASSPHRASE PASS PAT DSN "
-    "CREDENTIAL CREDENTIALS COOKIE ASKPASS".split()
+    "KEY KEYS PASS PAT DSN AUTH AUTHORIZATION PWD JWT OTP BEARER CREDS".split()
 )
-_SECRET_WORDS: Final = ("APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "ASKPASS")
+_SECRET_WORDS: Final = (
+    "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "ASKPASS",
+    "COOKIE", "UNSEAL", "PRIVATEKEY", "ACCESSKEY",
+)  # fmt: skip
+_SECRET_ENDINGS: Final = ("PASS", "AUTH")
 _PLAIN: Final = frozenset(
     "PATH HOME USER LOGNAME SHELL LANG LANGUAGE PWD TMPDIR TZ VIRTUAL_ENV SSH_AUTH_SOCK "
-    "XDG_RUNTIME_DIR DISPLAY".split()
+    "XDG_RUNTIME_DIR DISPLAY XAUTHORITY OLDPWD".split()
 )
 _QUIET: Final = {
     "GIT_TERMINAL_PROMPT": "0",  # nobody is there to answer
@@ -163,6 +165,7 @@ def _is_secret(name: str, text: str) -> bool:
     upper = name.upper()
     return (
         not _SECRET_PARTS.isdisjoint(upper.split("_"))
+        or upper.endswith(_SECRET_ENDINGS)
         or any(word in upper for word in _SECRET_WORDS)
         or bool(redact(f"{name}={text}").kinds)
     )
@@ -216,10 +219,10 @@ def _shortened(text: str) -> str:
 
 def cleaned(data: bytes) -> str:
     """What a command printed as text: no colours, no secrets, nothing that acts on a screen."""
-    from retain.guard.secrets import redact
+    from retain.guard.showing import shown
 
     text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    return strip_invisible(visible(redact(_ESCAPES.sub("", text)).text))
+    return shown(_ESCAPES.sub("", text)).text
 
 
 async def run(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from retain.errors import RetainError, UsageError
 from retain.guard.characters import visible
 from retain.talk import approval, files, running, skills
-from retain.talk.approval import YES, Answer, Approvals, Question
+from retain.talk.approval import ONCE, YES, Answer, Approvals, Question
 from retain.talk.events import ToolSpec
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["TOOLS", "Asker", "Saver", "Toolbox", "summary"]
 
 Asker = Callable[[Question], Awaitable[Answer]]
-Saver = Callable[[str], str]  # a fact in, what became of it out; it may block
+Saver = Callable[[str, str], str]  # a fact and the one it replaces; what became of it
 _Found = TypeVar("_Found")
 
 _QUICK: Final = 20.0  # seconds for what only looks at files
@@ -129,9 +129,11 @@ TOOLS: Final = (
         "save_memory",
         "Remember a fact for later conversations: one that is true for longer than this one, "
         "about the person, their preferences or their project. One short sentence that can be "
-        "understood by itself. Never a password or a key.",
+        "understood by itself. When a known fact has changed, say which one it replaces. Never a "
+        "password or a key. What only a file or a result says is saved if the person agrees.",
         1,
         fact=_text("The fact, in one sentence", 2_000),
+        replaces=_text("The known fact whose place it takes, as it stands or by its id", 2_000),
     ),
 )
 _SPECS: Final = {spec.name: spec for spec in TOOLS}
@@ -160,7 +162,8 @@ class Toolbox:
     """The tools of one chat, in one project, with what the person allows.
 
     `ask` puts a question to the person; without it, nothing that needs their word is done.
-    `save` keeps a fact. `turn` is the lock under which others use the same App.
+    `save` keeps a fact, and `is_quoted` says of one that nobody but a file or a result states it.
+    `turn` is the lock under which others use the same App.
     """
 
     def __init__(
@@ -171,12 +174,13 @@ class Toolbox:
         *,
         ask: Asker | None = None,
         save: Saver | None = None,
+        is_quoted: Callable[[str], bool] = lambda _: False,
         turn: AbstractContextManager[object] | None = None,
     ) -> None:
         self.env = app.workspace.env
         self.project = files.project(app.place, cwd, self.env)
-        self.approvals = approvals or Approvals(self.env, self.project.root)
-        self._app, self._ask, self._save = app, ask, save
+        self.approvals = approvals or Approvals(self.env, self.project.root, cwd)
+        self._app, self._ask, self._save, self._is_quoted = app, ask, save, is_quoted
         self._turn = turn or threading.RLock()
         self._tools: Mapping[str, Callable[[str, Mapping[str, Any]], _Plan]] = {
             "read_file": self._read,
@@ -290,11 +294,18 @@ class Toolbox:
         query, limit = given["query"], given.get("limit", 8)
         return _Plan(lambda: self._with_app(lambda app: _recalled(app, query, limit), _SLOW))
 
-    def _remember(self, _: str, given: Mapping[str, Any]) -> _Plan:
-        save = self._save
+    def _remember(self, call: str, given: Mapping[str, Any]) -> _Plan:
+        save, fact, replaces = self._save, given["fact"], given.get("replaces", "")
         if save is None:
             raise UsageError("nothing can be saved here")
-        return _Plan(lambda: self._with_app(lambda _: save(given["fact"]), _SLOW))
+        question = None
+        if self._is_quoted(fact):
+            title = summary("save_memory", given).removeprefix("save_memory ")
+            reason = "is only quoted from what was read"
+            question = Question(
+                call, "save_memory", f"Remember: {title}", visible(fact), reason, choices=(ONCE,)
+            )
+        return _Plan(lambda: self._with_app(lambda _: save(fact, replaces), _SLOW), question)
 
     async def _with_app(self, work: Callable[[App], str], seconds: float) -> str:
         def turn() -> str:

@@ -39,6 +39,7 @@ def sent(server: Server, **more: object) -> Any:
     return server.asked[-1].body
 
 
+@pytest.mark.slow
 def test_the_stable_part_of_the_prompt_is_cached_and_the_rest_is_not(server: Server) -> None:
     body = sent(server, system=("rules", "profile", "", "recalled today"), stable=2)
     assert body["system"] == [
@@ -53,13 +54,13 @@ def test_a_prompt_without_a_stable_part_has_no_mark(server: Server) -> None:
     assert "system" not in sent(server, system=())
 
 
-def test_the_last_two_messages_are_marked_for_the_cache(server: Server) -> None:
+def test_messages_are_marked_for_the_cache_before_what_is_sent_only_once(server: Server) -> None:
     words = [("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d"), ("user", "e")]
     body = sent(server, messages=tuple(Turn(role, (Text(text),)) for role, text in words))  # type: ignore[arg-type]
     marked = ["cache_control" in message["content"][-1] for message in body["messages"]]
-    assert marked == [False, False, False, True, True]
+    assert marked == [False, True, False, True, True]
     marks = json.dumps(body).count("cache_control")
-    assert marks == 3
+    assert marks == 4
     assert marks <= 4, "the API takes no more"
 
 
@@ -74,7 +75,7 @@ def test_thoughts_go_back_to_the_model_they_came_from_in_their_place(server: Ser
     turns = (
         Turn("user", (Text("hi"),)),
         Turn("assistant", (first, use, second)),
-        Turn("user", (ToolResult(use.id, "ok"),)),
+        Turn("user", (ToolResult(use.id, "ok"), Text("and?"))),
     )
     content = sent(server, messages=turns)["messages"][1]["content"]
     assert [one["type"] for one in content] == ["thinking", "tool_use", "thinking"]

@@ -261,7 +261,7 @@ def test_garbage_is_an_error_of_one_line(side: Side, server: Server, garbage: by
 
 def test_a_server_that_says_nothing_is_given_up(side: Side, server: Server) -> None:
     server.says(Answer(status=0, ending="hang"))
-    error = failure(side, server, patience=Patience(pauses=(0,), local_chunk=0.2))
+    error = failure(side, server, patience=Patience(pauses=(0,), chunk=0.2))
     assert error.kind == "overloaded"
     assert "nothing came" in error.message
     assert len(server.asked) <= 1, "it is not asked again"
@@ -269,10 +269,10 @@ def test_a_server_that_says_nothing_is_given_up(side: Side, server: Server) -> N
 
 def test_a_stream_that_falls_silent_is_broken(side: Side, server: Server) -> None:
     server.says(side.says("Half of a long reply", keep=5, ending="hang"))
-    error = failure(side, server, patience=Patience(pauses=(0,), local_chunk=2))
+    error = failure(side, server, patience=Patience(pauses=(0,), chunk=2))
     assert error.kind == "broken_stream"
     assert error.said
-    assert server.gone.wait(10)
+    assert server.gone.wait(60)
 
 
 def test_a_port_where_nobody_listens_is_no_network(side: Side) -> None:
@@ -386,6 +386,7 @@ print(sorted(loaded - {"asyncio"}))
 """
 
 
+@pytest.mark.slow
 def test_making_a_model_connects_to_nobody_and_loads_no_package() -> None:
     done = subprocess.run(
         [sys.executable, "-c", NO_NETWORK], check=True, capture_output=True, encoding="utf-8"

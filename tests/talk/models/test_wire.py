@@ -10,7 +10,7 @@ import pytest
 from retain.talk.models.access import Access
 from retain.talk.models.errors import ModelError
 from retain.talk.models.patience import Patience
-from retain.talk.models.wire import lost, waiting
+from retain.talk.models.wire import client, lost, waiting
 
 FAR = Access("https://api.example", "key", "X_API_KEY")
 
@@ -55,3 +55,10 @@ def test_how_long_to_wait_is_read_in_every_form(
 ) -> None:
     error = waiting(ModelError("overloaded", "x", again=True), headers)
     assert error.retry_after == seconds
+
+
+@pytest.mark.parametrize("to", [FAR, FAR._replace(base_url="http://127.0.0.1:1/v1")])
+def test_a_model_may_think_for_minutes_wherever_it_is(to: Access) -> None:
+    timeout = client(to, Patience()).timeout
+    assert timeout.read == 300
+    assert timeout.connect == 10

@@ -17,7 +17,7 @@ from retain.config import Config
 from retain.paths import global_root
 from retain.talk.models.errors import ModelError
 
-__all__ = ["FILE", "Access", "access", "environment"]
+__all__ = ["FILE", "Access", "access", "environment", "key_variable"]
 
 FILE: Final = "chat.env"
 _MAX_BYTES: Final = 100_000
@@ -78,12 +78,17 @@ def access(provider: str, config: Config, env: Mapping[str, str]) -> Access:
     parts = _checked(address)
     is_open = parts.scheme == "http" or _is_loopback(parts.hostname or "")
     named = config.text("chat.api_key_env").strip()
-    variable = named or vendor.key_variable
+    variable = key_variable(provider, config)
     # Someone's own server needs no key, and the usual one was not given for it.
     key = "" if ours and is_open and not named else _key(variable, known)
     if not key and (named or not is_open):
         raise _no_key(variable)
     return Access(_whole(provider, address), key or _NO_KEY, variable)
+
+
+def key_variable(provider: str, config: Config) -> str:
+    """The variable that a provider's key is looked for in."""
+    return config.text("chat.api_key_env").strip() or _VENDORS[provider].key_variable
 
 
 def _whole(provider: str, address: str) -> str:

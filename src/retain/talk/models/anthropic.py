@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.talk.events import (
@@ -23,9 +22,8 @@ from retain.talk.events import (
     Usage,
 )
 from retain.talk.models import turns, wire
-from retain.talk.models.access import Access
 from retain.talk.models.errors import ModelError
-from retain.talk.models.patience import Patience, patiently
+from retain.talk.models.remote import Remote
 
 if TYPE_CHECKING:
     from anthropic import APIStatusError, AsyncAnthropic
@@ -43,51 +41,16 @@ _REASONS: Final[Mapping[str, Reason]] = {
 }
 
 
-class Claude:
+class Claude(Remote):
     """A model behind the Messages API."""
 
     provider = "anthropic"
 
-    def __init__(self, name: str, to: Access, context_tokens: int, patience: Patience) -> None:
-        self.name = name
-        self.context_tokens = context_tokens
-        self._to = to
-        self._patience = patience
+    def _load(self) -> None:
+        import anthropic.resources.messages
+        import anthropic.resources.models  # noqa: F401 - the package itself loads these late
 
-    async def prepare(self) -> None:
-        """Load the package, away from the event loop: it takes a second or two."""
-        await asyncio.to_thread(_load)
-
-    async def offered(self) -> list[str]:
-        """The names of the models that there are."""
-        await self.prepare()
-        try:
-            async with self._client() as client:
-                return [one.id async for one in client.models.list(limit=100)]
-        except _errors() as error:
-            raise self._failure(error) from None
-
-    def stream(self, ask: Ask) -> AsyncGenerator[Event, None]:
-        """The reply as it comes; closing the generator closes the connection."""
-        request = _request(self.name, ask)
-        return patiently(lambda: self._attempt(request, ask), self._patience)
-
-    async def _attempt(self, request: dict[str, Any], ask: Ask) -> AsyncGenerator[Event, None]:
-        await self.prepare()
-        reply = _Reply(self.name)
-        try:
-            async with self._client() as client:
-                stream = await client.messages.create(**request, stream=True)
-                async with stream:
-                    async for event in stream:
-                        for one in reply.take(event):
-                            yield one
-        except _errors() as error:
-            raise self._failure(error) from None
-        if not reply.stop:
-            raise wire.cut_off(self._to) if reply.begun else wire.garbled(self._to)
-        for one in reply.ending(ask):
-            yield one
+        wire.tls()
 
     def _client(self) -> AsyncAnthropic:
         from anthropic import AsyncAnthropic
@@ -99,6 +62,23 @@ class Claude:
             open_telemetry=False,
             http_client=wire.client(self._to, self._patience),
         )
+
+    def _listed(self, client: AsyncAnthropic) -> AsyncIterator[Any]:
+        return aiter(client.models.list(limit=100))
+
+    def _request(self, ask: Ask) -> dict[str, Any]:
+        return _request(self.name, ask)
+
+    async def _opened(self, client: AsyncAnthropic, request: dict[str, Any]) -> Any:
+        return await client.messages.create(**request, stream=True)
+
+    def _reply(self) -> _Reply:
+        return _Reply(self.name)
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        from anthropic import AnthropicError
+
+        return (AnthropicError, *wire.ERRORS_OF_GARBAGE, *wire.transport_errors())
 
     def _failure(self, error: Exception) -> ModelError:
         from anthropic import APIConnectionError, APIStatusError
@@ -114,21 +94,6 @@ class Claude:
         words = error.api_message or (error.body if isinstance(error.body, str) else "")
         found = wire.refusal(self._to, self.name, error.status_code, names, words)
         return wire.waiting(found, error.response.headers)
-
-
-def _load() -> None:
-    import anthropic.resources.messages
-    import anthropic.resources.models  # noqa: F401 - the package itself loads these late
-
-    wire.tls()
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    """All that can go wrong in the package; the last few come of answers that make no sense."""
-    from anthropic import AnthropicError
-
-    garbage = (ValueError, TypeError, AttributeError, KeyError)
-    return (AnthropicError, *wire.transport_errors(), *garbage)
 
 
 class _Reply:
@@ -214,9 +179,7 @@ def _request(model: str, ask: Ask) -> dict[str, Any]:
     """The request's body; what stays the same from one to the next is marked for the cache."""
     said = [one._replace(role="user") if one.role == "system" else one for one in ask.messages]
     messages = [_message(turn) for turn in turns.mended(said, model)]
-    # The last but one as well: where the newest message has something for this once only, the
-    # next request has all before it in common with this one.
-    for message in messages[-2:]:
+    for message in _kept(messages):
         _mark(message["content"])
     request: dict[str, Any] = {
         "model": model,
@@ -233,6 +196,22 @@ def _request(model: str, ask: Ask) -> dict[str, Any]:
         if not ask.may_use_tools:
             request["tool_choice"] = {"type": "none"}
     return request
+
+
+def _kept(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages up to which a provider keeps what it reads.
+
+    Up to the newest, for the next round of the same reply; and up to those before the last two
+    things that the person said: with what a person said goes what was recalled for it, once, so
+    the next request has only what comes before in common with this one.
+    """
+    said = [
+        at
+        for at, one in enumerate(messages)
+        if one["role"] == "user" and any(block["type"] == "text" for block in one["content"])
+    ]
+    ends = {at - 1 for at in said[-2:] if at} | {len(messages) - 1}
+    return [messages[at] for at in sorted(ends) if at >= 0]
 
 
 def _system(ask: Ask) -> list[dict[str, Any]]:

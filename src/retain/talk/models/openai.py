@@ -5,8 +5,7 @@ Ollama, LM Studio, vLLM and most providers do. The only module that knows of tha
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.talk.events import (
@@ -23,9 +22,8 @@ from retain.talk.events import (
     Usage,
 )
 from retain.talk.models import turns, wire
-from retain.talk.models.access import Access
 from retain.talk.models.errors import ModelError
-from retain.talk.models.patience import Patience, patiently
+from retain.talk.models.remote import Remote
 
 if TYPE_CHECKING:
     from openai import APIError, AsyncOpenAI
@@ -40,51 +38,16 @@ _REASONS: Final[Mapping[str, Reason]] = {
 }
 
 
-class Compatible:
+class Compatible(Remote):
     """A model behind `/v1/chat/completions`."""
 
     provider = "openai"
 
-    def __init__(self, name: str, to: Access, context_tokens: int, patience: Patience) -> None:
-        self.name = name
-        self.context_tokens = context_tokens
-        self._to = to
-        self._patience = patience
+    def _load(self) -> None:
+        import openai.resources.chat
+        import openai.resources.models  # noqa: F401 - the package itself loads these late
 
-    async def prepare(self) -> None:
-        """Load the package, away from the event loop: it takes a second or two."""
-        await asyncio.to_thread(_load)
-
-    async def offered(self) -> list[str]:
-        """The names of the models that there are."""
-        await self.prepare()
-        try:
-            async with self._client() as client:
-                return [one.id async for one in client.models.list()]
-        except _errors() as error:
-            raise self._failure(error) from None
-
-    def stream(self, ask: Ask) -> AsyncGenerator[Event, None]:
-        """The reply as it comes; closing the generator closes the connection."""
-        request = _request(self.name, ask, is_official=self._to.is_official)
-        return patiently(lambda: self._attempt(request, ask), self._patience)
-
-    async def _attempt(self, request: dict[str, Any], ask: Ask) -> AsyncGenerator[Event, None]:
-        await self.prepare()
-        reply = _Reply()
-        try:
-            async with self._client() as client:
-                stream = await client.chat.completions.create(**request, stream=True)
-                async with stream:
-                    async for chunk in stream:
-                        for one in reply.take(chunk):
-                            yield one
-        except _errors() as error:
-            raise self._failure(error) from None
-        if not reply.stop:
-            raise wire.cut_off(self._to) if reply.begun else wire.garbled(self._to)
-        for one in reply.ending(ask):
-            yield one
+        wire.tls()
 
     def _client(self) -> AsyncOpenAI:
         from openai import AsyncOpenAI
@@ -95,6 +58,23 @@ class Compatible:
             max_retries=0,  # ours are shown, and never repeat a reply that has begun
             http_client=wire.client(self._to, self._patience),
         )
+
+    def _listed(self, client: AsyncOpenAI) -> AsyncIterator[Any]:
+        return aiter(client.models.list())
+
+    def _request(self, ask: Ask) -> dict[str, Any]:
+        return _request(self.name, ask, is_official=self._to.is_official)
+
+    async def _opened(self, client: AsyncOpenAI, request: dict[str, Any]) -> Any:
+        return await client.chat.completions.create(**request, stream=True)
+
+    def _reply(self) -> _Reply:
+        return _Reply()
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        from openai import OpenAIError
+
+        return (OpenAIError, *wire.ERRORS_OF_GARBAGE, *wire.transport_errors())
 
     def _failure(self, error: Exception) -> ModelError:
         from openai import APIConnectionError, APIError
@@ -120,21 +100,6 @@ def _words(error: APIError) -> str:
     if isinstance(body, Mapping):
         return str(body.get("message") or "")
     return body if isinstance(body, str) else ""
-
-
-def _load() -> None:
-    import openai.resources.chat
-    import openai.resources.models  # noqa: F401 - the package itself loads these late
-
-    wire.tls()
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    """All that can go wrong in the package; the last few come of answers that make no sense."""
-    from openai import OpenAIError
-
-    garbage = (ValueError, TypeError, AttributeError, KeyError)
-    return (OpenAIError, *wire.transport_errors(), *garbage)
 
 
 class _Call:

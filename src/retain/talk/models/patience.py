@@ -19,8 +19,9 @@ class Patience(NamedTuple):
     pauses: tuple[float, ...] = (1, 2, 4, 8)
     longest: float = 60  # a server that asks for a longer wait is not waited for
     connect: float = 10
-    chunk: float = 60
-    local_chunk: float = 300  # a model on this machine may have to be loaded first
+    # A model may think for minutes, or have to be loaded first, and not every server sends signs of
+    # life meanwhile.
+    chunk: float = 300
 
 
 async def patiently(

@@ -19,7 +19,20 @@ if TYPE_CHECKING:
 
     import httpx2
 
-__all__ = ["client", "cut_off", "garbled", "lost", "refusal", "tls", "transport_errors", "waiting"]
+__all__ = [
+    "ERRORS_OF_GARBAGE",
+    "client",
+    "cut_off",
+    "garbled",
+    "lost",
+    "refusal",
+    "tls",
+    "transport_errors",
+    "waiting",
+]
+
+# What the packages raise on answers that make no sense.
+ERRORS_OF_GARBAGE: Final = (ValueError, TypeError, AttributeError, KeyError)
 
 # Anthropic has no code for this, nor have most servers that speak OpenAI's protocol, so their
 # words have to do; they are looked at only where the status says that the request is at fault.
@@ -56,10 +69,9 @@ def client(to: Access, patience: Patience) -> httpx2.AsyncClient:
     """
     import httpx2
 
-    chunk = patience.local_chunk if to.is_local else patience.chunk
     return httpx2.AsyncClient(
         verify=tls(),
-        timeout=httpx2.Timeout(chunk, connect=patience.connect),
+        timeout=httpx2.Timeout(patience.chunk, connect=patience.connect),
         follow_redirects=False,
         trust_env=not to.is_local,
     )
@@ -167,8 +179,8 @@ def lost(to: Access, error: BaseException, patience: Patience) -> ModelError:
 
     chain = list(_causes(error))
     if any(isinstance(one, httpx2.ReadTimeout | httpx2.WriteTimeout) for one in chain):
-        seconds = patience.local_chunk if to.is_local else patience.chunk
-        return ModelError("overloaded", f"nothing came from {to.host} for {seconds:g} seconds")
+        silence = f"nothing came from {to.host} for {patience.chunk:g} seconds"
+        return ModelError("overloaded", silence)
     if any(isinstance(one, httpx2.ReadError | httpx2.RemoteProtocolError) for one in chain):
         return ModelError(
             "broken_stream", f"the connection to {to.host} broke off during the reply", again=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from retain.app import App
 from retain.sessions.store import Sessions
-from retain.talk.sessions import caught_up, embedder, plain_summary, relevant, vectorised
+from retain.talk.past import caught_up, embedder, plain_summary, relevant, vectorised
 from tests.talk.servers import claude
 from tests.talk.talking import talking
 
@@ -93,7 +94,8 @@ def test_a_model_that_fails_leaves_words(
     broken = embedder(app)
     assert broken
     for one in names:
-        sessions.keep_vector(one, broken.name, b"\0" * 16)
+        known = {found.session_id: found for found in sessions.summaries()}
+        sessions.keep_vectors(broken.name, [(known[one], b"\0" * 16)])
     text, note = relevant(app, sessions, "garden", "", ROOM)
     assert names[2] in text
     assert note.startswith("found by their words: ")
@@ -149,6 +151,7 @@ def test_a_summary_that_no_model_made_is_short(sessions: Sessions) -> None:
     assert plain_summary([]) == ""
 
 
+@pytest.mark.slow
 def test_a_chat_that_ended_is_found_by_meaning_in_the_next(work: Path) -> None:
     with talking(work) as talk:
         talk.say("my sourdough loaf came out flat")
@@ -162,9 +165,9 @@ def test_a_chat_that_ended_is_found_by_meaning_in_the_next(work: Path) -> None:
         ]
         talk.type("/new")
         talk.say("why do my baked goods not rise?")
-        assert first in talk.system
-        assert "the oven was too cold" in talk.system
-        assert "my sourdough loaf came out flat" not in talk.asked.text
+        assert first in talk.asked.last
+        assert "the oven was too cold" in talk.asked.last
+        assert len(talk.asked.body["messages"]) == 1
 
 
 def test_the_reply_does_not_wait_for_other_chats_vectors(work: Path, sessions: Sessions) -> None:
@@ -172,9 +175,39 @@ def test_the_reply_does_not_wait_for_other_chats_vectors(work: Path, sessions: S
     killed = past(sessions, "The walrus ran away", "")
     with talking(work) as talk:
         talk.say("garden")
-        assert names[2] in talk.system  # by its words
+        assert names[2] in talk.asked.last  # by its words
         talk.leave()
         model = embedder(talk.chat.app)
         assert model
         assert all(one.vector for one in talk.chat.sessions.summaries(model.name))
         assert talk.chat.sessions.get(killed).summary == "Asked: The walrus ran away"
+
+
+def test_a_project_is_told_of_the_persons_other_conversations_too(
+    app: App, sessions: Sessions, work: Path
+) -> None:
+    fill(sessions)
+    own = Path(App(cwd=str(work), everywhere=True).init()[0].root)
+    with contextlib.closing(Sessions(str(own))) as others:
+        walrus = past(others, "Walrus", "The walrus is fed at noon.")
+    text, _ = relevant(app, sessions, "when is the walrus fed?", "", ROOM)
+    assert f"(global:{walrus}): The walrus is fed at noon." in text
+    # The same id may be another conversation's here, which is told by its own name.
+    text, _ = relevant(app, sessions, "when is the walrus fed?", walrus, ROOM)
+    assert f"(global:{walrus})" in text
+
+
+def test_the_persons_own_bank_is_looked_in_once_and_none_is_made(
+    sessions: Sessions, work: Path, home: Path
+) -> None:
+    past(sessions, "Walrus", "The walrus is fed at noon.")
+    app = App(cwd=str(work))
+    relevant(app, sessions, "the walrus", "", ROOM)
+    app.close()
+    assert not (Path(app.workspace.own.root) / "sessions.db").exists()
+    App(cwd=str(home), everywhere=True).init()
+    own = App(cwd=str(home), everywhere=True)
+    name = past(own.sessions, "Heron", "The heron stands on one leg.")
+    text, _ = relevant(own, own.sessions, "the heron", "", ROOM)
+    assert text.count(name) == 1
+    own.close()

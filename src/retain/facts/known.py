@@ -1,0 +1,169 @@
+"""The facts around a chat: the person's own, and those of the project they are in.
+
+What a chat learns is the person's, so it goes to their own bank also within a project, whose bank
+may be everyone's. What either bank knows is known, and what takes a fact's place stands in the
+same bank: one write in one bank, which is done whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from retain.app import App
+from retain.errors import Ambiguous, NotFound
+from retain.facts.carrying import COLLECTION, Synced
+from retain.facts.judging import KNOWN, REPLACES, same_key
+from retain.facts.keeping import Added, Facts
+from retain.library import project_of
+from retain.paths import GLOBAL
+
+__all__ = ["Known", "One"]
+
+PERSON = "person"  # of the setting chat.facts
+
+
+class One(NamedTuple):
+    """A fact in force, and every memory that states it."""
+
+    text: str
+    refs: tuple[str, ...]
+
+
+class _Home(NamedTuple):
+    """A bank's facts, and how its memories are called in the bank in force."""
+
+    facts: Facts
+    app: App
+    prefix: str = ""
+
+    @property
+    def whose(self) -> str:
+        return {"global": "your own", "project": "the project's"}.get(self.app.place.scope, "")
+
+    def called(self, added: Added) -> Added:
+        replaced = tuple(f"{self.prefix}{ref}" for ref in added.replaced)
+        return added._replace(ref=f"{self.prefix}{added.ref}", replaced=replaced)
+
+
+class Known:
+    """The facts of the banks in force; new ones go to the first of them."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._homes = _homes(app)
+        place = app.place
+        is_project = place.scope == "project"
+        self._project = os.path.basename(project_of(place.root)) if is_project else ""
+
+    def add(self, text: str, *, by: str = "", source: str = "", replaces: str = "") -> Added:
+        """Keep a fact, unless it is known; one that replaces another takes its place."""
+        home, notes = self._chosen(text, replaces)
+        is_new = not home.app.place.exists
+        # A project's own facts need not say whose they are.
+        project = self._project if home.app.place.scope == "global" else ""
+        added = home.facts.add(text, by=by, replaces=replaces, source=source, project=project)
+        if is_new:
+            self._app.workspace.forget()  # there is one bank more to look into
+        return home.called(added._replace(notes=(*added.notes, *notes)))
+
+    def _chosen(self, text: str, replaces: str) -> tuple[_Home, tuple[str, ...]]:
+        """The bank that a fact goes to, or that it is known in, and what is to be said of it."""
+        if len(self._homes) == 1:
+            return self._homes[0], ()
+        verdicts = [(home, *home.facts.weighed(text, replaces)) for home in self._homes]
+        holders = [(home, refs) for home, status, refs in verdicts if status == REPLACES]
+        if holders:
+            # Two banks cannot be written to in one go, and each is right by itself.
+            notes = [
+                f"{other.prefix}{ref} says otherwise, and was left alone"
+                for other, refs in holders[1:]
+                for ref in refs
+            ]
+            return holders[0][0], tuple(notes)
+        knowing = (home for home, status, _ in verdicts if status == KNOWN)
+        return next(knowing, self._homes[0]), ()
+
+    def present(self, words: str = "") -> list[One]:
+        """The facts in force, each once; those with all of some words."""
+        wanted = words.casefold().split()
+        found: dict[str, One] = {}
+        for home in self._homes:
+            for fact in home.facts.present():
+                refs = tuple(f"{home.prefix}{COLLECTION}/{it.id}" for it in (fact, *fact.twins))
+                one = found.setdefault(same_key(fact.text), One(fact.text, ()))
+                found[same_key(fact.text)] = one._replace(refs=(*one.refs, *refs))
+        return [
+            one for one in found.values() if all(word in one.text.casefold() for word in wanted)
+        ]
+
+    def meant(self, words: str) -> One:
+        """The one fact that words or an id mean."""
+        known = self.present()
+        named = [one for one in known if any(words in _names(ref) for ref in one.refs)]
+        exact = [one for one in known if same_key(one.text) == same_key(words)]
+        found = named or exact or self.present(words)
+        if not found:
+            raise NotFound(f"no fact speaks of {words[:60]!r}", hint="`/memories` lists them.")
+        if len(found) > 1:
+            raise Ambiguous(
+                f"that could be several: {', '.join(one.refs[0] for one in found[:5])}",
+                unchanged="Nothing was forgotten.",
+                hint="Name one by its id.",
+            )
+        return found[0]
+
+    def forget(self, one: One) -> None:
+        """Move a fact to the trash, wherever it stands."""
+        for home in self._homes:
+            for ref in one.refs:
+                if ref.startswith(GLOBAL) == bool(home.prefix):
+                    home.app.delete(ref.removeprefix(GLOBAL))
+        self.sync()
+
+    def sync(self, *, force: bool = False) -> Synced:
+        """Bring each bank's MEMORY.md in step with its facts; nearly free when nothing changed."""
+        done = [home.facts.sync(force=force) for home in self._homes]
+        if len(done) == 1:
+            return done[0]
+        notes = [
+            f"{note} ({home.whose})"
+            for home, one in zip(self._homes, done, strict=True)
+            for note in one.notes
+        ]
+        return _added_up(done)._replace(notes=tuple(notes))
+
+
+def _homes(app: App) -> tuple[_Home, ...]:
+    """The banks whose facts count; a bank or `--local` that was asked for counts alone."""
+    here = _Home(Facts(app), app)
+    if app.place.scope != "project" or app.workspace.local:
+        return (here,)
+    own = app.own
+    if not own.config.flag("memory.enabled"):
+        return (here,)
+    person = _Home(Facts(own), own, GLOBAL)
+    return (person, here) if app.config.text("chat.facts") == PERSON else (here, person)
+
+
+def _names(ref: str) -> tuple[str, ...]:
+    """All that a memory may be called by."""
+    bare = ref.removeprefix(GLOBAL)
+    return ref, bare, bare.partition("/")[2]
+
+
+def _added_up(done: Sequence[Synced]) -> Synced:
+    def both(of: Callable[[Synced], tuple[str, ...]]) -> tuple[str, ...]:
+        return tuple(chain.from_iterable(map(of, done)))
+
+    return Synced(
+        both(lambda one: one.learned),
+        both(lambda one: one.changed),
+        both(lambda one: one.forgotten),
+        both(lambda one: one.listed),
+        sum(one.rewritten for one in done),
+        sum(one.unlisted for one in done),
+        both(lambda one: one.held),
+    )

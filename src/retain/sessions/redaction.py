@@ -1,0 +1,119 @@
+"""Secrets left out of what is kept of a chat, in its texts and in its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from retain.errors import LimitExceeded
+from retain.guard.secrets import Redacted, redact, redact_value
+from retain.sessions.model import Block, Chat, Compaction, Said
+
+__all__ = ["Clean", "Redactor", "chat"]
+
+_LONG = 10_000  # characters from which on it pays to remember what was searched
+
+# What stands there is no text: a provider finds a call by its id, and knows its model's thoughts
+# by a seal that every change breaks.
+_NAMES = ("type", "id", "name", "model")
+_SEALED = ("type", "signature", "data")
+
+
+class Clean(NamedTuple):
+    """A message without its secrets, and the kinds of those there were."""
+
+    content: str
+    blocks: tuple[Block, ...]
+    kinds: tuple[str, ...]
+
+
+class Redactor:
+    """Takes secrets out of messages, and searches a reply that grows only where it has grown."""
+
+    def __init__(self) -> None:
+        self._settled = ("", Redacted("", ()))  # the beginning of the last long text
+
+    def said(self, content: str, given: Sequence[Block] = ()) -> Clean:
+        """What one side said, as it may be kept."""
+        text, found = self.text(content)
+        kept: list[Block] = []
+        kinds = list(found)
+        for one in given:
+            block, more = self._block(one)
+            # The text is among the blocks as well, and a secret in it is one secret.
+            is_text = one.get("type") == "text"
+            kinds += [kind for kind in more if not is_text or kind not in found]
+            # A thought that has one is left out, as it cannot be changed.
+            if not (more and one.get("type") == "thought"):
+                kept.append(block)
+        return Clean(text, tuple(kept), tuple(kinds))
+
+    def text(self, given: str) -> Redacted:
+        """A text without its secrets."""
+        if len(given) < _LONG:
+            return redact(given)
+        head, clean = self._settled
+        if not head or not given.startswith(head):
+            head, clean = "", Redacted("", ())
+        # No secret goes across an empty line, but for a key in a block of its own.
+        end = given.rfind("\n\n", len(head), -_LONG // 10)
+        if end > 0 and "PRIVATE KEY" not in given[len(head) :]:
+            clean = _joined(clean, redact(given[len(head) : end]))
+            head = given[:end]
+            self._settled = head, clean
+        return _joined(clean, redact(given[len(head) :]))
+
+    def _block(self, one: Block) -> tuple[Block, Sequence[str]]:
+        text, data = one.get("text"), one.get("data")
+        if one.get("type") == "text" and isinstance(text, str):
+            clean = self.text(text)
+            return {**one, "text": clean.text}, clean.kinds
+        if one.get("type") == "thought" and isinstance(data, Mapping):
+            open_to_all = {key: value for key, value in data.items() if key not in _SEALED}
+            return one, redact_value(open_to_all)[1]
+        return _redacted(one)
+
+
+def _joined(one: Redacted, other: Redacted) -> Redacted:
+    return Redacted(one.text + other.text, one.kinds + other.kinds)
+
+
+def _redacted(one: Block) -> tuple[Block, Sequence[str]]:
+    clean: dict[str, object] = {}
+    kinds: list[str] = []
+    for key, value in one.items():
+        try:
+            kept, found = redact_value({key: value}) if key not in _NAMES else ({key: value}, ())
+        except LimitExceeded:  # no tool takes such a value, and none can be searched
+            kept, found = {key: {}}, ()
+        assert isinstance(kept, dict)  # noqa: S101 - as it was handed in
+        clean.update(kept)
+        kinds += found
+    return clean, kinds
+
+
+def chat(whole: Chat, kinds: list[str]) -> Chat:
+    """A chat from elsewhere as it may be kept; the kinds of its secrets are added to a list."""
+
+    redactor = Redactor()
+
+    def without(text: str) -> str:
+        clean, found = redact(text)
+        kinds.extend(found)
+        return clean
+
+    def spoken(one: Said) -> Said:
+        clean = redactor.said(one.content, one.blocks)
+        kinds.extend(clean.kinds)
+        return one._replace(content=clean.content, blocks=clean.blocks)
+
+    return whole._replace(
+        title=without(whole.title),
+        summary=without(whole.summary),
+        tags=tuple(map(without, whole.tags)),
+        said=tuple(map(spoken, whole.said)),
+        compactions=tuple(
+            Compaction(one.messages, without(one.summary), one.created_at)
+            for one in whole.compactions
+        ),
+    )

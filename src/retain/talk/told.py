@@ -1,0 +1,72 @@
+"""What a conversation gave a model to read: a fact that stands there alone is not its own.
+
+A file or a memory may flag a fact itself, or ask to have one saved. Whether the model does that by
+a tag in its reply or by a tool, it is the same: what nobody but a quoted text says is not kept
+unless the person agrees.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from retain.facts.judging import same_key
+from retain.talk import flagged
+from retain.talk.events import Text, ToolResult, ToolUse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from retain.talk.events import Turn
+    from retain.talk.prompt import Prompt
+
+__all__ = ["Told"]
+
+_SAVING = "save_memory"  # what it gives is the model's own words again
+
+
+class Told:
+    """All that was told in one conversation, in the form in which two facts are one."""
+
+    def __init__(self) -> None:
+        self._flagged: set[str] = set()
+        self._results: dict[str, str] = {}  # what tools gave, by their calls
+        self._said: dict[str, str] = {}  # by the person, by how they said it
+
+    def read(self, prompt: Prompt) -> None:
+        """Take in what a model is sent; what it was sent before stays told."""
+        for part in prompt.parts:
+            if part.is_data:
+                self._flagged.update(map(same_key, flagged.anywhere(part.text)))
+        self._read_turns(prompt.turns)
+
+    def _read_turns(self, turns: Iterable[Turn]) -> None:
+        own: set[str] = set()
+        for turn in turns:
+            for block in turn.blocks:
+                if isinstance(block, ToolUse) and block.name == _SAVING:
+                    own.add(block.id)
+                elif isinstance(block, ToolResult) and block.id not in own:
+                    self._hear(block)
+                elif isinstance(block, Text) and turn.role == "user":
+                    self._say(block.text)
+
+    def _hear(self, result: ToolResult) -> None:
+        if result.id not in self._results:  # later it may be shortened
+            self._results[result.id] = _whole(result.text)
+            self._flagged.update(map(same_key, flagged.anywhere(result.text)))
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said[text] = _whole(text)
+
+    def is_quoted(self, fact: str) -> bool:
+        """Whether a fact stands in what was read, and in nothing that the person said."""
+        key, whole = same_key(fact), _whole(fact)
+        if any(whole in said for said in self._said.values()):
+            return False
+        return key in self._flagged or any(whole in text for text in self._results.values())
+
+
+def _whole(text: str) -> str:
+    """A text in which only whole words are found."""
+    return f" {same_key(text)} "
