@@ -5,7 +5,7 @@ import { say } from "./dom.js";
 const PARTS = { m: "/", g: "/graph", t: "/timeline", i: "/inbox", s: "/sessions", c: "/chat", h: "/health" };
 let isGoing = false;
 
-const isTyping = (target) => target.closest?.("input, textarea, select, [contenteditable]");
+const isTyping = (target) => target.closest?.("input:not([type=checkbox]), textarea, select, [contenteditable]");
 
 function items() {
   return [...document.querySelectorAll("[data-item]")].filter((one) => one.offsetParent);
