@@ -390,6 +390,8 @@ class Library:
 
     def _of(self, opened: Opened) -> Indexed:
         root = opened.bank.root
+        if root in self._indexed and self._indexed[root].bank.place != opened.bank.place:
+            self._indexed.pop(root).close()  # it was looked for before it was made
         if root not in self._indexed:
             project = "" if opened.bank.place.scope == "global" else _project_of(root)
             make = partial(_embedder, self._workspace)

@@ -14,11 +14,12 @@ from retain.model import Answer, Hit
 
 __all__ = ["Part", "Why", "excerpt", "plain", "sureness", "terms", "why"]
 
-_WORD: Final = re.compile(r"\w+(?:[.'\u2019+#-]\w+)*(?:\+\+|#)?")
-_MARKS: Final = re.compile(
-    r"^[ \t]*(?:#{1,6}|>|[-*+]|\d{1,3}[.)])[ \t]+|^[ \t]*(?:```|~~~).*$|\*\*|__(?=\S)|`|\[\[|\]\]",
-    re.MULTILINE,
+_WORD: Final = re.compile(r"\w+(?:[.'\u2019+#]\w+)*(?:\+\+|#)?")
+# What stands before a line, and what stands around words.
+_LEADS: Final = re.compile(
+    r"^[ \t]*(?:#{1,6}|>|[-*+]|\d{1,3}[.)])[ \t]+|^[ \t]*(?:```|~~~).*$", re.MULTILINE
 )
+_MARKS: Final = re.compile(r"\*\*|`|\[\[|\]\]")
 _LONGEST: Final = 320  # characters of a passage
 _LEAD: Final = 80  # that stand before the first marked word
 
@@ -65,12 +66,16 @@ def terms(question: str) -> frozenset[str]:
 
 def plain(text: str) -> str:
     """Markdown without its marks, on one line."""
-    return " ".join(_MARKS.sub(" ", text).split())
+    return " ".join(_MARKS.sub("", _LEADS.sub(" ", text)).split())
 
 
-def excerpt(text: str, wanted: frozenset[str]) -> Markup:
-    """The part of a text where most of the terms stand, with every form of them marked."""
+def excerpt(text: str, wanted: frozenset[str], title: str = "") -> Markup:
+    """The part of a text where most of the terms stand, with every form of them marked.
+
+    A title that the text begins with stands above it anyway.
+    """
     shown = plain(text)
+    shown = shown.removeprefix(plain(title)).lstrip() or shown
     spans = list(_spans(shown, wanted))
     start = _start(shown, spans)
     end = min(len(shown), start + _LONGEST)

@@ -136,10 +136,10 @@ def _of_hit(office: Office, hit: Hit, terms: frozenset[str]) -> Row:
         hit.status,
         hit.tags,
         hit.created_at,
-        passages.excerpt(hit.text, terms),
+        passages.excerpt(hit.text, terms, hit.title),
         hit.is_superseded,
         scope != office.scopes[0],
-        tuple(cautions(hit)),
+        tuple(note for note in cautions(hit) if note != hit.status),  # a badge says that
         hit.header_path if hit.header_path != hit.title else "",
         hit.score,
         passages.why(hit),
@@ -149,8 +149,6 @@ def _of_hit(office: Office, hit: Hit, terms: frozenset[str]) -> Row:
 def _of_listed(office: Office, one: Listed) -> Row:
     scope = office.scope_of(one.scope)
     changed = datetime.fromtimestamp(one.modified, UTC).isoformat(timespec="seconds")
-    start = passages.plain(one.start)
-    start = start.removeprefix(one.title).strip() or start
     return Row(
         scope,
         one.collection,
@@ -161,7 +159,7 @@ def _of_listed(office: Office, one: Listed) -> Row:
         one.status,
         one.tags,
         changed,
-        passages.excerpt(start, frozenset()),
+        passages.excerpt(one.start, frozenset(), one.title),
         one.is_superseded,
         scope != office.scopes[0],
         (one.problem,) if one.problem else (),

@@ -108,10 +108,9 @@ def _read(app: App, office: Office, request: Request) -> _Read:
     except RetainError:  # an index that cannot be used hides what is around, not the memory
         graph, near = Graph((), ()), []
     links, backlinks = _sides(graph, memory, scope)
-    there = {link.name for link in (*links, *backlinks)}
-    others = [
-        (one, address(scope, one.collection, one.id)) for one in near if _name(one) not in there
-    ]
+    there = {link.page for link in (*links, *backlinks)}
+    places = [(one, address(scope, one.collection, one.id)) for one in near]
+    others = [(one, where) for one, where in places if where not in there]
     return _Read(
         memory,
         contents.pages(app, office, memory),
@@ -122,10 +121,6 @@ def _read(app: App, office: Office, request: Request) -> _Read:
         app.successor(memory),
         sorted({name for name, where, _ in app.collections() if where == memory.scope}),
     )
-
-
-def _name(one: Related) -> str:
-    return f"{one.collection}/{one.id}" if one.collection else one.id
 
 
 def _sides(graph: Graph, memory: Memory, scope: str) -> tuple[list[Link], list[Link]]:
