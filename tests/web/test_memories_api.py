@@ -18,7 +18,9 @@ ONE = "/memories/here/memories"
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
     """A server of its own for each test: what one stores would be counted by the others."""
-    with stage.started(tmp_path / "web") as server:
+    # Words are enough here, and no model has to be loaded.
+    plain = {"RETAIN_RECALL_EMBEDDER": "none"}
+    with stage.started(tmp_path / "web", env=plain) as server:
         yield server
 
 

@@ -137,24 +137,31 @@ def _searched(app: App, wanted: Sought, limit: int) -> Found:
     is_all = len(base.hits) < _LOOKED
     answer = base
     if not is_all and wanted.is_narrowed and len(chosen) < limit:
-        only = app.library.chosen(wanted.chosen)
-        answer = app.library.search(_asking(wanted, only))
+        asking = _asking(wanted)
+        narrow = _narrowed(app, wanted.chosen, asking.conditions)
+        answer = app.library.search(asking._replace(conditions=narrow))
         chosen = tuple(hit for hit in answer.hits if not failing(_kind(hit), wanted.chosen))
     shown = {name: _ordered(facets[name], wanted, name) for name in FACETS}
     return Found(len(chosen), chosen[:limit], (), shown, answer, is_all)
 
 
-def _asking(wanted: Sought, only: frozenset[tuple[str, str]] | None = None) -> Wanted:
+def _asking(wanted: Sought) -> Wanted:
     asked: Conditions = conditions(since=wanted.chosen.since, until=wanted.chosen.until)
     if wanted.chosen.status:
         # A search shows retired memories to whoever speaks of the status, and to nobody else.
         asked = asked._replace(filters=(Filter("status", "!=", ("",)),))
-    return Wanted(
-        wanted.question,
-        limit=_LOOKED,
-        mode=wanted.mode,
-        conditions=asked._replace(only=only),
-        explain=True,
+    return Wanted(wanted.question, limit=_LOOKED, mode=wanted.mode, conditions=asked, explain=True)
+
+
+def _narrowed(app: App, chosen: Chosen, asked: Conditions) -> Conditions:
+    """Conditions that leave what was chosen, and little else: the search knows most by itself."""
+    if any(len(one) > 1 for one in (chosen.collection, chosen.type)) or chosen.month:
+        return asked._replace(only=app.library.chosen(chosen))
+    return asked._replace(
+        collection=chosen.collection[0] if chosen.collection else None,
+        type=chosen.type[0] if chosen.type else "",
+        tags=tuple(tag.casefold() for tag in chosen.tag),
+        filters=(Filter("status", "=", chosen.status),) if chosen.status else (),
     )
 
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from retain import words
 from retain.model import Answer, Hit
 
-__all__ = ["Part", "Why", "excerpt", "plain", "sureness", "terms", "why"]
+__all__ = ["Part", "Why", "excerpt", "marked", "plain", "sureness", "terms", "why"]
 
 _WORD: Final = re.compile(r"\w+(?:[.'\u2019+#]\w+)*(?:\+\+|#)?")
 # What stands before a line, and what stands around words.
@@ -85,6 +85,12 @@ def excerpt(text: str, wanted: frozenset[str], title: str = "") -> Markup:
     made = "".join(_pieces(shown, start, end, inner))
     before, after = "…" if start else "", "…" if end < len(shown) else ""
     return Markup(f"{before}{made}{after}")  # noqa: S704 - every piece is escaped
+
+
+def marked(text: str, wanted: frozenset[str]) -> Markup:
+    """A whole text, on one line, with every form of the terms marked."""
+    made = "".join(_pieces(text, 0, len(text), list(_spans(text, wanted))))
+    return Markup(made)  # noqa: S704 - every piece is escaped
 
 
 def _pieces(text: str, start: int, end: int, spans: Collection[tuple[int, int]]) -> Iterator[str]:

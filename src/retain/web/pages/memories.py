@@ -45,6 +45,7 @@ class Row(NamedTuple):
     id: str
     page: str
     title: str
+    shown: Markup  # the title with the words of a question marked
     type: str
     status: str
     tags: tuple[str, ...]
@@ -132,6 +133,7 @@ def _of_hit(office: Office, hit: Hit, terms: frozenset[str]) -> Row:
         hit.id,
         address(scope, hit.collection, hit.id),
         hit.title,
+        passages.marked(hit.title, terms),
         hit.type,
         hit.status,
         hit.tags,
@@ -155,6 +157,7 @@ def _of_listed(office: Office, one: Listed) -> Row:
         one.id,
         address(scope, one.collection, one.id),
         one.title,
+        passages.marked(one.title, frozenset()),
         one.type,
         one.status,
         one.tags,

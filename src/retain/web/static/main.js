@@ -27,8 +27,13 @@ function press(selector) {
   return Boolean(found);
 }
 
+function search() {
+  const field = document.querySelector("[data-search]");
+  if (field) { field.focus(); field.select(); } else location.href = "/?focus=1";
+}
+
 const KEYS = {
-  "/": () => document.querySelector("[data-search]")?.focus() ?? (location.href = "/?focus=1"),
+  "/": search,
   j: () => step(1),
   k: () => step(-1),
   x: () => document.activeElement.closest("[data-item]")?.querySelector("input[type=checkbox]")?.click(),
