@@ -133,8 +133,23 @@ document.addEventListener("submit", async (event) => {
   const field = document.getElementById("newtag");
   const add = field.value.split(",").map((one) => one.trim()).filter(Boolean);
   if (!add.length) return;
+  field.value = held.typed = "";
   await tagged({ add }, `Tagged “${add.join(", ")}”.`);
   document.getElementById("newtag").focus();
+});
+
+// A part may be replaced in the very moment in which someone reaches for it: what was open, typed
+// and had the focus is so again.
+const held = { isOpen: false, typed: "", focus: "" };
+const selector = (one) => (one.id && `#${one.id}`) || (one.dataset.act && `[data-act="${one.dataset.act}"]`)
+  || (one.dataset.key && `[data-key="${one.dataset.key}"]`) || (one.matches(".menu summary") && ".menu summary") || "";
+document.addEventListener("toggle", (event) => { if (event.target.matches(".menu")) held.isOpen = event.target.open; }, true);
+document.addEventListener("input", (event) => { if (event.target.id === "newtag") held.typed = event.target.value; });
+document.addEventListener("focusin", (event) => { held.focus = selector(event.target); });
+document.addEventListener("retain:refreshed", () => {
+  document.querySelector(".menu").open = held.isOpen;
+  document.getElementById("newtag").value = held.typed;
+  if (held.focus && document.activeElement === document.body) document.querySelector(held.focus)?.focus({ preventScroll: true });
 });
 
 // Shown anew when it changes, unless the person is in the middle of something on this page.
