@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from retain.brief import Brief
     from retain.embed import Embedder
-    from retain.index.catalogue import Chosen, Shelf
+    from retain.index.catalogue import Chosen, Listed, Shelf, Survey
     from retain.index.checking import Facts
     from retain.model import Answer
     from retain.recall.linking import Graph, Related
@@ -99,6 +99,23 @@ class Library:
 
         depth = whole("depth", depth, least=0)
         return graph_of(self._in_force(), ref, depth, cwd=self._workspace.cwd)
+
+    def connections(self, ref: str) -> Graph:
+        """The links of one memory of the bank in force, and those to it."""
+        from retain.recall.linking import connections
+
+        return connections(self._in_force(), ref)
+
+    def addresses(self, targets: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+        """Scope, collection and id of the memories that links name; the project's own first."""
+        from retain.recall.linking import addresses
+
+        found: dict[str, tuple[str, str, str]] = {}
+        for bank in self.banks() if targets else ():
+            left = [target for target in targets if target not in found]
+            scope = bank.bank.place.scope
+            found |= {name: (scope, *one) for name, one in addresses(bank, left).items()}
+        return found
 
     def ghost(self, path: str) -> str:
         """The linked file that a path means, as the graph names it; empty if none does."""
@@ -182,10 +199,37 @@ class Library:
         return found._replace(reasons=(*found.reasons, *bank.shortfalls))
 
     def shelf(self, chosen: Chosen, order: str, limit: int, offset: int) -> Shelf:
-        """One page of the memories of the bank in force that were chosen, from the index."""
-        from retain.index.catalogue import shelf
+        """One page of the memories of every bank in force that were chosen, from the index."""
+        from collections import Counter
 
-        return self._in_force().read(lambda it: shelf(it, chosen, order, limit, offset))
+        from retain.index.catalogue import FACETS, Shelf
+
+        surveys = self._surveys(chosen, order)
+        total = sum(len(one.found) for _, one in surveys)
+        facets = {
+            name: sum((one.facets[name] for _, one in surveys), Counter[str]()) for name in FACETS
+        }
+        page = _page(surveys, order, limit, offset)
+        return Shelf(total, tuple(page), facets)
+
+    def chosen(self, chosen: Chosen) -> frozenset[tuple[str, str]]:
+        """Collection and id of every memory that was chosen."""
+        from retain.index.catalogue import names
+
+        found = [
+            bank.read(partial(names, numbers=[number for _, number in one.found]), is_fresh=True)
+            for bank, one in self._surveys(chosen, "updated")
+        ]
+        return frozenset().union(*found)
+
+    def _surveys(self, chosen: Chosen, order: str) -> list[tuple[Indexed, Survey]]:
+        from retain.index.catalogue import survey
+
+        return [
+            (bank, bank.read(partial(survey, chosen=chosen, order=order, scope=scope)))
+            for bank in self.banks()
+            for scope in [bank.bank.place.scope]
+        ]
 
     def types(self) -> Mapping[str, int]:
         """How many memories there are of each type, in every bank in force."""
@@ -241,7 +285,11 @@ class Library:
             bank.refresh(progress=progress)
 
     def watch(
-        self, ended: Event, turn: AbstractContextManager[object] | None = None
+        self,
+        ended: Event,
+        turn: AbstractContextManager[object] | None = None,
+        *,
+        all_events: bool = False,
     ) -> Iterator[Changes]:
         """Keep the bank in force in step with its files until `ended` is set.
 
@@ -260,6 +308,7 @@ class Library:
             look,
             lambda: [root, *(os.path.join(root, name) for name in bank.collections() if name)],
             ended,
+            all_events=all_events,
         )
 
     def rebuild(self, progress: Progress | None = None) -> Changes:
@@ -353,6 +402,8 @@ class Library:
 
     def _of(self, opened: Opened) -> Indexed:
         root = opened.bank.root
+        if root in self._indexed and self._indexed[root].bank.place != opened.bank.place:
+            self._indexed.pop(root).close()  # it was looked for before it was made
         if root not in self._indexed:
             project = "" if opened.bank.place.scope == "global" else project_of(root)
             make = partial(_embedder, self._workspace)
@@ -369,6 +420,31 @@ class Library:
     def close(self) -> None:
         """Let go of every index; the next question opens them again."""
         _close_all(self._indexed)
+
+
+def _page(
+    surveys: Sequence[tuple[Indexed, Survey]], order: str, limit: int, offset: int
+) -> Iterator[Listed]:
+    """One page of what several banks have, in one order over all of them."""
+    from heapq import merge
+    from itertools import islice
+    from operator import itemgetter
+
+    from retain.index.catalogue import ORDERS, listed
+
+    several = [
+        [(key, at, number) for key, number in one.found] for at, (_, one) in enumerate(surveys)
+    ]
+    merged = merge(*several, key=itemgetter(0), reverse=ORDERS[order].is_descending)
+    wanted = [(at, number) for _, at, number in islice(merged, offset, offset + limit)]
+    shown: dict[tuple[int, int], Listed] = {}
+    for at, (bank, _) in enumerate(surveys):
+        own = [number for where, number in wanted if where == at]
+        read = partial(listed, numbers=own, scope=bank.bank.place.scope)
+        found = bank.read(read, is_fresh=True) if own else {}
+        shown |= {(at, number): one for number, one in found.items()}
+    # What was deleted in between is left out.
+    return (shown[one] for one in wanted if one in shown)
 
 
 def _embedder(workspace: Workspace, warm: Sequence[str] = ()) -> Embedder | None:

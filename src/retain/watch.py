@@ -22,10 +22,16 @@ Look = Callable[[], Changes]
 Folders = Callable[[], Sequence[str]]
 
 
-def changes(look: Look, folders: Folders, ended: Event) -> Iterator[Changes]:
-    """Look whenever something changed, and yield what each look took in, until `ended` is set."""
+def changes(
+    look: Look, folders: Folders, ended: Event, *, all_events: bool = False
+) -> Iterator[Changes]:
+    """Look whenever something changed, and yield what each look took in, until `ended` is set.
+
+    With `all_events` also looks that took in nothing: another process, or another thread, may
+    have indexed a change already, and whoever shows it has not heard of that.
+    """
     watched = _Watched(None, ())
-    held = 0
+    held, heard = 0, False
     try:
         while not ended.is_set():
             watched = _renewed(watched, folders)
@@ -34,10 +40,11 @@ def changes(look: Look, folders: Folders, ended: Event) -> Iterator[Changes]:
             except Busy:  # another process is at work: there will be something to see later
                 ended.wait(_POLL_SECONDS)
                 continue
-            if found.any or found.held != held:
+            if found.any or found.held != held or (all_events and heard):
                 yield found
             held = found.held
             watched = watched._replace(notice=_next(watched.notice, ended))
+            heard = watched.notice is not None
     finally:
         if watched.notice is not None:
             watched.notice.close()

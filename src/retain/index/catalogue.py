@@ -5,17 +5,41 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-__all__ = ["FACETS", "ORDERS", "Chosen", "Listed", "Shelf", "shelf"]
+__all__ = [
+    "FACETS",
+    "ORDERS",
+    "Chosen",
+    "Kind",
+    "Listed",
+    "Order",
+    "Shelf",
+    "Survey",
+    "counted",
+    "failing",
+    "listed",
+    "names",
+    "survey",
+]
 
-FACETS: Final = ("collection", "type", "status", "tag", "month")
-ORDERS: Final = {
-    "updated": "modified DESC, number DESC",
-    "created": "created DESC, number DESC",
-    "oldest": "created, number",
-    "title": "title COLLATE NOCASE, number",
+FACETS: Final = ("scope", "collection", "type", "status", "tag", "month")
+
+
+class Order(NamedTuple):
+    """By what a list is sorted: a column, and its direction."""
+
+    column: str
+    is_descending: bool = True
+
+
+ORDERS: Final[Mapping[str, Order]] = {
+    "updated": Order("modified"),
+    "created": Order("created"),
+    "oldest": Order("created", is_descending=False),
+    "title": Order("lower(title)", is_descending=False),
 }
 
 
@@ -29,6 +53,24 @@ class Chosen(NamedTuple):
     month: tuple[str, ...] = ()  # 2026-11
     since: str = ""  # dates, both included
     until: str = ""
+    scope: tuple[str, ...] = ()
+
+
+class Kind(NamedTuple):
+    """What facets know of a memory: many memories are of one kind, and are looked at once."""
+
+    collection: str
+    type: str
+    status: str
+    day: str
+    tags: tuple[str, ...] = ()
+    scope: str = ""
+
+    def values(self, facet: str) -> Sequence[str]:
+        """What a memory of this kind has of a facet."""
+        if facet == "tag":
+            return self.tags
+        return (self.day[:7],) if facet == "month" else (getattr(self, facet),)
 
 
 class Listed(NamedTuple):
@@ -46,6 +88,7 @@ class Listed(NamedTuple):
     is_superseded: bool
     problem: str
     start: str  # how its text begins
+    scope: str = ""
 
 
 class Shelf(NamedTuple):
@@ -56,79 +99,115 @@ class Shelf(NamedTuple):
     facets: Mapping[str, Mapping[str, int]]
 
 
-class _Row(NamedTuple):
-    number: int
-    collection: str
-    type: str
-    status: str
-    tags: str
-    created: str
+class Survey(NamedTuple):
+    """All memories of a bank that were chosen, in order, and how many there are of each value."""
 
-    def values(self, facet: str) -> Sequence[str]:
-        if facet == "tag":
-            return () if self.tags == "[]" else json.loads(self.tags)
-        return (self.created[:7],) if facet == "month" else (getattr(self, facet),)
+    found: Sequence[tuple[Any, int]]  # what they are sorted by, and their numbers
+    facets: Mapping[str, Counter[str]]
 
 
-def shelf(
-    connection: sqlite3.Connection,
-    chosen: Chosen,
-    order: str = "updated",
-    limit: int = 50,
-    offset: int = 0,
-) -> Shelf:
-    """The memories that were chosen; each facet counts what its own choice would leave."""
-    rows = connection.execute(
-        "SELECT number, collection, type, status, tags, created FROM memories "  # noqa: S608 - ours
-        f"WHERE NOT is_gone ORDER BY {ORDERS[order]}"
-    )
-    counts: dict[str, Counter[str]] = {facet: Counter() for facet in FACETS}
-    found: list[int] = []
-    for row in map(_Row._make, rows):
-        failing = _failing(row, chosen)
-        if not failing:
-            found.append(row.number)
-        if len(failing) < 2:
-            for facet in failing or FACETS:
-                if facet in counts:
-                    counts[facet].update(row.values(facet))
-    page = found[offset : offset + limit]
-    return Shelf(
-        len(found),
-        tuple(_listed(connection, page)),
-        {facet: dict(counter.most_common()) for facet, counter in counts.items()},
-    )
+def survey(
+    connection: sqlite3.Connection, chosen: Chosen, order: str = "updated", scope: str = ""
+) -> Survey:
+    """The memories of one bank that were chosen."""
+    rows = _rows(connection, order, has_days=bool(chosen.since or chosen.until))
+    # Tags stand apart: with them nearly every memory would be of a kind of its own.
+    besides = chosen._replace(tag=())
+    kinds = {head: _kind(head, scope) for head in {row[2] for row in rows}}
+    fit = {head for head, kind in kinds.items() if not failing(kind, besides)}
+    tagged = [row for row in rows if row[2] in fit]
+    facets = {"tag": _tags(Counter(row[3] for row in tagged))}
+    if chosen.tag:
+        wanted = set(chosen.tag)
+        having = {tags for tags in {row[3] for row in rows} if wanted.intersection(_parsed(tags))}
+        rows = [row for row in rows if row[3] in having]
+        tagged = [row for row in tagged if row[3] in having]
+    heads = Counter(row[2] for row in rows)
+    of_kinds = counted({kinds[head]: count for head, count in heads.items()}, besides)
+    return Survey([(row[1], row[0]) for row in tagged], {**of_kinds, **facets})
 
 
-def _failing(row: _Row, chosen: Chosen) -> list[str]:
+def _rows(connection: sqlite3.Connection, order: str, *, has_days: bool) -> list[_Row]:
+    column, is_descending = ORDERS[order]
+    direction = "DESC" if is_descending else "ASC"
+    # The day matters only where days are chosen; by months there are far fewer kinds.
+    length = 10 if has_days else 7
+    return connection.execute(
+        f"SELECT number, {column}, json_array(collection, type, status, "  # noqa: S608 - ours
+        f"substr(created, 1, {length})), tags FROM memories WHERE NOT is_gone "
+        f"ORDER BY {column} {direction}, number {direction}"
+    ).fetchall()
+
+
+_Row = tuple[int, Any, str, str]  # number, what it is sorted by, its kind and its tags in JSON
+
+
+def _kind(head: str, scope: str) -> Kind:
+    collection, kind, status, day = json.loads(head)
+    return Kind(collection, kind, status, day, scope=scope)
+
+
+def _tags(several: Mapping[str, int]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for tags, count in several.items():
+        for tag in _parsed(tags):
+            found[tag] += count
+    return found
+
+
+def failing(kind: Kind, chosen: Chosen) -> list[str]:
     """The facets whose choice leaves a memory out."""
-    failing = [
+    found = [
         facet
         for facet in FACETS
-        if (wanted := getattr(chosen, facet)) and not set(wanted).intersection(row.values(facet))
+        if (wanted := getattr(chosen, facet)) and not set(wanted).intersection(kind.values(facet))
     ]
-    if row.status == "retired" and not chosen.status:
-        failing.append("status")
-    day = row.created[:10]
-    if (chosen.since and day < chosen.since) or (chosen.until and day > chosen.until):
-        failing.append("date")
-    return failing
+    if kind.status == "retired" and not chosen.status:
+        found.append("status")
+    if (chosen.since and kind.day < chosen.since) or (chosen.until and kind.day > chosen.until):
+        found.append("date")
+    return found
 
 
-def _listed(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[Listed]:
-    marks = ",".join("?" * len(numbers))
+def counted(kinds: Mapping[Kind, int], chosen: Chosen) -> dict[str, Counter[str]]:
+    """How many memories each value of each facet has; a facet counts as if it were not chosen."""
+    counts: dict[str, Counter[str]] = {facet: Counter() for facet in FACETS}
+    for kind, count in kinds.items():
+        fails = failing(kind, chosen)
+        if len(fails) > 1:
+            continue
+        for facet in fails or FACETS:
+            for value in kind.values(facet) if facet in counts else ():
+                counts[facet][value] += count
+    return counts
+
+
+@lru_cache(maxsize=50_000)
+def _parsed(tags: str) -> tuple[str, ...]:
+    return () if tags == "[]" else tuple(dict.fromkeys(json.loads(tags)))
+
+
+def names(connection: sqlite3.Connection, numbers: Iterable[int]) -> set[tuple[str, str]]:
+    """Collection and id of these memories."""
+    query = "SELECT collection, id FROM memories WHERE number IN (SELECT value FROM json_each(?))"
+    return set(connection.execute(query, (json.dumps(list(numbers)),)))
+
+
+def listed(
+    connection: sqlite3.Connection, numbers: Sequence[int], scope: str = ""
+) -> dict[int, Listed]:
+    """These memories, by number, as a list shows them."""
     rows = connection.execute(
-        "SELECT number, collection, id, file, title, type, status, tags, created, modified, "  # noqa: S608 - marks alone
+        "SELECT number, collection, id, file, title, type, status, tags, created, modified, "
         "is_superseded, problem, (SELECT substr(text, 1, 400) FROM chunks WHERE memory = "
-        f"memories.number ORDER BY chunks.number LIMIT 1) FROM memories WHERE number IN ({marks})",
-        numbers,
+        "memories.number ORDER BY chunks.number LIMIT 1) FROM memories "
+        "WHERE number IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(numbers)),),
     )
-    by_number = {row[0]: _as_listed(*row[1:]) for row in rows}
-    return [by_number[number] for number in numbers if number in by_number]
+    return {row[0]: _as_listed(scope, *row[1:]) for row in rows}
 
 
-def _as_listed(*row: Any) -> Listed:
+def _as_listed(scope: str, *row: Any) -> Listed:
     *named, tags, created, modified, is_superseded, problem, start = row
-    shown = tuple(json.loads(tags))
-    facts = (created, modified / 1e9, bool(is_superseded), problem, start or "")
-    return Listed._make([*named, shown, *facts])
+    facts = (created, modified / 1e9, bool(is_superseded), problem, start or "", scope)
+    return Listed._make([*named, _parsed(tags), *facts])

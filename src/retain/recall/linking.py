@@ -30,6 +30,8 @@ __all__ = [
     "Node",
     "Related",
     "Relation",
+    "addresses",
+    "connections",
     "ghost_of",
     "graph_of",
     "linked",
@@ -507,3 +509,73 @@ def _sharing_tags(connection: sqlite3.Connection, number: int) -> list[tuple[int
         "GROUP BY m.number"
     )
     return list(connection.execute(query, (number,)))
+
+
+# What is around one memory, quickly
+
+
+def connections(bank: Indexed, ref: str) -> Graph:
+    """The links of one memory and those to it; no others are looked at, however many there are."""
+    return bank.read(lambda connection: _connections(connection, bank.project, ref))
+
+
+def _connections(connection: sqlite3.Connection, project: Project | None, ref: str) -> Graph:
+    found = _numbers(connection, *split_ref(ref))
+    if not found:
+        raise NotFound(f"there is no memory {ref!r}")
+    number, name = found[0], _ref(connection, found[0])
+    nodes = {name: _memory_node(connection, number)}
+    relations = []
+    for edge in graph.edges_from(connection, [number]):
+        if edge.edge != "merged_from":
+            node, relation = _onward(connection, edge, project, name)
+            nodes[relation.target] = node
+            relations.append(relation)
+    for edge in graph.edges_to(connection, _names_of(connection, number)):
+        # A bare name may mean another memory, of another collection.
+        is_meant = edge.memory != number and _resolved(connection, key(edge.target)) == number
+        if is_meant and edge.edge != "merged_from":
+            source = _ref(connection, edge.memory)
+            nodes[source] = _memory_node(connection, edge.memory)
+            relations.append(Relation(source, name, edge.memory_edge, edge.context, edge.line))
+    return Graph(tuple(nodes.values()), tuple(relations))
+
+
+def _onward(
+    connection: sqlite3.Connection, edge: Edge, project: Project | None, source: str
+) -> tuple[Node, Relation]:
+    """Where a link leads to: a memory, a file as it is now, or nowhere."""
+    number = _resolved(connection, key(edge.target))
+    if number is not None:
+        node, how = _memory_node(connection, number), edge.memory_edge
+        return node, Relation(source, node.name, how, edge.context, edge.line)
+    if edge.kind != "ghost":
+        node = Node(edge.target, "dangling")
+        return node, Relation(source, f"?{edge.target}", edge.memory_edge, edge.context, edge.line)
+    state = _how(edge, project)
+    node = Node(f"ghost:{edge.target}", "ghost", "", state.freshness, state.now_at)
+    return node, Relation(source, node.name, edge.edge, edge.context, edge.line)
+
+
+def _memory_node(connection: sqlite3.Connection, number: int) -> Node:
+    (title,) = connection.execute(
+        "SELECT title FROM memories WHERE number = ?", (number,)
+    ).fetchone()
+    return Node(_ref(connection, number), "memory", title)
+
+
+def addresses(bank: Indexed, targets: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Collection and id of the memories that links name, by what they call them."""
+    return bank.read(lambda connection: _addresses(connection, targets))
+
+
+def _addresses(
+    connection: sqlite3.Connection, targets: Sequence[str]
+) -> dict[str, tuple[str, str]]:
+    numbers = {target: _resolved(connection, key(target)) for target in targets}
+    query = "SELECT collection, id FROM memories WHERE number = ?"
+    return {
+        target: connection.execute(query, (number,)).fetchone()
+        for target, number in numbers.items()
+        if number is not None
+    }

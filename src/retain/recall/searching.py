@@ -7,7 +7,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Final, NamedTuple
 
 from retain.embed import EmbedderError
@@ -209,10 +209,9 @@ class _Reading:
         """Each arm's rank and score, what every part added, and every boost."""
         added = dict(scoring.parts(one.evidence, self._found.weights))
         added["first hits"] = one.gained
-        near = self._found.near
         return {
             "text": _place(self._by_words, one.row.chunk, one.evidence.text),
-            "vector": _place(near.order if near else (), one.row.chunk, one.evidence.vector),
+            "vector": _place(self._by_meaning, one.row.chunk, one.evidence.vector),
             "parts": {name: round(value, 4) for name, value in added.items() if value},
             "boosts": dict(one.boosts),
             "sum": round(one.score, 4),
@@ -225,12 +224,20 @@ class _Reading:
             "dates": [when.text for when in self._found.asked.whens],
         }
 
-    @property
-    def _by_words(self) -> Sequence[int]:
+    @cached_property
+    def _by_words(self) -> Mapping[int, int]:
+        """Each chunk's place by words; sorted once, however many hits are explained."""
         words = self._found.words
-        return sorted(words, key=lambda chunk: (-words[chunk], chunk))
+        return _places(sorted(words, key=lambda chunk: (-words[chunk], chunk)))
+
+    @cached_property
+    def _by_meaning(self) -> Mapping[int, int]:
+        return _places(self._found.near.order if self._found.near else ())
 
 
-def _place(order: Sequence[int], chunk: int, score: float) -> dict[str, object]:
-    rank = order.index(chunk) + 1 if chunk in order else None
-    return {"rank": rank, "score": round(score, 4)}
+def _places(order: Sequence[int]) -> dict[int, int]:
+    return {chunk: place for place, chunk in enumerate(order, 1)}
+
+
+def _place(places: Mapping[int, int], chunk: int, score: float) -> dict[str, object]:
+    return {"rank": places.get(chunk), "score": round(score, 4)}

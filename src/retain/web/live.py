@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
-from retain.web.office import Office
+from retain.web.office import HERE, OWN, Office
 
 __all__ = ["Live"]
 
@@ -28,10 +28,14 @@ class Live:
     def start(self) -> None:
         """Watch from now on; called where the pages' loop runs."""
         self._loop = asyncio.get_running_loop()
-        threading.Thread(target=self._watch, name="retain-watch", daemon=True).start()
+        for scope in (HERE, OWN):
+            name = f"retain-watch-{scope}"
+            threading.Thread(target=self._watch, args=(scope,), name=name, daemon=True).start()
 
-    def _watch(self) -> None:
-        for found in self._office.changes():
+    def _watch(self, scope: str) -> None:
+        if scope == OWN and self._office.is_one:
+            return  # nobody needs to hear everything twice
+        for found in self._office.changes(scope):
             counts = {"added": found.added, "changed": found.changed, "removed": found.removed}
             self.tell("memories", counts)
 

@@ -67,6 +67,8 @@ class Office:
         """A bank's app, opened if it is not yet; only for who has the turn."""
         if self.ended.is_set():
             raise RetainError("Retain is about to end", unchanged="Nothing was changed.")
+        if scope not in (HERE, OWN):
+            raise NotFound(f"there is no bank {scope[:40]!r}", hint=f"There are {HERE} and {OWN}.")
         if scope not in self._apps:
             app = self._open(scope == OWN)
             if scope == OWN and app.place.root == self.app().place.root:
@@ -90,18 +92,24 @@ class Office:
         """The banks there are, the one in force first."""
         return (HERE,) if self.app().place.scope != "project" else (HERE, OWN)
 
+    @property
+    def is_one(self) -> bool:
+        """Whether there is one bank alone."""
+        with self.turn:
+            return len(self.scopes) == 1
+
     def _fill(self, scope: str, app: App) -> None:
         if scope not in self._fillings:
             self._fillings[scope] = Filling(app.library)
         self._fillings[scope].wake()
 
-    def changes(self) -> Iterator[Changes]:
-        """What happens to the files of the bank in force, until the end."""
+    def changes(self, scope: str = HERE) -> Iterator[Changes]:
+        """What happens to the files of a bank, whoever indexes them, until the end."""
         while not self.ended.is_set():
             try:
                 with self.turn:
-                    library = self.app().library
-                    watching = library.watch(self.ended, self.turn)
+                    library = self.app(scope).library
+                    watching = library.watch(self.ended, self.turn, all_events=True)
                 yield from watching
             except NotFound:  # the bank is made with the first memory
                 self.ended.wait(1)

@@ -14,6 +14,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup
 
+from retain.links import links
+
 __all__ = ["ago", "marked", "rendered"]
 
 _LINKS: Final = ("http", "https", "mailto")
@@ -66,9 +68,16 @@ def _shown_wiki(_self: Any, tokens: Sequence[Token], index: int, _options: Any, 
     target, _, label = tokens[index].content.partition("|")
     shown = escape(label.strip() or target.strip())
     page = env["resolve"](target.strip())
+    if not page and _is_file(target):
+        return f'<code class="file">{shown}</code>'
     if not page:
         return f'<span class="ghost" title="There is no such memory">{shown}</span>'
     return f'<a class="wiki" href="{escape(page)}">{shown}</a>'
+
+
+def _is_file(target: str) -> bool:
+    """Whether double brackets name a file of the project, which has no page here."""
+    return any(link.kind == "ghost" for link in links(f"[[{target}]]"))
 
 
 def _shown_picture(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:

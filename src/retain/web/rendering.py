@@ -19,7 +19,7 @@ from retain.errors import RetainError
 from retain.web import prose
 from retain.web.operation import ROOT, STATUSES
 
-__all__ = ["Static", "address", "failure", "fragment", "page"]
+__all__ = ["Static", "address", "failure", "fragment", "page", "part"]
 
 _KINDS: Final = {
     "css": "text/css; charset=utf-8",
@@ -96,6 +96,11 @@ def page(
     """A whole page; `here` names the part of Retain that it belongs to."""
     given = {"here": "", "place": request.app.state.office.where, **values, "request": request}
     return HTMLResponse(_templates().get_template(template).render(given), status)
+
+
+def part(template: str, values: Mapping[str, Any]) -> str:
+    """A piece of a page, for the interface to hand out."""
+    return _templates().get_template(template).render(values)
 
 
 def fragment(request: Request) -> bool:

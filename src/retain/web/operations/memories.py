@@ -1,36 +1,23 @@
-"""Memories: listed, found, read, written, moved, taken out of force and brought back."""
+"""One memory: stored, read, changed, tagged, moved, deleted."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Any, Final
 
 from retain import shapes
 from retain.drafts import Draft
-from retain.recall.asking import Wanted, conditions
-from retain.web.office import HERE
+from retain.errors import Conflict, UsageError
+from retain.model import Memory
+from retain.web import answers, undoing
 from retain.web.operation import Call, Given, Operation, collection_of, named
+from retain.web.operations.given import ONE, Expected, Name, Tags, Text
+
+if TYPE_CHECKING:
+    from retain.app import App
 
 __all__ = ["OPERATIONS"]
 
 Data = dict[str, Any]
-Text = Annotated[str, Field(max_length=2_000_000)]
-Name = Annotated[str, Field(max_length=400)]
-Tags = Annotated[tuple[Name, ...], Field(max_length=1_000)]
-
-
-class Search(Given):
-    """A question, and what its answers must be."""
-
-    q: Annotated[str, Field(max_length=100_000)]
-    limit: Annotated[int, Field(ge=1, le=100)] = 20
-    mode: Name = "hybrid"
-    collection: Name | None = None
-    type: Name = ""
-    tag: Tags = ()
-    since: Name = ""
-    until: Name = ""
 
 
 class New(Given):
@@ -54,62 +41,166 @@ class Changed(Given):
     expect: Name = ""
 
 
-async def _search(call: Call) -> Data:
-    given: Search = call.query
-    wanted = Wanted(
-        given.q,
-        limit=given.limit,
-        mode=given.mode,
-        explain=True,
-        conditions=conditions(
-            collection=given.collection,
-            kind=given.type,
-            tags=given.tag,
-            since=given.since,
-            until=given.until,
-        ),
-    )
-    found = await call.office.use(lambda app: app.library.search(wanted))
-    return shapes.answer(given.q, given.mode, found)
+class Source(Given):
+    """A memory's whole file, as a person rewrote it."""
+
+    source: Text
+    expect: Name = ""
+
+
+class Tagging(Given):
+    """Tags that a memory gets, and tags that it loses."""
+
+    add: Tags = ()
+    remove: Tags = ()
+
+
+class Place(Given):
+    """Where a memory goes: another collection, another id, or both."""
+
+    collection: Name | None = None
+    id: Name = ""
 
 
 async def _create(call: Call) -> Data:
     given: New = call.body
+    scope = call.path["scope"]
     draft = Draft(given.text, given.title, given.type, given.tags or None)
-    done = await call.office.use(
-        lambda app: app.put(
+
+    def work(app: App) -> Data:
+        done = app.put(
             draft,
             collection=None if given.collection is None else collection_of(given.collection),
             name=given.id,
             is_new=True,
-        ),
-        call.path.get("scope", HERE),
-        writes=True,
-    )
-    return shapes.written(done)
+        )
+        undo = [undoing.deleting(scope, done.memory)]
+        return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
+
+    return await call.office.use(work, scope, writes=True)
 
 
 async def _get(call: Call) -> Data:
     found = await call.office.use(lambda app: app.ours(named(call)), call.path["scope"])
-    return shapes.memory(found, content=True)
+    return {**shapes.memory(found, content=True), "source": found.data.decode("utf-8", "replace")}
 
 
 async def _update(call: Call) -> Data:
     given: Changed = call.body
     draft = Draft(given.text, given.title, given.type, given.tags)
-    done = await call.office.use(
-        lambda app: app.update(named(call), draft, expect=given.expect),
-        call.path["scope"],
-        writes=True,
-    )
-    return shapes.written(done)
+    return await _changed(call, draft, given.expect)
 
 
-_ONE: Final = "/memories/{scope}/{collection}/{id}"
+async def _changed(call: Call, draft: Draft, expect: str) -> Data:
+    scope = call.path["scope"]
+
+    def work(app: App) -> Data:
+        before = app.ours(named(call))
+        done = app.update(named(call), draft, expect=expect or before.hash)
+        undo = undoing.to_version(app, scope, before, done)
+        return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
+
+    return await call.office.use(work, scope, writes=True)
+
+
+async def _rewrite(call: Call) -> Data:
+    given: Source = call.body
+    scope = call.path["scope"]
+
+    def work(app: App) -> Data:
+        before = app.ours(named(call))
+        done = app.edit(named(call), lambda memory: _unless_newer(memory, given))
+        undo = undoing.to_version(app, scope, before, done)
+        return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
+
+    return await call.office.use(work, scope, writes=True)
+
+
+def _unless_newer(memory: Memory, given: Source) -> str:
+    if given.expect and memory.hash != given.expect:
+        raise Conflict(
+            f"{memory.ref} was changed since you read it",
+            unchanged="It was left as it is.",
+            hint="Read it again, and change that text.",
+        )
+    return given.source
+
+
+async def _tag(call: Call) -> Data:
+    given: Tagging = call.body
+    scope = call.path["scope"]
+
+    def work(app: App) -> Data:
+        before = app.ours(named(call))
+        gone = set(given.remove) - set(given.add)
+        tags = [tag for tag in dict.fromkeys((*before.tags, *_clean(given.add))) if tag not in gone]
+        if tags == list(before.tags):
+            return undoing.changed(scope, before, "unchanged", (), ())
+        done = app.update(named(call), Draft(tags=tags), expect=before.hash)
+        undo = undoing.to_version(app, scope, before, done)
+        return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
+
+    return await call.office.use(work, scope, writes=True)
+
+
+def _clean(tags: Tags) -> list[str]:
+    """Tags as they are written: without spaces around them, and none that is empty."""
+    found = [" ".join(tag.split()) for tag in tags]
+    if any("," in tag for tag in found):
+        raise UsageError("a tag has no comma in it", hint="Give several tags one by one.")
+    return [tag for tag in found if tag]
+
+
+async def _move(call: Call) -> Data:
+    given: Place = call.body
+    scope = call.path["scope"]
+    collection = None if given.collection is None else collection_of(given.collection)
+
+    def work(app: App) -> Data:
+        before = app.ours(named(call))
+        done = app.move(named(call), to_collection=collection, to_id=given.id)
+        undo = [] if done.status == "unchanged" else [undoing.moving(scope, before, done.memory)]
+        return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
+
+    return await call.office.use(work, scope, writes=True)
+
+
+async def _delete(call: Call) -> Data:
+    given: Expected = call.query
+    scope = call.path["scope"]
+
+    def work(app: App) -> Data:
+        done = app.delete(named(call), expect=given.expect)
+        return {
+            "id": done.trashed.id,
+            "collection": done.trashed.collection,
+            "status": "deleted",
+            "trash": done.trashed.name,
+            "warnings": list(done.warnings),
+            "undo": undoing.untrashing(scope, [done.trashed]),
+        }
+
+    return await call.office.use(work, scope, writes=True)
+
 
 OPERATIONS: Final = (
-    Operation("GET", "/search", "search", "Find memories", _search, query=Search),
-    Operation("POST", "/memories/{scope}", "create", "Store a memory", _create, body=New),
-    Operation("GET", _ONE, "get", "Read a memory", _get),
-    Operation("PUT", _ONE, "update", "Change a memory", _update, body=Changed),
-)
+    Operation(
+        "POST", "/memories/{scope}", "create", "Store a memory", _create, answers.Changed, body=New
+    ),
+    Operation("GET", ONE, "get", "Read a memory", _get, answers.Memory),
+    Operation("PUT", ONE, "update", "Change a memory", _update, answers.Changed, body=Changed),
+    Operation(
+        "DELETE", ONE, "delete", "Move a memory to the trash", _delete, answers.Deleted, Expected
+    ),
+    Operation(
+        "PUT", f"{ONE}/source", "rewrite", "Rewrite a memory's file", _rewrite, answers.Changed,
+        body=Source,
+    ),
+    Operation(
+        "POST", f"{ONE}/tags", "tag", "Add and remove tags", _tag, answers.Changed, body=Tagging
+    ),
+    Operation(
+        "POST", f"{ONE}/move", "move", "Move or rename a memory", _move, answers.Changed,
+        body=Place,
+    ),
+)  # fmt: skip

@@ -1,65 +1,204 @@
-"""All memories, looked through and searched; one memory, read and edited."""
+"""All memories, looked through and searched."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from retain.errors import NotFound
-from retain.index.catalogue import Chosen, Shelf
-from retain.recall.asking import Wanted
+from retain.brief import cautions
+from retain.index.catalogue import Chosen, Listed
+from retain.model import Hit
+from retain.web import looking, passages
+from retain.web.looking import PAGE, Found, Sought
 from retain.web.office import Office
-from retain.web.operation import collection_of
-from retain.web.prose import rendered
-from retain.web.rendering import page
+from retain.web.rendering import address, page
+from retain.web.searches import Searches
+
+if TYPE_CHECKING:
+    from retain.app import App
 
 __all__ = ["ROUTES"]
 
-_PAGE: Final = 50
+_MOST: Final = {"tag": 40, "month": 36, "type": 30, "collection": 60}  # values of a facet shown
+_FEW: Final = 8  # values that are shown before the rest is unfolded
+_TITLES: Final = {
+    "scope": "Bank",
+    "collection": "Collection",
+    "type": "Type",
+    "status": "Status",
+    "tag": "Tag",
+    "month": "Month",
+}
+
+
+class Row(NamedTuple):
+    """One memory in the list."""
+
+    scope: str
+    collection: str
+    id: str
+    page: str
+    title: str
+    shown: Markup  # the title with the words of a question marked
+    type: str
+    status: str
+    tags: tuple[str, ...]
+    time: str
+    passage: Markup
+    is_superseded: bool = False
+    is_own: bool = False  # from the person's own bank, where a project's is in force
+    notes: tuple[str, ...] = ()
+    place: str = ""  # the headings that a passage stands below
+    score: float = 0.0
+    why: passages.Why | None = None
+
+
+class Value(NamedTuple):
+    """One value of a facet."""
+
+    value: str
+    label: str
+    many: int
+    is_chosen: bool
+    link: str
+
+
+class Facet(NamedTuple):
+    """A facet with its values; those beyond the first few are folded away."""
+
+    name: str
+    title: str
+    few: tuple[Value, ...]
+    rest: tuple[Value, ...]
+    is_open: bool  # whether something folded away is chosen
+
+
+class _View(NamedTuple):
+    """Everything that the list's page shows."""
+
+    rows: list[Row]
+    found: Found
+    scopes: Mapping[str, str]
+    searches: list[dict[str, str]]
+    has_any: bool
 
 
 async def _all(request: Request) -> Response:
     office: Office = request.app.state.office
-    question = request.query_params.get("q", "").strip()
-    values: dict[str, object] = {"answer": None, "shelf": None}
-    if question:
-        wanted = Wanted(question, explain=True)
-        values["answer"] = await office.use(lambda app: app.library.search(wanted))
-    else:
-        values["shelf"] = await _shelf(office)
-    return page(
-        request,
-        "memories.html",
-        {"title": "Memories", "here": "memories", "question": question, **values},
+    wanted = looking.sought(request.query_params)
+    view = await office.use(lambda app: _view(app, office, wanted))
+    last = max(1, -(-view.found.total // PAGE))
+    values = {
+        "title": wanted.question or "Memories",
+        "here": "memories",
+        "wanted": wanted,
+        "rows": view.rows,
+        "found": view.found,
+        "facets": _facets(wanted, view),
+        "searches": view.searches,
+        "has_any": view.has_any,
+        "sureness": passages.sureness(view.found.answer) if view.found.answer else "",
+        "pages": last,
+        "first": (wanted.page - 1) * PAGE + 1,
+        "focus": "focus" in request.query_params,
+    }
+    return page(request, "memories.html", values)
+
+
+def _view(app: App, office: Office, wanted: Sought) -> _View:
+    found = looking.found(app, wanted)
+    terms = passages.terms(wanted.question)
+    rows = [_of_hit(office, hit, terms) for hit in found.hits]
+    rows += [_of_listed(office, one) for one in found.listed]
+    # Only an empty answer has to know whether there is anything at all.
+    has_any = bool(rows) or bool(app.library.shelf(_ALL, "updated", 1, 0).total)
+    scopes = {"global": "yours", "project": "project", "bank": "this bank"}
+    return _View(rows, found, scopes, Searches().all(), has_any)
+
+
+_ALL: Final = Chosen(status=("active", "archived", "retired"))
+
+
+def _of_hit(office: Office, hit: Hit, terms: frozenset[str]) -> Row:
+    scope = office.scope_of(hit.scope)
+    return Row(
+        scope,
+        hit.collection,
+        hit.id,
+        address(scope, hit.collection, hit.id),
+        hit.title,
+        passages.marked(hit.title, terms),
+        hit.type,
+        hit.status,
+        hit.tags,
+        hit.created_at,
+        passages.excerpt(hit.text, terms, hit.title),
+        hit.is_superseded,
+        scope != office.scopes[0],
+        tuple(note for note in cautions(hit) if note != hit.status),  # a badge says that
+        hit.header_path if hit.header_path != hit.title else "",
+        hit.score,
+        passages.why(hit),
     )
 
 
-async def _shelf(office: Office) -> Shelf:
-    try:
-        return await office.use(lambda app: app.library.shelf(Chosen(), "updated", _PAGE, 0))
-    except NotFound:  # no bank yet: it is made with the first memory
-        return Shelf(0, (), {})
+def _of_listed(office: Office, one: Listed) -> Row:
+    scope = office.scope_of(one.scope)
+    changed = datetime.fromtimestamp(one.modified, UTC).isoformat(timespec="seconds")
+    return Row(
+        scope,
+        one.collection,
+        one.id,
+        address(scope, one.collection, one.id),
+        one.title,
+        passages.marked(one.title, frozenset()),
+        one.type,
+        one.status,
+        one.tags,
+        changed,
+        passages.excerpt(one.start, frozenset(), one.title),
+        one.is_superseded,
+        scope != office.scopes[0],
+        (one.problem,) if one.problem else (),
+    )
 
 
-async def _one(request: Request) -> Response:
-    office: Office = request.app.state.office
-    scope, name = request.path_params["scope"], request.path_params["id"]
-    ref = f"{collection_of(request.path_params['collection'])}/{name}"
-    memory = await office.use(lambda app: app.ours(ref), scope)
-    values = {
-        "title": memory.title,
-        "here": "memories",
-        "memory": memory,
-        "scope": scope,
-        "body": rendered(memory.body),
-    }
-    return page(request, "memory.html", values)
+def _facets(wanted: Sought, view: _View) -> list[Facet]:
+    made = (_facet(name, wanted, view) for name in _TITLES)
+    return [one for one in made if one is not None]
 
 
-ROUTES: Final = (
-    Route("/", _all, methods=["GET"]),
-    Route("/memory/{scope}/{collection}/{id}", _one, methods=["GET"]),
-)
+def _facet(name: str, wanted: Sought, view: _View) -> Facet | None:
+    counts = view.found.facets.get(name, {})
+    chosen: tuple[str, ...] = getattr(wanted.chosen, name)
+    if not chosen and (not counts or (len(counts) < 2 and name in ("scope", "collection"))):
+        return None  # nothing to choose
+    shown = [
+        Value(
+            value,
+            _label(name, value, view.scopes),
+            count,
+            value in chosen,
+            wanted.toggled(name, value),
+        )
+        for value, count in list(counts.items())[: _MOST.get(name, 20)]
+    ]
+    few, rest = tuple(shown[:_FEW]), tuple(shown[_FEW:])
+    return Facet(name, _TITLES[name], few, rest, any(one.is_chosen for one in rest))
+
+
+def _label(facet: str, value: str, scopes: Mapping[str, Any]) -> str:
+    if facet == "scope":
+        return str(scopes.get(value, value))
+    if facet == "collection":
+        return value or "(no collection)"
+    return value or "(none)"
+
+
+ROUTES: Final = (Route("/", _all, methods=["GET"]),)

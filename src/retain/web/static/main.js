@@ -5,7 +5,7 @@ import { say } from "./dom.js";
 const PARTS = { m: "/", g: "/graph", t: "/timeline", i: "/inbox", s: "/sessions", c: "/chat", h: "/health" };
 let isGoing = false;
 
-const isTyping = (target) => target.closest?.("input, textarea, select, [contenteditable]");
+const isTyping = (target) => target.closest?.("input:not([type=checkbox]), textarea, select, [contenteditable]");
 
 function items() {
   return [...document.querySelectorAll("[data-item]")].filter((one) => one.offsetParent);
@@ -27,8 +27,13 @@ function press(selector) {
   return Boolean(found);
 }
 
+function search() {
+  const field = document.querySelector("[data-search]");
+  if (field) { field.focus(); field.select(); } else location.href = "/?focus=1";
+}
+
 const KEYS = {
-  "/": () => document.querySelector("[data-search]")?.focus() ?? (location.href = "/?focus=1"),
+  "/": search,
   j: () => step(1),
   k: () => step(-1),
   x: () => document.activeElement.closest("[data-item]")?.querySelector("input[type=checkbox]")?.click(),

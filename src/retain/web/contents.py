@@ -1,0 +1,125 @@
+"""A memory as it is read: its typed fields laid out by their schema, its text, its links' pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from markupsafe import Markup
+
+from retain.codec import codec
+from retain.links import links
+from retain.model import Memory
+from retain.typed.shape import is_record, record
+from retain.web.office import Office
+from retain.web.prose import rendered
+from retain.web.rendering import address
+
+if TYPE_CHECKING:
+    from retain.app import App
+
+__all__ = ["Content", "Field", "content", "pages", "parsed"]
+
+_MOST_LINKS: Final = 2_000  # of a text, that are looked up
+# Where the order of a list is the order of doing.
+_STEPS: Final = ("steps", "next_actions")
+# Fields whose value is one of a few words.
+_SHORT: Final = 40
+
+
+class Field(NamedTuple):
+    """One field of a typed memory, ready to be laid out."""
+
+    name: str
+    kind: str  # word, text, list, steps, rows, fields
+    value: Any
+
+
+class Content(NamedTuple):
+    """A memory's content: its fields, if it is a typed one, and its text."""
+
+    fields: tuple[Field, ...]
+    body: Markup
+
+
+def parsed(suffix: str, text: str, *, is_body: bool = False) -> Memory:
+    """A memory that has no file yet, from the text of one, or from its body alone."""
+    data = text.encode("utf-8", "replace")
+    if is_body:
+        return Memory("", "", f"x{suffix}", {}, text, data)
+    document = codec(f"x{suffix}").parse(data)
+    return Memory("", "", f"x{suffix}", document.meta, document.body, data, document.problem)
+
+
+def pages(app: App, office: Office, memory: Memory) -> dict[str, str]:
+    """The page of each memory that a text links to, by the name it is called there."""
+    texts = [memory.body, *_texts(memory.meta.get("content"))]
+    targets = dict.fromkeys(link.target for text in texts for link in links(text))
+    named = list(targets)[:_MOST_LINKS]
+    return {
+        target: address(office.scope_of(scope), collection, name)
+        for target, (scope, collection, name) in app.library.addresses(named).items()
+    }
+
+
+def content(memory: Memory, places: Mapping[str, str]) -> Content:
+    """A memory's content as HTML that can do nothing; the title is not said a second time."""
+
+    def resolve(target: str) -> str:
+        named = (link.target for link in links(f"[[{target}]]"))
+        return next((places[name] for name in named if name in places), "")
+
+    fields: tuple[Field, ...] = ()
+    body = memory.body
+    if is_record(memory):
+        inner = record(memory).get("content")
+        fields = tuple(_fields(inner, resolve)) if isinstance(inner, dict) else ()
+        if memory.path.endswith(".json") and fields:
+            body = ""  # there it is the same fields once more, as plain text
+    return Content(fields, rendered(_untitled(body, memory.title), resolve))
+
+
+def _untitled(body: str, title: str) -> str:
+    """A text without a first heading that says what stands above it anyway."""
+    start = body.lstrip()
+    first, _, rest = start.partition("\n")
+    if first.startswith("# ") and first[2:].strip().rstrip("#").strip() == title:
+        return rest
+    return body
+
+
+def _fields(inner: Mapping[str, Any], resolve: Any) -> Iterable[Field]:
+    for name, value in inner.items():
+        if value not in (None, "", [], {}):
+            yield _field(name, value, resolve)
+
+
+def _field(name: str, value: Any, resolve: Any) -> Field:
+    label = str(name).replace("_", " ").capitalize()
+    if isinstance(value, bool):
+        return Field(label, "word", "yes" if value else "no")
+    if isinstance(value, dict):
+        return Field(label, "fields", tuple(_fields(value, resolve)))
+    if isinstance(value, list):
+        if value and all(isinstance(one, dict) for one in value):
+            return Field(label, "rows", [tuple(_fields(one, resolve)) for one in value])
+        kind = "steps" if name in _STEPS else "list"
+        return Field(label, kind, [rendered(_line(one), resolve) for one in value])
+    text = str(value)
+    if len(text) <= _SHORT and text.isascii() and text.replace("_", "").isalnum():
+        return Field(label, "word", text.replace("_", " "))
+    return Field(label, "text", rendered(text, resolve))
+
+
+def _line(value: object) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {_line(one)}" for name, one in value.items())
+    return ", ".join(map(_line, value)) if isinstance(value, list) else str(value)
+
+
+def _texts(value: object) -> Sequence[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [text for one in value for text in _texts(one)] if isinstance(value, list) else []

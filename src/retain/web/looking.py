@@ -1,0 +1,180 @@
+"""What a person looks for among the memories, as an address says it, and what there is of it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+from retain.errors import UsageError
+from retain.filters import Filter
+from retain.index.catalogue import FACETS, ORDERS, Chosen, Kind, Listed, counted, failing
+from retain.model import Answer, Hit
+from retain.recall.asking import Conditions, Wanted, conditions
+
+if TYPE_CHECKING:
+    from starlette.datastructures import QueryParams
+
+    from retain.app import App
+
+__all__ = ["PAGE", "Found", "Sought", "found", "sought"]
+
+PAGE: Final = 50
+_LOOKED: Final = 100  # hits that a search looks through and counts
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_MOST_PAGES: Final = 1_000_000
+
+
+class Sought(NamedTuple):
+    """A question or none, what was chosen of each facet, in which order, and which page."""
+
+    question: str = ""
+    chosen: Chosen = Chosen()
+    order: str = "updated"
+    page: int = 1
+    mode: str = "hybrid"
+
+    @property
+    def values(self) -> list[tuple[str, str]]:
+        """The same as the values of an address, without the page."""
+        values = [("q", self.question)] if self.question else []
+        values += [(name, one) for name in FACETS for one in getattr(self.chosen, name)]
+        values += [
+            (name, day) for name in ("since", "until") if (day := str(getattr(self.chosen, name)))
+        ]
+        return values + ([("sort", self.order)] if self.order != "updated" else [])
+
+    @property
+    def query(self) -> str:
+        """The same as the end of an address."""
+        return urlencode(self.values)
+
+    def at(self, page: int) -> str:
+        """The address of another page."""
+        return _address([*self.values, *([("page", str(page))] if page > 1 else [])])
+
+    def toggled(self, facet: str, value: str) -> str:
+        """The address with one value of a facet chosen, or not any more."""
+        now: tuple[str, ...] = getattr(self.chosen, facet)
+        new = tuple(one for one in now if one != value) if value in now else (*now, value)
+        changed: dict[str, Any] = {facet: new}
+        return _address(self._replace(chosen=self.chosen._replace(**changed)).values)
+
+    def without(self, *facets: str) -> str:
+        """The address with nothing chosen of these facets."""
+        none: dict[str, Any] = {
+            facet: "" if facet in ("since", "until") else () for facet in facets
+        }
+        return _address(self._replace(chosen=self.chosen._replace(**none)).values)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether anything is chosen at all."""
+        return self.chosen != Chosen()
+
+
+def _address(values: Sequence[tuple[str, str]]) -> str:
+    return f"/?{urlencode(values)}" if values else "/"
+
+
+class Found(NamedTuple):
+    """One page of what was looked for."""
+
+    total: int
+    hits: tuple[Hit, ...]  # for a question
+    listed: tuple[Listed, ...]  # without one
+    facets: Mapping[str, Mapping[str, int]]
+    answer: Answer | None = None
+    is_all: bool = True  # false where a search found more than it looked through
+
+
+def sought(values: QueryParams) -> Sought:
+    """What an address asks for, or a UsageError that says what is wrong with it."""
+    several: dict[str, Any] = {
+        name: tuple(dict.fromkeys(filter(None, values.getlist(name)))) for name in FACETS
+    }
+    if "" in values.getlist("collection"):  # memories at the root of a bank
+        several["collection"] = ("", *several["collection"])
+    several |= {name: _day(values.get(name, "")) for name in ("since", "until")}
+    page = values.get("page", "1")
+    order = values.get("sort", "updated")
+    return Sought(
+        values.get("q", "").strip(),
+        Chosen(**several),
+        order if order in ORDERS else "updated",
+        min(int(page), _MOST_PAGES) if page.isascii() and page.isdecimal() and int(page) else 1,
+    )
+
+
+def _day(text: str) -> str:
+    if text and not _DAY.fullmatch(text):
+        raise UsageError(f"{text[:40]!r} is no date", hint="Write a date as 2026-01-31.")
+    return text
+
+
+def found(app: App, wanted: Sought, limit: int = PAGE, offset: int | None = None) -> Found:
+    """One page of what is looked for."""
+    start = (wanted.page - 1) * limit if offset is None else offset
+    if wanted.question:
+        return _searched(app, wanted, limit)
+    shelf = app.library.shelf(wanted.chosen, wanted.order, limit, start)
+    facets = {name: _ordered(shelf.facets.get(name, {}), wanted, name) for name in FACETS}
+    return Found(shelf.total, (), shelf.memories, facets)
+
+
+def _searched(app: App, wanted: Sought, limit: int) -> Found:
+    """The best hits that were chosen; facets count what the search has looked through.
+
+    What the facets leave out is looked at all the same, because they count it. Only where that
+    leaves too few of a search that found more, what was chosen is asked for alone.
+    """
+    base = app.library.search(_asking(wanted))
+    kinds = [(hit, _kind(hit)) for hit in base.hits]
+    chosen = tuple(hit for hit, kind in kinds if not failing(kind, wanted.chosen))
+    facets = counted(Counter(kind for _, kind in kinds), wanted.chosen)
+    is_all = len(base.hits) < _LOOKED
+    answer = base
+    if not is_all and wanted.is_narrowed and len(chosen) < limit:
+        asking = _asking(wanted)
+        narrow = _narrowed(app, wanted.chosen, asking.conditions)
+        answer = app.library.search(asking._replace(conditions=narrow))
+        chosen = tuple(hit for hit in answer.hits if not failing(_kind(hit), wanted.chosen))
+    shown = {name: _ordered(facets[name], wanted, name) for name in FACETS}
+    return Found(len(chosen), chosen[:limit], (), shown, answer, is_all)
+
+
+def _asking(wanted: Sought) -> Wanted:
+    asked: Conditions = conditions(since=wanted.chosen.since, until=wanted.chosen.until)
+    if wanted.chosen.status:
+        # A search shows retired memories to whoever speaks of the status, and to nobody else.
+        asked = asked._replace(filters=(Filter("status", "!=", ("",)),))
+    return Wanted(wanted.question, limit=_LOOKED, mode=wanted.mode, conditions=asked, explain=True)
+
+
+def _narrowed(app: App, chosen: Chosen, asked: Conditions) -> Conditions:
+    """Conditions that leave what was chosen, and little else: the search knows most by itself."""
+    if any(len(one) > 1 for one in (chosen.collection, chosen.type)) or chosen.month:
+        return asked._replace(only=app.library.chosen(chosen))
+    return asked._replace(
+        collection=chosen.collection[0] if chosen.collection else None,
+        type=chosen.type[0] if chosen.type else "",
+        tags=tuple(tag.casefold() for tag in chosen.tag),
+        filters=(Filter("status", "=", chosen.status),) if chosen.status else (),
+    )
+
+
+def _kind(hit: Hit) -> Kind:
+    return Kind(
+        hit.collection, hit.type, hit.status, hit.created_at[:10], hit.tags, scope=hit.scope
+    )
+
+
+def _ordered(counts: Mapping[str, int], wanted: Sought, facet: str) -> dict[str, int]:
+    """A facet's values, the most frequent first, months by date; also what is chosen and absent."""
+    missing = {value: 0 for value in getattr(wanted.chosen, facet) if value not in counts}
+    every = [*counts.items(), *missing.items()]
+    if facet == "month":
+        return dict(sorted(every, reverse=True))
+    return dict(sorted(every, key=lambda one: (-one[1], one[0])))

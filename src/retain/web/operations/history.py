@@ -1,0 +1,156 @@
+"""Earlier texts of a memory, its links, the trash, and texts that are only looked at."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import anyio.to_thread
+
+from retain import shapes
+from retain.errors import Conflict
+from retain.web import answers, contents, undoing
+from retain.web.comparing import compared
+from retain.web.operation import Call, Given, Operation, named
+from retain.web.operations.given import ONE, Expected, Name, Text
+from retain.web.rendering import part
+
+if TYPE_CHECKING:
+    from retain.app import App
+
+__all__ = ["OPERATIONS"]
+
+Data = dict[str, Any]
+
+
+class Shown(Given):
+    """A text to be shown: a body, or with a suffix the whole file of a memory."""
+
+    text: Text
+    suffix: Literal["", ".md", ".json"] = ""
+
+
+class Two(Given):
+    """Two texts to compare."""
+
+    old: Text
+    new: Text
+
+
+class Thrown(Given):
+    """An entry of the trash: its name, after its collection's if it has one."""
+
+    name: Name
+
+
+async def _versions(call: Call) -> Data:
+    def read(app: App) -> Data:
+        ref = app.ours(named(call)).address
+        return {"versions": [one._asdict() for one in app.versions(ref)]}
+
+    return await call.office.use(read, call.path["scope"])
+
+
+async def _version(call: Call) -> Data:
+    def read(app: App) -> Data:
+        ref = app.ours(named(call)).address
+        found = app.get(ref, version=call.path["version"])
+        source = found.data.decode("utf-8", "replace")
+        return {**shapes.memory(found, content=True), "source": source}
+
+    return await call.office.use(read, call.path["scope"])
+
+
+async def _restore(call: Call) -> Data:
+    given: Expected = call.body
+    scope = call.path["scope"]
+
+    def work(app: App) -> Data:
+        before = app.ours(named(call))
+        if given.expect and before.hash != given.expect:
+            raise Conflict(
+                f"{before.ref} was changed in the meantime",
+                unchanged="It was left as it is.",
+                hint="Look at its history, and restore the version you want.",
+            )
+        done = app.restore(before.address, call.path["version"])
+        undo = undoing.to_version(app, scope, before, done)
+        return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
+
+    return await call.office.use(work, scope, writes=True)
+
+
+async def _links(call: Call) -> Data:
+    def read(app: App) -> Data:
+        ref = app.ours(named(call)).address
+        shortfall = app.library.shortfalls()
+        near = [shapes.related(one, shortfall) for one in app.library.related(ref)]
+        return {**shapes.graph(app.library.connections(ref)), "related": near}
+
+    return await call.office.use(read, call.path["scope"])
+
+
+async def _trash(call: Call) -> Data:
+    found = await call.office.use(lambda app: app.trashed(), call.path["scope"])
+    kept = ("name", "id", "collection", "deleted_at", "size")
+    return {"trashed": [{name: getattr(one, name) for name in kept} for one in found]}
+
+
+async def _untrash(call: Call) -> Data:
+    given: Thrown = call.body
+    scope = call.path["scope"]
+
+    def work(app: App) -> Data:
+        done = app.untrash(given.name)
+        undo = [undoing.deleting(scope, done.memory)]
+        return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
+
+    return await call.office.use(work, scope, writes=True)
+
+
+async def _preview(call: Call) -> Data:
+    given: Shown = call.body
+    memory = contents.parsed(given.suffix or ".md", given.text, is_body=not given.suffix)
+    places = await call.office.use(lambda app: contents.pages(app, call.office, memory))
+    # Not while the bank waits: a long text takes its time.
+    made = await anyio.to_thread.run_sync(partial(contents.content, memory, places))
+    return {"html": part("content.html", {"content": made, "problem": memory.problem})}
+
+
+async def _compare(call: Call) -> Data:
+    given: Two = call.body
+    found = await anyio.to_thread.run_sync(partial(compared, given.old, given.new))
+    html = part("compared.html", {"compared": found})
+    return {"html": html, "removed": found.removed, "added": found.added}
+
+
+OPERATIONS: Final = (
+    Operation(
+        "GET", f"{ONE}/versions", "versions", "List a memory's earlier texts", _versions,
+        answers.Versions,
+    ),
+    Operation(
+        "GET", f"{ONE}/versions/{{version}}", "version", "Read an earlier text", _version,
+        answers.Memory,
+    ),
+    Operation(
+        "POST", f"{ONE}/versions/{{version}}/restore", "restore_version",
+        "Bring an earlier text back", _restore, answers.Changed, body=Expected,
+    ),
+    Operation(
+        "GET", f"{ONE}/links", "links", "Show what is around a memory", _links, answers.Links
+    ),
+    Operation("GET", "/trash/{scope}", "trash", "List the trash", _trash, answers.Trash),
+    Operation(
+        "POST", "/trash/{scope}", "untrash", "Bring a deleted memory back", _untrash,
+        answers.Changed, body=Thrown,
+    ),
+    Operation(
+        "POST", "/preview", "preview", "Show a text as it would look", _preview, answers.Preview,
+        body=Shown,
+    ),
+    Operation(
+        "POST", "/compare", "compare", "Show two texts side by side", _compare, answers.Compared,
+        body=Two,
+    ),
+)  # fmt: skip

@@ -1,0 +1,125 @@
+"""Memories taken out of force and put back, replaced by others, and merged."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import Field
+
+from retain.drafts import Draft
+from retain.typed.ledger import Outcome
+from retain.web import answers, undoing
+from retain.web.operation import Call, Given, Operation, collection_of, named
+from retain.web.operations.given import ONE, Name, Reason, Tags, Text
+
+if TYPE_CHECKING:
+    from retain.app import App
+
+__all__ = ["OPERATIONS"]
+
+Data = dict[str, Any]
+Step = Callable[["App", str, str], Outcome]
+
+
+class Nothing(Given):
+    """No values."""
+
+
+class Successor(Given):
+    """The memory that takes another one's place: `collection/id`, or an id."""
+
+    by: Name
+
+
+class Merging(Given):
+    """Several memories, the one that takes their place, and its text."""
+
+    sources: Annotated[tuple[Name, ...], Field(min_length=2, max_length=100)]
+    id: Name
+    text: Text
+    collection: Name | None = None
+    title: Name = ""
+    tags: Tags | None = None
+
+
+def _stepping(step: Step) -> Callable[[Call], Awaitable[Data]]:
+    """One step of a memory's life, as an operation."""
+
+    async def handler(call: Call) -> Data:
+        scope, reason = call.path["scope"], str(getattr(call.body, "reason", ""))
+
+        def work(app: App) -> Data:
+            before = app.ours(named(call))
+            done = step(app, named(call), reason)
+            undo = undoing.restoring(app, scope, before, done)
+            return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
+
+        return await call.office.use(work, scope, writes=True)
+
+    return handler
+
+
+_retire = _stepping(lambda app, ref, reason: app.desk.retire(ref, reason))
+_archive = _stepping(lambda app, ref, reason: app.desk.archive(ref, reason))
+_restore = _stepping(lambda app, ref, _reason: app.desk.restore(ref))
+_unarchive = _stepping(lambda app, ref, _reason: app.desk.unarchive(ref))
+
+
+async def _supersede(call: Call) -> Data:
+    given: Successor = call.body
+    scope = call.path["scope"]
+
+    def work(app: App) -> Data:
+        before, other = app.ours(named(call)), app.ours(given.by)
+        done, taking = app.desk.supersede(named(call), other.address)
+        undo = [
+            *undoing.restoring(app, scope, before, done),
+            *undoing.restoring(app, scope, other, taking),
+        ]
+        return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
+
+    return await call.office.use(work, scope, writes=True)
+
+
+async def _merge(call: Call) -> Data:
+    given: Merging = call.body
+    scope = call.path["scope"]
+    draft = Draft(given.text, given.title, "", given.tags)
+    collection = None if given.collection is None else collection_of(given.collection)
+
+    def work(app: App) -> Data:
+        done = app.merge(given.sources, given.id, draft, collection=collection)
+        after = done.written.memory
+        undo = [undoing.deleting(scope, after), *undoing.untrashing(scope, done.trashed)]
+        return undoing.changed(scope, after, "merged", done.written.warnings, undo)
+
+    return await call.office.use(work, scope, writes=True)
+
+
+OPERATIONS: Final = (
+    Operation(
+        "POST", f"{ONE}/retire", "retire", "Take a memory out of force", _retire,
+        answers.Changed, body=Reason,
+    ),
+    Operation(
+        "POST", f"{ONE}/archive", "archive", "Put a memory on the shelf", _archive,
+        answers.Changed, body=Reason,
+    ),
+    Operation(
+        "POST", f"{ONE}/restore", "restore", "Put a retired memory in force again", _restore,
+        answers.Changed, body=Nothing,
+    ),
+    Operation(
+        "POST", f"{ONE}/unarchive", "unarchive", "Take a memory off the shelf", _unarchive,
+        answers.Changed, body=Nothing,
+    ),
+    Operation(
+        "POST", f"{ONE}/supersede", "supersede", "Say what has taken a memory's place",
+        _supersede, answers.Changed, body=Successor,
+    ),
+    Operation(
+        "POST", "/merges/{scope}", "merge", "Put one memory in the place of several", _merge,
+        answers.Changed, body=Merging,
+    ),
+)  # fmt: skip

@@ -1,0 +1,150 @@
+// Several memories at once: chosen with x, by a click or a range of them; one undo for all.
+
+import { call, get, post } from "./api.js";
+import { ask, tell } from "./asking.js";
+import { attempt, make, say } from "./dom.js";
+import { announce, carry } from "./undo.js";
+
+const bar = document.getElementById("bulk");
+const said = document.getElementById("chosen");
+const chosen = new Map(); // by page, what is chosen: it outlives a refresh of the list
+let last; // the box that was clicked before, where a range begins
+let isRunning = false;
+
+export const isBusy = () => isRunning;
+
+const part = encodeURIComponent;
+const path = ({ scope, collection, id }) => `/memories/${part(scope)}/${part(collection || ":root")}/${part(id)}`;
+const items = () => [...document.querySelectorAll("#results [data-item]")];
+const box = (item) => item.querySelector("input[type=checkbox]");
+
+function show() {
+  bar.hidden = chosen.size === 0;
+  said.textContent = `${chosen.size} chosen`;
+}
+
+function choose(item, isOn) {
+  box(item).checked = isOn;
+  if (isOn) chosen.set(item.dataset.page, { ...item.dataset });
+  else chosen.delete(item.dataset.page);
+}
+
+/** After the list was replaced: what is still there stays chosen, what is gone does not. */
+export function recheck() {
+  const there = new Map(items().map((item) => [item.dataset.page, item]));
+  for (const page of [...chosen.keys()]) {
+    if (there.has(page)) choose(there.get(page), true);
+    else chosen.delete(page);
+  }
+  last = undefined;
+  show();
+}
+
+document.addEventListener("click", (event) => {
+  if (!event.target.matches("#results [data-item] input[type=checkbox]")) return;
+  const item = event.target.closest("[data-item]");
+  const all = items();
+  const [from, to] = [all.indexOf(last), all.indexOf(item)];
+  if (event.shiftKey && from >= 0) {
+    for (const each of all.slice(Math.min(from, to), Math.max(from, to) + 1)) choose(each, event.target.checked);
+  }
+  choose(item, event.target.checked);
+  last = item;
+  show();
+});
+
+function fallenShort(failures) {
+  tell("Some were left as they were", make("ul", { class: "failures" },
+    ...failures.map(([item, error]) => make("li", {}, make("strong", {}, item.title), ` — ${error.message}`))));
+}
+
+/** Do the same to each, one after the other; say how far it is, and what was refused. */
+async function each(doing, done, work) {
+  const several = [...chosen.values()];
+  const undo = [];
+  const failures = [];
+  isRunning = true;
+  for (const button of bar.querySelectorAll("button")) button.disabled = true;
+  for (const [number, item] of several.entries()) {
+    said.textContent = `${doing} ${number + 1} of ${several.length}…`;
+    try {
+      undo.unshift(...(await work(item)).undo);
+    } catch (error) {
+      failures.push([item, error]);
+    }
+  }
+  isRunning = false;
+  for (const button of bar.querySelectorAll("button")) button.disabled = false;
+  chosen.clear();
+  for (const item of items()) box(item).checked = false;
+  show();
+  const renew = () => document.dispatchEvent(new CustomEvent("retain:acted"));
+  renew();
+  const count = several.length - failures.length;
+  if (count) announce(`${count} ${count === 1 ? "memory" : "memories"} ${done}.`, undo, renew);
+  if (failures.length) fallenShort(failures);
+}
+
+const tags = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
+
+async function collections() {
+  const found = await get("/memories?limit=1");
+  const list = make("datalist", { id: "bulk-collections" },
+    ...Object.keys(found.facets.collection ?? {}).filter(Boolean).map((value) => make("option", { value })));
+  return [list];
+}
+
+async function merge() {
+  const several = [...chosen.values()];
+  const scopes = new Set(several.map((one) => one.scope));
+  if (several.length < 2) return say("Choose at least two to merge.", { bad: true });
+  if (scopes.size > 1) return say("Memories of two banks cannot be merged.", { bad: true });
+  const full = await Promise.all(several.map((one) => get(path(one))));
+  const given = await ask({
+    title: `Merge ${several.length} memories`, action: "Merge",
+    about: "One memory takes their place; they go to the trash, and its links stay.",
+    fields: [
+      { name: "title", label: "Title", value: full[0].title, required: true },
+      { name: "id", label: "Id of the new memory", value: `${full[0].id}-merged`, required: true },
+      { name: "text", label: "Text", rows: 12, value: full.map((one) => one.content.trim()).join("\n\n"), required: true },
+    ],
+  });
+  if (!given) return undefined;
+  const done = await post(`/merges/${part(several[0].scope)}`, {
+    sources: several.map((one) => `${one.collection}/${one.id}`),
+    id: given.id, title: given.title, text: given.text, collection: several[0].collection || ":root",
+  });
+  chosen.clear();
+  return carry(`Merged ${several.length} memories.`, done.undo, done.page);
+}
+
+const ACTIONS = {
+  tag: async () => {
+    const given = await ask({ title: `Tag ${chosen.size} memories`, action: "Add tags", fields: [{ name: "tags", label: "Tags, with commas", required: true }] });
+    if (given) await each("Tagging", "tagged", (item) => post(`${path(item)}/tags`, { add: tags(given.tags) }));
+  },
+  untag: async () => {
+    const given = await ask({ title: `Untag ${chosen.size} memories`, action: "Remove tags", fields: [{ name: "tags", label: "Tags, with commas", required: true }] });
+    if (given) await each("Untagging", "untagged", (item) => post(`${path(item)}/tags`, { remove: tags(given.tags) }));
+  },
+  move: async () => {
+    const given = await ask({
+      title: `Move ${chosen.size} memories`, action: "Move", below: await collections(),
+      fields: [{ name: "collection", label: "Collection", list: "bulk-collections", required: true }],
+    });
+    if (given) await each("Moving", "moved", (item) => post(`${path(item)}/move`, { collection: given.collection.trim() }));
+  },
+  archive: () => each("Archiving", "archived", (item) => post(`${path(item)}/archive`)),
+  retire: async () => {
+    const given = await ask({ title: `Retire ${chosen.size} memories`, action: "Retire", fields: [{ name: "reason", label: "Why" }] });
+    if (given) await each("Retiring", "retired", (item) => post(`${path(item)}/retire`, { reason: given.reason }));
+  },
+  delete: () => each("Deleting", "moved to the trash", (item) => call("DELETE", path(item))),
+  merge,
+  none: () => { for (const item of items()) choose(item, false); chosen.clear(); show(); },
+};
+
+bar.addEventListener("click", (event) => {
+  const action = event.target.closest("[data-bulk]")?.dataset.bulk;
+  if (action && !isRunning) attempt(() => ACTIONS[action]());
+});

@@ -1,0 +1,157 @@
+// The list: search as one types, facets without a reload, kept searches, and word of changes.
+
+import { put, remove } from "./api.js";
+import { ask } from "./asking.js";
+import { isBusy, recheck } from "./bulk.js";
+import { attempt, refresh, say } from "./dom.js";
+import { announce, resume } from "./undo.js";
+
+const WAIT = 120; // after the last key; a fast typist asks once for a word
+const field = document.getElementById("q");
+const stage = document.getElementById("stage");
+let request;
+let timer;
+let isTyping = false; // one step of the browser's history for one stretch of typing
+
+/** What had the focus or was unfolded, to be found again in the new parts. */
+function noted() {
+  const at = document.activeElement;
+  return {
+    focus: at?.dataset?.focus,
+    item: at?.closest?.("[data-item]")?.dataset.page,
+    open: [...document.querySelectorAll("details[data-open][open]")].map((one) => one.dataset.open),
+  };
+}
+
+function found({ focus, item, open }) {
+  for (const one of document.querySelectorAll("details[data-open]")) {
+    if (open.includes(one.dataset.open)) one.open = true;
+  }
+  const same = [...document.querySelectorAll("[data-focus]")].find((one) => focus && one.dataset.focus === focus);
+  const row = [...document.querySelectorAll("[data-item]")].find((one) => item && one.dataset.page === item);
+  (same ?? row?.querySelector("a"))?.focus({ preventScroll: true });
+}
+
+/** Put what an address shows in the place of what is there. */
+async function show(address) {
+  request?.abort();
+  request = new AbortController();
+  const before = noted();
+  const fold = document.querySelector(".fold")?.open;
+  stage.style.minHeight = `${stage.offsetHeight}px`; // nothing jumps while it is replaced
+  try {
+    const isThere = await refresh(address, ["results", "facets"], request.signal);
+    if (!isThere) say("That could not be shown.", { bad: true });
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    say("Retain does not answer. Is `retain web` still running?", { bad: true });
+  }
+  stage.style.minHeight = "";
+  if (fold) document.querySelector(".fold").open = true;
+  found(before);
+  recheck();
+  document.getElementById("said").textContent = document.getElementById("results").dataset.said;
+}
+
+const renew = () => show(location.href);
+
+function typed() {
+  const values = new URLSearchParams(location.search);
+  values.delete("page");
+  values.delete("focus");
+  if (field.value.trim()) values.set("q", field.value); else values.delete("q");
+  const address = values.size ? `/?${values}` : "/";
+  history[isTyping ? "replaceState" : "pushState"](null, "", address);
+  isTyping = true;
+  show(address);
+}
+
+field.addEventListener("input", () => {
+  clearTimeout(timer);
+  timer = setTimeout(typed, WAIT);
+});
+field.addEventListener("blur", () => { isTyping = false; });
+document.getElementById("search").addEventListener("submit", (event) => {
+  event.preventDefault();
+  clearTimeout(timer);
+  typed();
+});
+// From the field straight to what it found.
+field.addEventListener("keydown", (event) => {
+  if (event.key !== "ArrowDown") return;
+  event.preventDefault();
+  document.querySelector("#results [data-item] a")?.focus();
+});
+
+function go(address) {
+  isTyping = false;
+  history.pushState(null, "", address);
+  field.value = new URLSearchParams(location.search).get("q") ?? "";
+  show(address);
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-soft]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  go(link.getAttribute("href"));
+  if (link.rel) window.scrollTo({ top: 0 });
+});
+
+function dated(form) {
+  const values = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+  go(values.size ? `/?${values}` : "/");
+}
+document.addEventListener("submit", (event) => {
+  if (event.target.id === "dates") { event.preventDefault(); dated(event.target); }
+});
+
+addEventListener("popstate", () => {
+  field.value = new URLSearchParams(location.search).get("q") ?? "";
+  renew();
+});
+
+// Kept searches
+
+const one = (name) => `/searches/${encodeURIComponent(name)}`;
+
+async function keep() {
+  const values = new URLSearchParams(location.search);
+  const given = await ask({
+    title: "Keep this search", action: "Keep",
+    fields: [{ name: "name", label: "Name", value: values.get("q") ?? [...values.values()].join(", "), required: true }],
+  });
+  if (!given?.name.trim()) return;
+  await attempt(async () => {
+    await put(one(given.name.trim()), { query: location.search.slice(1) });
+    await renew();
+    announce(`Kept as “${given.name.trim()}”.`, [{ method: "DELETE", path: one(given.name.trim()) }], renew);
+  });
+}
+
+async function forget(button) {
+  const { forget: name, query } = button.dataset;
+  await attempt(async () => {
+    await remove(one(name));
+    await renew();
+    announce(`Forgot “${name}”.`, [{ method: "PUT", path: one(name), body: { query } }], renew);
+  });
+}
+
+document.addEventListener("click", (event) => {
+  if (event.target.closest("#keep")) keep();
+  const button = event.target.closest("[data-forget]");
+  if (button) forget(button);
+});
+
+// What others change is shown at once, unless the person is in the middle of something.
+
+let soon;
+document.addEventListener("retain:memories", () => {
+  clearTimeout(soon);
+  soon = setTimeout(() => {
+    if (!isBusy() && !document.querySelector("dialog[open]")) renew();
+  }, 100);
+});
+document.addEventListener("retain:acted", renew);
+resume(renew);

@@ -1,0 +1,108 @@
+"""How each change is taken back: calls of the interface itself, handed out with the change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from retain.model import Memory, Trashed, Written
+from retain.web.operation import ROOT
+from retain.web.rendering import address
+
+if TYPE_CHECKING:
+    from retain.app import App
+    from retain.typed.ledger import Outcome
+
+__all__ = ["api_path", "changed", "restoring", "to_version", "untrashing"]
+
+Data = dict[str, Any]
+
+# The step that takes each step of a memory's life back.
+_BACK = {
+    "retired": "restore",
+    "archived": "unarchive",
+    "restored": "retire",
+    "unarchived": "archive",
+}
+
+
+def api_path(scope: str, collection: str, name: str, *more: str) -> str:
+    """A memory's place in the interface, below /api/v1."""
+    parts = (scope, collection or ROOT, name, *more)
+    return "/".join(["/memories", *(quote(part, safe="") for part in parts)])
+
+
+def changed(
+    scope: str, memory: Memory, status: str, warnings: Sequence[str], undo: Sequence[Data]
+) -> Data:
+    """What a change did, with the calls that undo it."""
+    return {
+        "id": memory.id,
+        "collection": memory.collection,
+        "scope": scope,
+        "page": address(scope, memory.collection, memory.id),
+        "title": memory.title,
+        "status": status,
+        "hash": memory.hash,
+        "warnings": list(warnings),
+        "undo": list(undo),
+    }
+
+
+def _call(method: str, path: str, body: Mapping[str, object] | None) -> Data:
+    return {"method": method, "path": path, "body": None if body is None else dict(body)}
+
+
+def to_version(app: App, scope: str, before: Memory, done: Written) -> list[Data]:
+    """Back to the text before a change: the version that was kept of it, or what it said."""
+    if done.status == "unchanged":
+        return []
+    after = done.memory
+    kept = done.kept or _kept(app, before, after)
+    path = api_path(scope, after.collection, after.id)
+    if kept:
+        return [_call("POST", f"{path}/versions/{kept}/restore", {"expect": after.hash})]
+    source = before.data.decode("utf-8", "replace")
+    return [_call("PUT", f"{path}/source", {"source": source, "expect": after.hash})]
+
+
+def _kept(app: App, before: Memory, after: Memory) -> str:
+    """The numbered version that has these very bytes."""
+    for version in app.bank.versions(after):
+        if app.bank.read_version(after, version.number) == before.data:
+            return f"v{version.number}"
+    return ""
+
+
+def restoring(app: App, scope: str, before: Memory, done: Outcome) -> list[Data]:
+    """The step back, for a step of a memory's life; else its earlier text."""
+    after = done.memory
+    if after.hash == before.hash:
+        return []
+    if done.status in _BACK:
+        reason = before.text(f"{before.status}_reason")
+        body = {"reason": reason} if done.status in ("restored", "unarchived") else {}
+        path = api_path(scope, after.collection, after.id, _BACK[done.status])
+        return [_call("POST", path, body)]
+    return to_version(app, scope, before, Written(after, done.status))
+
+
+def untrashing(scope: str, trashed: Sequence[Trashed]) -> list[Data]:
+    """Out of the trash again."""
+    return [
+        _call("POST", f"/trash/{quote(scope)}", {"name": f"{one.collection}/{one.name}"})
+        for one in trashed
+    ]
+
+
+def deleting(scope: str, memory: Memory) -> Data:
+    """Into the trash, unless someone has changed it by then."""
+    path = api_path(scope, memory.collection, memory.id)
+    return _call("DELETE", f"{path}?expect={memory.hash}", None)
+
+
+def moving(scope: str, before: Memory, after: Memory) -> Data:
+    """Back to where it was."""
+    body = {"collection": before.collection or ROOT, "id": before.id}
+    return _call("POST", api_path(scope, after.collection, after.id, "move"), body)

@@ -1,0 +1,312 @@
+"""Memories over the interface: found, written, taken through life, and every step undone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.web import stage
+from tests.web.stage import Served
+
+ONE = "/memories/here/memories"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """A server of its own for each test: what one stores would be counted by the others."""
+    # Words are enough here, and no model has to be loaded.
+    plain = {"RETAIN_RECALL_EMBEDDER": "none"}
+    with stage.started(tmp_path / "web", env=plain) as server:
+        yield server
+
+
+def _file(served: Served, name: str, collection: str = "memories") -> str:
+    return (served.bank / collection / f"{name}.md").read_text(encoding="utf-8")
+
+
+def _undo(served: Served, done: dict[str, Any]) -> Any:
+    """Make the calls that a change handed out; there have to be some."""
+    assert done["undo"], done
+    for one in done["undo"]:
+        answer = served.ask(one["method"], f"/api/v1{one['path']}", json=one["body"])
+        assert answer.status_code == 200, f"{one}: {answer.text}"
+    return answer.json()
+
+
+def _ids(found: dict[str, Any]) -> list[str]:
+    return [one["id"] for one in found.get("memories", found.get("hits", []))]
+
+
+# Finding
+
+
+def test_a_list_narrows_down_and_counts(served: Served) -> None:
+    served.store("# Tea\n\nHot.", id="tea", tags=["drinks"], type="fact")
+    served.store("# Juice\n\nCold.", id="juice", tags=["drinks", "cold"])
+    served.store("# Bread\n\nWarm.", id="bread", collection="food")
+    assert served.api("GET", "/memories")["total"] == 3
+    found = served.api("GET", "/memories", tag="drinks", sort="title")
+    assert _ids(found) == ["juice", "tea"]
+    assert found["facets"]["collection"] == {"memories": 2}
+    assert found["memories"][0]["page"] == "/memory/here/memories/juice"
+    assert _ids(served.api("GET", "/memories", collection=["food"])) == ["bread"]
+    assert _ids(served.api("GET", "/memories", limit=1, offset=1, sort="title")) == ["juice"]
+
+
+def test_a_search_is_narrowed_by_the_same_facets_and_says_why(served: Served) -> None:
+    served.store("# Tea\n\nBoil the water for green tea.", id="tea", tags=["hot"])
+    served.store("# Iced tea\n\nGreen tea over ice.", id="iced", tags=["cold"])
+    found = served.api("GET", "/search", q="green tea", mode="text")
+    assert sorted(_ids(found)) == ["iced", "tea"]
+    assert found["hits"][0]["explanation"]["parts"]["text"] > 0
+    assert found["facets"]["tag"] == {"cold": 1, "hot": 1}
+    assert _ids(served.api("GET", "/search", q="green tea", mode="text", tag="cold")) == ["iced"]
+
+
+def test_a_search_finds_retired_memories_only_when_they_are_named(served: Served) -> None:
+    served.store("# Tea\n\nGreen tea.", id="tea")
+    served.api("POST", f"{ONE}/tea/retire", {"reason": "gone off"})
+    assert _ids(served.api("GET", "/search", q="green tea", mode="text")) == []
+    assert _ids(served.api("GET", "/search", q="green tea", mode="text", status="retired")) == [
+        "tea"
+    ]
+
+
+@pytest.mark.parametrize("query", ["sort=size", "since=yesterday", "limit=0", "colour=red"])
+def test_a_list_refuses_what_it_does_not_know(served: Served, query: str) -> None:
+    assert served.get(f"/api/v1/memories?{query}").status_code == 400
+
+
+def test_there_are_two_banks_and_no_third(served: Served) -> None:
+    served.store("# Tea\n\nHot.", id="tea")
+    assert served.get("/api/v1/memories/elsewhere/memories/tea").status_code == 404
+    assert served.get("/memory/elsewhere/memories/tea").status_code == 404
+
+
+def test_searches_are_kept_by_name_for_the_person(served: Served) -> None:
+    served.api("PUT", "/searches/Hot drinks", {"query": "?q=tea&tag=hot&page=3"})
+    kept = served.api("GET", "/searches")["searches"]
+    assert kept == [{"name": "Hot drinks", "query": "q=tea&tag=hot"}]
+    assert "Hot drinks" in served.get("/").text
+    assert served.api("DELETE", "/searches/Hot drinks")["searches"] == []
+    assert served.ask("DELETE", "/api/v1/searches/Hot drinks").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["%20", "a" * 81, "x%1bx"])
+def test_a_search_needs_a_name_that_can_be_read(served: Served, name: str) -> None:
+    assert served.put(f"/api/v1/searches/{name}", {"query": "q=x"}).status_code == 400
+    assert served.api("GET", "/searches")["searches"] == []
+
+
+# Writing
+
+
+def test_an_update_is_taken_back_to_the_very_bytes(served: Served) -> None:
+    served.store("# Tea\n\nHot.", id="tea", tags=["drinks"])
+    before = _file(served, "tea")
+    done = served.api("PUT", f"{ONE}/tea", {"text": "# Tea\n\nCold."})
+    assert "Cold." in _file(served, "tea")
+    _undo(served, done)
+    assert _file(served, "tea") == before
+
+
+def test_without_versions_a_change_is_taken_back_all_the_same(served: Served) -> None:
+    served.run("config", "set", "versioning.mode", "off")
+    served.store("# Tea\n\nHot.", id="tea")
+    done = served.api("PUT", f"{ONE}/tea", {"text": "# Tea\n\nCold."})
+    _undo(served, done)
+    assert "Hot." in _file(served, "tea")
+
+
+def test_a_stale_update_changes_nothing_and_says_so(served: Served) -> None:
+    seen = served.store("# Tea\n\nHot.", id="tea")["hash"]
+    served.run("update", "tea", "--content", "-", input="# Tea\n\nLukewarm.")
+    answer = served.put(f"/api/v1{ONE}/tea", {"text": "# Tea\n\nCold.", "expect": seen})
+    assert answer.status_code == 409
+    assert "Lukewarm." in _file(served, "tea")
+    source = {"source": "# Tea\n\nCold.", "expect": seen}
+    assert served.put(f"/api/v1{ONE}/tea/source", source).status_code == 409
+    assert "Lukewarm." in _file(served, "tea")
+
+
+def test_an_undo_does_not_write_over_what_came_after(served: Served) -> None:
+    served.store("# Tea\n\nHot.", id="tea")
+    (undo,) = served.api("PUT", f"{ONE}/tea", {"text": "# Tea\n\nCold."})["undo"]
+    served.run("update", "tea", "--content", "-", input="# Tea\n\nLukewarm.")
+    answer = served.ask(undo["method"], f"/api/v1{undo['path']}", json=undo["body"])
+    assert answer.status_code == 409
+    assert "Lukewarm." in _file(served, "tea")
+
+
+def test_a_whole_file_is_rewritten_and_read_back(served: Served) -> None:
+    done = served.store("# Tea\n\nHot.", id="tea")
+    source = served.api("GET", f"{ONE}/tea")["source"].replace("Hot.", "Cold.")
+    served.api("PUT", f"{ONE}/tea/source", {"source": source, "expect": done["hash"]})
+    assert "Cold." in served.api("GET", f"{ONE}/tea")["content"]
+    broken = served.put(f"/api/v1{ONE}/tea/source", {"source": "---\na: [\n---\nx"})
+    assert broken.status_code == 422
+    assert "Cold." in _file(served, "tea")
+
+
+def test_tags_come_and_go_and_come_back(served: Served) -> None:
+    served.store("# Tea\n\nHot.", id="tea", tags=["drinks", "hot"])
+    done = served.api("POST", f"{ONE}/tea/tags", {"add": [" green "], "remove": ["hot"]})
+    assert served.api("GET", f"{ONE}/tea")["tags"] == ["drinks", "green"]
+    _undo(served, done)
+    assert served.api("GET", f"{ONE}/tea")["tags"] == ["drinks", "hot"]
+    same = served.api("POST", f"{ONE}/tea/tags", {"add": ["hot"]})
+    assert (same["status"], same["undo"]) == ("unchanged", [])
+    assert served.post(f"/api/v1{ONE}/tea/tags", {"add": ["a,b"]}).status_code == 400
+
+
+def test_what_is_stored_moved_or_deleted_can_be_taken_back(served: Served) -> None:
+    stored = served.store("# Tea\n\nHot.", id="tea")
+    moved = served.api("POST", f"{ONE}/tea/move", {"collection": "food", "id": "green-tea"})
+    assert moved["page"] == "/memory/here/food/green-tea"
+    assert _undo(served, moved)["page"] == stored["page"]
+    deleted = served.api("DELETE", f"{ONE}/tea")
+    assert not (served.bank / "memories" / "tea.md").exists()
+    assert [one["id"] for one in served.api("GET", "/trash/here")["trashed"]] == ["tea"]
+    assert _undo(served, deleted)["id"] == "tea"
+    again = served.store("# Milk\n\nCold.", id="milk")
+    _undo(served, again)
+    assert not (served.bank / "memories" / "milk.md").exists()
+
+
+def test_a_memory_at_the_root_of_a_bank_has_an_address(served: Served) -> None:
+    served.store("# Tea\n\nHot.", id="tea", collection=":root")
+    assert served.api("GET", "/memories/here/:root/tea")["collection"] == ""
+    assert served.get("/memory/here/:root/tea").status_code == 200
+
+
+# Through life
+
+
+@pytest.mark.parametrize(
+    "step, status, back",
+    [("retire", "retired", "active"), ("archive", "archived", "active")],
+)
+def test_a_step_is_taken_and_taken_back_and_that_as_well(
+    served: Served, step: str, status: str, back: str
+) -> None:
+    served.store("# Tea\n\nHot.", id="tea")
+    done = served.api("POST", f"{ONE}/tea/{step}", {"reason": "gone off"})
+    assert served.api("GET", f"{ONE}/tea")["status"] == status
+    undone = _undo(served, done)
+    assert served.api("GET", f"{ONE}/tea")["status"] == back
+    _undo(served, undone)
+    found = served.api("GET", f"{ONE}/tea")
+    assert found["status"] == status
+    assert found["metadata"][f"{status}_reason"] == "gone off"
+
+
+def test_a_successor_is_named_by_both_and_then_by_none(served: Served) -> None:
+    served.store("# Tea\n\nHot.", id="tea")
+    served.store("# Coffee\n\nHotter.", id="coffee")
+    texts = [_file(served, "tea"), _file(served, "coffee")]
+    done = served.api("POST", f"{ONE}/tea/supersede", {"by": "coffee"})
+    assert "memories/coffee" in _file(served, "tea")
+    assert "memories/tea" in _file(served, "coffee")
+    _undo(served, done)
+    assert [_file(served, "tea"), _file(served, "coffee")] == texts
+
+
+def test_a_merge_is_taken_apart_again(served: Served) -> None:
+    served.store("# Tea\n\nHot.", id="tea")
+    served.store("# Coffee\n\nHotter.", id="coffee")
+    texts = [_file(served, "tea"), _file(served, "coffee")]
+    merging = {"sources": ["memories/tea", "coffee"], "id": "drinks", "text": "# Drinks\n\nHot."}
+    done = served.api("POST", "/merges/here", merging)
+    assert _ids(served.api("GET", "/memories")) == ["drinks"]
+    _undo(served, done)
+    assert [_file(served, "tea"), _file(served, "coffee")] == texts
+    assert sorted(_ids(served.api("GET", "/memories"))) == ["coffee", "tea"]
+
+
+# History, links, looks
+
+
+def test_earlier_texts_are_listed_read_and_restored(served: Served) -> None:
+    served.store("# Tea\n\nHot.", id="tea")
+    served.api("PUT", f"{ONE}/tea", {"text": "# Tea\n\nCold."})
+    versions = served.api("GET", f"{ONE}/tea/versions")["versions"]
+    assert [one["version"] for one in versions] == ["v1"]
+    assert "Hot." in served.api("GET", f"{ONE}/tea/versions/v1")["content"]
+    done = served.api("POST", f"{ONE}/tea/versions/v1/restore")
+    assert "Hot." in _file(served, "tea")
+    _undo(served, done)
+    assert "Cold." in _file(served, "tea")
+    assert served.get(f"/api/v1{ONE}/tea/versions/v9").status_code == 404
+
+
+def test_links_go_both_ways_with_their_context(served: Served) -> None:
+    served.store("# Tea\n\nGoes with [[bread]] and [[cake]], see [[src/kettle.py]].", id="tea")
+    served.store("# Bread\n\nWarm.", id="bread")
+    found = served.api("GET", f"{ONE}/bread/links")
+    ((edge),) = found["edges"]
+    assert edge["source"] == "memories/tea"
+    assert "Goes with" in edge["anchor_context"]
+    kinds = {one["name"]: one["kind"] for one in served.api("GET", f"{ONE}/tea/links")["nodes"]}
+    assert kinds == {
+        "memories/tea": "memory",
+        "memories/bread": "memory",
+        "cake": "dangling",
+        "ghost:src/kettle.py": "ghost",
+    }
+
+
+def test_a_preview_resolves_links_and_runs_nothing(served: Served) -> None:
+    served.store("# Bread\n\nWarm.", id="bread")
+    text = "# T\n\n[[bread]] [[cake]] <script>alert(1)</script> [x](javascript:alert(1))"
+    html = served.api("POST", "/preview", {"text": text})["html"]
+    assert '<a class="wiki" href="/memory/here/memories/bread">bread</a>' in html
+    assert 'class="ghost"' in html
+    assert "<script" not in html
+    assert 'href="javascript' not in html
+
+
+def test_a_preview_lays_a_record_out_by_its_fields(served: Served) -> None:
+    record = {
+        "type": "runbook",
+        "content": {
+            "trigger": "It is <b>stuck</b>",
+            "steps": ["Look", "Push"],
+            "verification": "ok",
+        },
+    }
+    text = f"---\n{json.dumps(record)}\n---\n"
+    html = served.api("POST", "/preview", {"text": text, "suffix": ".md"})["html"]
+    assert "<dt>Steps</dt>" in html
+    assert html.count("<li>") == 2
+    assert "<b>" not in html
+
+
+def test_two_texts_are_compared_word_by_word(served: Served) -> None:
+    found = served.api(
+        "POST", "/compare", {"old": "a hot <tea>\nsame", "new": "a cold <tea>\nsame"}
+    )
+    assert (found["removed"], found["added"]) == (1, 1)
+    assert "<del>hot</del>" in found["html"]
+    assert "<ins>cold</ins>" in found["html"]
+    assert "<tea>" not in found["html"]
+
+
+def test_reading_pages_changes_no_file(served: Served) -> None:
+    served.store("# Tea\n\nGoes with [[bread]].", id="tea")
+    served.api("PUT", f"{ONE}/tea", {"text": "# Tea\n\nCold, with [[bread]]."})
+
+    def files() -> dict[str, tuple[int, bytes]]:
+        return {
+            str(path): (path.stat().st_mtime_ns, path.read_bytes())
+            for path in served.bank.rglob("*.md")
+        }
+
+    before = files()
+    page = "/memory/here/memories/tea"
+    for path in ("/", "/?q=tea", "/new", page, f"{page}/history", f"{page}/edit"):
+        assert served.get(path).status_code == 200
+    assert files() == before
