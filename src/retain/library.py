@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from retain.brief import Brief
     from retain.embed import Embedder
+    from retain.index.calendar import Dated
     from retain.index.catalogue import Chosen, Shelf
     from retain.index.checking import Facts
     from retain.model import Answer
@@ -174,6 +175,12 @@ class Library:
         from retain.index.catalogue import shelf
 
         return self._in_force().read(lambda it: shelf(it, chosen, order, limit, offset))
+
+    def dated(self) -> list[Dated]:
+        """Every memory of the bank in force with its times and its author, from the index."""
+        from retain.index.calendar import dated
+
+        return self._in_force().read(dated)
 
     def types(self) -> Mapping[str, int]:
         """How many memories there are of each type, in every bank in force."""

@@ -2,8 +2,13 @@
 
 from starlette.routing import Route
 
-from retain.web.pages import memories
+from retain.web.pages import graph, inbox, memories, timeline
 
 __all__ = ["ROUTES"]
 
-ROUTES: tuple[Route, ...] = (*memories.ROUTES,)
+ROUTES: tuple[Route, ...] = (
+    *memories.ROUTES,
+    *graph.ROUTES,
+    *timeline.ROUTES,
+    *inbox.ROUTES,
+)
