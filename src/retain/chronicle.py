@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,21 +24,10 @@ BY: Final = ("agent", "chat", "person")
 _FROM_CHAT: Final = "session:"  # how the source of what a chat saved begins
 _STATES: Final = ("retired", "archived")
 # How agents call themselves, through whichever door they come.
-_AGENTS: Final = (
-    "agent",
-    "claude",
-    "cline",
-    "codex",
-    "copilot",
-    "cursor",
-    "gemini",
-    "goose",
-    "mcp",
-    "opencode",
-    "roo",
-    "windsurf",
-    "zed",
+_AGENTS: Final = frozenset(
+    "agent claude cline codex copilot cursor gemini goose mcp opencode roo windsurf zed".split()
 )
+_WORD: Final = re.compile(r"[a-z]+")
 _MOST_SHELVES: Final = 500  # memories whose kept versions are looked up: each is a folder to list
 
 Shelf = Callable[[str, str], Sequence[str]]  # a memory's collection and id to times of its changes
@@ -122,7 +112,8 @@ def _author(one: Dated) -> str:
         return "chat"
     if not one.created_by:
         return ""
-    return "agent" if one.created_by.casefold().startswith(_AGENTS) else "person"
+    first = _WORD.match(one.created_by.casefold())
+    return "agent" if first and first[0] in _AGENTS else "person"
 
 
 def _changed(memories: Iterable[Dated], clock: _Clock) -> Iterator[Event]:

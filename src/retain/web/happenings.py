@@ -115,22 +115,19 @@ def weeks(days: Mapping[str, int], today: date) -> list[list[Cell | None]]:
     """A year of days by weekday, each row from the oldest week to the present one."""
     last = today - timedelta(days=today.weekday())  # the Monday of this week
     start = last - timedelta(weeks=_WEEKS - 1)
-    limits = _limits(days)
+    steps = _steps(days)
     rows: list[list[Cell | None]] = []
     for weekday in range(7):
         row: list[Cell | None] = []
         for week in range(_WEEKS):
             day = start + timedelta(weeks=week, days=weekday)
             count = days.get(day.isoformat(), 0)
-            step = sum(count >= limit for limit in limits) if count else 0
-            row.append(Cell(day, count, step) if day <= today else None)
+            row.append(Cell(day, count, steps.get(count, 0)) if day <= today else None)
         rows.append(row)
     return rows
 
 
-def _limits(days: Mapping[str, int]) -> list[int]:
-    """From how many events on each colour begins, so that a busy day does not pale the others."""
-    counts = sorted(days.values())
-    if not counts:
-        return []
-    return [1, *(counts[len(counts) * step // _STEPS] + 1 for step in range(1, _STEPS))]
+def _steps(days: Mapping[str, int]) -> dict[int, int]:
+    """The colour of each number of events, by its rank: one busy day does not pale all others."""
+    counts = sorted(set(days.values()))
+    return {count: 1 + rank * _STEPS // len(counts) for rank, count in enumerate(counts)}

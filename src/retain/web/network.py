@@ -168,7 +168,13 @@ def _chosen(
     degrees = net.degrees
     ordered = sorted(
         (nodes[key] for key in kept),
-        key=lambda one: (one.key != look.focus, -degrees[one.key], one.title.casefold(), one.key),
+        key=lambda one: (
+            one.key != look.focus,
+            one.kind != "dangling",  # what leads nowhere wants to be seen
+            -degrees[one.key],
+            one.title.casefold(),
+            one.key,
+        ),
     )[: look.limit]
     if len(ordered) < len(kept):
         links = _between({one.key for one in ordered}, links)

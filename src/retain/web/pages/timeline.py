@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import Final
 from urllib.parse import urlencode
 
@@ -46,6 +46,7 @@ async def _timeline(request: Request) -> Response:
         "rows": list(zip(_DAYS, rows, strict=True)),
         "months": _months([row for row in rows[0] if row]),
         "named": _named,
+        "clock": _clock,
         "link": lambda **changes: _query(window, **changes),
         "newer": _query(window, offset=max(0, window.offset - PAGE)) if window.offset else "",
         "older": _query(window, offset=end) if end < found.total else "",
@@ -61,6 +62,11 @@ def _groups(found: Happenings) -> list[tuple[str, list[Happened]]]:
 
 def _named(day: date) -> str:
     return f"{_DAYS[day.weekday()]}, {day.day} {_MONTHS[day.month - 1]} {day.year}"
+
+
+def _clock(when: str) -> str:
+    """The time of day for the person, whose machine this is."""
+    return datetime.fromisoformat(when).astimezone().strftime("%H:%M")
 
 
 def _months(mondays: Sequence[Cell]) -> list[tuple[str, int]]:
