@@ -4,7 +4,7 @@
 
 const THETA2 = 0.9 * 0.9; // how wide a far cell may be seen and still count as one body
 const PUSH = 70;
-const PULL = 0.055; // to the middle, so that parts without a link stay in sight
+const PULL = 0.085; // to the middle, so that parts without a link stay in sight
 const LENGTH = 34;
 const FRICTION = 0.62;
 const REST = 0.004; // the heat at which nothing visible moves any more

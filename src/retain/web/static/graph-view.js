@@ -1,10 +1,14 @@
 // The graph as a picture: what is drawn, where one looks, and what is under a finger.
 
+import { Sketch, pixel } from "./graph-sketch.js";
+
 const KINDS = ["memory", "ghost", "dangling", "tag"];
 const NEAREST = 6;
 const FARTHEST = 0.03;
 const REACH = 8; // pixels beside a node that still mean it
 const MOST_LABELS = 140;
+const MANY = 600; // nodes and links that are sketched while they move
+const PAUSE = 140; // milliseconds after the last move until the fine picture is drawn
 
 const clamp = (value, least, most) => Math.min(most, Math.max(least, value));
 
@@ -33,6 +37,7 @@ export class View {
     this.top = 0;
     this.isFitted = true; // until a person looks elsewhere
     this.isMoving = false;
+    this.isPassing = false;
     this.chosen = -1;
     this.pointed = -1;
     this.onDrawn = () => {};
@@ -41,11 +46,16 @@ export class View {
     this.resize();
   }
 
-  recolour() { this.colours = colours(); }
+  recolour() {
+    this.colours = colours();
+    const entries = Object.entries(this.colours).map(([name, colour]) => [name, pixel(this.context, colour)]);
+    this.pixels = Object.fromEntries(entries);
+  }
 
   show(nodes, links, positions) {
     Object.assign(this, { nodes, links, positions, pointed: -1 });
-    this.radii = Float32Array.from(nodes, (one) => clamp(2.6 + Math.sqrt(one.degree) * 0.9, 3, 13));
+    const least = (one) => (one.kind === "dangling" ? 6 : 3);
+    this.radii = Float32Array.from(nodes, (one) => clamp(2.6 + Math.sqrt(one.degree) * 0.9, least(one), 13));
     this.byKind = KINDS.map((kind) => nodes.flatMap((one, at) => (one.kind === kind ? [at] : [])));
     this.beside = nodes.map(() => []);
     for (let at = 0; at < links.length; at += 2) {
@@ -65,6 +75,7 @@ export class View {
     [this.width, this.height] = [width, height];
     this.canvas.width = Math.round(width * this.ratio);
     this.canvas.height = Math.round(height * this.ratio);
+    this.sketch = null;
     if (this.isFitted) this.fit();
     this.draw();
   }
@@ -99,18 +110,26 @@ export class View {
     this.left = x - ((x - this.left) * scale) / this.scale;
     this.top = y - ((y - this.top) * scale) / this.scale;
     this.scale = scale;
-    this.isFitted = false;
-    this.draw();
+    this.moved();
   }
 
   pan(x, y) {
     this.left += x;
     this.top += y;
+    this.moved();
+  }
+
+  /** A person looks elsewhere, and perhaps goes on doing so. */
+  moved() {
     this.isFitted = false;
+    this.isPassing = true;
+    clearTimeout(this.pause);
+    this.pause = setTimeout(() => { this.isPassing = false; this.draw(); }, PAUSE);
     this.draw();
   }
 
   centre(node) {
+    this.isFitted = false;
     this.scale = Math.max(this.scale, 1.4);
     this.left = this.width / 2 - this.positions[node * 2] * this.scale;
     this.top = this.height / 2 - this.positions[node * 2 + 1] * this.scale;
@@ -140,11 +159,14 @@ export class View {
   paint() {
     if (this.isFitted) this.fit();
     const { context, ratio } = this;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, this.width, this.height);
     const around = this.around();
-    this.paintLinks(around);
-    for (let kind = 0; kind < KINDS.length; kind += 1) this.paintNodes(kind, around);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (this.isRough()) this.paintSketch(around);
+    else {
+      context.clearRect(0, 0, this.width, this.height);
+      this.paintLinks(around);
+      for (let kind = 0; kind < KINDS.length; kind += 1) this.paintNodes(kind, around);
+    }
     this.paintRing();
     this.paintLabels(around);
     this.onDrawn();
@@ -154,6 +176,46 @@ export class View {
   around() {
     const node = this.pointed >= 0 ? this.pointed : this.chosen;
     return node < 0 ? null : new Set([node, ...this.beside[node]]);
+  }
+
+  isRough() {
+    const many = this.nodes.length + this.links.length / 2 > MANY;
+    return many && (this.isMoving || this.isPassing) && this.canvas.width > 2 && this.canvas.height > 2;
+  }
+
+  paintSketch(around) {
+    this.sketch ??= new Sketch(this.context, this.canvas.width, this.canvas.height);
+    this.sketch.wipe();
+    this.sketchLinks(around);
+    for (let kind = 0; kind < KINDS.length; kind += 1) {
+      for (const node of this.byKind[kind]) this.sketchNode(node, kind, around);
+    }
+    this.sketch.show();
+  }
+
+  sketchLinks(around) {
+    const { sketch, links, ratio, pixels, nodes } = this;
+    const middle = this.pointed >= 0 ? this.pointed : this.chosen;
+    for (let at = 0; at < links.length; at += 2) {
+      const [a, b] = [links[at], links[at + 1]];
+      const isNear = around && (a === middle || b === middle);
+      const isLost = nodes[b].kind === "dangling";
+      const colour = isNear ? pixels.memory : isLost ? pixels.dangling : pixels.soft;
+      const alpha = isNear ? 255 : (isLost ? 190 : 86) * (around ? 0.4 : 1);
+      sketch.line(this.screenX(a) * ratio, this.screenY(a) * ratio, this.screenX(b) * ratio, this.screenY(b) * ratio, colour, alpha);
+    }
+  }
+
+  sketchNode(node, kind, around) {
+    const { sketch, pixels, ratio } = this;
+    const [x, y, r] = [this.screenX(node) * ratio, this.screenY(node) * ratio, this.radius(node) * ratio];
+    if (x < -r || y < -r || x > this.canvas.width + r || y > this.canvas.height + r) return;
+    const isFaint = around ? !around.has(node) : this.nodes[node].status === "retired";
+    const [colour, alpha] = [pixels[KINDS[kind]], isFaint ? 72 : 255];
+    if (kind === 1) sketch.square(x, y, r, colour, alpha);
+    else if (kind === 3) sketch.diamond(x, y, r, colour, alpha);
+    else sketch.disc(x, y, r, colour, alpha);
+    if (kind === 2) sketch.disc(x, y, r - 1.6 * ratio, pixels.paper, alpha);
   }
 
   paintLinks(around) {
@@ -198,7 +260,7 @@ export class View {
       context.fillStyle = kind === 2 ? named.paper : named[KINDS[kind]];
       context.fill(path);
       if (kind === 2) { // what leads nowhere is a red ring with a cross
-        context.lineWidth = 2;
+        context.lineWidth = 1.6;
         context.strokeStyle = named.dangling;
         context.stroke(path);
       }
@@ -219,7 +281,7 @@ export class View {
   /** Names, where there is room for them; while everything moves, those of the largest alone. */
   paintLabels(around) {
     const { context } = this;
-    const most = this.isMoving ? 12 : clamp(Math.round(26 * this.scale), 14, MOST_LABELS);
+    const most = this.isMoving || this.isPassing ? 14 : clamp(Math.round(26 * this.scale), 14, MOST_LABELS);
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "middle";
     context.lineJoin = "round";
