@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from retain.trash import CHATS
@@ -27,6 +28,7 @@ _STATES: Final = ("retired", "archived")
 _AGENTS: Final = frozenset(
     "agent claude cline codex copilot cursor gemini goose mcp opencode roo windsurf zed".split()
 )
+_USUAL: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")  # as Retain writes times
 _WORD: Final = re.compile(r"[a-z]+")
 _MOST_SHELVES: Final = 500  # memories whose kept versions are looked up: each is a folder to list
 
@@ -50,22 +52,37 @@ class Event(NamedTuple):
     is_there: bool = True  # whether there is something to open
 
 
-class _Clock(NamedTuple):
+class _Clock:
     """Times as they are stored, in words that can be compared."""
 
-    zone: tzinfo | None  # None: where this machine is
+    def __init__(self, zone: tzinfo | None) -> None:
+        self._zone = zone  # None: where this machine is
+        self._hours: dict[str, str] = {}
 
     def read(self, text: str) -> tuple[str, str]:
         """A time in UTC, and the day it was for the person; nothing for what is no time."""
         try:
-            at = datetime.fromisoformat(text)
-            at = at if at.tzinfo else at.replace(tzinfo=UTC)
-            return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), self._day(at)
+            return self._read(text)
         except (ValueError, OverflowError, OSError):
             return "", ""
 
-    def _day(self, at: datetime) -> str:
-        return at.astimezone(self.zone).date().isoformat()
+    def _read(self, text: str) -> tuple[str, str]:
+        if not _USUAL.fullmatch(text):
+            at = datetime.fromisoformat(text)
+            at = at if at.tzinfo else at.replace(tzinfo=UTC)
+            text = at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return text, self._day(text)
+
+    def _day(self, text: str) -> str:
+        """The day of a time; that of its hour, where the hour does not belong to two days."""
+        hour = text[:13]
+        if hour not in self._hours:
+            first, last = self._local(f"{hour}:00:00Z"), self._local(f"{hour}:59:59Z")
+            self._hours[hour] = first if first == last else ""
+        return self._hours[hour] or self._local(text)
+
+    def _local(self, text: str) -> str:
+        return datetime.fromisoformat(text).astimezone(self._zone).date().isoformat()
 
 
 def chronicle(
@@ -88,7 +105,7 @@ def chronicle(
         *(_saved(one, clock) for one in facts if one.ref not in there),
     ]
     dated = [event for event in found if event.when]
-    return sorted(dated, key=lambda event: (event.when, event.kind, event.id), reverse=True)
+    return sorted(dated, key=itemgetter(0, 2, 7), reverse=True)  # when, kind, id
 
 
 def _ref(one: Dated) -> str:

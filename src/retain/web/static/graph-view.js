@@ -65,6 +65,7 @@ export class View {
     // The best connected come first from the server, so theirs are the labels that are seen first;
     // what leads nowhere is named before them.
     this.labelled = [...this.byKind[2], ...nodes.keys()];
+    this.faintness = Math.min(1, Math.sqrt(3200 / links.length || 1)); // of links, the more there are
     this.widths = new Map();
     this.draw();
   }
@@ -137,7 +138,7 @@ export class View {
     this.draw();
   }
 
-  radius(node) { return this.radii[node] * clamp(Math.sqrt(this.scale), 0.45, 1.8); }
+  radius(node) { return this.radii[node] * clamp(Math.sqrt(this.scale), 0.36, 1.8); }
 
   /** The node at a place on the screen, -1 for none. */
   at(x, y) {
@@ -201,7 +202,7 @@ export class View {
       const isNear = around && (a === middle || b === middle);
       const isLost = nodes[b].kind === "dangling";
       const colour = isNear ? pixels.memory : isLost ? pixels.dangling : pixels.soft;
-      const alpha = isNear ? 255 : (isLost ? 190 : 86) * (around ? 0.4 : 1);
+      const alpha = isNear ? 255 : (isLost ? 190 : 86 * this.faintness) * (around ? 0.4 : 1);
       sketch.line(this.screenX(a) * ratio, this.screenY(a) * ratio, this.screenX(b) * ratio, this.screenY(b) * ratio, colour, alpha);
     }
   }
@@ -234,7 +235,7 @@ export class View {
       path.lineTo(bx, by);
     }
     context.lineWidth = 1;
-    context.globalAlpha = around ? 0.14 : 0.34;
+    context.globalAlpha = (around ? 0.14 : 0.34) * this.faintness;
     context.strokeStyle = named.soft;
     context.stroke(plain);
     context.globalAlpha = around ? 0.25 : 0.75;
