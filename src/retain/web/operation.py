@@ -20,10 +20,10 @@ __all__ = [
     "Given",
     "Gives",
     "Operation",
-    "asked",
     "collection_of",
     "failed",
     "named",
+    "queried",
 ]
 
 ROOT: Final = (
@@ -85,7 +85,7 @@ class Operation(NamedTuple):
         """Check what came, do it, answer in JSON."""
         office: Office = request.app.state.office
         try:
-            query = asked(request, self.query) if self.query else None
+            query = _checked(self.query, _values(request, self.query)) if self.query else None
             body = _checked(self.body, await _json(request)) if self.body else None
             path = {key: str(value) for key, value in request.path_params.items()}
             found = await self.handler(Call(office, path, query, body, request))
@@ -99,10 +99,10 @@ def failed(error: RetainError) -> JSONResponse:
     return JSONResponse(told(error), STATUSES.get(error.code, _REFUSED))
 
 
-_Asked = TypeVar("_Asked", bound=Given)
+_Given = TypeVar("_Given", bound=Given)
 
 
-def asked(request: Request, model: type[_Asked]) -> _Asked:
+def queried(request: Request, model: type[_Given]) -> _Given:
     """What a page's address asks for, checked as the interface checks it."""
     return _checked(model, _values(request, model))
 
@@ -135,7 +135,7 @@ async def _json(request: Request) -> object:
         raise UsageError("the body is no JSON", hint="Send one JSON object.") from None
 
 
-def _checked(model: type[_Asked], values: object) -> _Asked:
+def _checked(model: type[_Given], values: object) -> _Given:
     try:
         return model.model_validate(values)
     except ValidationError as error:

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from retain.errors import NotFound
 from retain.web.network import Link, Look, Net, Node, network
-from retain.web.operation import asked
+from retain.web.operation import queried
 from retain.web.rendering import page
 
 __all__ = ["ROUTES"]
@@ -47,7 +47,7 @@ class _Line(NamedTuple):
 
 
 async def _graph(request: Request) -> Response:
-    look = asked(request, _Listed)
+    look = queried(request, _Listed)
     missing = ""
     try:
         net = await network(request.app.state.office, look)

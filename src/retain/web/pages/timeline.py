@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from retain.web.happenings import PAGE, Cell, Happened, Happenings, Window, happenings, weeks
-from retain.web.operation import asked
+from retain.web.operation import queried
 from retain.web.rendering import page
 
 __all__ = ["ROUTES"]
@@ -30,7 +30,7 @@ _VERBS: Final = {
 
 
 async def _timeline(request: Request) -> Response:
-    window = asked(request, Window)
+    window = queried(request, Window)
     found = await happenings(request.app.state.office, window)
     today = date.fromisoformat(found.today)
     rows = weeks(found.days, today)

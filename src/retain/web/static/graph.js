@@ -5,6 +5,7 @@ import { attempt, make, refresh, worker } from "./dom.js";
 import { View } from "./graph-view.js";
 
 const KINDS = { memory: "Memory", ghost: "Linked file", dangling: "Dangling link", tag: "Tag" };
+const USUAL = { scope: "all", depth: "1" };
 const MOST_NEIGHBOURS = 30;
 const ZOOM = 1.3;
 const PAN = 60;
@@ -24,7 +25,8 @@ let asked = 0;
 function query() {
   const values = new URLSearchParams();
   for (const [name, value] of new FormData(form)) {
-    if (value && !(name === "depth" && (value === "1" || !form.focus.value))) values.append(name, value);
+    const isUsual = value === USUAL[name] || (name === "depth" && !form.focus.value);
+    if (value && !isUsual) values.append(name, value);
   }
   return values;
 }
