@@ -300,7 +300,7 @@ def test_count_is_shown_on_other_pages_as_well(page: Page, served: Served) -> No
 @pytest.mark.slow
 def test_hostile_words_are_words(page: Page, served: Served) -> None:
     file, end = transcript(served)
-    more = {"transcript_path": file, "start": 0, "end": end}
+    more: dict[str, Any] = {"transcript_path": file, "start": 0, "end": end}
     propose(served, HOSTILE, text=f"{HOSTILE} <script>alert(2)</script>", **more)
     page.goto("/inbox")
     expect(page.get_by_role("heading", name=HOSTILE)).to_be_visible()

@@ -12,18 +12,59 @@ const named = (card) => ({ id: card.dataset.id, expect: card.dataset.hash });
 const title = (card) => card.querySelector("h2").textContent;
 const isEditing = () => Boolean(document.querySelector(".proposal form:not([hidden])"));
 
-/** Show the inbox as it is now; the focus goes to a card, if one is named. */
-async function renew(focus = "") {
-  const isOpen = document.querySelector("#inbox-dropped details")?.open;
-  const chosen = new Set(cards().filter(isChosen).map((one) => one.dataset.id));
-  await refresh("/inbox", PARTS);
+// What a person did and the word that comes of it both renew the page: one at a time, and the focus
+// goes where the person's step wants it.
+let goal = null;
+let isRenewing = false;
+let isDue = false;
+
+/** Show the inbox as it is now, with the focus on a proposal, or where it was. */
+async function renew(focus = null) {
+  if (focus !== null) goal = { id: focus, step: "accept" };
+  isDue = true;
+  if (isRenewing) return;
+  isRenewing = true;
+  try {
+    while (isDue) {
+      isDue = false;
+      await renewed();
+    }
+  } finally {
+    [goal, isRenewing] = [null, false];
+  }
+}
+
+async function renewed() {
+  let before = state();
+  await refresh("/inbox", PARTS, undefined, () => { before = state(); });
   const dropped = document.querySelector("#inbox-dropped details");
-  if (dropped && isOpen) dropped.open = true;
-  for (const card of cards()) box(card).checked = chosen.has(card.dataset.id);
+  if (dropped) dropped.open = before.isOpen;
+  for (const card of cards()) {
+    box(card).checked = before.chosen.has(card.dataset.id);
+    card.querySelector(".talk").open = before.told.has(card.dataset.id);
+  }
   count();
-  if (focus === null) return;
-  const next = cards().find((one) => one.dataset.id === focus) ?? (focus && cards().at(-1));
-  (next ? next.querySelector("[data-step=accept]") : document.getElementById("content")).focus();
+  const place = goal ?? before.place;
+  if (place) reach(place);
+}
+
+/** What would be lost with the elements that show it. */
+function state() {
+  const ids = (fits) => new Set(cards().filter(fits).map((one) => one.dataset.id));
+  const here = document.activeElement.closest(".proposal");
+  return {
+    isOpen: Boolean(document.querySelector("#inbox-dropped details")?.open),
+    chosen: ids(isChosen),
+    told: ids((one) => one.querySelector(".talk").open),
+    place: here && { id: here.dataset.id, step: document.activeElement.dataset.step },
+  };
+}
+
+/** Put the focus on a proposal; the last one if it is gone, the page if there is none. */
+function reach({ id, step }) {
+  const card = cards().find((one) => one.dataset.id === id) ?? cards().at(-1);
+  const found = card && (step ? card.querySelector(`[data-step=${step}]`) : box(card));
+  (found ?? document.getElementById("content")).focus();
 }
 
 // Steps
@@ -172,4 +213,4 @@ document.addEventListener("keydown", (event) => {
 }, true);
 
 // Who is writing is not to lose a word because another proposal comes in.
-document.addEventListener("retain:inbox", () => { if (!isEditing()) renew(null); });
+document.addEventListener("retain:inbox", () => { if (!isEditing()) renew(); });

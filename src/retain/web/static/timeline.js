@@ -9,10 +9,13 @@ let asked = null;
 async function show(url) {
   asked?.abort();
   asked = new AbortController();
-  const scrolled = document.getElementById("timeline-heat").scrollLeft;
-  const focused = document.activeElement?.dataset?.day;
+  let [scrolled, focused] = [0, ""];
+  const before = () => {
+    scrolled = document.getElementById("timeline-heat").scrollLeft;
+    focused = document.activeElement.dataset.day;
+  };
   try {
-    await refresh(url, PARTS, asked.signal);
+    await refresh(url, PARTS, asked.signal, before);
   } catch (error) {
     if (error.name !== "AbortError") throw error;
     return;
