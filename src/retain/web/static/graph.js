@@ -39,7 +39,22 @@ async function load({ list = true } = {}) {
   const found = await attempt(() => get(`/graph${said}`));
   if (!found || mine !== asked) return;
   show(found);
-  if (list) await refresh(`/graph${said}`, ["graph-list", "graph-said"]);
+  if (list) await relist(`/graph${said}`);
+}
+
+/** The list anew, with the focus and what is unfolded as they were. */
+async function relist(url) {
+  const name = (one) => one?.closest(".graph-line")?.querySelector("[data-show]").dataset.show;
+  let [here, open] = [undefined, new Set()];
+  await refresh(url, ["graph-list", "graph-said"], undefined, () => {
+    here = name(document.activeElement);
+    open = new Set([...document.querySelectorAll(".graph-line details[open]")].map(name));
+  });
+  for (const button of document.querySelectorAll(".graph-line [data-show]")) {
+    const details = button.closest(".graph-line").querySelector("details");
+    if (details && open.has(button.dataset.show)) details.open = true;
+    if (button.dataset.show === here) button.focus({ preventScroll: true });
+  }
 }
 
 function show({ nodes, edges }) {

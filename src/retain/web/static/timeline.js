@@ -4,6 +4,7 @@ import { refresh } from "./dom.js";
 
 const PARTS = ["timeline-heat", "timeline-events"];
 const form = document.getElementById("timeline-filter");
+const heat = () => document.querySelector("#timeline-heat .heat");
 let asked = null;
 
 async function show(url) {
@@ -11,7 +12,7 @@ async function show(url) {
   asked = new AbortController();
   let [scrolled, focused] = [0, ""];
   const before = () => {
-    scrolled = document.getElementById("timeline-heat").scrollLeft;
+    scrolled = heat().scrollLeft;
     focused = document.activeElement.dataset.day;
   };
   try {
@@ -21,7 +22,7 @@ async function show(url) {
     return;
   }
   history.replaceState(null, "", url);
-  document.getElementById("timeline-heat").scrollLeft = scrolled;
+  heat().scrollLeft = scrolled;
   rove(focused);
 }
 
@@ -84,5 +85,4 @@ document.addEventListener("retain:memories", soon);
 document.addEventListener("retain:sessions", soon);
 
 rove();
-const heat = document.getElementById("timeline-heat");
-heat.scrollLeft = heat.scrollWidth; // on a phone the newest weeks are what one looks for
+heat().scrollLeft = heat().scrollWidth; // on a phone the newest weeks are what one looks for
