@@ -253,6 +253,39 @@ def test_picture_is_dragged_and_zoomed_by_hand(page: Page) -> None:
 
 
 @pytest.mark.slow
+def test_two_fingers_zoom(page: Page) -> None:
+    canvas = shown(page)
+    box = canvas.bounding_box()
+    assert box
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    touch = page.context.new_cdp_session(page)
+    before = canvas.screenshot()
+    for kind, apart in (("touchStart", 20), ("touchMove", 60), ("touchMove", 110)):
+        points = [{"x": x + side * apart, "y": y, "id": side + 1} for side in (-1, 1)]
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    page.wait_for_timeout(300)
+    assert canvas.screenshot() != before
+    expect(page.locator("#graph-chosen")).to_be_hidden()
+
+
+@pytest.mark.slow
+def test_node_is_dragged_and_the_others_follow(page: Page) -> None:
+    page.emulate_media(reduced_motion="no-preference")
+    canvas = shown(page)
+    page.get_by_role("button", name="Show B in the picture").click()
+    box = canvas.bounding_box()
+    assert box
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 80, y - 60, steps=6)
+    page.mouse.up()
+    expect(canvas).to_have_attribute("data-state", "still")
+    assert page.url.endswith("/graph")
+
+
+@pytest.mark.slow
 def test_new_memory_appears_while_one_looks(page: Page, served: Served) -> None:
     canvas = shown(page, "/graph?scope=here&q=latecomer")
     expect(canvas).to_have_attribute("data-nodes", "0")

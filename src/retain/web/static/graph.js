@@ -80,6 +80,7 @@ layout.addEventListener("message", ({ data }) => {
   if (data.round !== number) return;
   isAsking = false;
   view.isMoving = !data.isAtRest;
+  if (view.isMoving) canvas.dataset.state = "moving";
   if (pending) {
     const { nodes, links, chosen } = pending;
     pending = null;
