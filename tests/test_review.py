@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from retain.capture.inbox import Proposal, propose
+from retain.errors import Conflict, NotFound, RetainError
 from retain.review import Reviewed, source
 from tests.crash import files, killed_at, memories, new_bank, open_bank
 
@@ -108,3 +109,52 @@ def test_a_file_where_no_host_keeps_transcripts_is_not_shown(
         app = open_bank(bank)
         found = app.inbox.span(app.inbox.find([name], app.inbox.proposals())[0])
         assert (found.messages, "is not where transcripts are kept" in found.missing) == ((), True)
+
+
+def test_acceptance_is_taken_back_and_can_be_given_again(bank: Path) -> None:
+    propose(str(bank), ONE)
+    (done,) = accepted(bank).accepted
+    app = open_bank(bank)
+    memory = done.outcome.memory
+    app.inbox.take_back(done.proposal.id, memory.address, memory.hash)
+    assert [one.title for one in app.inbox.proposals()] == ["Use Postgres"]
+    assert memories(bank) == {}
+    assert [one.id for one in app.trashed()] == ["use-postgres"]
+    app.close()
+    assert len(accepted(bank).accepted) == 1
+
+
+def test_acceptance_of_a_memory_that_was_changed_since_is_not_taken_back(bank: Path) -> None:
+    propose(str(bank), ONE)
+    (done,) = accepted(bank).accepted
+    memory = done.outcome.memory
+    file = Path(memory.path)
+    file.write_text(f"{file.read_text(encoding='utf-8')}\nMore.\n", encoding="utf-8")
+    app = open_bank(bank)
+    with pytest.raises(Conflict):
+        app.inbox.take_back(done.proposal.id, memory.address, memory.hash)
+    assert app.inbox.proposals() == []
+    assert "More." in file.read_text(encoding="utf-8")
+    app.close()
+
+
+def test_acceptance_that_never_was_is_not_taken_back(bank: Path) -> None:
+    propose(str(bank), ONE)
+    (done,) = accepted(bank).accepted
+    memory = done.outcome.memory
+    app = open_bank(bank)
+    with pytest.raises(NotFound):
+        app.inbox.take_back("0" * 16, memory.address, memory.hash)
+    assert Path(memory.path).exists()
+    app.close()
+
+
+def test_proposal_is_not_revised_to_what_could_not_be_accepted(bank: Path) -> None:
+    propose(str(bank), ONE)
+    app = open_bank(bank)
+    (seen,) = app.inbox.proposals()
+    with pytest.raises(RetainError):
+        app.inbox.revise(seen, seen._replace(category="gossip"))
+    revised = app.inbox.revise(seen, seen._replace(title="Use MySQL"))
+    assert [one.title for one in app.inbox.proposals()] == ["Use MySQL"] == [revised.title]
+    app.close()

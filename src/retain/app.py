@@ -26,6 +26,7 @@ from retain.workspace import Opened, Workspace
 
 if TYPE_CHECKING:
     from retain.chats import Imported as ImportedChats
+    from retain.chronicle import Event
     from retain.desk import Desk
     from retain.doctor import Findings
     from retain.library import Library
@@ -39,6 +40,7 @@ __all__ = ["App"]
 
 SORTS: Final = ("collection", "id", "title", "type", "status", "created", "updated")
 
+_ALL: Final = 1 << 31
 _TRIES: Final = 50  # how often a put may find its memory gone and there again
 _HANDLE: Final = re.compile(r"m:[0-9a-f]{4,64}")  # as a brief calls a memory
 _SCOPES: Final = {"project": "0", "bank": "0", "global": "1"}  # the project's own come first
@@ -523,6 +525,25 @@ class App:
         self.gate.refuse_secret_names(False, to_id)
         written = self.bank.untrash(name, collection=collection, to_id=to_id)
         return self._done(written, f"restore {written.memory.ref}", ())
+
+    def chronicle(self) -> Sequence[Event]:
+        """What happened in the bank in force, the newest first."""
+        from retain.chronicle import chronicle
+
+        if not self.place.exists:
+            return []
+        bank = self.bank
+
+        def shelf(collection: str, name: str) -> Sequence[str]:
+            return [one.time for one in bank.versions(Memory(name, collection, "", {}, ""))]
+
+        return chronicle(
+            self.library.dated(),
+            self.trashed(),
+            self.sessions.list(_ALL),
+            self.sessions.facts(superseded=True),
+            shelf,
+        )
 
     def empty_trash(self, before: str = "") -> Sequence[Trashed]:
         """Destroy what is in the trash for good."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from retain.brief import Brief
     from retain.embed import Embedder
+    from retain.index.calendar import Dated
     from retain.index.catalogue import Chosen, Listed, Shelf, Survey
     from retain.index.checking import Facts
     from retain.model import Answer
@@ -230,6 +231,12 @@ class Library:
             for bank in self.banks()
             for scope in [bank.bank.place.scope]
         ]
+
+    def dated(self) -> list[Dated]:
+        """Every memory of the bank in force with its times and its author, from the index."""
+        from retain.index.calendar import dated
+
+        return self._in_force().read(dated)
 
     def types(self) -> Mapping[str, int]:
         """How many memories there are of each type, in every bank in force."""

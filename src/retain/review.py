@@ -117,6 +117,32 @@ class Review:
         restored, refused = _tried(proposals, self._restore)
         return Reviewed(restored=restored, refused=refused)
 
+    def revise(self, seen: Proposal, words: Proposal) -> Proposal:
+        """Change what a waiting proposal says, once it is something that could be accepted."""
+        self._checked(words)
+        return inbox.revise(self._root, seen, words)
+
+    def take_back(self, name: str, ref: str, expect: str) -> None:
+        """Undo an acceptance: the memory goes to the trash, the proposal waits again.
+
+        The proposal comes back first: stopped in between, an `accept` finds the memory there.
+        """
+        bank = self._desk.ledger.bank
+        memory = bank.find(ref)
+        if memory.hash != expect:
+            raise Conflict(
+                f"{memory.ref} was changed since it was accepted",
+                unchanged="It is as it is, and the proposal stays accepted.",
+                hint=f"Delete it if you do not want it: retain delete {memory.ref}",
+            )
+        inbox.reopen(self._root, name)
+        try:
+            bank.delete(memory.address, expect=expect)
+        except RetainError:
+            inbox.accepted(self._root, name)
+            raise
+        self._desk.ledger.settled({memory.path: None}, f"take back {memory.ref}")
+
     def check(self, steps: Sequence[Step]) -> None:
         """Refuse a plan of which some step could not be taken, before any is."""
         faults: list[str] = []

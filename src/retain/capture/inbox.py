@@ -31,6 +31,7 @@ __all__ = [
     "proposals",
     "propose",
     "read",
+    "reopen",
     "restore",
     "revise",
     "unchanged",
@@ -187,6 +188,11 @@ def restore(root: str, name: str) -> None:
 def accepted(root: str, name: str) -> None:
     """Take out a proposal that has become a memory; it is remembered, so as not to come again."""
     _move(root, name, "", ACCEPTED)
+
+
+def reopen(root: str, name: str) -> None:
+    """Put a proposal back that had become a memory."""
+    _move(root, name, ACCEPTED, "")
 
 
 def _move(root: str, name: str, source: str, target: str) -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import threading
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
+from retain.capture import inbox
+from retain.errors import RetainError
 from retain.web.office import HERE, OWN, Office
 
 __all__ = ["Live"]
 
 _MOST_WAITING: Final = 64  # words that one page may be behind; then it is told to look anew
+_INBOX_SECONDS: Final = 0.5  # between two looks at the inboxes: one system call each
 _BREATH_SECONDS: Final = 15.0  # a sign of life, by which a page that is gone is noticed
 
 
@@ -31,6 +36,7 @@ class Live:
         for scope in (HERE, OWN):
             name = f"retain-watch-{scope}"
             threading.Thread(target=self._watch, args=(scope,), name=name, daemon=True).start()
+        threading.Thread(target=self._watch_inboxes, name="retain-inbox", daemon=True).start()
 
     def _watch(self, scope: str) -> None:
         if scope == OWN and self._office.is_one:
@@ -38,6 +44,18 @@ class Live:
         for found in self._office.changes(scope):
             counts = {"added": found.added, "changed": found.changed, "removed": found.removed}
             self.tell("memories", counts)
+
+    def _watch_inboxes(self) -> None:
+        """Tell when a proposal comes or goes: whichever way that happens, its folder changes."""
+        roots: list[str] = []
+        seen: list[int] = []
+        while not self._office.ended.wait(_INBOX_SECONDS):
+            with contextlib.suppress(RetainError):  # no bank that could be opened, so far
+                roots = roots or self._office.roots()
+                now = list(map(_stamp, roots))
+                if seen and now != seen:
+                    self.tell("inbox", {"count": sum(map(inbox.count, roots))})
+                seen = now
 
     def tell(self, event: str, data: Mapping[str, object]) -> None:
         """Say something to every page, from any thread."""
@@ -71,3 +89,11 @@ class Live:
                     yield line
         finally:
             self._pages.discard(page)
+
+
+def _stamp(root: str) -> int:
+    """What changes with every file that comes into an inbox or leaves it; 0 before the first."""
+    try:
+        return os.stat(os.path.join(root, inbox.FOLDER)).st_mtime_ns
+    except OSError:
+        return 0

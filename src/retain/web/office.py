@@ -98,6 +98,11 @@ class Office:
         with self.turn:
             return len(self.scopes) == 1
 
+    def roots(self) -> list[str]:
+        """Where the banks are, the one in force first."""
+        with self.turn:
+            return [self.app(scope).place.root for scope in self.scopes]
+
     def _fill(self, scope: str, app: App) -> None:
         if scope not in self._fillings:
             self._fillings[scope] = Filling(app.library)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple, get_origin
+from typing import Any, Final, NamedTuple, TypeVar, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
@@ -13,7 +13,18 @@ from retain.errors import RetainError, UsageError
 from retain.serving.answering import told
 from retain.web.office import Office
 
-__all__ = ["ROOT", "STATUSES", "Call", "Given", "Operation", "collection_of", "failed", "named"]
+__all__ = [
+    "ROOT",
+    "STATUSES",
+    "Call",
+    "Given",
+    "Gives",
+    "Operation",
+    "collection_of",
+    "failed",
+    "named",
+    "queried",
+]
 
 ROOT: Final = (
     ":root"  # in an address: the collection without a name; no collection can be so called
@@ -36,6 +47,12 @@ class Given(BaseModel):
     """Values that a request brings; what nobody asked for is refused, not ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Gives(BaseModel):
+    """What an answer is made of, for the description; nothing else is in it."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class Call(NamedTuple):
@@ -82,6 +99,14 @@ def failed(error: RetainError) -> JSONResponse:
     return JSONResponse(told(error), STATUSES.get(error.code, _REFUSED))
 
 
+_Given = TypeVar("_Given", bound=Given)
+
+
+def queried(request: Request, model: type[_Given]) -> _Given:
+    """What a page's address asks for, checked as the interface checks it."""
+    return _checked(model, _values(request, model))
+
+
 def collection_of(part: str) -> str:
     """The collection that a part of an address means."""
     return "" if part == ROOT else part
@@ -110,7 +135,7 @@ async def _json(request: Request) -> object:
         raise UsageError("the body is no JSON", hint="Send one JSON object.") from None
 
 
-def _checked(model: type[Given], values: object) -> Given:
+def _checked(model: type[_Given], values: object) -> _Given:
     try:
         return model.model_validate(values)
     except ValidationError as error:

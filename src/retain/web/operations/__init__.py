@@ -1,7 +1,7 @@
 """The operations of the JSON interface, by subject; a new one is added to its subject's table."""
 
 from retain.web.operation import Operation
-from retain.web.operations import history, lifecycle, memories, searching
+from retain.web.operations import graph, history, inbox, lifecycle, memories, searching, timeline
 
 __all__ = ["OPERATIONS"]
 
@@ -10,4 +10,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *memories.OPERATIONS,
     *lifecycle.OPERATIONS,
     *history.OPERATIONS,
+    *graph.OPERATIONS,
+    *timeline.OPERATIONS,
+    *inbox.OPERATIONS,
 )

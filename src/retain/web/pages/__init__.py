@@ -2,8 +2,14 @@
 
 from starlette.routing import Route
 
-from retain.web.pages import memories, memory
+from retain.web.pages import graph, inbox, memories, memory, timeline
 
 __all__ = ["ROUTES"]
 
-ROUTES: tuple[Route, ...] = (*memories.ROUTES, *memory.ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *memories.ROUTES,
+    *memory.ROUTES,
+    *graph.ROUTES,
+    *timeline.ROUTES,
+    *inbox.ROUTES,
+)

@@ -13,16 +13,23 @@ export function make(name, attributes = {}, ...children) {
 }
 
 // The one place where HTML becomes elements: parts of our own pages, made and escaped by the server.
-const policy = window.trustedTypes?.createPolicy("retain", { createHTML: (html) => html }) ?? {
-  createHTML: (html) => html,
-};
+const rules = { createHTML: (html) => html, createScriptURL: (url) => url };
+const policy = window.trustedTypes?.createPolicy("retain", rules) ?? rules;
 
-/** Fetch a page's changing parts and put them in the place of the old ones, by their ids. */
-export async function refresh(url, ids, signal) {
+/** A thread of our own that runs one of our own files; what is no plain name is refused. */
+export function worker(name) {
+  if (!/^[a-z-]+\.js$/.test(name)) throw new TypeError(name);
+  return new Worker(policy.createScriptURL(new URL(`./${name}`, import.meta.url).href), { type: "module" });
+}
+
+/** Fetch a page's changing parts and put them in the place of the old ones, by their ids.
+ *  `before` is called in the last moment in which the old ones are there. */
+export async function refresh(url, ids, signal, before = () => {}) {
   const answer = await fetch(url, { headers: { "X-Retain-Fragment": "1" }, signal });
   if (answer.status === 401) location.reload();
   if (!answer.ok) return false;
   const page = new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html");
+  before();
   for (const id of ids) {
     const [old, fresh] = [document.getElementById(id), page.getElementById(id)];
     if (old && fresh) old.replaceWith(fresh);

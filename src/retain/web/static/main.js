@@ -1,6 +1,7 @@
 // What every page has: keys, colours, help, and word of changes.
 
 import { say } from "./dom.js";
+import "./inbox-count.js";
 
 const PARTS = { m: "/", g: "/graph", t: "/timeline", i: "/inbox", s: "/sessions", c: "/chat", h: "/health" };
 let isGoing = false;

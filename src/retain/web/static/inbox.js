@@ -1,0 +1,216 @@
+// The inbox: each proposal is accepted, edited or dropped by a button or a key, and each of that
+// can be undone.
+
+import { get, post, put } from "./api.js";
+import { attempt, make, refresh, say } from "./dom.js";
+
+const PARTS = ["inbox", "inbox-dropped"];
+const VERBS = { accept: "Accepted", drop: "Dropped" };
+
+const cards = () => [...document.querySelectorAll("#inbox .proposal")];
+const named = (card) => ({ id: card.dataset.id, expect: card.dataset.hash });
+const title = (card) => card.querySelector("h2").textContent;
+const isEditing = () => Boolean(document.querySelector(".proposal form:not([hidden])"));
+
+// What a person did and the word that comes of it both renew the page: one at a time, and the focus
+// goes where the person's step wants it.
+let goal = null;
+let isRenewing = false;
+let isDue = false;
+
+/** Show the inbox as it is now, with the focus on a proposal, or where it was. */
+async function renew(focus = null) {
+  if (focus !== null) goal = { id: focus, step: "accept" };
+  isDue = true;
+  if (isRenewing) return;
+  isRenewing = true;
+  try {
+    while (isDue) {
+      isDue = false;
+      await renewed();
+    }
+  } finally {
+    [goal, isRenewing] = [null, false];
+  }
+}
+
+async function renewed() {
+  let before = state();
+  await refresh("/inbox", PARTS, undefined, () => { before = state(); });
+  const dropped = document.querySelector("#inbox-dropped details");
+  if (dropped) dropped.open = before.isOpen;
+  for (const card of cards()) {
+    box(card).checked = before.chosen.has(card.dataset.id);
+    card.querySelector(".talk").open = before.told.has(card.dataset.id);
+  }
+  count();
+  const place = goal ?? before.place;
+  if (place) reach(place);
+}
+
+/** What would be lost with the elements that show it. */
+function state() {
+  const ids = (fits) => new Set(cards().filter(fits).map((one) => one.dataset.id));
+  const here = document.activeElement.closest(".proposal");
+  return {
+    isOpen: Boolean(document.querySelector("#inbox-dropped details")?.open),
+    chosen: ids(isChosen),
+    told: ids((one) => one.querySelector(".talk").open),
+    place: here && { id: here.dataset.id, step: document.activeElement.dataset.step },
+  };
+}
+
+/** Put the focus on a proposal; the last one if it is gone, the page if there is none. */
+function reach({ id, step }) {
+  const card = cards().find((one) => one.dataset.id === id) ?? cards().at(-1);
+  const found = card && (step ? card.querySelector(`[data-step=${step}]`) : box(card));
+  (found ?? document.getElementById("content")).focus();
+}
+
+// Steps
+
+/** Accept or drop some cards, and offer to undo it. */
+async function decide(step, chosen) {
+  if (!chosen.length) return;
+  const next = after(chosen);
+  const done = [];
+  for (const scope of new Set(chosen.map((one) => one.dataset.scope))) {
+    const proposals = chosen.filter((one) => one.dataset.scope === scope).map(named);
+    const answer = await attempt(() => post(`/inbox/${scope}/${step}`, { proposals }));
+    if (answer) done.push({ scope, ...answer });
+  }
+  tell(step, chosen, done);
+  await renew(next);
+}
+
+function after(chosen) {
+  const all = cards();
+  const last = all.indexOf(chosen.at(-1));
+  const rest = [...all.slice(last + 1), ...all.slice(0, last).reverse()];
+  return rest.find((one) => !chosen.includes(one))?.dataset.id ?? "";
+}
+
+function tell(step, chosen, done) {
+  for (const { refused } of done) {
+    for (const one of refused) say(`${one.message} ${one.hint}`, { bad: true, seconds: 12 });
+  }
+  const settled = done.reduce((sum, one) => sum + one.accepted.length + one.dropped.length, 0);
+  if (!settled) return;
+  const what = chosen.length === 1 ? `“${title(chosen[0])}”` : `${settled} proposals`;
+  const near = done.flatMap((one) => one.accepted).find((one) => one.near)?.near;
+  say(`${VERBS[step]} ${what}.${near ? ` It is much like “${near.title}”.` : ""}`, { undo: () => attempt(() => undo(done)) });
+}
+
+async function undo(done) {
+  for (const { scope, accepted, dropped } of done) {
+    for (const one of accepted) {
+      if (one.status === "unchanged") continue; // the memory was there before
+      const memory = `${one.collection}/${one.id}`;
+      await post(`/inbox/${scope}/${one.proposal}/reopen`, { memory, expect: one.hash });
+    }
+    if (dropped.length) await post(`/inbox/${scope}/restore`, { proposals: dropped.map((id) => ({ id })) });
+  }
+  const first = done.flatMap((one) => [...one.accepted.map((it) => it.proposal), ...one.dropped])[0];
+  await renew(first ?? "");
+}
+
+async function restore(line) {
+  const { scope, id } = line.dataset;
+  if (await attempt(() => post(`/inbox/${scope}/restore`, { proposals: [{ id }] }))) await renew(id);
+}
+
+// Editing
+
+function edit(card, isOpen) {
+  const form = card.querySelector("form");
+  form.hidden = !isOpen;
+  card.querySelector("[data-step=edit]").setAttribute("aria-expanded", String(isOpen));
+  if (isOpen) form.elements.title.focus();
+  else { form.reset(); card.querySelector("[data-step=edit]").focus(); }
+}
+
+async function save(card, form, step) {
+  const { title: heading, category, text } = form.elements;
+  const words = { title: heading.value, category: category.value, text: text.value, expect: card.dataset.hash };
+  const saved = await attempt(() => put(`/inbox/${card.dataset.scope}/${card.dataset.id}`, words));
+  if (!saved) return;
+  card.dataset.hash = saved.hash;
+  card.querySelector("h2").textContent = saved.title;
+  form.hidden = true;
+  if (step === "accept") await decide("accept", [card]);
+  else { say("Saved."); await renew(card.dataset.id); }
+}
+
+// Several at once
+
+const box = (card) => card.querySelector("input[type=checkbox]");
+const isChosen = (card) => box(card).checked;
+
+function count() {
+  const chosen = cards().filter(isChosen).length;
+  for (const button of document.querySelectorAll("[data-bulk]")) button.disabled = !chosen;
+  const all = document.getElementById("inbox-all");
+  if (all) { all.checked = chosen > 0 && chosen === cards().length; all.indeterminate = chosen > 0 && !all.checked; }
+}
+
+document.addEventListener("change", (event) => {
+  if (event.target.id === "inbox-all") for (const card of cards()) box(card).checked = event.target.checked;
+  count();
+});
+
+// What was said
+
+async function unfold(talk) {
+  const said = talk.querySelector(".said");
+  if (!talk.open || said.childElementCount) return;
+  const card = talk.closest(".proposal");
+  const found = await attempt(() => get(`/inbox/${card.dataset.scope}/${card.dataset.id}/talk`));
+  if (!found) return;
+  const lines = found.messages.map((one) => make("p", {}, make("strong", {}, one.role), one.text));
+  if (found.missing) lines.push(make("p", { class: "soft" }, `It cannot be shown: ${found.missing}.`));
+  if (found.cut) lines.push(make("p", { class: "soft" }, "There is more in the transcript."));
+  said.replaceChildren(...lines);
+}
+
+document.addEventListener("toggle", (event) => {
+  if (event.target.matches?.("[data-talk]")) unfold(event.target);
+}, true);
+
+// Hands and keys
+
+document.addEventListener("click", (event) => {
+  const bulk = event.target.closest("[data-bulk]");
+  const step = event.target.closest("[data-step]");
+  if (bulk) decide(bulk.dataset.bulk, cards().filter(isChosen));
+  else if (step) act(step.dataset.step, step);
+});
+
+function act(step, button) {
+  const card = button.closest(".proposal");
+  if (step === "restore") restore(button.closest("li"));
+  else if (step === "edit") edit(card, card.querySelector("form").hidden);
+  else if (step === "cancel") edit(card, false);
+  else decide(step, [card]);
+}
+
+document.addEventListener("submit", (event) => {
+  const card = event.target.closest(".proposal");
+  if (!card) return;
+  event.preventDefault();
+  save(card, event.target, event.submitter?.value ?? "accept");
+});
+
+const KEYS = { a: "accept", d: "drop", e: "edit" };
+
+// Before the keys of every page, whose "e" knows nothing of several things to edit.
+document.addEventListener("keydown", (event) => {
+  const card = event.target.closest?.(".proposal");
+  if (!card || !Object.hasOwn(KEYS, event.key) || event.target.closest("form, [contenteditable]")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  card.querySelector(`[data-step=${KEYS[event.key]}]`).click();
+}, true);
+
+// Who is writing is not to lose a word because another proposal comes in.
+document.addEventListener("retain:inbox", () => { if (!isEditing()) renew(); });
