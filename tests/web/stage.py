@@ -94,7 +94,7 @@ class Served(NamedTuple):
         return answer.json()
 
     def store(self, text: str, **more: object) -> dict[str, Any]:
-        """Store a memory; `title`, `id`, `collection`, `type` and `tags` as the interface has them."""
+        """Store a memory; `title`, `id`, `collection`, `type` and `tags` may be given."""
         found: dict[str, Any] = self.api("POST", "/memories/here", {"text": text, **more})
         return found
 
