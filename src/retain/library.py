@@ -341,7 +341,9 @@ class Library:
 
     def _of(self, opened: Opened) -> Indexed:
         root = opened.bank.root
-        if root not in self._indexed:
+        known = self._indexed.get(root)
+        # A bank that was made since is another one than the bank that was not there.
+        if known is None or known.bank.place.exists != opened.bank.place.exists:
             project = "" if opened.bank.place.scope == "global" else _project_of(root)
             make = partial(_embedder, self._workspace)
             if not self._stays:  # who comes and goes asks someone who has the model loaded

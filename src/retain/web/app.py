@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,7 +19,7 @@ from retain.web.entrance import ENTER, Entrance
 from retain.web.live import Live
 from retain.web.office import Office
 from retain.web.openapi import document
-from retain.web.operation import failed
+from retain.web.operation import body_of, failed
 from retain.web.operations import OPERATIONS
 from retain.web.rendering import Static, failure
 
@@ -40,7 +41,6 @@ def build(office: Office, live: Live, entrance: Entrance) -> Starlette:
             *pages.ROUTES,
             Route("/enter", _home, methods=["GET"]),
             Route(ENTER, _enter, methods=["POST"]),
-            Route("/api/v1/links", _link, methods=["POST"]),
             Route("/api/v1/openapi.json", _description, methods=["GET"]),
             Route("/api/v1/events", _events, methods=["GET"]),
             *(
@@ -49,12 +49,11 @@ def build(office: Office, live: Live, entrance: Entrance) -> Starlette:
             ),
             Mount("/static", Static(), name="static"),
         ],
-        exception_handlers={HTTPException: _refused, RetainError: _failed},
+        exception_handlers={HTTPException: _refused, RetainError: _failed, Exception: _broken},
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
     app.state.office, app.state.live, app.state.entrance = office, live, entrance
-    app.state.description = document(OPERATIONS)
     return app
 
 
@@ -66,9 +65,9 @@ async def _enter(request: Request) -> Response:
     """Trade the code of a link for the cookie."""
     entrance: Entrance = request.app.state.entrance
     try:
-        given = await request.json()
-    except ValueError:
-        return failed(UsageError("the body is no JSON"))
+        given = await body_of(request)
+    except UsageError as error:
+        return failed(error)
     code = given.get("code") if isinstance(given, dict) else None
     if not isinstance(code, str) or not entrance.takes(code):
         return JSONResponse({"error": "The link was used already, or is too old"}, 401)
@@ -84,18 +83,19 @@ async def _enter(request: Request) -> Response:
     return answer
 
 
-async def _link(request: Request) -> Response:
-    """Another one-time link, for another browser of the same person."""
-    entrance: Entrance = request.app.state.entrance
-    return JSONResponse({"path": f"/enter#{entrance.code()}"})
+@cache
+def _document() -> dict[str, Any]:
+    return document(OPERATIONS)
 
 
-def _description(request: Request) -> Response:
-    return JSONResponse(request.app.state.description)
+def _description(_request: Request) -> Response:
+    return JSONResponse(_document())
 
 
 def _events(request: Request) -> Response:
     live: Live = request.app.state.live
+    if live.is_full:
+        return JSONResponse({"error": "Too many pages listen"}, 503, {"Retry-After": "30"})
     return StreamingResponse(live.listen(), media_type="text/event-stream")
 
 
@@ -110,6 +110,13 @@ def _refused(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
     said = RetainError("There is no such page.") if error.status_code == 404 else None
     return failure(request, said or RetainError(error.detail), error.status_code)
+
+
+def _broken(request: Request, _error: Exception) -> Response:
+    """A fault of ours: it stands in the log, and the answer tells nothing about the machine."""
+    if _is_api(request):
+        return JSONResponse({"error": "Something went wrong in Retain; its log has more"}, 500)
+    return failure(request, RetainError("Something went wrong in Retain; its log has more."), 500)
 
 
 def _is_api(request: Request) -> bool:

@@ -13,7 +13,17 @@ from retain.errors import RetainError, UsageError
 from retain.serving.answering import told
 from retain.web.office import Office
 
-__all__ = ["ROOT", "STATUSES", "Call", "Given", "Operation", "collection_of", "failed", "named"]
+__all__ = [
+    "ROOT",
+    "STATUSES",
+    "Call",
+    "Given",
+    "Operation",
+    "body_of",
+    "collection_of",
+    "failed",
+    "named",
+]
 
 ROOT: Final = (
     ":root"  # in an address: the collection without a name; no collection can be so called
@@ -35,7 +45,7 @@ _REFUSED: Final = 422  # whatever else a bank refuses: it was understood, and ca
 class Given(BaseModel):
     """Values that a request brings; what nobody asked for is refused, not ignored."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Call(NamedTuple):
@@ -69,11 +79,13 @@ class Operation(NamedTuple):
         office: Office = request.app.state.office
         try:
             query = _checked(self.query, _values(request, self.query)) if self.query else None
-            body = _checked(self.body, await _json(request)) if self.body else None
+            body = _checked(self.body, await body_of(request)) if self.body else None
             path = {key: str(value) for key, value in request.path_params.items()}
             found = await self.handler(Call(office, path, query, body, request))
         except RetainError as error:
             return failed(error)
+        except OSError as error:  # the disk's word, without the place where it stands
+            return failed(RetainError(error.strerror or "the disk refused"))
         return found if isinstance(found, Response) else JSONResponse(found)
 
 
@@ -103,7 +115,8 @@ def _values(request: Request, model: type[Given]) -> dict[str, Any]:
     return found
 
 
-async def _json(request: Request) -> object:
+async def body_of(request: Request) -> object:
+    """The JSON that a request brings."""
     try:
         return await request.json()
     except (ValueError, RecursionError):
