@@ -97,6 +97,7 @@ def test_a_code_is_good_once_and_nobody_guesses_one(served: Served) -> None:
     headers = {"Content-Type": "application/json"}
     answer = served.ask("POST", "/api/v1/enter", headers=headers, content=lonely)
     assert answer.status_code == 401
+    odd: object
     for odd in ({}, [], 7, {"code": 7}, {"code": [good]}, {"code": None}):
         assert served.ask("POST", "/api/v1/enter", headers={}, json=odd).status_code == 401
     first = served.ask("POST", "/api/v1/enter", headers={}, json={"code": good})

@@ -28,6 +28,7 @@ from retain.app import App
 from retain.httpd.wall import Limits, Wall
 from retain.web import serving
 from retain.web.app import build
+from retain.web.checkup import Checkup
 from retain.web.entrance import ENTER, Entrance
 from retain.web.live import Live
 from retain.web.office import Office
@@ -63,7 +64,8 @@ class Way(NamedTuple):
 
 def built() -> Starlette:
     office = Office(lambda _own: App())
-    return build(office, Live(office), Entrance(TOKEN, 1))
+    live = Live(office)
+    return build(office, live, Entrance(TOKEN, 1), Checkup(lambda _own: App(), live.tell))
 
 
 @cache
@@ -129,7 +131,8 @@ def _head(served: Served, route: Way, headers: Mapping[str, str], body: bytes, h
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A project's bank with a memory in it; the log of the server says nothing but the link."""
-    with started(tmp_path_factory.mktemp("wall"), project=True) as server:
+    home = tmp_path_factory.mktemp("wall")
+    with started(home, project=True, env={"RETAIN_RECALL_EMBEDDER": "none"}) as server:
         server.store("# Hello\n\nSee [[other]].", id="hello", tags=["greeting"])
         yield server
         assert len(server.said().splitlines()) == 2, server.said()
@@ -549,7 +552,7 @@ def test_hostile_texts_are_inert_on_every_page(
     page: Page, served: Served, trouble: Trouble
 ) -> None:
     addresses = hostile_bank(served.bank)
-    served.run("sync")
+    served.run("sync", "--no-vectors")
     trouble.expects("the server responded with a status of 4")
     for path in page_paths(addresses):
         answer = page.goto(path, wait_until="load")

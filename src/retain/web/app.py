@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
-from functools import cache
+from collections.abc import AsyncIterator, Mapping
+from functools import cache, partial
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -15,11 +15,12 @@ from starlette.routing import Mount, Route
 
 from retain.errors import RetainError, UsageError
 from retain.web import pages
+from retain.web.checkup import Checkup
 from retain.web.entrance import ENTER, Entrance
 from retain.web.live import Live
 from retain.web.office import Office
 from retain.web.openapi import document
-from retain.web.operation import body_of, failed
+from retain.web.operation import Operation, body_of, failed
 from retain.web.operations import OPERATIONS
 from retain.web.rendering import Static, failure
 
@@ -28,7 +29,7 @@ __all__ = ["build"]
 _YEAR: Final = 365 * 86_400
 
 
-def build(office: Office, live: Live, entrance: Entrance) -> Starlette:
+def build(office: Office, live: Live, entrance: Entrance, checkup: Checkup) -> Starlette:
     """The whole server, without the wall around it."""
 
     @contextlib.asynccontextmanager
@@ -43,10 +44,7 @@ def build(office: Office, live: Live, entrance: Entrance) -> Starlette:
             Route(ENTER, _enter, methods=["POST"]),
             Route("/api/v1/openapi.json", _description, methods=["GET"]),
             Route("/api/v1/events", _events, methods=["GET"]),
-            *(
-                Route(f"/api/v1{one.path}", one.__call__, methods=[one.method], name=one.name)
-                for one in OPERATIONS
-            ),
+            *_interface(),
             Mount("/static", Static(), name="static"),
         ],
         exception_handlers={HTTPException: _refused, RetainError: _failed, Exception: _broken},
@@ -54,7 +52,23 @@ def build(office: Office, live: Live, entrance: Entrance) -> Starlette:
     )
     app.router.redirect_slashes = False
     app.state.office, app.state.live, app.state.entrance = office, live, entrance
+    app.state.checkup = checkup
     return app
+
+
+def _interface() -> list[Route]:
+    """One route for each path, so that a method it does not have is told those that it has."""
+    paths: dict[str, dict[str, Operation]] = {}
+    for one in OPERATIONS:
+        paths.setdefault(one.path, {})[one.method] = one
+    return [
+        Route(f"/api/v1{path}", partial(_operate, methods), methods=[*methods])
+        for path, methods in paths.items()
+    ]
+
+
+async def _operate(methods: Mapping[str, Operation], request: Request) -> Response:
+    return await methods["GET" if request.method == "HEAD" else request.method](request)
 
 
 def _home(_request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple, get_origin
 
@@ -16,6 +17,7 @@ from retain.web.office import Office
 __all__ = [
     "ROOT",
     "STATUSES",
+    "Answer",
     "Call",
     "Given",
     "Operation",
@@ -48,6 +50,10 @@ class Given(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+class Nothing(Given):
+    """No values: what brings none says so with an empty object, which no form can send."""
+
+
 class Call(NamedTuple):
     """One call of an operation, its values checked."""
 
@@ -74,24 +80,40 @@ class Operation(NamedTuple):
     body: type[Given] | None = None
     subject: str = "memories"
 
+    @property
+    def takes(self) -> type[Given] | None:
+        """What the body of a call has to be; None where there is none."""
+        return self.body or (Nothing if self.method in ("POST", "PUT", "PATCH") else None)
+
     async def __call__(self, request: Request) -> Response:
         """Check what came, do it, answer in JSON."""
         office: Office = request.app.state.office
         try:
-            query = _checked(self.query, _values(request, self.query)) if self.query else None
-            body = _checked(self.body, await body_of(request)) if self.body else None
+            asked = self.query or Nothing
+            query = _checked(asked, _values(request, asked))
+            taken = self.takes
+            body = _checked(taken, await body_of(request)) if taken else None
             path = {key: str(value) for key, value in request.path_params.items()}
             found = await self.handler(Call(office, path, query, body, request))
         except RetainError as error:
             return failed(error)
         except OSError as error:  # the disk's word, without the place where it stands
             return failed(RetainError(error.strerror or "the disk refused"))
-        return found if isinstance(found, Response) else JSONResponse(found)
+        return found if isinstance(found, Response) else Answer(found)
+
+
+class Answer(JSONResponse):
+    """JSON of whatever there is: a file's name may hold bytes that are no text."""
+
+    def render(self, content: Any) -> bytes:
+        """Bytes that are no text become escapes, which every reader of JSON takes."""
+        made = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return made.encode("utf-8", "backslashreplace")
 
 
 def failed(error: RetainError) -> JSONResponse:
     """A refusal as an answer."""
-    return JSONResponse(told(error), STATUSES.get(error.code, _REFUSED))
+    return Answer(told(error), STATUSES.get(error.code, _REFUSED))
 
 
 def collection_of(part: str) -> str:

@@ -61,13 +61,12 @@ class _Budget:
         self._end = time.thread_time() + _SECONDS
         self._steps = 0
 
-    @property
     def is_spent(self) -> bool:
         return time.thread_time() > self._end
 
     def step(self) -> None:
         self._steps += 1
-        if self._steps % _EVERY == 0 and self.is_spent:
+        if self._steps % _EVERY == 0 and self.is_spent():
             raise _TooLong
 
 
@@ -147,7 +146,7 @@ def _shown_code(_self: Any, tokens: Sequence[Token], index: int, _options: Any, 
 
 
 def _coloured(code: str, language: str, budget: _Budget) -> Iterator[str]:
-    if language not in _LANGUAGES or len(code) > _MOST_COLOURED or budget.is_spent:
+    if language not in _LANGUAGES or len(code) > _MOST_COLOURED or budget.is_spent():
         yield escape(code)
         return
     from pygments.lexers import get_lexer_by_name
@@ -156,7 +155,7 @@ def _coloured(code: str, language: str, budget: _Budget) -> Iterator[str]:
     done = 0
     lexer = get_lexer_by_name(language)
     for at, kind, value in getattr(lexer, "get_tokens_unprocessed")(code):  # noqa: B009
-        if budget.is_spent:  # the rest without colours
+        if budget.is_spent():  # the rest without colours
             break
         named = STANDARD_TYPES.get(kind, "")
         shown = escape(value)

@@ -9,6 +9,7 @@ from retain.httpd.address import take
 from retain.httpd.running import run
 from retain.httpd.wall import Limits, Wall
 from retain.web.app import build
+from retain.web.checkup import Checkup
 from retain.web.entrance import Entrance
 from retain.web.live import Live
 from retain.web.office import Office
@@ -54,7 +55,7 @@ def serve(
     entrance = Entrance(address.token, address.sock.getsockname()[1])
     office = Office(open_app)
     live = Live(office)
-    app = build(office, live, entrance)
+    app = build(office, live, entrance, Checkup(open_app, live.tell))
     wall = Wall(app, entrance, address.hosts, address.origins, limits, _HEADERS)
     with office.turn:
         bank = office.app().place.root
