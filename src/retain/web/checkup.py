@@ -23,7 +23,7 @@ Work = Literal["look", "sync", "vectors", "rebuild", "repair"]
 Progress = Callable[[int, int], None]
 
 _EVERY_SECONDS: Final = 0.3  # between two words about progress
-_MOST: Final = 200  # of each kind that are shown; a page with more helps nobody
+_MOST: Final = 100  # of each kind that are shown; a page with more helps nobody
 _GROUPS: Final = 20
 _NEAR: Final = 0.85
 _STALE: Final = ("changed", "moved", "gone")
@@ -65,6 +65,7 @@ class State(NamedTuple):
     said: str = ""
     is_bad: bool = False
     found: Found | None = None
+    was_tried: bool = False
 
 
 class Checkup:
@@ -80,7 +81,7 @@ class Checkup:
 
     def look_first(self) -> None:
         """Look the bank over if nobody has yet."""
-        if not self.state.found and not self.state.said:
+        if not self.state.was_tried:
             self._begin("look")
 
     def start(self, work: Work) -> None:
@@ -116,7 +117,7 @@ class Checkup:
             said, is_bad = str(error), True
         finally:
             with self._lock:
-                self.state = State(said=said or "It stopped.", is_bad=is_bad, found=found)
+                self.state = State(said=said, is_bad=is_bad, found=found, was_tried=True)
             self._tell("health", {"work": "", "said": said, "bad": is_bad})
 
     def _progress(self, done: int, total: int) -> None:
@@ -128,7 +129,7 @@ class Checkup:
 
 
 def _look(_app: App, _progress: Progress) -> str:
-    return "Looked over."
+    return ""
 
 
 def _sync(app: App, progress: Progress) -> str:
@@ -169,9 +170,7 @@ def _found(app: App, progress: Progress) -> Found:
     if app.library.has_model():
         app.library.fill(progress=progress)
     health = app.library.health()
-    groups = app.library.suggest_merges(_NEAR, "", _GROUPS) if app.library.has_model() else []
-    pairs = app.library.dedupe() if app.library.has_model() else []
-    paired = [{one.older.ref, one.newer.ref} for one in pairs]
+    pairs, groups = _alike(app) if app.library.has_model() else ([], [])
     return Found(
         time.time(),
         status.memories,
@@ -184,9 +183,23 @@ def _found(app: App, progress: Progress) -> Found:
         health.faults[:_MOST],
         health.notes[:_MOST],
         tuple(pairs[:_MOST]),
-        tuple(one for one in groups if {member.ref for member in one.members} not in paired),
+        tuple(groups),
         tuple(_loose(app))[:_MOST],
     )
+
+
+def _alike(app: App) -> tuple[list[Proposal], list[Cluster]]:
+    """Pairs and groups that are alike; many that are alike are one group, not many pairs."""
+    groups = app.library.suggest_merges(_NEAR, "", _GROUPS)
+    large = [{one.ref for one in group.members} for group in groups if len(group.members) > 2]
+    pairs = [
+        one
+        for one in app.library.dedupe()
+        if not any({one.older.ref, one.newer.ref} <= group for group in large)
+    ]
+    paired = [{one.older.ref, one.newer.ref} for one in pairs]
+    left = [one for one in groups if {member.ref for member in one.members} not in paired]
+    return pairs, left
 
 
 def _loose(app: App) -> list[Loose]:
