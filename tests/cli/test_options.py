@@ -290,8 +290,8 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
     ("index", "--rebuild"): INDEXED,
     ("doctor",): DOCTOR,
 }
-# The one command that does not end by itself; it answers with lines, in test_indexing.
-ENDLESS = {"serve", "watch"}
+# Commands that do not end by themselves; tests of their own have what they print.
+ENDLESS = {"serve", "watch", "web"}
 # Commands that need a model to talk to; tests/chat has them.
 TALKING = {"ask", "chat"}
 # Commands that have something to say only about memories that are alike.

@@ -3,49 +3,118 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from retain.cli.parser import Command, Parser, open_app
-from retain.cli.render import Output
-from retain.errors import UsageError
+from retain.cli.render import Output, wants_json
+from retain.errors import RetainError, UsageError
 
 if TYPE_CHECKING:
     from retain.app import App
+    from retain.web.neighbour import Neighbour
+    from retain.web.serving import Welcome
 
 __all__ = ["web_command"]
 
+_HOST: Final = "127.0.0.1"  # no other is offered: a bank is shown to nobody else's machine
 _PORT: Final = 7979
 
 
 def _web_arguments(parser: Parser) -> None:
     parser.add_argument(
-        "--port", type=int, default=_PORT, metavar="N", help=f"where to listen ({_PORT}; 0: any)"
+        "--port", type=int, metavar="N", help=f"where to listen ({_PORT}; 0: any that is free)"
     )
     parser.add_argument("--open", action="store_true", help="open it in your browser")
 
 
 def _web(args: argparse.Namespace) -> Output:
-    if not 0 <= args.port <= 65_535:
-        raise UsageError(f"{args.port} is no port")
-    _serve(args)
-
-
-def _serve(args: argparse.Namespace) -> NoReturn:
-    from retain.web.serving import serve
-
+    port = _PORT if args.port is None else args.port
+    if not 0 <= port <= 65_535:
+        raise UsageError(f"{port} is no port")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    app = open_app(args)
+    root = app.place.root
+    there = _there(port)
+    if there and there.bank == root:
+        return _known(there, args)
+    if there or _is_taken(port):
+        if args.port is not None:
+            raise _refused(port, there)
+        port = 0  # nobody asked for this very one
+    return _serve(args, port)
+
+
+def _there(port: int) -> Neighbour | None:
+    """The server of this person's that listens at a port already."""
+    from retain.httpd import token
+    from retain.web import neighbour
+
+    secret = token.kept(os.environ) if port else ""
+    return neighbour.find(_HOST, port, secret) if secret else None
+
+
+def _is_taken(port: int) -> bool:
+    if not port:
+        return False
+    import socket
+
+    with socket.socket() as sock:
+        return sock.connect_ex((_HOST, port)) == 0
+
+
+def _refused(port: int, there: Neighbour | None) -> RetainError:
+    who = f"it shows {there.bank} already" if there else "another program uses it"
+    return RetainError(
+        f"cannot serve at {_HOST}:{port}: {who}",
+        unchanged="Nothing was started.",
+        hint="Choose another with --port N; --port 0 takes any that is free.",
+    )
+
+
+def _known(there: Neighbour, args: argparse.Namespace) -> Output:
+    """One server is enough for a bank: it lets another browser in."""
+    if args.open:
+        _browse(there.link)
+    url = there.link.partition("/enter#")[0]
+    data = {"status": "there already", "url": url, "link": there.link, "bank": there.bank}
+    return Output(
+        data,
+        f"{url} shows this bank already.\nOpen this link, which is good once: {there.link}\n",
+        quiet=f"{there.link}\n",
+    )
+
+
+def _serve(args: argparse.Namespace, port: int) -> NoReturn:
+    from retain.web.serving import serve
 
     def opened(own: bool) -> App:
         from retain.app import App
 
         return App(everywhere=True, stays=True) if own else open_app(args, stays=True)
 
-    serve(opened, "127.0.0.1", args.port, _browser if args.open else lambda _link: None)
+    def welcome(to: Welcome) -> None:
+        _say(to, args)
+        if args.open:
+            _browse(to.link)
+
+    serve(opened, _HOST, port, welcome)
 
 
-def _browser(link: str) -> None:
+def _say(to: Welcome, args: argparse.Namespace) -> None:
+    if wants_json(args):
+        data = {"status": "listening", "url": to.url, "link": to.link, "bank": to.bank}
+        print(json.dumps(data), flush=True)
+    elif getattr(args, "quiet", False):
+        print(to.link, flush=True)
+    else:
+        print(f"Retain shows {to.shown} at {to.url}; Ctrl-C ends it.", file=sys.stderr)
+        print(f"Open this link, which is good once: {to.link}", file=sys.stderr, flush=True)
+
+
+def _browse(link: str) -> None:
     import webbrowser
 
     if not webbrowser.open(link):
@@ -57,7 +126,8 @@ web_command = Command(
     _web,
     """Your memories in the browser: looked through, searched, edited, as a graph and over time,
 with the inbox, past chats and a chat. It listens on this machine alone and prints a link that
-lets one browser in, once; after that the browser has its own key.
+lets one browser in, once; after that the browser has its own key. Where the bank is shown
+already, the server that shows it gives another link, and this one ends.
 
   retain web --open
   retain web --port 8080""",

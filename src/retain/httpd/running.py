@@ -23,6 +23,7 @@ __all__ = ["run"]
 
 _GRACE: Final = 2  # seconds for answers under way when the server ends
 _CONNECTIONS: Final = 256
+_HEAD: Final = 262_144  # bytes; more than the wall takes, so that what is too long is told why
 
 
 def run(
@@ -65,6 +66,7 @@ def _config(wall: ASGIApp, limits: Limits) -> uvicorn.Config:
         proxy_headers=False,
         headers=[("X-Content-Type-Options", "nosniff")],
         limit_concurrency=_CONNECTIONS,
+        h11_max_incomplete_event_size=_HEAD,
         timeout_keep_alive=math.ceil(limits.seconds),
         timeout_graceful_shutdown=_GRACE,
     )

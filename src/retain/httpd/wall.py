@@ -31,6 +31,7 @@ class Limits(NamedTuple):
     """What one server takes."""
 
     body: int = 4_000_000  # bytes; the largest memory is half of that
+    address: int = 60_000  # bytes of a path and its query
     seconds: float = 30.0  # for one request to arrive
     rate: float = 200.0  # requests in a second, over time
     burst: int = 400  # and at once
@@ -105,7 +106,7 @@ class Wall:
         refusal = self._stranger(scope)
         if refusal:
             return self._strangers.take() or refusal
-        return self._known.take() or _unfit(scope, self._limits.body)
+        return self._known.take() or _unfit(scope, self._limits)
 
     def _stranger(self, scope: Scope) -> Refusal | None:
         """Why a request is not from a client of ours, if it is not."""
@@ -162,14 +163,16 @@ def header(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
 
 
-def _unfit(scope: Scope, most: int) -> Refusal | None:
+def _unfit(scope: Scope, limits: Limits) -> Refusal | None:
     """What is wrong with a request of a client of ours, as far as its headers tell."""
+    if len(scope["raw_path"]) + len(scope["query_string"]) > limits.address:
+        return Refusal(414, "The address is too long")
     kind = ",".join(header(scope, b"content-type")).partition(";")[0].strip().lower()
     length = "".join(header(scope, b"content-length"))
     has_body = length not in ("", "0") or bool(header(scope, b"transfer-encoding"))
     if (scope["method"] == "POST" or has_body) and kind != "application/json":
         return Refusal(415, "The Content-Type must be application/json")
-    if length.isdecimal() and int(length) > most:
+    if length.isdecimal() and int(length) > limits.body:
         return _TOO_LARGE
     return None
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Mapping
+from functools import cache, partial
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,11 +15,12 @@ from starlette.routing import Mount, Route
 
 from retain.errors import RetainError, UsageError
 from retain.web import pages
+from retain.web.checkup import Checkup
 from retain.web.entrance import ENTER, Entrance
 from retain.web.live import Live
 from retain.web.office import Office
 from retain.web.openapi import document
-from retain.web.operation import failed
+from retain.web.operation import Operation, body_of, failed
 from retain.web.operations import OPERATIONS
 from retain.web.rendering import Static, failure
 
@@ -27,7 +29,7 @@ __all__ = ["build"]
 _YEAR: Final = 365 * 86_400
 
 
-def build(office: Office, live: Live, entrance: Entrance) -> Starlette:
+def build(office: Office, live: Live, entrance: Entrance, checkup: Checkup) -> Starlette:
     """The whole server, without the wall around it."""
 
     @contextlib.asynccontextmanager
@@ -40,22 +42,33 @@ def build(office: Office, live: Live, entrance: Entrance) -> Starlette:
             *pages.ROUTES,
             Route("/enter", _home, methods=["GET"]),
             Route(ENTER, _enter, methods=["POST"]),
-            Route("/api/v1/links", _link, methods=["POST"]),
             Route("/api/v1/openapi.json", _description, methods=["GET"]),
             Route("/api/v1/events", _events, methods=["GET"]),
-            *(
-                Route(f"/api/v1{one.path}", one.__call__, methods=[one.method], name=one.name)
-                for one in OPERATIONS
-            ),
+            *_interface(),
             Mount("/static", Static(), name="static"),
         ],
-        exception_handlers={HTTPException: _refused, RetainError: _failed},
+        exception_handlers={HTTPException: _refused, RetainError: _failed, Exception: _broken},
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
     app.state.office, app.state.live, app.state.entrance = office, live, entrance
-    app.state.description = document(OPERATIONS)
+    app.state.checkup = checkup
     return app
+
+
+def _interface() -> list[Route]:
+    """One route for each path, so that a method it does not have is told those that it has."""
+    paths: dict[str, dict[str, Operation]] = {}
+    for one in OPERATIONS:
+        paths.setdefault(one.path, {})[one.method] = one
+    return [
+        Route(f"/api/v1{path}", partial(_operate, methods), methods=[*methods])
+        for path, methods in paths.items()
+    ]
+
+
+async def _operate(methods: Mapping[str, Operation], request: Request) -> Response:
+    return await methods["GET" if request.method == "HEAD" else request.method](request)
 
 
 def _home(_request: Request) -> Response:
@@ -66,9 +79,9 @@ async def _enter(request: Request) -> Response:
     """Trade the code of a link for the cookie."""
     entrance: Entrance = request.app.state.entrance
     try:
-        given = await request.json()
-    except ValueError:
-        return failed(UsageError("the body is no JSON"))
+        given = await body_of(request)
+    except UsageError as error:
+        return failed(error)
     code = given.get("code") if isinstance(given, dict) else None
     if not isinstance(code, str) or not entrance.takes(code):
         return JSONResponse({"error": "The link was used already, or is too old"}, 401)
@@ -84,18 +97,19 @@ async def _enter(request: Request) -> Response:
     return answer
 
 
-async def _link(request: Request) -> Response:
-    """Another one-time link, for another browser of the same person."""
-    entrance: Entrance = request.app.state.entrance
-    return JSONResponse({"path": f"/enter#{entrance.code()}"})
+@cache
+def _document() -> dict[str, Any]:
+    return document(OPERATIONS)
 
 
-def _description(request: Request) -> Response:
-    return JSONResponse(request.app.state.description)
+def _description(_request: Request) -> Response:
+    return JSONResponse(_document())
 
 
 def _events(request: Request) -> Response:
     live: Live = request.app.state.live
+    if live.is_full:
+        return JSONResponse({"error": "Too many pages listen"}, 503, {"Retry-After": "30"})
     return StreamingResponse(live.listen(), media_type="text/event-stream")
 
 
@@ -110,6 +124,13 @@ def _refused(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
     said = RetainError("There is no such page.") if error.status_code == 404 else None
     return failure(request, said or RetainError(error.detail), error.status_code)
+
+
+def _broken(request: Request, _error: Exception) -> Response:
+    """A fault of ours: it stands in the log, and the answer tells nothing about the machine."""
+    if _is_api(request):
+        return JSONResponse({"error": "Something went wrong in Retain; its log has more"}, 500)
+    return failure(request, RetainError("Something went wrong in Retain; its log has more."), 500)
 
 
 def _is_api(request: Request) -> bool:

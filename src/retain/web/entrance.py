@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import secrets
 import time
-from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
 from typing import Final
 
@@ -19,12 +18,15 @@ from starlette.types import Scope
 
 from retain.httpd.wall import Refusal, bearer, header
 
-__all__ = ["ENTER", "Entrance"]
+__all__ = ["ENTER", "NONCE", "PROOF", "Entrance", "proof"]
 
 ENTER: Final = "/api/v1/enter"
+NONCE: Final = "X-Retain-Nonce"
+PROOF: Final = "X-Retain-Proof"
 
 _MINUTES: Final = 10
 _MOST_CODES: Final = 16  # links that wait to be opened
+_MOST_NONCE: Final = 100
 _SCRIPT: Final = ("<script>", "</script>")
 _STYLE: Final = ("<style>", "</style>")
 
@@ -33,7 +35,7 @@ class Entrance:
     """The door of one server; called with a request, it says why that may not come in."""
 
     def __init__(self, token: str, port: int) -> None:
-        self._bearer = bearer(token)
+        self._bearer, self._token, self._port = bearer(token), token, port
         # Cookies do not know of ports: two servers on one machine must not overwrite each other's.
         self.cookie_name = f"retain_{port}"
         made = hmac.digest(token.encode(), b"retain web cookie", hashlib.sha256)
@@ -52,9 +54,18 @@ class Entrance:
         if self._has_cookie(scope) or (scope["path"] == ENTER and scope["method"] == "POST"):
             return None
         refusal = self._bearer(scope)
-        if refusal and _wants_page(scope):
-            return refusal._replace(headers=self._headers, page=self._page)
-        return refusal
+        if refusal is None:
+            return None
+        more = self._proofs(scope)
+        if _wants_page(scope):
+            return refusal._replace(headers=(*self._headers, *more), page=self._page)
+        return refusal._replace(headers=(*refusal.headers, *more))
+
+    def _proofs(self, scope: Scope) -> tuple[tuple[bytes, bytes], ...]:
+        given = header(scope, NONCE.lower().encode())
+        if len(given) != 1 or len(given[0]) > _MOST_NONCE:
+            return ()
+        return ((PROOF.lower().encode(), proof(self._token, self._port, given[0]).encode()),)
 
     def code(self) -> str:
         """A code that lets one browser in, once, and soon."""
@@ -75,13 +86,25 @@ class Entrance:
         self._codes = {code: end for code, end in self._codes.items() if end > now}
 
     def _has_cookie(self, scope: Scope) -> bool:
-        jar: SimpleCookie = SimpleCookie()
-        try:
-            jar.load("; ".join(header(scope, b"cookie")))
-        except CookieError:
-            return False
-        given = jar[self.cookie_name].value if self.cookie_name in jar else ""
-        return hmac.compare_digest(given.encode(), self.cookie.encode())
+        # Read by hand: every server of this machine shares its cookies, and the library's parser
+        # gives up at the first one that is odd, with ours behind it.
+        jar = ";".join(header(scope, b"cookie")).split(";")
+        given = [
+            value
+            for name, _, value in (one.strip().partition("=") for one in jar)
+            if name == self.cookie_name
+        ]
+        return len(given) == 1 and hmac.compare_digest(given[0].encode(), self.cookie.encode())
+
+
+def proof(token: str, port: int, nonce: str) -> str:
+    """What only a server that has the token can answer to a nonce, and only at its own port.
+
+    Who looks for a server that runs already asks for it before it shows the token: any program
+    may listen at a port.
+    """
+    said = f"retain web {port} {nonce}".encode()
+    return hmac.digest(token.encode(), said, hashlib.sha256).hex()
 
 
 def _wants_page(scope: Scope) -> bool:

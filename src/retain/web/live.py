@@ -16,7 +16,8 @@ from retain.web.office import HERE, OWN, Office
 
 __all__ = ["Live"]
 
-_MOST_WAITING: Final = 64  # words that one page may be behind; then it is told to look anew
+_MOST_WAITING: Final = 64  # words that one page may be behind; each says "look", so one is enough
+_MOST_PAGES: Final = 100  # fewer than the connections of a server, so that others are still served
 _INBOX_SECONDS: Final = 0.5  # between two looks at the inboxes: one system call each
 _BREATH_SECONDS: Final = 15.0  # a sign of life, by which a page that is gone is noticed
 
@@ -67,6 +68,11 @@ class Live:
         for page in self._pages:
             if page.qsize() < _MOST_WAITING:
                 page.put_nowait(line)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many pages listen that one more would be at the cost of others."""
+        return len(self._pages) >= _MOST_PAGES
 
     def close(self) -> None:
         """Let every page go, so that nobody waits for them at the end."""

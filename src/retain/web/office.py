@@ -67,8 +67,8 @@ class Office:
         """A bank's app, opened if it is not yet; only for who has the turn."""
         if self.ended.is_set():
             raise RetainError("Retain is about to end", unchanged="Nothing was changed.")
-        if scope not in (HERE, OWN):
-            raise NotFound(f"there is no bank {scope[:40]!r}", hint=f"There are {HERE} and {OWN}.")
+        if scope not in (HERE, OWN):  # it comes from an address, where anything may stand
+            raise NotFound(f"there is no bank {scope[:40]!r}", hint=f"It is {HERE} or {OWN}.")
         if scope not in self._apps:
             app = self._open(scope == OWN)
             if scope == OWN and app.place.root == self.app().place.root:

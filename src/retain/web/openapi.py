@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from retain import __version__
+from retain.web.office import HERE, OWN
 from retain.web.operation import Operation
 
 __all__ = ["document"]
@@ -81,19 +82,23 @@ def _described(one: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
             "5XX": failure,
         },
     }
-    if one.body:
+    if one.takes:
         found["requestBody"] = {
             "required": True,
-            "content": {"application/json": {"schema": _given(one.body, schemas)}},
+            "content": {"application/json": {"schema": _given(one.takes, schemas)}},
         }
     return found
 
 
 def _parts(one: Operation) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        {"name": name, "in": "path", "required": True, "schema": _part(name)}
         for name in _PART.findall(one.path)
     ]
+
+
+def _part(name: str) -> dict[str, Any]:
+    return {"enum": [HERE, OWN]} if name == "scope" else {"type": "string", "minLength": 1}
 
 
 def _queries(one: Operation, schemas: dict[str, Any]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar, get_origin
 
@@ -16,10 +17,12 @@ from retain.web.office import Office
 __all__ = [
     "ROOT",
     "STATUSES",
+    "Answer",
     "Call",
     "Given",
     "Gives",
     "Operation",
+    "body_of",
     "collection_of",
     "failed",
     "named",
@@ -46,7 +49,11 @@ _REFUSED: Final = 422  # whatever else a bank refuses: it was understood, and ca
 class Given(BaseModel):
     """Values that a request brings; what nobody asked for is refused, not ignored."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Nothing(Given):
+    """No values: what brings none says so with an empty object, which no form can send."""
 
 
 class Gives(BaseModel):
@@ -81,22 +88,40 @@ class Operation(NamedTuple):
     body: type[Given] | None = None
     subject: str = "memories"
 
+    @property
+    def takes(self) -> type[Given] | None:
+        """What the body of a call has to be; None where there is none."""
+        return self.body or (Nothing if self.method in ("POST", "PUT", "PATCH") else None)
+
     async def __call__(self, request: Request) -> Response:
         """Check what came, do it, answer in JSON."""
         office: Office = request.app.state.office
         try:
-            query = _checked(self.query, _values(request, self.query)) if self.query else None
-            body = _checked(self.body, await _json(request)) if self.body else None
+            asked = self.query or Nothing
+            query = _checked(asked, _values(request, asked))
+            taken = self.takes
+            body = _checked(taken, await body_of(request)) if taken else None
             path = {key: str(value) for key, value in request.path_params.items()}
             found = await self.handler(Call(office, path, query, body, request))
         except RetainError as error:
             return failed(error)
-        return found if isinstance(found, Response) else JSONResponse(found)
+        except OSError as error:  # the disk's word, without the place where it stands
+            return failed(RetainError(error.strerror or "the disk refused"))
+        return found if isinstance(found, Response) else Answer(found)
+
+
+class Answer(JSONResponse):
+    """JSON of whatever there is: a file's name may hold bytes that are no text."""
+
+    def render(self, content: Any) -> bytes:
+        """Bytes that are no text become escapes, which every reader of JSON takes."""
+        made = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return made.encode("utf-8", "backslashreplace")
 
 
 def failed(error: RetainError) -> JSONResponse:
     """A refusal as an answer."""
-    return JSONResponse(told(error), STATUSES.get(error.code, _REFUSED))
+    return Answer(told(error), STATUSES.get(error.code, _REFUSED))
 
 
 _Given = TypeVar("_Given", bound=Given)
@@ -128,7 +153,8 @@ def _values(request: Request, model: type[Given]) -> dict[str, Any]:
     return found
 
 
-async def _json(request: Request) -> object:
+async def body_of(request: Request) -> object:
+    """The JSON that a request brings."""
     try:
         return await request.json()
     except (ValueError, RecursionError):

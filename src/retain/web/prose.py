@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from html import escape
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -18,39 +19,90 @@ from retain.links import links
 
 __all__ = ["ago", "marked", "rendered"]
 
+_WEB: Final = ("http://", "https://")
 _LINKS: Final = ("http", "https", "mailto")
 _WIKI: Final = re.compile(r"\[\[([^\[\]\n]{1,300})\]\]")
-_MOST_COLOURED: Final = 50_000  # characters of code that get colours
+_UNSEEN: Final = re.compile(r"[\x00-\x20\x7f-\xa0\u200b-\u200f\u2028-\u202e\ufeff]+")
+_PART: Final = re.compile(r"[/?#]")
+_MOST: Final = 200_000  # characters that are laid out; what follows is shown as it is written
+_SECONDS: Final = 2.0  # of a processor for one text; some are made to take for ever
+_EVERY: Final = 64  # steps between two looks at the clock
+_MOST_COLOURED: Final = 20_000  # characters of code that get colours
+_MOST_MARKED: Final = 32  # words of a question that are marked
+# Only languages that people write notes about: each has rules that a text could keep busy.
+_LANGUAGES: Final = frozenset(
+    "bash c cpp css csharp diff docker dockerfile elixir go graphql haskell html ini java "
+    "javascript js json jsx kotlin lua make makefile nginx perl php powershell proto py python "
+    "r rb rs ruby rust scala scss sh shell sql swift terraform toml ts tsx typescript xml yaml "
+    "yml zig".split()
+)
 
 Resolve = Callable[[str], str]
 
 
 def rendered(text: str, resolve: Resolve = lambda _target: "") -> Markup:
     """A text as HTML; `resolve` gives the page of what stands in double brackets, or nothing."""
-    made: str = _parser().render(text, {"resolve": resolve})
-    return Markup(made)  # noqa: S704 - the renderer escapes everything it is given
+    cut = len(text) if len(text) <= _MOST else text.rfind("\n", 0, _MOST) + 1 or _MOST
+    budget = _Budget()
+    try:
+        made: str = _parser().render(text[:cut], {"resolve": resolve, "budget": budget})
+    except (_TooLong, RecursionError):
+        made, cut = "", 0
+    return Markup(made + _as_written(text[cut:]))  # noqa: S704 - all that is given is escaped
+
+
+def _as_written(text: str) -> str:
+    return f'<pre class="as-written">{escape(text)}</pre>\n' if text.strip() else ""
+
+
+class _TooLong(Exception):
+    """A text takes longer to lay out than anyone waits."""
+
+
+class _Budget:
+    """So much of a processor's time; what others use of it meanwhile does not count."""
+
+    def __init__(self) -> None:
+        self._end = time.thread_time() + _SECONDS
+        self._steps = 0
+
+    def is_spent(self) -> bool:
+        return time.thread_time() > self._end
+
+    def step(self) -> None:
+        self._steps += 1
+        if self._steps % _EVERY == 0 and self.is_spent():
+            raise _TooLong
 
 
 @cache
 def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "highlight": _coloured}).enable(
-        ["table", "strikethrough"]
-    )
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     parser.validateLink = _is_harmless  # type: ignore[method-assign]
     parser.inline.ruler.before("link", "wiki", _wiki)
+    # First among the rules, and never one that fits: it is only asked whether to go on.
+    parser.inline.ruler.before("text", "budget", _spend)
+    parser.block.ruler.before("table", "budget", _spend)
     parser.add_render_rule("wiki", _shown_wiki)
     parser.add_render_rule("image", _shown_picture)
     parser.add_render_rule("link_open", _shown_link)
+    parser.add_render_rule("fence", _shown_code)
     return parser
+
+
+def _spend(state: Any, *_: Any) -> bool:
+    state.env["budget"].step()
+    return False
 
 
 def _is_harmless(url: str) -> bool:
     """Whether a link leads to the web or into a page, and not into a script."""
-    try:
-        scheme = urlsplit(url.strip()).scheme.lower()
-    except ValueError:
-        return False
-    return scheme in _LINKS or (not scheme and not url.startswith(("//", "\\")))
+    # As the most generous reader would take it: escapes undone, spaces and controls left out, a
+    # backslash read as a slash, as browsers do.
+    plain = _UNSEEN.sub("", unquote(url)).replace("\\", "/")
+    start = _PART.split(plain, maxsplit=1)[0]
+    scheme, colon, _ = start.partition(":")
+    return scheme.lower() in _LINKS if colon else not plain.startswith("//")
 
 
 def _wiki(state: Any, silent: bool) -> bool:
@@ -85,7 +137,7 @@ def _shown_picture(self: Any, tokens: Sequence[Token], index: int, options: Any,
     token = tokens[index]
     shown = escape(self.renderInlineAsText(token.children or [], options, env) or "picture")
     source = str(token.attrs.get("src", ""))
-    if not _is_harmless(source) or not urlsplit(source).scheme:
+    if not _is_harmless(source) or not source.lower().startswith(_WEB):
         return f'<span class="picture">{shown}</span>'
     return f'<a class="picture" rel="noreferrer noopener" href="{escape(source)}">{shown}</a>'
 
@@ -96,27 +148,39 @@ def _shown_link(self: Any, tokens: Sequence[Token], index: int, options: Any, en
     return str(self.renderToken(tokens, index, options, env))
 
 
-def _coloured(code: str, language: str, _attrs: str) -> str:
+def _shown_code(_self: Any, tokens: Sequence[Token], index: int, _options: Any, env: Any) -> str:
     """Code with the colours of its language, as classes."""
-    if not language or len(code) > _MOST_COLOURED:
-        return ""
-    from pygments import highlight
-    from pygments.formatters import HtmlFormatter
-    from pygments.lexers import get_lexer_by_name
-    from pygments.util import ClassNotFound
+    token = tokens[index]
+    language = token.info.strip().partition(" ")[0]
+    made = "".join(_coloured(token.content, language.lower(), env["budget"]))
+    named = f' class="language-{escape(language)}"' if language else ""
+    return f"<pre><code{named}>{made}</code></pre>\n"
 
-    try:
-        lexer = get_lexer_by_name(language)
-    except ClassNotFound:
-        return ""
-    return str(highlight(code, lexer, HtmlFormatter(nowrap=True)))
+
+def _coloured(code: str, language: str, budget: _Budget) -> Iterator[str]:
+    if language not in _LANGUAGES or len(code) > _MOST_COLOURED or budget.is_spent():
+        yield escape(code)
+        return
+    from pygments.lexers import get_lexer_by_name
+    from pygments.token import STANDARD_TYPES
+
+    done = 0
+    lexer = get_lexer_by_name(language)
+    for at, kind, value in getattr(lexer, "get_tokens_unprocessed")(code):  # noqa: B009
+        if budget.is_spent():  # the rest without colours
+            break
+        named = STANDARD_TYPES.get(kind, "")
+        shown = escape(value)
+        yield f'<span class="{named}">{shown}</span>' if named else shown
+        done = at + len(value)
+    yield escape(code[done:])
 
 
 def marked(text: str, words: Sequence[str]) -> Markup:
     """A passage, plain, with the words of a question marked."""
-    wanted = [re.escape(word) for word in words if len(word) > 1]
+    wanted = [re.escape(word[:100]) for word in words if len(word) > 1][:_MOST_MARKED]
     if not wanted:
-        return Markup(escape(text))  # noqa: S704
+        return Markup(escape(text))  # noqa: S704 - escaped just now
     parts = re.split(rf"(\b(?:{'|'.join(wanted)})\w*)", text, flags=re.IGNORECASE)
     made = (
         f"<mark>{escape(one)}</mark>" if at % 2 else escape(one) for at, one in enumerate(parts)

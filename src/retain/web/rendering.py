@@ -95,7 +95,9 @@ def page(
 ) -> Response:
     """A whole page; `here` names the part of Retain that it belongs to."""
     given = {"here": "", "place": request.app.state.office.where, **values, "request": request}
-    return HTMLResponse(_templates().get_template(template).render(given), status)
+    made = _templates().get_template(template).render(given)
+    # A file's name may hold bytes that are no text.
+    return HTMLResponse(made.encode("utf-8", "replace"), status)
 
 
 def part(template: str, values: Mapping[str, Any]) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from retain.httpd.address import take
 from retain.httpd.running import run
 from retain.httpd.wall import Limits, Wall
 from retain.web.app import build
+from retain.web.checkup import Checkup
 from retain.web.entrance import Entrance
 from retain.web.live import Live
 from retain.web.office import Office
@@ -17,7 +17,7 @@ from retain.web.office import Office
 if TYPE_CHECKING:
     from retain.app import App
 
-__all__ = ["serve"]
+__all__ = ["Welcome", "serve"]
 
 # No word of a page may load, run or send anything elsewhere, whatever a memory says.
 _POLICY: Final = (
@@ -37,8 +37,17 @@ _HEADERS: Final = (
 )
 
 
+class Welcome(NamedTuple):
+    """Where a server is reached, by whom it was not yet asked."""
+
+    url: str
+    link: str  # good once
+    bank: str
+    shown: str  # the bank as people call it
+
+
 def serve(
-    open_app: Callable[[bool], App], host: str, port: int, opened: Callable[[str], None]
+    open_app: Callable[[bool], App], host: str, port: int, opened: Callable[[Welcome], None]
 ) -> NoReturn:
     """Show the bank at http://host:port until a signal comes; `opened` is told the link."""
     limits = Limits()
@@ -46,13 +55,13 @@ def serve(
     entrance = Entrance(address.token, address.sock.getsockname()[1])
     office = Office(open_app)
     live = Live(office)
-    app = build(office, live, entrance)
+    app = build(office, live, entrance, Checkup(open_app, live.tell))
     wall = Wall(app, entrance, address.hosts, address.origins, limits, _HEADERS)
+    with office.turn:
+        bank = office.app().place.root
 
     def ready() -> None:
         link = f"{address.url}/enter#{entrance.code()}"
-        print(f"Retain shows {office.where} at {address.url}", file=sys.stderr)  # noqa: T201
-        print(f"Open this link, which is good once: {link}", file=sys.stderr, flush=True)  # noqa: T201
-        opened(link)
+        opened(Welcome(address.url, link, bank, office.where))
 
     run(wall, address.sock, limits, ready=ready, ending=live.close, cleanup=office.close)

@@ -1,7 +1,17 @@
 """The operations of the JSON interface, by subject; a new one is added to its subject's table."""
 
 from retain.web.operation import Operation
-from retain.web.operations import graph, history, inbox, lifecycle, memories, searching, timeline
+from retain.web.operations import (
+    graph,
+    health,
+    history,
+    inbox,
+    lifecycle,
+    links,
+    memories,
+    searching,
+    timeline,
+)
 
 __all__ = ["OPERATIONS"]
 
@@ -13,4 +23,6 @@ OPERATIONS: tuple[Operation, ...] = (
     *graph.OPERATIONS,
     *timeline.OPERATIONS,
     *inbox.OPERATIONS,
+    *links.OPERATIONS,
+    *health.OPERATIONS,
 )

@@ -2,7 +2,7 @@
 
 from starlette.routing import Route
 
-from retain.web.pages import graph, inbox, memories, memory, timeline
+from retain.web.pages import graph, health, inbox, memories, memory, timeline
 
 __all__ = ["ROUTES"]
 
@@ -12,4 +12,5 @@ ROUTES: tuple[Route, ...] = (
     *graph.ROUTES,
     *timeline.ROUTES,
     *inbox.ROUTES,
+    *health.ROUTES,
 )

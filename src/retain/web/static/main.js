@@ -76,7 +76,7 @@ document.addEventListener("keydown", (event) => {
 
 // Pages that show what may change listen for "retain:memories" and the like.
 const live = new EventSource("/api/v1/events");
-for (const name of ["memories", "inbox", "sessions"]) {
+for (const name of ["memories", "inbox", "sessions", "health"]) {
   live.addEventListener(name, (event) => {
     document.dispatchEvent(new CustomEvent(`retain:${name}`, { detail: JSON.parse(event.data) }));
   });

@@ -1,0 +1,213 @@
+"""A bank looked over and put in order in the background: one work at a time, told as it goes on.
+
+The work has an app of its own. What others ask meanwhile is answered by the office's.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from retain.errors import Conflict, RetainError
+
+if TYPE_CHECKING:
+    from retain.app import App
+    from retain.model import Problem
+    from retain.similar import Cluster, Proposal
+
+__all__ = ["Checkup", "Found", "Loose", "State", "Work"]
+
+Work = Literal["look", "sync", "vectors", "rebuild", "repair"]
+Progress = Callable[[int, int], None]
+
+_EVERY_SECONDS: Final = 0.3  # between two words about progress
+_MOST: Final = 100  # of each kind that are shown; a page with more helps nobody
+_GROUPS: Final = 20
+_NEAR: Final = 0.85
+_STALE: Final = ("changed", "moved", "gone")
+
+
+class Loose(NamedTuple):
+    """A link that leads nowhere, or to a file that is no longer what it was."""
+
+    source: str  # the memory that has it
+    target: str
+    state: str  # dangling, changed, moved, gone
+    now_at: str = ""
+
+
+class Found(NamedTuple):
+    """What looking a bank over found."""
+
+    at: float
+    memories: int
+    size: int
+    index_size: int
+    collections: Mapping[str, int]
+    types: Mapping[str, int]
+    statuses: Mapping[str, int]
+    problems: tuple[Problem, ...]
+    faults: tuple[str, ...]
+    notes: tuple[str, ...]
+    pairs: tuple[Proposal, ...]
+    groups: tuple[Cluster, ...]
+    loose: tuple[Loose, ...]
+
+
+class State(NamedTuple):
+    """What is under way, what came of the last work, and what is known."""
+
+    work: str = ""
+    done: int = 0
+    total: int = 0
+    said: str = ""
+    is_bad: bool = False
+    found: Found | None = None
+    was_tried: bool = False
+
+
+class Checkup:
+    """Works on the bank in force; `tell` hears when there is something new to show."""
+
+    def __init__(
+        self, open_app: Callable[[bool], App], tell: Callable[[str, Mapping[str, object]], None]
+    ) -> None:
+        self._open, self._tell = open_app, tell
+        self._lock = threading.Lock()
+        self._last = 0.0
+        self.state = State()
+
+    def look_first(self) -> None:
+        """Look the bank over if nobody has yet."""
+        if not self.state.was_tried:
+            self._begin("look")
+
+    def start(self, work: Work) -> None:
+        """Begin a work; one at a time."""
+        if not self._begin(work):
+            raise Conflict(
+                "something is under way already",
+                unchanged="Nothing was begun.",
+                hint="Wait for it.",
+            )
+
+    def _begin(self, work: Work) -> bool:
+        with self._lock:
+            if self.state.work:
+                return False
+            self.state = self.state._replace(work=work, done=0, total=0)
+        threading.Thread(target=self._run, args=(work,), name="retain-checkup", daemon=True).start()
+        return True
+
+    def _run(self, work: Work) -> None:
+        said, is_bad, found = "", False, self.state.found
+        try:
+            app = self._open(False)
+            try:
+                if app.place.exists:
+                    said = _WORKS[work](app, self._progress)
+                    found = _found(app, self._progress)
+                else:
+                    said = "There is no bank yet."
+            finally:
+                app.close()
+        except (RetainError, OSError) as error:
+            said, is_bad = str(error), True
+        finally:
+            with self._lock:
+                self.state = State(said=said, is_bad=is_bad, found=found, was_tried=True)
+            self._tell("health", {"work": "", "said": said, "bad": is_bad})
+
+    def _progress(self, done: int, total: int) -> None:
+        with self._lock:
+            self.state = self.state._replace(done=done, total=total)
+        if time.monotonic() - self._last > _EVERY_SECONDS:
+            self._last = time.monotonic()
+            self._tell("health", {"work": self.state.work, "done": done, "total": total})
+
+
+def _look(_app: App, _progress: Progress) -> str:
+    return ""
+
+
+def _sync(app: App, progress: Progress) -> str:
+    done = app.library.sync(progress=progress)
+    said = f"{done.added} added, {done.changed} changed, {done.removed} removed."
+    return f"{said} {done.held} are missing at once and kept in mind." if done.held else said
+
+
+def _vectors(app: App, progress: Progress) -> str:
+    return f"{app.library.fill(progress=progress)} vectors made."
+
+
+def _rebuild(app: App, progress: Progress) -> str:
+    done = app.library.rebuild(progress)
+    made = app.library.fill(progress=progress)
+    return f"The index was made anew: {done.added} memories, {made} new vectors."
+
+
+def _repair(app: App, progress: Progress) -> str:
+    done = app.library.health(repair=True, progress=progress)
+    if done.is_rebuilt:
+        return "The index had faults and was made anew."
+    return "The index was compared with every file, and is in order."
+
+
+_WORKS: Final[Mapping[str, Callable[[App, Progress], str]]] = {
+    "look": _look,
+    "sync": _sync,
+    "vectors": _vectors,
+    "rebuild": _rebuild,
+    "repair": _repair,
+}
+
+
+def _found(app: App, progress: Progress) -> Found:
+    """All that takes long to find out."""
+    status, stats = app.status(), app.library.stats()
+    if app.library.has_model():
+        app.library.fill(progress=progress)
+    health = app.library.health()
+    pairs, groups = _alike(app) if app.library.has_model() else ([], [])
+    return Found(
+        time.time(),
+        status.memories,
+        status.size,
+        stats.index_size,
+        status.by_collection,
+        status.by_type,
+        status.by_status,
+        tuple(one for one in status.problems if not one.is_minor)[:_MOST],
+        health.faults[:_MOST],
+        health.notes[:_MOST],
+        tuple(pairs[:_MOST]),
+        tuple(groups),
+        tuple(_loose(app))[:_MOST],
+    )
+
+
+def _alike(app: App) -> tuple[list[Proposal], list[Cluster]]:
+    """Pairs and groups that are alike; many that are alike are one group, not many pairs."""
+    groups = app.library.suggest_merges(_NEAR, "", _GROUPS)
+    large = [{one.ref for one in group.members} for group in groups if len(group.members) > 2]
+    pairs = [
+        one
+        for one in app.library.dedupe()
+        if not any({one.older.ref, one.newer.ref} <= group for group in large)
+    ]
+    paired = [{one.older.ref, one.newer.ref} for one in pairs]
+    left = [one for one in groups if {member.ref for member in one.members} not in paired]
+    return pairs, left
+
+
+def _loose(app: App) -> list[Loose]:
+    graph = app.library.graph()
+    states = {
+        node.name: (("dangling" if node.kind == "dangling" else node.freshness), node.now_at)
+        for node in graph.nodes
+        if node.kind == "dangling" or node.freshness in _STALE
+    }
+    named = [(edge.source, edge.target.removeprefix("?")) for edge in graph.edges]
+    return [Loose(source, target, *states[target]) for source, target in named if target in states]

@@ -1,0 +1,353 @@
+"""How the bank is, and what puts it in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from retain import shapes
+from retain.drafts import Draft
+from retain.errors import NotFound, UsageError
+from retain.index.checking import Facts
+from retain.web.checkup import Checkup, Found, Work
+from retain.web.operation import Call, Given, Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retain.app import App
+    from retain.model import Trashed
+
+__all__ = ["OPERATIONS", "now"]
+
+Ref = Annotated[str, Field(min_length=1, max_length=600)]
+
+
+class Index(TypedDict):
+    """What the index holds."""
+
+    chunks: int
+    vectors: int
+    pending: int
+    held: int
+    model: str
+
+
+class Under(TypedDict):
+    """What is under way, and how far it is; what the last work came to."""
+
+    work: str
+    done: int
+    total: int
+    said: str
+    bad: bool
+
+
+class Fault(TypedDict):
+    """A file that is left alone or read only in part, and why."""
+
+    path: str
+    reason: str
+
+
+class Like(TypedDict):
+    """A memory that is like another."""
+
+    id: str
+    collection: str
+    title: str
+    preview: str
+
+
+class Pair(TypedDict):
+    """Two memories that state one fact, and what could be done about it."""
+
+    action: Literal["merge", "supersede"]
+    score: float
+    reason: str
+    older: Like
+    newer: Like
+
+
+class Group(TypedDict):
+    """Memories that could be one."""
+
+    score: float
+    memories: list[Like]
+
+
+class LooseLink(TypedDict):
+    """A link that leads nowhere, or to a file that is no longer what it was."""
+
+    source: str
+    target: str
+    state: str
+    now_at: str
+
+
+class Looked(TypedDict):
+    """What looking the bank over found."""
+
+    at: float
+    memories: int
+    bytes: int
+    index_bytes: int
+    collections: dict[str, int]
+    types: dict[str, int]
+    statuses: dict[str, int]
+    problems: list[Fault]
+    faults: list[str]
+    notes: list[str]
+    pairs: list[Pair]
+    groups: list[Group]
+    links: list[LooseLink]
+
+
+class Health(TypedDict):
+    """How the bank is; `found` is null until it was looked over."""
+
+    memories: int
+    bytes: int
+    index: Index
+    trashed: int
+    under: Under
+    found: Looked | None
+
+
+class Begun(TypedDict):
+    """A work that was begun; events tell how it goes on."""
+
+    status: Literal["begun"]
+
+
+class Settled(TypedDict):
+    """What became of memories that were alike."""
+
+    status: str
+    id: str
+    collection: str
+    warnings: list[str]
+
+
+class Emptied(TypedDict):
+    """How many memories are gone for good."""
+
+    destroyed: int
+
+
+class Wanted(Given):
+    """A work to be begun."""
+
+    work: Work
+
+
+class Settling(Given):
+    """What to do about memories that are alike: which one stays, and which do not."""
+
+    action: Literal["merge", "supersede", "retire", "restore"]
+    keep: Ref
+    others: Annotated[tuple[Ref, ...], Field(max_length=50)] = ()
+
+
+class Thrown(Given):
+    """A memory in the trash, as the trash calls it."""
+
+    name: Ref
+    collection: Annotated[str, Field(max_length=400)] | None = None
+
+
+def now(app: App) -> tuple[Facts, Sequence[Trashed]]:
+    """What can be said at once."""
+    if not app.place.exists:
+        return Facts(), ()
+    return app.library.facts(), app.trashed()
+
+
+async def _health(call: Call) -> Health:
+    checkup: Checkup = call.request.app.state.checkup
+    facts, trashed = await call.office.use(now)
+    state = checkup.state
+    return {
+        "memories": facts.memories,
+        "bytes": facts.size,
+        "index": {
+            "chunks": facts.chunks,
+            "vectors": facts.vectors,
+            "pending": facts.pending,
+            "held": facts.held,
+            "model": facts.model,
+        },
+        "trashed": len(trashed),
+        "under": {
+            "work": state.work,
+            "done": state.done,
+            "total": state.total,
+            "said": state.said,
+            "bad": state.is_bad,
+        },
+        "found": _looked(state.found) if state.found else None,
+    }
+
+
+def _looked(found: Found) -> Looked:
+    return {
+        "at": found.at,
+        "memories": found.memories,
+        "bytes": found.size,
+        "index_bytes": found.index_size,
+        "collections": dict(found.collections),
+        "types": dict(found.types),
+        "statuses": dict(found.statuses),
+        "problems": [{"path": one.path, "reason": one.reason} for one in found.problems],
+        "faults": list(found.faults),
+        "notes": list(found.notes),
+        "pairs": [
+            {
+                "action": "merge" if one.action == "merge" else "supersede",
+                "score": one.score,
+                "reason": one.reason,
+                "older": _like(one.older),
+                "newer": _like(one.newer),
+            }
+            for one in found.pairs
+        ],
+        "groups": [
+            {"score": one.score, "memories": [_like(member) for member in one.members]}
+            for one in found.groups
+        ],
+        "links": [
+            {"source": one.source, "target": one.target, "state": one.state, "now_at": one.now_at}
+            for one in found.loose
+        ],
+    }
+
+
+def _like(member: Any) -> Like:
+    return {
+        "id": member.id,
+        "collection": member.collection,
+        "title": member.title,
+        "preview": member.preview,
+    }
+
+
+async def _work(call: Call) -> Begun:
+    checkup: Checkup = call.request.app.state.checkup
+    given: Wanted = call.body
+    checkup.start(given.work)
+    return {"status": "begun"}
+
+
+async def _settle(call: Call) -> Settled:
+    given: Settling = call.body
+    settled = await call.office.use(lambda app: _done(app, given), writes=True)
+    call.request.app.state.live.tell("memories", {"changed": 1})
+    return settled
+
+
+def _done(app: App, given: Settling) -> Settled:
+    if not app.place.exists:
+        raise NotFound("there is no bank yet")
+    if given.action == "merge":
+        return _merged(app, given)
+    if given.action == "supersede":
+        if len(given.others) != 1:
+            raise UsageError("one memory takes the place of one other", hint="Name it in others.")
+        done = app.desk.supersede(_ref(given.others[0]), _ref(given.keep))[0]
+    elif given.action == "retire":
+        done = app.desk.retire(_ref(given.keep), "stated twice")
+    else:
+        done = app.desk.restore(_ref(given.keep))
+    one = done.memory
+    warnings = list(done.warnings)
+    return {"status": done.status, "id": one.id, "collection": one.collection, "warnings": warnings}
+
+
+def _ref(text: str) -> str:
+    return text if "/" in text else f"/{text}"
+
+
+def _merged(app: App, given: Settling) -> Settled:
+    """One memory in the place of several, under the name of the one that stays."""
+    keep = app.ours(_ref(given.keep))
+    others = [app.ours(_ref(ref)) for ref in given.others]
+    bodies = dict.fromkeys(one.body.strip() for one in (keep, *others))
+    draft = Draft("\n\n".join(bodies), keep.title, keep.type)
+    between = f"{keep.id[:80]}-merged"
+    sources = [one.address for one in (keep, *others)]
+    done = app.merge(sources, between, draft, collection=keep.collection)
+    # The name is free only now that its bearer is in the trash.
+    moved = app.move(done.written.memory.address, to_collection=None, to_id=keep.id)
+    one = moved.memory
+    warnings = [*done.written.warnings, *moved.warnings]
+    return {"status": "merged", "id": one.id, "collection": one.collection, "warnings": warnings}
+
+
+async def _untrash(call: Call) -> dict[str, object]:
+    given: Thrown = call.body
+    done = await call.office.use(
+        lambda app: app.untrash(given.name, collection=given.collection), writes=True
+    )
+    call.request.app.state.live.tell("memories", {"added": 1})
+    return shapes.written(done)
+
+
+async def _empty(call: Call) -> Emptied:
+    gone = await call.office.use(lambda app: app.empty_trash())
+    call.request.app.state.live.tell("health", {"work": ""})
+    return {"destroyed": len(gone)}
+
+
+class Written(TypedDict):
+    """What a change of one memory did."""
+
+    id: str
+    collection: str
+    file_path: str
+    status: str
+    hash: str
+    created_at: Any
+    updated_at: Any
+    previous_version: str | None
+    commit: str | None
+    warnings: list[str]
+
+
+def _operation(method: str, path: str, name: str, about: str, **more: Any) -> Operation:
+    return Operation(method, path, name, about, subject="health", **more)
+
+
+OPERATIONS: Final = (
+    _operation("GET", "/health", "health", "Say how the bank is", handler=_health, gives=Health),
+    _operation(
+        "POST", "/health/work", "work", "Begin a work", handler=_work, gives=Begun, body=Wanted
+    ),
+    _operation(
+        "POST",
+        "/health/settle",
+        "settle",
+        "Settle memories that are alike",
+        handler=_settle,
+        gives=Settled,
+        body=Settling,
+    ),
+    _operation(
+        "POST",
+        "/health/trash/restore",
+        "restore_trashed",
+        "Bring a memory back from the trash",
+        handler=_untrash,
+        gives=Written,
+        body=Thrown,
+    ),
+    _operation(
+        "POST",
+        "/health/trash/empty",
+        "empty_trash",
+        "Destroy what is in the trash, for good",
+        handler=_empty,
+        gives=Emptied,
+    ),
+)

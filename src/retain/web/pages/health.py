@@ -1,0 +1,67 @@
+"""How the bank is: numbers, what is wrong, what is stated twice, and what can be done."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from retain.shapes import size
+from retain.web.checkup import Checkup
+from retain.web.office import Office
+from retain.web.operations.health import now
+from retain.web.rendering import page
+
+__all__ = ["ROUTES"]
+
+_DOING: Final = {
+    "look": "Looking the bank over",
+    "sync": "Taking in what changed",
+    "vectors": "Making vectors",
+    "rebuild": "Making the index anew",
+    "repair": "Comparing the index with every file",
+}
+_MOST_TRASHED: Final = 100
+
+
+async def _health(request: Request) -> Response:
+    office: Office = request.app.state.office
+    checkup: Checkup = request.app.state.checkup
+    checkup.look_first()
+    (facts, trashed), root = await office.use(lambda app: (now(app), app.place.root))
+    state = checkup.state
+    found = state.found
+    values = {
+        "title": "Health",
+        "here": "health",
+        "facts": facts,
+        "size": size,
+        "trashed": trashed[:_MOST_TRASHED],
+        "trashed_count": len(trashed),
+        "state": state,
+        "doing": _DOING.get(state.work, ""),
+        "found": found,
+        "problems": [(_shown(one.path, root), one.reason) for one in found.problems]
+        if found
+        else [],
+        "looked": datetime.fromtimestamp(found.at, UTC).isoformat() if found else "",
+        "parted": _parted,
+    }
+    return page(request, "health.html", values)
+
+
+def _shown(path: str, root: str) -> str:
+    return os.path.relpath(path, root) if path.startswith(root + os.sep) else path
+
+
+def _parted(ref: str) -> tuple[str, str]:
+    """The collection and the id that a reference names."""
+    collection, _, name = ref.rpartition("/")
+    return collection, name
+
+
+ROUTES: Final = (Route("/health", _health, methods=["GET"]),)

@@ -1,0 +1,294 @@
+"""The way in: a link that is good once, the cookie that it gives, and what neither tells anyone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import stat
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from retain.web import entrance
+from tests.conftest import command
+from tests.web.stage import LINK, TOKEN, Served, started, world
+
+pytestmark = pytest.mark.slow
+
+
+def code(served: Served) -> str:
+    path: str = served.post("/api/v1/links").json()["path"]
+    return path.partition("#")[2]
+
+
+def test_a_link_lets_one_browser_in_and_once(browser: Browser, tmp_path: Path) -> None:
+    with started(tmp_path) as served:
+        first = browser.new_context()
+        page = first.new_page()
+        seen: list[str] = []
+        page.on("request", lambda request: seen.append(request.url))
+        page.goto(served.link)
+        expect(page.get_by_role("navigation", name="Retain")).to_be_visible()
+        assert page.url == f"{served.url}/"
+        secret = served.link.partition("#")[2]
+        (cookie,) = first.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/")
+        assert page.evaluate("document.cookie") == ""
+        assert not [one for one in seen if secret in one.partition("#")[0] or TOKEN in one]
+        assert secret not in page.evaluate("location.href + JSON.stringify(history.state)")
+        first.close()
+
+        second = browser.new_context()
+        page = second.new_page()
+        page.goto(served.link)
+        expect(page.get_by_role("status")).to_contain_text("used already")
+        assert second.cookies() == []
+        second.close()
+
+
+def test_a_browser_that_was_let_in_stays_so_when_the_server_starts_again(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with started(tmp_path) as served:
+        name, value = served.cookie()
+        port = served.port
+        assert served.end() == 0
+    with started(tmp_path, "--port", str(port)) as served:
+        assert served.ask("GET", "/", headers={"Cookie": f"{name}={value}"}).status_code == 200
+
+
+def test_without_the_cookie_a_person_is_told_the_way_and_a_program_the_reason(
+    served: Served,
+) -> None:
+    shown = served.ask("GET", "/", headers={"Accept": "text/html"})
+    assert shown.status_code == 401
+    assert shown.headers["content-type"].startswith("text/html")
+    assert "retain web" in shown.text
+    told = served.ask("GET", "/api/v1/search?q=x", headers={})
+    assert told.json() == {"error": "The token is missing or wrong"}
+    assert told.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_the_way_in_works_for_a_browser_in_the_dark_and_by_keyboard(
+    browser: Browser, served: Served
+) -> None:
+    context = browser.new_context(color_scheme="dark", viewport={"width": 390, "height": 800})
+    page: Page = context.new_page()
+    page.goto(f"{served.url}/graph")
+    expect(page.get_by_role("heading", name="Retain")).to_be_visible()
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= 390
+    context.close()
+
+
+def test_a_code_is_good_once_and_nobody_guesses_one(served: Served) -> None:
+    good = code(served)
+    for wrong in ("", "x", good[:-1], good + "x", good.swapcase(), "é", "\0", "x" * 100_000):
+        body = {"code": wrong}
+        answer = served.ask("POST", "/api/v1/enter", headers={}, json=body)
+        assert answer.status_code == 401
+        assert "set-cookie" not in answer.headers
+    lonely = b'{"code": "\\ud800"}'
+    headers = {"Content-Type": "application/json"}
+    answer = served.ask("POST", "/api/v1/enter", headers=headers, content=lonely)
+    assert answer.status_code == 401
+    odd: object
+    for odd in ({}, [], 7, {"code": 7}, {"code": [good]}, {"code": None}):
+        assert served.ask("POST", "/api/v1/enter", headers={}, json=odd).status_code == 401
+    first = served.ask("POST", "/api/v1/enter", headers={}, json={"code": good})
+    assert first.status_code == 200
+    again = served.ask("POST", "/api/v1/enter", headers={}, json={"code": good})
+    assert again.status_code == 401
+
+
+def test_a_body_that_is_no_json_is_refused(served: Served) -> None:
+    for content in (b"", b"{", b"\xff", b"[" * 100_000):
+        answer = served.ask(
+            "POST",
+            "/api/v1/enter",
+            headers={"Content-Type": "application/json"},
+            content=content,
+        )
+        assert answer.status_code == 400
+
+
+def test_the_cookie_of_a_link_has_every_guard(served: Served) -> None:
+    answer = served.ask("POST", "/api/v1/enter", headers={}, json={"code": code(served)})
+    parts = {part.strip().lower() for part in answer.headers["set-cookie"].split(";")[1:]}
+    assert {"httponly", "samesite=strict", "path=/"} <= parts
+    assert not [part for part in parts if part.startswith("domain")]
+    name = answer.headers["set-cookie"].partition("=")[0]
+    assert str(served.port) in name
+    assert TOKEN not in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    ["", "x", "={}", "retain_{port}=", "retain_{port}=wrong", "retain_1={value}", "{value}"],
+)
+def test_another_cookie_counts_for_nothing(served: Served, cookie: str) -> None:
+    _, value = served.cookie()
+    given = cookie.replace("{port}", str(served.port)).replace("{value}", value)
+    assert served.ask("GET", "/", headers={"Cookie": given}).status_code == 401
+
+
+def test_cookies_of_other_servers_do_not_hide_ours(served: Served) -> None:
+    """Every server on a machine shares its cookies; some send what the standard does not know."""
+    name, value = served.cookie()
+    own = f"{name}={value}"
+    for jar in (f"other=1; {own}", f'a="b;c"; {own}', f"odd[name]=1; {own}", f"{own}; =; ;"):
+        assert served.ask("GET", "/", headers={"Cookie": jar}).status_code == 200, jar
+    head = f"GET / HTTP/1.1\nHost: 127.0.0.1:{served.port}\nConnection: close\n"
+    assert served.raw(f"{head}Cookie: \xe9=\xff; {own}\n\n").startswith("HTTP/1.1 200")
+    assert served.raw(f"{head}Cookie: {own}; {name}=wrong\n\n").startswith("HTTP/1.1 401")
+
+
+def test_a_code_grows_old_and_only_so_many_wait() -> None:
+    door = entrance.Entrance(TOKEN, 1)
+    made = [door.code() for _ in range(40)]
+    taken = [one for one in made if door.takes(one)]
+    assert taken == made[-len(taken) :]
+    assert 0 < len(taken) <= 16
+    old = door.code()
+    door._codes = dict.fromkeys(door._codes, 0.0)  # its time has come
+    assert not door.takes(old)
+
+
+def test_no_log_holds_the_token_the_cookie_or_what_was_asked(tmp_path: Path) -> None:
+    with started(tmp_path) as served:
+        name, value = served.cookie()
+        served.get("/", q="a-word-nobody-may-see")
+        served.get("/nowhere-to-be-found")
+        served.ask("GET", f"/?token={TOKEN}", headers={})
+        assert served.end() == 0
+        said = served.said()
+        links = LINK.findall(said)
+        for secret in (TOKEN, value, name, "a-word-nobody-may-see", "nowhere-to-be-found"):
+            assert secret not in said
+        assert len(links) == 1
+        assert len(said.splitlines()) == 2
+
+
+def test_the_token_is_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
+    with started(tmp_path, env={"RETAIN_MCP_TOKEN": ""}) as served:
+        kept = tmp_path / ".retain" / "mcp-token"
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        token = kept.read_text(encoding="utf-8").strip()
+        assert served.ask("GET", "/", headers={"Authorization": f"Bearer {token}"}).is_success
+        assert token not in served.said()
+
+
+def test_a_second_one_for_the_same_bank_is_given_a_link_by_the_first(tmp_path: Path) -> None:
+    with started(tmp_path, project=True) as served:
+        said = served.run("web", "--port", str(served.port))
+        link = LINK.search(said)
+        assert link is not None
+        assert link[1] == served.url
+        answer = served.ask("POST", "/api/v1/enter", headers={}, json={"code": link[3]})
+        assert answer.status_code == 200
+        told = json.loads(served.run("web", "--port", str(served.port), "--json"))
+        assert (told["status"], told["url"], told["bank"]) == (
+            "there already",
+            served.url,
+            str(served.bank),
+        )
+
+
+def test_a_port_that_shows_another_bank_or_is_anothers_is_refused_with_a_way_out(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path, project=True) as served:
+        done = _web(tmp_path, "--global", "--port", str(served.port))
+        assert done.returncode == 1
+        assert str(served.bank) in done.stderr
+        assert "--port 0" in done.stderr
+
+
+def test_the_token_is_shown_to_no_server_that_does_not_know_it_already(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        stranger.settimeout(20)
+        port = stranger.getsockname()[1]
+
+        def listen() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    sock, _ = stranger.accept()
+                    with sock:
+                        heard.append(sock.recv(65_536))
+                        proof = b"X-Retain-Proof: " + b"0" * 64
+                        sock.sendall(
+                            b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n" + proof + b"\r\n\r\n"
+                        )
+
+        thread = threading.Thread(target=listen, daemon=True)
+        thread.start()
+        done = _web(tmp_path, "--port", str(port))
+    thread.join()
+    assert done.returncode == 1
+    assert "another program" in done.stderr
+    assert heard
+    assert not [one for one in heard if TOKEN.encode() in one]
+
+
+def test_a_server_with_pages_that_listen_ends_at_once(tmp_path: Path) -> None:
+    with started(tmp_path) as served:
+        socks = [_listening(served) for _ in range(5)]
+        assert served.end(signal.SIGINT) == 0
+        for sock in socks:
+            sock.close()
+
+
+def _listening(served: Served) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", served.port), timeout=30)
+    sock.sendall(
+        b"GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % served.port
+        + f"Authorization: Bearer {TOKEN}\r\n\r\n".encode()
+    )
+    assert sock.recv(12) == b"HTTP/1.1 200"
+    return sock
+
+
+def test_json_is_one_line_with_the_way_in(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    process = subprocess.Popen(
+        [*command(), "web", "--port", "0", "--json"],
+        env=world(tmp_path),
+        cwd=tmp_path / "work",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        assert set(told) == {"status", "url", "link", "bank"}
+        assert told["link"].startswith(f"{told['url']}/enter#")
+        process.send_signal(signal.SIGTERM)
+        rest, said = process.communicate(timeout=30)
+        assert (process.returncode, rest, said) == (0, b"", b"")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_there_is_no_option_to_show_a_bank_to_other_machines(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    assert _web(tmp_path, "--host", "0.0.0.0").returncode == 2  # noqa: S104 - which is refused
+
+
+def _web(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*command(), "web", *args],
+        env=world(home),
+        cwd=home / "work",
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )

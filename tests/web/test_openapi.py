@@ -1,0 +1,117 @@
+"""The interface does what its description says: tried out from the description itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis import GenerationMode
+from schemathesis.config import SchemathesisConfig
+from schemathesis.specs.openapi.checks import (
+    allow_header_conformance,
+    content_type_conformance,
+    ignored_auth,
+    negative_data_rejection,
+    positive_data_acceptance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from retain.web.openapi import document
+from retain.web.operation import Operation
+from retain.web.operations import OPERATIONS
+from tests.web.stage import TOKEN, Served, started
+
+# A bank refuses what no schema can say: a name that cannot be one, a memory that is not there.
+ACCEPTED = ["2xx", "400", "404", "409", "413", "422"]
+CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    allow_header_conformance,
+    content_type_conformance,
+    ignored_auth,
+    negative_data_rejection,
+    positive_data_acceptance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+]
+# Those that hold whatever was sent.
+ALWAYS = [
+    schemathesis.checks.not_a_server_error,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+]
+HEADERS = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+EXAMPLES = 12  # of each operation, good ones and bad ones
+
+
+def described() -> Any:
+    config = SchemathesisConfig.from_dict(
+        {
+            "phases": {"coverage": {"enabled": False}},
+            "checks": {"positive_data_acceptance": {"expected-statuses": ACCEPTED}},
+        }
+    )
+    config.projects.default.generation.modes = list(GenerationMode)
+    return schemathesis.openapi.from_dict(document(OPERATIONS), config=config)
+
+
+schema = described()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A bank with a memory; without a model, which would make a vector of everything."""
+    home = tmp_path_factory.mktemp("api")
+    with started(home, project=True, env={"RETAIN_RECALL_EMBEDDER": "none"}) as server:
+        server.store("# Hello\n\nSee [[other]].", id="hello", tags=["greeting"])
+        yield server
+
+
+@pytest.mark.slow
+@schema.parametrize()
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
+def test_an_operation_does_what_is_written_about_it(case: Any, served: Served) -> None:
+    case.call_and_validate(base_url=served.url, headers=HEADERS, checks=CHECKS)
+
+
+@pytest.mark.slow
+@schema.include(path_regex=r"{collection}/{id}").parametrize()
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
+def test_an_operation_does_so_on_a_memory_that_is_there(case: Any, served: Served) -> None:
+    if served.get("/api/v1/memories/here/memories/hello").status_code == 404:
+        served.store("# Hello", id="hello", collection="memories")
+    case.path_parameters |= {"scope": "here", "collection": "memories", "id": "hello"}
+    case.call_and_validate(base_url=served.url, headers=HEADERS, checks=ALWAYS)
+
+
+@pytest.mark.parametrize("one", OPERATIONS, ids=lambda one: one.name)
+def test_an_operation_says_what_it_answers(one: Operation) -> None:
+    assert one.gives is not None, "name a type for its answer"
+    answer = document([one])["paths"]
+    (methods,) = answer.values()
+    (method,) = methods.values()
+    given = method["responses"]["200"]["content"]["application/json"]["schema"]
+    assert given.get("properties") or given.get("$ref") or given.get("items"), given
+    assert one.about
+    assert one.method in ("GET", "POST", "PUT", "DELETE", "PATCH")
+
+
+def test_names_of_operations_and_of_paths_are_there_once() -> None:
+    names = [one.name for one in OPERATIONS]
+    assert len(names) == len(set(names))
+    calls = [(one.method, re.sub(r"{\w+}", "{}", one.path)) for one in OPERATIONS]
+    assert len(calls) == len(set(calls))
+
+
+def test_the_server_gives_the_description(served: Served) -> None:
+    assert served.get("/api/v1/openapi.json").json() == document(OPERATIONS)

@@ -1,0 +1,150 @@
+"""Markdown that is hostile, endless or both comes out harmless, and soon."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+import time
+from html import unescape
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retain.web import prose
+from retain.web.prose import marked, rendered
+
+KNOWN = {
+    *("a", "blockquote", "br", "code", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol"),
+    *("p", "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
+}
+GIVEN = {"class", "href", "rel", "title", "start", "style"}
+N = 100_000
+ENDLESS = {
+    "brackets": "[" * N,
+    "wiki": "[[a|" * (N // 4),
+    "links": "[a](" * (N // 4),
+    "pictures": "![" * (N // 2),
+    "emphasis": "*a_b" * (N // 4),
+    "stars": "*" * N,
+    "ticks": " ".join("`" * count for count in range(1, 440)),
+    "quotes": ">" * N,
+    "deep quotes": ("> " * 50 + "a\n") * (N // 101),
+    "deep lists": "".join("  " * depth + "- a\n" for depth in range(400)),
+    "references": "".join(f"[r{number}]: /x\n" for number in range(N // 12)),
+    "a table": "|a" * 2_000 + "|\n" + "|-" * 2_000 + "|\n" + "|x\n" * 5_000,
+    "angles": "<" * N,
+    "entities": "&amp" * (N // 4),
+    "fences": "```js\n" * (N // 6),
+    "code": "```html\n" + "<a b=" * 3_900 + "\n```",
+    "a book": "Some **bold** words with [a link](http://x.y) and `code`.\n\n" * 20_000,
+}
+
+
+class Seen(html.parser.HTMLParser):
+    """What a text became: elements, and the addresses that they lead to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.wrong: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.wrong += [tag] if tag not in KNOWN else []
+        for name, value in attrs:
+            self.wrong += [f"{tag} {name}"] if name not in GIVEN else []
+            self.links += [value or ""] if name == "href" else []
+
+    def handle_comment(self, data: str) -> None:
+        self.wrong.append(f"a comment: {data}")
+
+
+def is_harmless(link: str) -> bool:
+    return link.startswith(("http://", "https://", "mailto:", "/", "#", "?")) or ":" not in link
+
+
+@given(st.text(alphabet=st.sampled_from(list("<>&\"'`[]()!*_#|\n -:/\\ajs;=~")), max_size=300))
+def test_no_text_becomes_more_than_text(text: str) -> None:
+    seen = Seen(rendered(text, lambda target: f"/memory/here/x/{target}" if "a" in target else ""))
+    assert seen.wrong == []
+    assert [link for link in seen.links if not is_harmless(link)] == []
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "javascript:alert(1)",
+        "JaVaScRiPt:alert(1)",
+        "&#106;avascript:alert(1)",
+        "javascript&colon;alert(1)",
+        "java&#x09;script:alert(1)",
+        "java&Tab;script:alert(1)",
+        "vbscript:x",
+        "data:text/html,x",
+        "data:image/svg+xml;base64,x",
+        "file:///etc/passwd",
+        "blob:x",
+        "view-source:x",
+        "//evil.example",
+        "\\\\\\\\evil.example",
+        "/\\\\evil.example",
+    ],
+)
+def test_a_link_that_is_no_link_is_text(link: str) -> None:
+    for text in (f"[a]({link})", f"[a](<{link}>)", f"<{link}>", f"[a][r]\n\n[r]: {link}"):
+        assert Seen(rendered(text)).links == [], text
+    assert Seen(rendered(f"![a]({link})")).links == []
+
+
+def test_links_to_the_web_into_pages_and_to_memories_work() -> None:
+    assert Seen(rendered("[a](https://x.example/y?z=1) <mailto:a@b.example>")).links == [
+        "https://x.example/y?z=1",
+        "mailto:a@b.example",
+    ]
+    assert Seen(rendered("[a](/graph#x)")).links == ["/graph#x"]
+    found = rendered('[[it|"><b>]]', lambda target: f"/memory/{target}")
+    assert found == '<p><a class="wiki" href="/memory/it">&quot;&gt;&lt;b&gt;</a></p>\n'
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_an_endless_text_has_an_end(name: str) -> None:
+    before = time.thread_time()
+    made = rendered(ENDLESS[name])
+    # Of a processor's time, which is the same on a busy machine: the budget, and what one step
+    # and the cutting of a text may take beyond it.
+    assert time.thread_time() - before < 3 * prose._SECONDS
+    assert Seen(made).wrong == []
+
+
+def test_what_is_too_long_is_shown_as_it_is_written() -> None:
+    text = "**bold**\n\n" + "A line of words that goes on and on.\n" * 8_000 + "<b>the end</b>"
+    made = rendered(text)
+    assert made.startswith("<p><strong>bold</strong>")
+    assert made.endswith("&lt;b&gt;the end&lt;/b&gt;</pre>\n")
+
+
+def test_code_has_colours_and_every_letter() -> None:
+    made = rendered('```python\ndef f(a: int) -> str: return "<b>"\n```')
+    assert '<span class="k">def</span>' in made
+    assert "&lt;b&gt;" in made
+    for language in sorted(prose._LANGUAGES):
+        code = "a = '<b>' # \"&\n\tif (x) { y }\n\n"
+        seen = Seen(rendered(f"~~~{language}\n{code}~~~"))
+        assert seen.wrong == [], language
+
+
+@pytest.mark.parametrize("language", sorted(prose._LANGUAGES))
+def test_colours_leave_out_no_letter(language: str) -> None:
+    code = 'int a = \'b\'; // <c>\n# d "&amp;\n{e: [f]}\n<g h="i">\\\n'
+    made = str(rendered(f"~~~{language}\n{code}~~~"))
+    assert unescape(re.sub(r"<[^>]*>", "", made)).rstrip("\n") == code.rstrip("\n")
+
+
+def test_words_are_marked_and_nothing_else() -> None:
+    assert marked("<b>Kettles</b> & kettle", ["kettle"]) == (
+        "&lt;b&gt;<mark>Kettles</mark>&lt;/b&gt; &amp; <mark>kettle</mark>"
+    )
+    assert marked("a <script>", ["(", "\\", "a|", "[a-z]", ".*"]) == "a &lt;script&gt;"
+    many = [f"word{number}" for number in range(50_000)]
+    assert "<mark>word1</mark>" in marked("word1 " * 1_000, many)

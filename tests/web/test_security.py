@@ -1,0 +1,563 @@
+"""Every route behind the same wall: the routes are read from the server, so none is forgotten."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import hashlib
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import anyio
+import httpx2
+import pytest
+from playwright.sync_api import Page
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from retain.app import App
+from retain.httpd.wall import Limits, Wall
+from retain.web import serving
+from retain.web.app import build
+from retain.web.checkup import Checkup
+from retain.web.entrance import ENTER, Entrance
+from retain.web.live import Live
+from retain.web.office import Office
+from retain.web.openapi import document
+from retain.web.operations import OPERATIONS
+from retain.web.rendering import _static
+from tests.web.stage import TOKEN, Served, Trouble, started
+
+pytestmark = pytest.mark.slow
+
+PARTS = {"scope": "here", "collection": "memories", "id": "hello"}
+FILES = ("main.js", "retain.css", "icon.svg")
+# What pages may be asked with; one that they do not know must not harm them either.
+QUERY = ("q", "tag", "collection", "type", "status", "scope", "since", "until", "sort", "page")
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+JSON = {**BEARER, "Content-Type": "application/json"}
+
+
+# The routes there are
+
+
+class Way(NamedTuple):
+    method: str
+    path: str
+
+
+def built() -> Starlette:
+    office = Office(lambda _own: App())
+    live = Live(office)
+    return build(office, live, Entrance(TOKEN, 1), Checkup(lambda _own: App(), live.tell))
+
+
+@cache
+def routes() -> tuple[Way, ...]:
+    """Every method and path that the server has an answer for, and some it has none for."""
+    found = [Way("GET", "/nowhere"), Way("GET", "/api/v1/nowhere"), Way("GET", "/static/x/y")]
+    for route in built().routes:
+        if isinstance(route, Mount):
+            assert route.path == "/static", "say here which paths are below it"
+            found += [Way("GET", _static(name)) for name in FILES]
+        else:
+            assert isinstance(route, Route)
+            path = re.sub(r"{(\w+)(?::\w+)?}", lambda it: PARTS.get(it[1], "1"), route.path)
+            found += [Way(method, path) for method in sorted(route.methods or ())]
+    return tuple(found)
+
+
+def everywhere() -> Any:
+    return pytest.mark.parametrize("route", routes(), ids=" ".join)
+
+
+class Head(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    names: tuple[str, ...]
+    start: bytes  # of the body
+
+
+def head(
+    served: Served,
+    route: Way,
+    headers: Mapping[str, str],
+    body: bytes = b"",
+    host: str = "",
+) -> Head:
+    """How an answer begins; one that never ends is not waited for."""
+    for _ in range(20):
+        found = _head(served, route, headers, body, host or f"127.0.0.1:{served.port}")
+        if found.status != 429:
+            return found
+        time.sleep(0.5)
+    raise AssertionError("refused for too many requests, over and over")
+
+
+def _head(served: Served, route: Way, headers: Mapping[str, str], body: bytes, host: str) -> Head:
+    sent = {"Host": host, "Connection": "close", **headers}
+    if body or route.method in ("POST", "PUT", "PATCH"):
+        sent["Content-Length"] = str(len(body))
+    lines = [f"{route.method} {route.path} HTTP/1.1", *(f"{k}: {v}" for k, v in sent.items())]
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as sock:
+        with contextlib.suppress(ConnectionError):  # it may refuse before all of it was sent
+            sock.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+        found = b""
+        with contextlib.suppress(ConnectionError):
+            while b"\r\n\r\n" not in found and (data := sock.recv(65_536)):
+                found += data
+    top, _, start = found.partition(b"\r\n\r\n")
+    first, *rest = top.decode("latin-1").split("\r\n")
+    pairs = [(name.lower(), value) for name, _, value in (one.partition(": ") for one in rest)]
+    return Head(int(first.split(" ")[1]), dict(pairs), tuple(name for name, _ in pairs), start)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A project's bank with a memory in it; the log of the server says nothing but the link."""
+    home = tmp_path_factory.mktemp("wall")
+    with started(home, project=True, env={"RETAIN_RECALL_EMBEDDER": "none"}) as server:
+        server.store("# Hello\n\nSee [[other]].", id="hello", tags=["greeting"])
+        yield server
+        assert len(server.said().splitlines()) == 2, server.said()
+
+
+# Who gets in (S3, S4)
+
+
+def test_the_walk_finds_pages_operations_files_and_the_stream() -> None:
+    paths = {route.path for route in routes()}
+    assert {
+        "/",
+        "/enter",
+        ENTER,
+        "/api/v1/events",
+        "/api/v1/openapi.json",
+        "/api/v1/links",
+    } <= paths
+    assert len(paths) > len(OPERATIONS)
+
+
+@everywhere()
+def test_without_the_token_nothing_is_reached(served: Served, route: Way) -> None:
+    for given in ({}, {"Authorization": "Bearer wrong"}, {"Cookie": f"retain_{served.port}=x"}):
+        found = head(served, route, {"Content-Type": "application/json", **given}, b"{}")
+        assert found.status == 401, given
+    asked = route._replace(path=f"{route.path}?token={TOKEN}&access_token={TOKEN}")
+    assert head(served, asked, {"Content-Type": "application/json"}, b"{}").status == 401
+
+
+@everywhere()
+def test_no_method_is_exempt(served: Served, route: Way) -> None:
+    for method in ("DELETE", "OPTIONS", "PUT"):
+        assert head(served, route._replace(method=method), {}).status == 401
+
+
+@everywhere()
+def test_a_name_that_was_bent_to_this_machine_is_refused(served: Served, route: Way) -> None:
+    for host in ("evil.com", f"localhost.evil.com:{served.port}"):
+        assert head(served, route, JSON, b"{}", host).status == 421
+
+
+@everywhere()
+def test_a_foreign_page_is_refused(served: Served, route: Way) -> None:
+    for origin in ("null", "https://evil.com", f"http://localhost.evil.com:{served.port}"):
+        found = head(served, route, {**JSON, "Origin": origin}, b"{}")
+        assert found.status == 403
+        assert not [name for name in found.names if name.startswith("access-control")]
+
+
+@everywhere()
+def test_a_foreign_page_is_refused_also_with_the_cookie(served: Served, route: Way) -> None:
+    name, value = served.cookie()
+    given = {"Cookie": f"{name}={value}", "Origin": "http://evil.com"}
+    assert head(served, route, given).status == 403
+
+
+# What every answer has
+
+
+@everywhere()
+def test_every_answer_has_the_headers(served: Served, route: Way) -> None:
+    kinds = [
+        head(served, route, JSON if route.method != "GET" else BEARER),
+        head(served, route, {}),
+        head(served, route, {"Accept": "text/html"}),
+        head(served, route, BEARER, host="evil.com"),
+        head(served, route._replace(method="BREW"), BEARER),
+        head(served, route, {**BEARER, "Content-Type": "text/plain"}, b"x"),
+    ]
+    for found in kinds:
+        check_headers(found.status, found.headers, found.names)
+
+
+def check_headers(status: int, headers: Mapping[str, str], names: tuple[str, ...]) -> None:
+    for name, value in HEADERS.items():
+        assert headers.get(name) == value, (status, name)
+        assert names.count(name) == 1, name
+    policy = headers["content-security-policy"]
+    assert names.count("content-security-policy") == 1
+    assert policy.startswith("default-src 'none'")
+    assert "frame-ancestors 'none'" in policy
+    assert "base-uri 'none'" in policy
+    assert "unsafe" not in policy
+    assert "*" not in policy
+    assert not re.search(r"https?:", policy)
+    assert "no-store" in headers["cache-control"] or "immutable" in headers["cache-control"]
+    assert "server" not in headers
+    assert not [name for name in names if name.startswith("access-control")]
+
+
+def test_an_answer_of_a_fault_has_them_too_and_tells_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def fault(_request: Request) -> Response:
+        raise ZeroDivisionError("a secret that nobody may see")
+
+    app = built()
+    app.router.routes.insert(0, Route("/api/v1/fault", fault))
+    app.router.routes.insert(0, Route("/fault", fault))
+    wall = Wall(app, Entrance(TOKEN, 1), {"test"}, {"http://test"}, Limits(), serving._HEADERS)
+
+    async def asked(path: str) -> httpx2.Response:
+        transport = httpx2.ASGITransport(app=wall, raise_app_exceptions=False)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+            return await http.get(path, headers=BEARER)
+
+    for path in ("/api/v1/fault", "/fault"):
+        answer = anyio.run(asked, path)
+        assert answer.status_code == 500
+        for name, value in HEADERS.items():
+            if name != "x-content-type-options":  # which the process adds to everything
+                assert answer.headers[name] == value
+        assert "secret" not in answer.text
+        assert "Traceback" not in answer.text
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+@everywhere()
+def test_no_answer_tells_about_the_machine(served: Served, route: Way) -> None:
+    for body in (b"", b"{", b"null", b"[]", b"7", b"[" * 100_000, b"\xff\xfe", b'{"a":1}'):
+        found = head(served, route, JSON, body)
+        assert found.status < 500, body
+        text = found.start.decode("latin-1")
+        for told in ("Traceback", 'File "', ".py", "site-packages", TOKEN):
+            assert told not in text
+
+
+# Reading changes nothing, and forms change nothing (S5)
+
+
+def tree(home: Path) -> dict[str, str]:
+    """What is in a person's place, but for what is derived and for the log."""
+    return {
+        str(one.relative_to(home)): hashlib.sha256(one.read_bytes()).hexdigest()
+        for one in sorted(home.rglob("*"))
+        if one.is_file() and ".index" not in one.parts and one.name != "log"
+    }
+
+
+def value_of(schema: Mapping[str, Any]) -> object:
+    """A value that fits a schema; any will do."""
+    for kind in ("anyOf", "oneOf"):
+        if kind in schema:
+            return value_of(schema[kind][0])
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "const" in schema:
+        return schema["const"]
+    kinds = {"integer": schema.get("minimum", 1), "number": 1, "boolean": "true"}
+    return kinds.get(str(schema.get("type")), "hello")
+
+
+def queries(path: str, method: str = "get") -> dict[str, object]:
+    for pattern, methods in document(OPERATIONS)["paths"].items():
+        made = re.sub(r"{(\w+)}", lambda it: PARTS.get(it[1], "1"), pattern)
+        if made == path and method in methods:
+            given = methods[method].get("parameters", [])
+            return {one["name"]: value_of(one["schema"]) for one in given if one["in"] == "query"}
+    return dict.fromkeys(QUERY, "hello")
+
+
+def test_reading_changes_nothing(served: Served) -> None:
+    before = tree(served.home)
+    assert len(before) > 3
+    for route in routes():
+        if route.method not in ("GET", "HEAD"):
+            continue
+        for query in ({}, queries(route.path)):
+            asked = route._replace(path=f"{route.path}?{urlencode(query)}")
+            found = head(served, asked, BEARER)
+            assert found.status < 500, asked
+    assert tree(served.home) == before
+
+
+@everywhere()
+def test_what_a_form_can_send_is_not_taken(served: Served, route: Way) -> None:
+    before = tree(served.home)
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
+        given = {**BEARER, "Content-Type": kind}
+        assert head(served, route._replace(method="POST"), given, b"{}").status == 415, kind
+    assert tree(served.home) == before
+
+
+# What it bears (S6)
+
+
+@everywhere()
+def test_a_huge_body_is_refused(served: Served, route: Way) -> None:
+    assert head(served, route, JSON, b" " * 5_242_880).status == 413
+    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    given = f"{route.method} {route.path} HTTP/1.1\nHost: 127.0.0.1:{served.port}\n"
+    more = "Content-Type: application/json\nTransfer-Encoding: chunked\n\n"
+    answer = served.raw(f"{given}Authorization: Bearer {TOKEN}\n{more}", *[chunk] * 80)
+    assert " 413 " in answer.partition("\r\n")[0]
+
+
+@everywhere()
+def test_a_question_without_end_is_refused(served: Served, route: Way) -> None:
+    for asked in (f"{route.path}?q={'x' * 100_000}", f"{route.path}/{'x' * 100_000}"):
+        assert head(served, route._replace(path=asked), JSON, b"").status in (400, 414)
+
+
+def test_a_long_question_is_still_answered(served: Served) -> None:
+    for text in ("word " * 9_000, '"' * 10_000, "(" * 10_000, "a*" * 10_000, "\0" * 10_000):
+        answer = served.get("/api/v1/search", q=text)
+        assert answer.status_code in (200, 400), answer.text
+        assert served.get("/", q=text).status_code in (200, 400)
+
+
+def test_ten_thousand_tags_are_refused_and_nothing_is_stored(served: Served) -> None:
+    before = tree(served.home)
+    body = {"text": "many", "tags": [f"tag{number}" for number in range(10_000)]}
+    answer = served.post("/api/v1/memories/here", body)
+    assert answer.status_code == 400
+    assert len(answer.text) < 2_000
+    asked = urlencode([("q", "x"), *(("tag", f"t{number}") for number in range(2_000))])
+    assert served.get(f"/api/v1/search?{asked}").status_code == 400
+    assert tree(served.home) == before
+
+
+def memory_of(served: Served) -> int:
+    """What the server's process has in memory, in kilobytes."""
+    text = Path(f"/proc/{served.process.pid}/status").read_text(encoding="utf-8")
+    return int(re.search(r"VmRSS:\s+(\d+)", text)[1])  # type: ignore[index]
+
+
+def test_a_flood_of_strangers_takes_nothing_from_who_may_enter(served: Served) -> None:
+    assert served.get("/").status_code == 200
+    before = memory_of(served)
+    stranger = Way("GET", "/")
+
+    def flood(_: int) -> int:
+        with contextlib.suppress(OSError):
+            return _head(served, stranger, {}, b"", f"127.0.0.1:{served.port}").status
+        return 0
+
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        waiting = [pool.submit(flood, number) for number in range(2_000)]
+        seen = [served.get("/api/v1/search", q="hello").status_code for _ in range(10)]
+        statuses = {one.result() for one in waiting}
+    assert seen == [200] * 10
+    assert statuses <= {0, 401, 429, 503}
+    assert memory_of(served) - before < 100_000
+
+
+def test_so_many_pages_may_listen_and_others_are_still_served(served: Served) -> None:
+    listening = Way("GET", "/api/v1/events")
+    socks = []
+    try:
+        statuses = []
+        for _ in range(130):
+            sock = socket.create_connection(("127.0.0.1", served.port), timeout=60)
+            socks.append(sock)
+            host = f"Host: 127.0.0.1:{served.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+            sock.sendall(f"GET {listening.path} HTTP/1.1\r\n{host}\r\n".encode())
+            statuses.append(int(sock.recv(64)[9:12]))
+        assert set(statuses) == {200, 503}
+        assert served.get("/").status_code == 200
+    finally:
+        for sock in socks:
+            sock.close()
+    for _ in range(100):  # those that went away make room
+        if head(served, listening, BEARER).status == 200:
+            break
+        time.sleep(0.2)
+    else:
+        raise AssertionError("nobody may listen any more")
+
+
+def test_a_scope_that_is_none_opens_nothing(served: Served) -> None:
+    for scope in ("nowhere", "HERE", "%00", "here%2f..", "x" * 3_000):
+        for path in (f"/memory/{scope}/memories/hello", f"/api/v1/memories/{scope}/memories/hello"):
+            assert served.get(path).status_code in (400, 404), path
+
+
+# Texts that would like to be programs (S16)
+
+SCRIPT = "window.pwned=1;alert(1)"
+PAYLOADS = (
+    f"<script>{SCRIPT}</script>",
+    f"<img src=x onerror={SCRIPT}>",
+    f'"><img src=x onerror="{SCRIPT}">',
+    f"'><svg onload='{SCRIPT}'>",
+    f"</title></textarea></script><script>{SCRIPT}</script>",
+    f"{{{{{SCRIPT}}}}} {{% raw %}} ${{{SCRIPT}}}",
+)
+LINKS = (
+    f"javascript:{SCRIPT}",
+    f"JaVaScRiPt:{SCRIPT}",
+    f"java&#x09;script:{SCRIPT}",
+    f"javascript&colon;{SCRIPT}",
+    f"&#106;avascript:{SCRIPT}",
+    f"%6aavascript:{SCRIPT}",
+    f"\\x01javascript:{SCRIPT}",
+    f"vbscript:{SCRIPT}",
+    "data:text/html,<script>alert(1)</script>",
+    "data:text/html;base64,PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==",
+    "data:image/svg+xml,<svg onload=alert(1)>",
+    "blob:http://x/y",
+    "//evil.example/x",
+    "\\\\\\\\evil.example/x",
+    "file:///etc/passwd",
+)
+
+
+def hostile_text() -> str:
+    links = [
+        f"[{payload}]({link} '{payload}') <{link}> ![{payload}]({link}) [r{number}]"
+        for number, link in enumerate(LINKS)
+        for payload in PAYLOADS[:2]
+    ]
+    references = [f"[r{number}]: {link} '{PAYLOADS[2]}'" for number, link in enumerate(LINKS)]
+    fences = [f"```{payload}\n{payload}\n```" for payload in PAYLOADS]
+    fences += [f"```html {payload}\n{payload}\n```" for payload in PAYLOADS]
+    table = "\n".join(["| a | b |", "|---|---|", *(f"| {one} | `{one}` |" for one in PAYLOADS)])
+    wiki = [f"[[{payload}]] [[x|{payload}]] [[{link}]]" for payload in PAYLOADS for link in LINKS]
+    headings = [f"# {payload}\n\n> {payload}\n\n- {payload}" for payload in PAYLOADS]
+    return "\n\n".join(
+        [
+            *PAYLOADS,
+            *links,
+            *fences,
+            table,
+            *wiki,
+            *headings,
+            *references,
+            "![x](http://e.example/x)",
+        ]
+    )
+
+
+def hostile_bank(bank: Path) -> list[tuple[str, str]]:
+    """Memories that are hostile in every field that a file can have; their addresses."""
+    found = []
+    for number, payload in enumerate(PAYLOADS):
+        head = {
+            "title": payload,
+            "type": payload,
+            "tags": list(PAYLOADS),
+            "source": payload,
+            "author": payload,
+            "created_by": payload,
+            "created_at": payload,
+            "status": "active",
+            "description": payload,
+            "files": [payload],
+            "extra": {"deep": [payload]},
+        }
+        text = "---\n" + json.dumps(head) + "\n---\n" + hostile_text()
+        names = [f"plain-{number}", re.sub(r"[/\0]", "", payload)[:60]]
+        for collection in ("memories", re.sub(r"[/\0]", "", payload)[:40]):
+            folder = bank / collection
+            folder.mkdir(exist_ok=True)
+            for name in names:
+                (folder / f"{name}.md").write_text(text, encoding="utf-8")
+                found.append((collection, name))
+    return found
+
+
+INERT = """() => {
+  const wrong = [];
+  if (window.pwned) wrong.push("a script ran");
+  for (const one of document.querySelectorAll("*")) {
+    for (const { name, value } of one.attributes) {
+      if (/^on/i.test(name)) wrong.push(`${one.tagName} ${name}`);
+      if (name === "style") wrong.push(`${one.tagName} style`);
+      if (["href", "src", "action", "formaction", "data", "xlink:href"].includes(name)) {
+        const { protocol } = new URL(value, document.baseURI);
+        if (!["http:", "https:", "mailto:"].includes(protocol)) wrong.push(`${name}=${value}`);
+      }
+    }
+    if (["IFRAME", "OBJECT", "EMBED", "BASE", "META"].includes(one.tagName)
+        && !(one.tagName === "META" && one.closest("head"))) wrong.push(one.tagName);
+    if (one.tagName === "SCRIPT" && new URL(one.src || "none:", location).origin !== location.origin
+        && one.type !== "application/json") wrong.push("a script of another's");
+    if (one.tagName === "IMG" && new URL(one.src, location).origin !== location.origin)
+      wrong.push(`a picture from elsewhere: ${one.src}`);
+  }
+  return wrong;
+}"""
+
+
+def page_paths(addresses: list[tuple[str, str]]) -> list[str]:
+    """Every page there is, for every hostile memory and with hostile questions."""
+    found = []
+    for route in built().routes:
+        if not isinstance(route, Route) or "GET" not in (route.methods or ()):
+            continue
+        if route.path.startswith("/api/"):
+            continue
+        parts = re.findall(r"{(\w+)(?::\w+)?}", route.path)
+        if not parts:
+            found.append(route.path)
+            found += [
+                f"{route.path}?{urlencode(dict.fromkeys(QUERY, payload))}" for payload in PAYLOADS
+            ]
+            found += [f"{route.path}?{urlencode({'q': payload})}" for payload in PAYLOADS]
+        elif "collection" in parts and "id" in parts:
+            found += [
+                filled(route.path, {"scope": "here", "collection": collection, "id": name})
+                for collection, name in addresses
+            ]
+        else:
+            found += [filled(route.path, dict.fromkeys(parts, payload)) for payload in PAYLOADS]
+    return found
+
+
+def filled(path: str, values: Mapping[str, str]) -> str:
+    return re.sub(
+        r"{(\w+)(?::\w+)?}", lambda it: quote(values.get(it[1], PAYLOADS[2]), safe=""), path
+    )
+
+
+@pytest.mark.timeout(600)
+def test_hostile_texts_are_inert_on_every_page(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    addresses = hostile_bank(served.bank)
+    served.run("sync", "--no-vectors")
+    trouble.expects("the server responded with a status of 4")
+    for path in page_paths(addresses):
+        answer = page.goto(path, wait_until="load")
+        assert answer is not None
+        assert answer.status < 500, path
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 20)))")
+        assert page.evaluate(INERT) == [], path
+        assert trouble.seen == [], path
