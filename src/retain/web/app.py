@@ -21,6 +21,7 @@ from retain.web.openapi import document
 from retain.web.operation import failed
 from retain.web.operations import OPERATIONS
 from retain.web.rendering import Static, failure
+from retain.web.talks import Talks
 
 __all__ = ["build"]
 
@@ -29,11 +30,14 @@ _YEAR: Final = 365 * 86_400
 
 def build(office: Office, live: Live, entrance: Entrance) -> Starlette:
     """The whole server, without the wall around it."""
+    talks = Talks(office, live)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         live.start()
+        talks.start()
         yield
+        await talks.close()
 
     app = Starlette(
         routes=[
@@ -54,6 +58,7 @@ def build(office: Office, live: Live, entrance: Entrance) -> Starlette:
     )
     app.router.redirect_slashes = False
     app.state.office, app.state.live, app.state.entrance = office, live, entrance
+    app.state.talks = talks
     app.state.description = document(OPERATIONS)
     return app
 

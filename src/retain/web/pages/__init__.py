@@ -2,8 +2,8 @@
 
 from starlette.routing import Route
 
-from retain.web.pages import memories
+from retain.web.pages import chat, memories, sessions
 
 __all__ = ["ROUTES"]
 
-ROUTES: tuple[Route, ...] = (*memories.ROUTES,)
+ROUTES: tuple[Route, ...] = (*memories.ROUTES, *sessions.ROUTES, *chat.ROUTES)

@@ -54,3 +54,10 @@ export async function attempt(work) {
     return undefined;
   }
 }
+
+/** Elements from HTML that the interface made and escaped; nothing else may be handed in. */
+export function parts(html) {
+  const template = document.createElement("template");
+  template.innerHTML = policy.createHTML(html);
+  return template.content;
+}
