@@ -227,9 +227,9 @@ class Talk:
             )
         self._queue.append(text.strip())
         if self._task is None:
+            self._doing = _WAITING
             self._task = asyncio.create_task(self._converse())
-        else:
-            self._say_state()
+        self._say_state()
 
     async def _converse(self) -> None:
         """Do one thing after the other; what fails or is stopped ends it."""

@@ -19,9 +19,13 @@ let since = 0;
 
 const path = (rest) => `/chats/${chat}${rest}`;
 
-// Following the end, unless the person has scrolled up to read.
+// Following the end, unless the person has scrolled up to read. Only a step up says so: words that
+// come between a scroll and the word of it would else look like one.
+let height = scrollY;
 addEventListener("scroll", () => {
-  isFollowing = innerHeight + scrollY >= document.documentElement.scrollHeight - 80;
+  if (scrollY < height - 4) isFollowing = false;
+  if (innerHeight + scrollY >= document.documentElement.scrollHeight - 40) isFollowing = true;
+  height = scrollY;
 }, { passive: true });
 
 function follow() {
