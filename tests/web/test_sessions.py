@@ -16,6 +16,8 @@ from tests.web.stage import Served
 
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
+expect.set_options(timeout=30_000)  # the first reply loads what all others need
+
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[Server]:
@@ -230,6 +232,8 @@ def test_a_chat_is_named_deleted_and_brought_back(
 @pytest.mark.slow
 def test_the_list_hears_of_chats_that_come(page: Page, served: Served, tmp_path: Path) -> None:
     name = stored(served, tmp_path)
+    assert name
+    assert len(served.api("GET", "/sessions")["sessions"]) == 3
     page.goto("/sessions")
     expect(page.locator("[data-item]")).to_have_count(3)
     served.api("PUT", f"/sessions/here/{name}", {"title": "Called otherwise"})
