@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,12 @@ import httpx2
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from retain.app import App
+from retain.errors import NotFound
+from retain.web.growing import whole_blocks
+from retain.web.live import Live
+from retain.web.office import Office
+from retain.web.talks import Talks
 from tests.talk.servers import Server, Thought, Use, claude, claude_error, running
 from tests.web import stage
 from tests.web.stage import TOKEN, Served, Trouble
@@ -354,6 +362,61 @@ def test_a_server_that_ends_leaves_every_conversation_in_order(
         for one in found:
             assert one["summary"].startswith("Asked: The ")
             assert one["messages"] == 2
+
+
+def test_a_conversation_that_nobody_looks_at_is_left_with_a_summary(
+    model: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": model.url}.items():
+        monkeypatch.setenv(name, value)
+    work = tmp_path / "work"
+    work.mkdir()
+    office = Office(lambda own: App(everywhere=own, cwd=str(work), stays=True))
+
+    async def scene() -> None:
+        talks = Talks(office, Live(office), long=0.0, short=0.0)
+        seen, unseen = await talks.open(), await talks.open()
+        looking = seen.script.listen(0)
+        await anext(looking)
+        for talk in (seen, unseen):
+            model.says(claude("An answer."))
+            talk.send("What of the tides?")
+            while talk.is_busy:
+                await asyncio.sleep(0.02)
+        model.says(claude("They spoke of tides."))
+        await talks.tidy()
+        assert talks.get(seen.name) is seen
+        with pytest.raises(NotFound):
+            talks.get(unseen.name)
+        assert unseen.session
+        summaries = {one.session_id: one.summary for one in office.app().sessions.summaries()}
+        assert summaries[unseen.session.id] == "They spoke of tides."
+        await looking.aclose()
+        await talks.close()
+
+    try:
+        # In a thread of its own: this one's loop may be a browser's.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asyncio.run, scene()).result(120)
+    finally:
+        office.close()
+
+
+@pytest.mark.parametrize(
+    "text, whole",
+    [
+        ("One.", ""),
+        ("One.\n\n", ""),
+        ("One.\n\nTwo", "One.\n\n"),
+        ("- a\n\n  still a\n", ""),
+        ("```\na\n\nb", ""),
+        ("```\na\n\nb\n```\n\nC", "```\na\n\nb\n```\n\n"),
+        ("~~~\n```\n\nb", ""),
+        ("\n\nOne", "\n\n"),
+    ],
+)
+def test_only_blocks_that_are_whole_are_laid_out(text: str, whole: str) -> None:
+    assert text[: whole_blocks(text)] == whole
 
 
 def test_without_a_key_the_page_says_how_to_set_one(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ expect.set_options(timeout=30_000)  # the first reply loads what all others need
 def model() -> Iterator[Server]:
     with running() as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def forgetful(model: Server) -> None:
+    """No test hears the answers that another one left behind."""
+    model._queue.clear()
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +71,20 @@ def chat(name: str, **more: object) -> dict[str, Any]:
         "compactions": [{"messages": 2, "summary": "They *measured* it.", "created_at": when}],
         **more,
     }
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something to become true."""
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it never came")
+
+
+def words(served: Served, talk: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = served.api("GET", f"/chats/{talk}/words")["words"]
+    return found
 
 
 def stored(served: Served, tmp_path: Path, **more: object) -> str:
@@ -155,13 +176,11 @@ def test_a_chat_that_goes_on_is_not_deleted(served: Served, model: Server) -> No
     model.says(claude("It begins and goes on and on", ending="hang", keep=6))
     talk = served.api("POST", "/chats", {})["id"]
     served.api("POST", f"/chats/{talk}/messages", {"text": "Go on"})
-    name = ""
-    while not name:
-        name = served.api("GET", f"/chats/{talk}")["session"]
+    until(lambda: "delta" in [one["kind"] for one in words(served, talk)])
+    name = served.api("GET", f"/chats/{talk}")["session"]
     assert served.ask("DELETE", f"/api/v1/sessions/here/{name}").status_code == 409
     served.api("POST", f"/chats/{talk}/stop")
-    while served.api("GET", f"/chats/{talk}")["doing"]:
-        pass
+    until(lambda: not served.api("GET", f"/chats/{talk}")["doing"])
     served.api("DELETE", f"/sessions/here/{name}")
     assert served.get(f"/api/v1/chats/{talk}").status_code == 404
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncGenerator, Collection
 from typing import Any, Final, NamedTuple
 
 __all__ = ["Script", "Word"]
@@ -76,7 +76,7 @@ class Script:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def listen(self, after: int) -> AsyncIterator[str]:
+    async def listen(self, after: int) -> AsyncGenerator[str, None]:
         """The words for one page, as server-sent events, for as long as it listens."""
         self.listeners += 1
         try:
