@@ -19,13 +19,14 @@ let since = 0;
 
 const path = (rest) => `/chats/${chat}${rest}`;
 
-// Following the end, unless the person has scrolled up to read. Only a step up says so: words that
-// come between a scroll and the word of it would else look like one.
-let height = scrollY;
+// Following the end, unless the person has scrolled up to read: a step up on a page that is as long
+// as before. One that has become shorter moves by itself.
+let seen = { top: scrollY, length: 0 };
 addEventListener("scroll", () => {
-  if (scrollY < height - 4) isFollowing = false;
-  if (innerHeight + scrollY >= document.documentElement.scrollHeight - 40) isFollowing = true;
-  height = scrollY;
+  const length = document.documentElement.scrollHeight;
+  if (scrollY < seen.top - 4 && length === seen.length) isFollowing = false;
+  if (innerHeight + scrollY >= length - 40) isFollowing = true;
+  seen = { top: scrollY, length };
 }, { passive: true });
 
 function follow() {
