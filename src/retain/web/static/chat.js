@@ -15,6 +15,7 @@ let last = 0; // the number of the last word that is on the page
 let stream = null;
 let state = { doing: "", queued: [], session: page.dataset.session, scope: page.dataset.scope };
 let isFollowing = true; // the end of the conversation stays in sight
+let isAsked = false; // a question waits for its answer, and keeps its place
 let since = 0;
 
 const path = (rest) => `/chats/${chat}${rest}`;
@@ -30,7 +31,7 @@ addEventListener("scroll", () => {
 }, { passive: true });
 
 function follow() {
-  if (isFollowing) requestAnimationFrame(() => scrollTo(0, document.documentElement.scrollHeight));
+  if (isFollowing && !isAsked) requestAnimationFrame(() => scrollTo(0, document.documentElement.scrollHeight));
 }
 
 const pieces = new Pieces(script, {
@@ -77,6 +78,12 @@ function take(event) {
   else {
     at("welcome")?.remove();
     pieces.take(word);
+  }
+  if (word.kind === "answered") isAsked = false;
+  if (word.kind === "question") {
+    // It is read from its beginning, however long it is.
+    isAsked = true;
+    pieces.known.get(word.piece).scrollIntoView({ block: "start" });
   }
   follow();
 }
@@ -127,6 +134,7 @@ async function open() {
   if (!found) return setTimeout(open, 3000);
   if (found.id !== chat) {
     pieces.clear();
+    isAsked = false;
     last = 0;
   }
   chat = found.id;
