@@ -31,7 +31,9 @@ addEventListener("scroll", () => {
 }, { passive: true });
 
 function follow() {
-  if (isFollowing && !isAsked) requestAnimationFrame(() => scrollTo(0, document.documentElement.scrollHeight));
+  requestAnimationFrame(() => {
+    if (isFollowing && !isAsked) scrollTo(0, document.documentElement.scrollHeight);
+  });
 }
 
 const pieces = new Pieces(script, {
