@@ -18,6 +18,8 @@ let isFollowing = true; // the end of the conversation stays in sight
 let isAsked = false; // a question waits for its answer, and keeps its place
 let since = 0;
 
+let isOpen = () => {};
+const opened = new Promise((resolve) => { isOpen = resolve; }); // what is sent before waits for it
 const path = (rest) => `/chats/${chat}${rest}`;
 
 // Following the end, unless the person has scrolled up to read: a step up on a page that is as long
@@ -50,12 +52,13 @@ const pieces = new Pieces(script, {
 const box = new Box({
   send: (text) => send(text),
   stop: () => (state.doing ? stop() : false),
-  models: () => get(path("/models")),
+  models: () => opened.then(() => get(path("/models"))),
   sessions: () => get("/sessions?limit=20"),
 });
 
 async function send(text) {
   isFollowing = true;
+  await opened;
   const done = await attempt(() => post(path("/messages"), { text }));
   if (!done) return false;
   if (done.page) location.href = done.page;
@@ -140,6 +143,7 @@ async function open() {
     last = 0;
   }
   chat = found.id;
+  isOpen();
   listen();
 }
 
@@ -161,8 +165,8 @@ document.addEventListener("visibilitychange", () => {
 });
 
 at("stop").addEventListener("click", stop);
-at("context").addEventListener("click", () => showContext(() => get(path("/context"))));
-at("model").addEventListener("click", () => chooseModel(path));
+at("context").addEventListener("click", () => showContext(() => opened.then(() => get(path("/context")))));
+at("model").addEventListener("click", () => opened.then(() => chooseModel(path)));
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && state.doing && !document.querySelector("dialog[open]")) stop();
 });
