@@ -580,6 +580,7 @@ def test_commands_complete_and_the_arrow_brings_back_what_was_sent(
 def test_the_context_and_the_model_are_looked_into(page: Page, model: Server) -> None:
     page.goto("/chat")
     sends(page, "Hello")
+    expect(page.locator(".reply")).to_be_visible()
     rests(page)
     page.get_by_role("button", name="Context").click()
     expect(page.get_by_role("dialog")).to_contain_text("how memory works")
