@@ -12,9 +12,9 @@ from textual.content import Content, Span
 from textual.events import Click, Key
 from textual.widgets import Input, Static
 
-from retain.chat.choices import Choice, choices
 from retain.chat.words import inert
 from retain.guard.characters import flat
+from retain.talk.choices import Choice, choices
 
 if TYPE_CHECKING:
     from retain.talk.approval import Answer, Question

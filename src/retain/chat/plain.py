@@ -15,10 +15,10 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 from retain.chat import words
-from retain.chat.choices import choices
 from retain.errors import RetainError
 from retain.guard.characters import flat
 from retain.talk.approval import Answer, Question
+from retain.talk.choices import choices
 from retain.talk.commands import Commands, is_command, named, told
 from retain.talk.events import Finished, Retrying, TextDelta, Usage
 from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted

@@ -23,6 +23,7 @@ from retain.web.openapi import document
 from retain.web.operation import Operation, body_of, failed
 from retain.web.operations import OPERATIONS
 from retain.web.rendering import Static, failure
+from retain.web.talks import Talks
 
 __all__ = ["build"]
 
@@ -31,11 +32,14 @@ _YEAR: Final = 365 * 86_400
 
 def build(office: Office, live: Live, entrance: Entrance, checkup: Checkup) -> Starlette:
     """The whole server, without the wall around it."""
+    talks = Talks(office, live)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         live.start()
+        talks.start()
         yield
+        await talks.close()
 
     app = Starlette(
         routes=[
@@ -52,7 +56,7 @@ def build(office: Office, live: Live, entrance: Entrance, checkup: Checkup) -> S
     )
     app.router.redirect_slashes = False
     app.state.office, app.state.live, app.state.entrance = office, live, entrance
-    app.state.checkup = checkup
+    app.state.checkup, app.state.talks = checkup, talks
     return app
 
 

@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final
 
 from retain.capture import inbox
@@ -30,6 +30,7 @@ class Live:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pages: set[asyncio.Queue[str]] = set()
         self._is_over = False
+        self.at_end: list[Callable[[], None]] = []  # whoever else has pages that listen
 
     def start(self) -> None:
         """Watch from now on; called where the pages' loop runs."""
@@ -79,6 +80,8 @@ class Live:
         self._is_over = True
         for page in self._pages:
             page.put_nowait("")
+        for end in self.at_end:
+            end()
 
     async def listen(self) -> AsyncIterator[str]:
         """The words for one page, for as long as it listens."""

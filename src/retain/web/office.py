@@ -77,6 +77,12 @@ class Office:
             self._apps[scope] = app
         return self._apps[scope]
 
+    def another(self, scope: str = HERE) -> App:
+        """One more opening of a bank, for who has it for itself and closes it; blocking."""
+        if self.ended.is_set():
+            raise RetainError("Retain is about to end", unchanged="Nothing was changed.")
+        return self._open(scope == OWN)
+
     @property
     def where(self) -> str:
         """The bank in force, as people call it."""

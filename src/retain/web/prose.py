@@ -87,6 +87,8 @@ def _parser() -> MarkdownIt:
     parser.add_render_rule("image", _shown_picture)
     parser.add_render_rule("link_open", _shown_link)
     parser.add_render_rule("fence", _shown_code)
+    for cell in ("th_open", "td_open"):
+        parser.add_render_rule(cell, _shown_cell)
     return parser
 
 
@@ -145,6 +147,15 @@ def _shown_picture(self: Any, tokens: Sequence[Token], index: int, options: Any,
 def _shown_link(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
     token = tokens[index]
     token.attrSet("rel", "noreferrer noopener nofollow")
+    return str(self.renderToken(tokens, index, options, env))
+
+
+def _shown_cell(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    """A column's side is said with a class: pages take no style from a text."""
+    token = tokens[index]
+    side = str(token.attrs.pop("style", "")).removeprefix("text-align:")
+    if side:
+        token.attrSet("class", f"to-{side}")
     return str(self.renderToken(tokens, index, options, env))
 
 

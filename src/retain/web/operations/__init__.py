@@ -2,6 +2,7 @@
 
 from retain.web.operation import Operation
 from retain.web.operations import (
+    chat,
     graph,
     health,
     history,
@@ -10,6 +11,7 @@ from retain.web.operations import (
     links,
     memories,
     searching,
+    sessions,
     timeline,
 )
 
@@ -25,4 +27,6 @@ OPERATIONS: tuple[Operation, ...] = (
     *inbox.OPERATIONS,
     *links.OPERATIONS,
     *health.OPERATIONS,
+    *sessions.OPERATIONS,
+    *chat.OPERATIONS,
 )

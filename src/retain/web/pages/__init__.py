@@ -2,7 +2,7 @@
 
 from starlette.routing import Route
 
-from retain.web.pages import graph, health, inbox, memories, memory, timeline
+from retain.web.pages import chat, graph, health, inbox, memories, memory, sessions, timeline
 
 __all__ = ["ROUTES"]
 
@@ -13,4 +13,6 @@ ROUTES: tuple[Route, ...] = (
     *timeline.ROUTES,
     *inbox.ROUTES,
     *health.ROUTES,
+    *sessions.ROUTES,
+    *chat.ROUTES,
 )

@@ -1,0 +1,81 @@
+"""A reply while it grows: its words at once, its blocks laid out as soon as they are whole."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from retain.web.script import Script
+from retain.web.spoken import inert, laid_out
+
+__all__ = ["Growing", "whole_blocks"]
+
+_PAUSE: Final = 0.05  # seconds between two words to the pages; smooth, and not a word a token
+_FENCES: Final = ("```", "~~~")
+
+
+def whole_blocks(text: str) -> int:
+    """How much of a text is blocks that nothing behind them can belong to any more."""
+    fence, end, at, was_blank = "", 0, 0, False
+    for line in text.splitlines(keepends=True):
+        start = line.lstrip(" ")
+        if not fence and was_blank and line[0] not in " \t\n":
+            end = at
+        if fence:
+            fence = "" if start.startswith(fence) and not start.strip(f"{fence[0]} \n") else fence
+        elif start.startswith(_FENCES):
+            fence = start[:3]
+        was_blank = not line.strip()
+        at += len(line)
+    return end
+
+
+class Growing:
+    """One piece of a reply, until it is complete."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._piece = ""
+        self._text = ""
+        self._done = 0  # how much of the text stands laid out on the pages
+        self._told = 0  # and how much of it they have been told
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def add(self, text: str) -> None:
+        """Take more of the reply."""
+        self._piece = self._piece or self._script.piece()
+        self._text += text
+        if "\n" in text and (ready := whole_blocks(self._text[self._done :])):
+            await self._lay_out(ready)
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_PAUSE, self._tell)
+
+    async def _lay_out(self, ready: int) -> None:
+        self._hush()
+        block = self._text[self._done : self._done + ready]
+        self._done += ready
+        self._told = len(self._text)
+        html = await asyncio.to_thread(laid_out, block)
+        rest = inert(self._text[self._done :])
+        # Earlier blocks stay: only the loose words are in this one now.
+        self._script.say("block", self._piece, covers=("delta",), html=html, rest=rest)
+
+    def _tell(self) -> None:
+        self._timer = None
+        if text := self._text[self._told :]:
+            self._told = len(self._text)
+            self._script.say("delta", self._piece, text=inert(text))
+
+    def _hush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def end(self) -> None:
+        """The piece is complete: it is laid out whole, and the next words begin another."""
+        self._hush()
+        piece, text = self._piece, self._text
+        self._piece, self._text, self._done, self._told = "", "", 0, 0
+        if text.strip():
+            html = await asyncio.to_thread(laid_out, text)
+            self._script.say("reply", piece, covers=("delta", "block"), html=html)

@@ -1,0 +1,317 @@
+"""A conversation: opened, spoken in, stopped, asked about, and looked into."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from retain.errors import RetainError
+from retain.guard.characters import flat
+from retain.talk.approval import Answer
+from retain.talk.prompt import Part, Prompt
+from retain.web import spoken
+from retain.web.office import HERE, Scope
+from retain.web.operation import Call, Given, Operation
+from retain.web.rendering import address
+from retain.web.talking import Talk
+from retain.web.talks import Talks
+
+__all__ = ["OPERATIONS", "page_of_session"]
+
+Data = dict[str, Any]
+Name = Annotated[str, Field(max_length=400)]
+
+_RECALLED: Final = re.compile(r"^\[(m:[0-9a-f]{4,64})\] ", re.MULTILINE)
+_MOST_PART: Final = 60_000  # characters of one part of a prompt that are shown
+_ELSEWHERE: Final = {"new": "/chat", "quit": "/sessions"}
+
+
+class Opening(Given):
+    """What to open: a new conversation, or one with a session to go on with."""
+
+    session: Name = ""
+    scope: Scope = "here"
+    model: Name = ""
+
+
+class Message(Given):
+    """Something said, or a command that begins with a slash."""
+
+    text: Annotated[str, Field(min_length=1, max_length=400_000)]
+
+
+class After(Given):
+    """The number of the last word that is known already."""
+
+    after: Annotated[int, Field(ge=0, le=1 << 53)] = 0
+
+
+class Decision(Given):
+    """The person's answer to a tool's question; the pattern is one of those that it offers."""
+
+    question: Name
+    choice: Literal["once", "session", "always", "no"]
+    pattern: Annotated[str, Field(max_length=2_000)] = ""
+    note: Annotated[str, Field(max_length=2_000)] = ""
+
+
+class Chosen(Given):
+    """A model, by its name."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Line(Given):
+    """A command."""
+
+    line: Annotated[str, Field(min_length=1, max_length=20_000)]
+
+
+class Fact(Given):
+    """A fact that was saved in a conversation."""
+
+    ref: Name
+
+
+class _Gives(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class State(_Gives):
+    """How a conversation is."""
+
+    id: str
+    doing: str
+    queued: list[str]
+    session: str
+    scope: str
+    title: str
+    model: str
+    tokens: int
+    budget: int
+    recalled: int
+
+
+class Sent(_Gives):
+    """What became of a message: it waits for its turn, or leads to another page."""
+
+    status: Literal["sent", "elsewhere"]
+    page: str
+
+
+class Words(_Gives):
+    """What happened, each with a number; `/stream` tells the same as it happens."""
+
+    words: list[Data]
+    last: int
+
+
+class Stopped(_Gives):
+    """What waited to be sent, and is not sent now."""
+
+    queued: list[str]
+
+
+class Done(_Gives):
+    """That it was done."""
+
+    status: str
+
+
+class Recalled(_Gives):
+    """A memory that the model was shown."""
+
+    title: str
+    ref: str
+    page: str
+
+
+class ShownPart(_Gives):
+    """A part of what the model was sent, and what of it was left out, and why."""
+
+    name: str
+    tokens: int
+    note: str
+    text: str
+
+
+class Context(_Gives):
+    """All that the model was sent last."""
+
+    tokens: int
+    budget: int
+    recalled: int
+    turns: int
+    turns_tokens: int
+    parts: list[ShownPart]
+    memories: list[Recalled]
+    left_out: list[str]
+
+
+class Models(_Gives):
+    """The model that is talked to, and those there are."""
+
+    model: str
+    models: list[str]
+
+
+class Said(_Gives):
+    """What a command has to say, as Markdown and as HTML."""
+
+    text: str
+    html: str
+    is_error: bool
+
+
+class Undone(_Gives):
+    """What was taken back, and the facts that are in force again."""
+
+    status: str
+    back: list[str]
+
+
+def _talks(call: Call) -> Talks:
+    found: Talks = call.request.app.state.talks
+    return found
+
+
+def _talk(call: Call) -> Talk:
+    return _talks(call).get(call.path["id"])
+
+
+def _state(talk: Talk) -> Data:
+    return {"id": talk.name, **talk.state()}
+
+
+def page_of_session(session: str, scope: str) -> str:
+    """Where a conversation goes on."""
+    return f"/chat/{quote(session, safe='')}" + ("" if scope == HERE else f"?bank={scope}")
+
+
+async def _open(call: Call) -> Data:
+    given: Opening = call.body
+    return _state(await _talks(call).open(given.session, given.scope, given.model))
+
+
+async def _get(call: Call) -> Data:
+    return _state(_talk(call))
+
+
+async def _send(call: Call) -> Data:
+    talk, text = _talk(call), str(call.body.text)
+    if name := talk.goes_elsewhere(text):
+        page = _ELSEWHERE.get(name) or await _resumed(talk, text)
+        return {"status": "elsewhere", "page": page}
+    talk.send(text)
+    return {"status": "sent", "page": ""}
+
+
+async def _resumed(talk: Talk, line: str) -> str:
+    wanted = line.strip().partition(" ")[2].strip()
+    if not wanted:
+        return "/sessions"
+    found = await talk.chat.away(lambda: talk.chat.sessions.resolve(wanted))
+    return page_of_session(found.id, talk.scope)
+
+
+async def _events(call: Call) -> Data:
+    script = _talk(call).script
+    return {"words": [one.told for one in script.since(call.query.after)], "last": script.last}
+
+
+async def _stop(call: Call) -> Data:
+    return {"queued": _talk(call).stop()}
+
+
+async def _answer(call: Call) -> Data:
+    given: Decision = call.body
+    _talk(call).answer(given.question, Answer(given.choice, given.pattern, given.note))
+    return {"status": "answered"}
+
+
+async def _context(call: Call) -> Data:
+    talk = _talk(call)
+    prompt = talk.chat.prompt or Prompt((), (), 0, 0)
+    used = sum(part.tokens for part in prompt.parts)
+    return {
+        "tokens": prompt.tokens,
+        "budget": prompt.budget,
+        "recalled": prompt.recalled,
+        "turns": len(prompt.turns),
+        "turns_tokens": prompt.tokens - used,
+        "parts": [_part(part) for part in prompt.parts],
+        "memories": await talk.chat.away(lambda: _memories(call, talk, prompt)),
+        "left_out": [flat(note, 2_000) for note in prompt.left_out],
+    }
+
+
+def _part(part: Part) -> Data:
+    text = spoken.inert(part.text[:_MOST_PART])
+    return {"name": flat(part.name), "tokens": part.tokens, "note": flat(part.note), "text": text}
+
+
+def _memories(call: Call, talk: Talk, prompt: Prompt) -> list[Data]:
+    """What was recalled, by the handles that stand before each memory."""
+    found: list[Data] = []
+    for part in prompt.parts:
+        for name in _RECALLED.findall(part.text if part.is_fleeting else ""):
+            try:
+                memory = talk.chat.app.get(name)
+            except RetainError:
+                continue  # it was deleted since
+            with call.office.turn:
+                scope = call.office.scope_of(memory.scope)
+            page = address(scope, memory.collection, memory.id)
+            found.append({"title": flat(memory.title), "ref": memory.ref, "page": page})
+    return found
+
+
+async def _models(call: Call) -> Data:
+    talk = _talk(call)
+    return {"model": talk.chat.model_name, "models": await talk.offered()}
+
+
+async def _choose(call: Call) -> Data:
+    talk = _talk(call)
+    await talk.use(call.body.name)
+    return _state(talk)
+
+
+async def _command(call: Call) -> Data:
+    shown = await _talk(call).command(call.body.line)
+    return {"text": shown.text, "html": spoken.laid_out(shown.text), "is_error": shown.is_error}
+
+
+async def _undo(call: Call) -> Data:
+    return {"status": "undone", "back": await _talk(call).undo(call.body.ref)}
+
+
+_ONE: Final = "/chats/{id}"
+
+OPERATIONS: Final = tuple(
+    one._replace(subject="chat")
+    for one in (
+        Operation("POST", "/chats", "chat", "Open a conversation", _open, State, body=Opening),
+        Operation("GET", _ONE, "chat-state", "How a conversation is", _get, State),
+        Operation("POST", f"{_ONE}/messages", "say", "Say something", _send, Sent, body=Message),
+        Operation("GET", f"{_ONE}/words", "words", "What happened", _events, Words, query=After),
+        Operation("POST", f"{_ONE}/stop", "stop", "Stop a reply", _stop, Stopped),
+        Operation(
+            "POST", f"{_ONE}/answers", "decide", "Answer a tool", _answer, Done, body=Decision
+        ),
+        Operation(
+            "GET", f"{_ONE}/context", "context", "What the model was sent", _context, Context
+        ),
+        Operation("GET", f"{_ONE}/models", "models", "Models to choose from", _models, Models),
+        Operation(
+            "PUT", f"{_ONE}/model", "choose-model", "Choose one", _choose, State, body=Chosen
+        ),
+        Operation("POST", f"{_ONE}/commands", "command", "Do a command", _command, Said, body=Line),
+        Operation(
+            "POST", f"{_ONE}/undo", "undo-fact", "Take a fact back", _undo, Undone, body=Fact
+        ),
+    )
+)

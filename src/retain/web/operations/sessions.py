@@ -1,0 +1,235 @@
+"""Past chats: listed, found, read, named, tagged, taken out, deleted and brought back."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from retain.errors import NotFound
+from retain.guard.characters import flat
+from retain.sessions.formats import FORMATS, document
+from retain.trash import CHATS
+from retain.web.office import Office
+from retain.web.operation import Call, Given, Operation
+
+if TYPE_CHECKING:
+    from retain.app import App
+    from retain.sessions.model import Session
+    from retain.web.live import Live
+    from retain.web.talks import Talks
+
+__all__ = ["OPERATIONS", "Listed", "listed"]
+
+Data = dict[str, Any]
+Name = Annotated[str, Field(max_length=400)]
+
+_EXCERPT: Final = 240
+_HITS: Final = 200
+_KINDS: Final = {"md": "text/markdown", "json": "application/json", "jsonl": "application/jsonl"}
+
+
+class Wanted(Given):
+    """Which chats; without words, those used last."""
+
+    q: Annotated[str, Field(max_length=10_000)] = ""
+    limit: Annotated[int, Field(ge=1, le=500)] = 50
+
+
+class Form(Given):
+    """How a chat is written down."""
+
+    format: Literal["md", "json", "jsonl"] = "md"
+
+
+class Renamed(Given):
+    """A title, where an empty one stands for the first thing said; and tags."""
+
+    title: Annotated[str, Field(max_length=1_000)] | None = None
+    tags: Annotated[tuple[Name, ...], Field(max_length=100)] | None = None
+
+
+class Kept(Given):
+    """A deleted chat, as it is called in the trash."""
+
+    name: Name
+
+
+class _Gives(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Shown(_Gives):
+    """A chat without what was said in it; the excerpt is what answers the words best."""
+
+    scope: str
+    id: str
+    title: str
+    summary: str
+    created_at: str
+    updated_at: str
+    tags: list[str]
+    messages: int
+    tokens: int
+    model: str
+    excerpt: str
+
+
+class Found(_Gives):
+    """Chats, the one that was used last first."""
+
+    sessions: list[Shown]
+
+
+class Written(_Gives):
+    """A chat as a file, and what that would be called."""
+
+    name: str
+    kind: str
+    text: str
+
+
+class Deleted(_Gives):
+    """Where a chat lies in the trash."""
+
+    status: str
+    id: str
+    name: str
+
+
+class Restored(_Gives):
+    """The chat that is there again."""
+
+    status: str
+    id: str
+
+
+class Listed(NamedTuple):
+    """A chat in a list, the bank it is in, and what in it answers the words that were asked for."""
+
+    scope: str
+    session: Session
+    excerpt: str = ""
+
+    @property
+    def data(self) -> Data:
+        one = self.session
+        return {
+            **one._asdict(),
+            "scope": self.scope,
+            "tags": list(one.tags),
+            "excerpt": self.excerpt,
+        }
+
+
+async def listed(office: Office, words: str, limit: int) -> list[Listed]:
+    """Chats of all banks, the one that was used last first."""
+    found: list[Listed] = []
+    for scope in await office.use(lambda _app: office.scopes):
+        work = partial(_listed, scope=scope, words=words, limit=limit)
+        found += await office.use(work, scope)
+    found.sort(key=lambda one: one.session.updated_at, reverse=True)
+    return found[:limit]
+
+
+def _listed(app: App, scope: str, words: str, limit: int) -> list[Listed]:
+    sessions = app.sessions.list(limit, words)
+    excerpts: dict[str, str] = {}
+    for hit in app.sessions.search(words, _HITS) if words.strip() else ():
+        excerpts.setdefault(hit.session_id, flat(hit.text, _EXCERPT))
+    return [Listed(scope, one, excerpts.get(one.id, "")) for one in sessions]
+
+
+async def _list(call: Call) -> Data:
+    found = await listed(call.office, call.query.q, call.query.limit)
+    return {"sessions": [one.data for one in found]}
+
+
+async def _get(call: Call) -> Data:
+    scope, name = call.path["scope"], call.path["id"]
+    return await call.office.use(lambda app: document(app.sessions.chat(name)), scope)
+
+
+async def _export(call: Call) -> Data:
+    scope, name, form = call.path["scope"], call.path["id"], str(call.query.format)
+    text = await call.office.use(lambda app: FORMATS[form](app.sessions.chat(name)), scope)
+    return {"name": f"{name}.{form}", "kind": _KINDS[form], "text": text}
+
+
+async def _rename(call: Call) -> Data:
+    scope, name, given = call.path["scope"], call.path["id"], call.body
+
+    def work(app: App) -> Data:
+        if given.title is not None:
+            app.sessions.retitle(name, given.title)
+        if given.tags is not None:
+            app.sessions.tag(name, given.tags)
+        return Listed(scope, app.sessions.get(name)).data
+
+    found = await call.office.use(work, scope)
+    _tell(call)
+    return found
+
+
+async def _delete(call: Call) -> Data:
+    scope, name = call.path["scope"], call.path["id"]
+    talks: Talks = call.request.app.state.talks
+    await talks.let_go(scope, name)
+    kept = await call.office.use(lambda app: app.sessions.delete(name), scope)
+    _tell(call)
+    return {"status": "deleted", "id": name, "name": kept.name}
+
+
+async def _restore(call: Call) -> Data:
+    name = str(call.body.name)
+    done = await call.office.use(lambda app: _brought_back(app, name), call.path["scope"])
+    _tell(call)
+    return {"status": "restored", "id": done}
+
+
+def _brought_back(app: App, name: str) -> str:
+    """Import a chat from the trash; only what lies there can be named."""
+    for one in app.trashed():
+        if one.collection == CHATS and one.name == name:
+            done = app.import_chats(one.path, allow_secret=True)
+            return next(iter((*done.new, *done.grown, *done.unchanged, *done.differing)), "")
+    raise NotFound(f"there is no {flat(name, 80)!r} among the deleted chats")
+
+
+def _tell(call: Call) -> None:
+    live: Live = call.request.app.state.live
+    live.tell("sessions", {})
+
+
+_ONE: Final = "/sessions/{scope}/{id}"
+
+OPERATIONS: Final = tuple(
+    one._replace(subject="sessions")
+    for one in (
+        Operation("GET", "/sessions", "sessions", "List or find chats", _list, Found, query=Wanted),
+        Operation("GET", _ONE, "session", "Read a chat", _get),
+        Operation(
+            "PUT", _ONE, "rename-session", "Name and tag a chat", _rename, Shown, body=Renamed
+        ),
+        Operation("DELETE", _ONE, "delete-session", "Move a chat to the trash", _delete, Deleted),
+        Operation(
+            "GET",
+            f"{_ONE}/export",
+            "export-session",
+            "A chat as a file",
+            _export,
+            Written,
+            query=Form,
+        ),
+        Operation(
+            "POST",
+            "/deleted-sessions/{scope}",
+            "restore-session",
+            "Bring a deleted chat back",
+            _restore,
+            Restored,
+            body=Kept,
+        ),
+    )
+)

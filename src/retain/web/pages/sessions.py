@@ -1,0 +1,107 @@
+"""Past chats, found again and read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from retain.errors import NotFound, UsageError
+from retain.sessions.formats import FORMATS
+from retain.web.office import Office
+from retain.web.operations.chat import page_of_session
+from retain.web.operations.sessions import listed
+from retain.web.rendering import page
+from retain.web.spoken import of_chat
+
+if TYPE_CHECKING:
+    from retain.app import App
+    from retain.sessions.model import Chat, Session
+
+__all__ = ["ROUTES"]
+
+_PAGE: Final = 50
+_MOST_WORDS: Final = 10_000
+_MOST_PIECES: Final = 200  # of a chat that are shown without being asked for
+
+
+async def _all(request: Request) -> Response:
+    office: Office = request.app.state.office
+    words = request.query_params.get("q", "").strip()[:_MOST_WORDS]
+    given = request.query_params.get("limit", "")
+    limit = min(int(given), 500) if given.isdecimal() and len(given) < 5 and int(given) else _PAGE
+    found = await listed(office, words, limit + 1)
+    values = {
+        "title": "Sessions",
+        "here": "sessions",
+        "words": words,
+        "found": found[:limit],
+        "more": limit + _PAGE if len(found) > limit else 0,
+        "several": await office.use(lambda _app: len(office.scopes) > 1),
+        "page_of": page_of_session,
+    }
+    return page(request, "sessions.html", values)
+
+
+async def _find(request: Request) -> Response:
+    """A chat by its id alone, whichever bank it is in."""
+    office: Office = request.app.state.office
+    name = request.path_params["id"]
+    for scope in await office.use(lambda _app: office.scopes):
+        try:
+            await office.use(lambda app: app.sessions.get(name), scope)
+        except NotFound:
+            continue
+        return RedirectResponse(f"/sessions/{scope}/{quote(name, safe='')}", 303)
+    raise NotFound(f"there is no session {name[:80]!r}")
+
+
+async def _one(request: Request) -> Response:
+    office: Office = request.app.state.office
+    scope, name = request.path_params["scope"], request.path_params["id"]
+
+    def work(app: App) -> tuple[Session, Chat]:
+        return app.sessions.get(name), app.sessions.chat(name)
+
+    session, chat = await office.use(work, scope)
+    pieces = await office.use(lambda _app: of_chat(chat), scope)
+    hidden = 0 if "all" in request.query_params else max(0, len(pieces) - _MOST_PIECES)
+    values = {
+        "title": session.title,
+        "here": "sessions",
+        "scope": scope,
+        "session": session,
+        "pieces": pieces[hidden:],
+        "hidden": hidden,
+        "chat_page": page_of_session(session.id, scope),
+    }
+    return page(request, "session.html", values)
+
+
+async def _export(request: Request) -> Response:
+    """The same as the interface gives, as a file to be saved."""
+    office: Office = request.app.state.office
+    scope, name = request.path_params["scope"], request.path_params["id"]
+    form = request.query_params.get("format", "md")
+    if form not in FORMATS:
+        raise UsageError(f"{form[:20]!r} is no format", hint=f"There are {', '.join(FORMATS)}.")
+
+    def work(app: App) -> tuple[str, str]:
+        chat = app.sessions.chat(name)
+        return chat.id, FORMATS[form](chat)
+
+    known, text = await office.use(work, scope)
+    headers = {"Content-Disposition": f"attachment; filename*=utf-8''{quote(known)}.{form}"}
+    data = text.encode("utf-8", "replace")
+    return Response(data, headers=headers, media_type="text/plain; charset=utf-8")
+
+
+ROUTES: Final = (
+    Route("/sessions", _all, methods=["GET"]),
+    Route("/sessions/{id}", _find, methods=["GET"]),
+    Route("/sessions/{scope}/{id}", _one, methods=["GET"]),
+    Route("/sessions/{scope}/{id}/export", _export, methods=["GET"]),
+)

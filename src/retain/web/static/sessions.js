@@ -1,0 +1,80 @@
+// Past chats: found as one types, named, tagged, deleted and brought back.
+
+import { call, post, put } from "./api.js";
+import { attempt, refresh, say } from "./dom.js";
+
+const at = (id) => document.getElementById(id);
+
+function listPage(field) {
+  let waiting = 0;
+  let asking = new AbortController();
+  const look = async () => {
+    asking.abort();
+    asking = new AbortController();
+    const url = new URL(location.href);
+    if (field.value.trim()) url.searchParams.set("q", field.value.trim());
+    else url.searchParams.delete("q");
+    try {
+      if (await refresh(url.pathname + url.search, ["found"], asking.signal)) history.replaceState(null, "", url);
+    } catch (error) {
+      if (error.name !== "AbortError") say("Retain does not answer.", { bad: true });
+    }
+  };
+  field.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(look, 120); });
+  at("find").addEventListener("submit", (event) => { event.preventDefault(); look(); });
+  document.addEventListener("retain:sessions", () => {
+    if (!at("found").contains(document.activeElement)) look();
+  });
+  offerUndo();
+}
+
+/** What was deleted on its own page is told on this one, where it can be brought back. */
+function offerUndo() {
+  const kept = sessionStorage.getItem("retain-deleted-session");
+  sessionStorage.removeItem("retain-deleted-session");
+  if (!kept) return;
+  const { scope, name } = JSON.parse(kept);
+  const undo = () => attempt(async () => {
+    const done = await post(`/deleted-sessions/${scope}`, { name });
+    location.href = `/sessions/${scope}/${encodeURIComponent(done.id)}`;
+  });
+  say("The chat is in the trash.", { undo });
+}
+
+function sessionPage({ scope, id }) {
+  const path = `/sessions/${scope}/${encodeURIComponent(id)}`;
+  const edit = (isOpen) => {
+    at("about-form").hidden = !isOpen;
+    at("about-shown").hidden = isOpen;
+    if (isOpen) at("title").focus();
+    else at("about-edit").focus();
+  };
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("#about-edit")) edit(true);
+    if (event.target.closest("#about-cancel")) edit(false);
+    if (event.target.closest("#delete")) {
+      attempt(async () => {
+        const done = await call("DELETE", path);
+        sessionStorage.setItem("retain-deleted-session", JSON.stringify({ scope, name: done.name }));
+        location.href = "/sessions";
+      });
+    }
+  });
+  document.addEventListener("submit", (event) => {
+    if (event.target.id !== "about-form") return;
+    event.preventDefault();
+    const tags = at("tags").value.split(",").map((tag) => tag.trim()).filter(Boolean);
+    attempt(async () => {
+      await put(path, { title: at("title").value, tags });
+      await refresh(location.href, ["about"]);
+      at("about-edit").focus();
+      say("Saved.");
+    });
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && event.target.closest?.("#about-form")) edit(false);
+  });
+}
+
+if (at("q")) listPage(at("q"));
+if (at("session")) sessionPage(at("session").dataset);

@@ -1,0 +1,151 @@
+"""The conversations that are open in one server, found again by every page that looks at them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from typing import TYPE_CHECKING, Final
+
+from retain.errors import Conflict, LimitExceeded, NotFound, RetainError
+from retain.paths import GLOBAL
+from retain.web.office import HERE, Office
+from retain.web.rendering import address
+from retain.web.talking import Talk
+
+if TYPE_CHECKING:
+    from retain.app import App
+    from retain.web.live import Live
+
+__all__ = ["Talks"]
+
+_MOST: Final = 32  # each has a bank open, and perhaps a model's connection
+_MOST_PAGES: Final = 64  # that listen; fewer than the connections of a server
+_LONG: Final = 30 * 60.0  # seconds nobody looks, after which a conversation is left
+_SHORT: Final = 60.0  # the same where nothing was said
+_TIDY_SECONDS: Final = 20.0
+_SUMMARY_SECONDS: Final = 20.0
+_LAST_SECONDS: Final = 4.0  # for all to be left when the server ends
+
+
+class Talks:
+    """Opens conversations, one for each session, and leaves those that nobody looks at."""
+
+    def __init__(
+        self, office: Office, live: Live, *, long: float = _LONG, short: float = _SHORT
+    ) -> None:
+        self._office, self._live = office, live
+        self._long, self._short = long, short
+        self._open: dict[str, Talk] = {}
+        self._opening = asyncio.Lock()
+        self._tidying: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Look after them from now on; called where the server's loop runs."""
+        self._live.at_end.append(self._hush)
+        self._tidying = asyncio.create_task(self._keep_tidy())
+
+    async def open(self, session: str = "", scope: str = HERE, model: str = "") -> Talk:
+        """A new conversation, or the one that goes on with a session, which may be open already."""
+        async with self._opening:
+            # By its whole name: `latest`, or the beginning of an id, is not what an address has.
+            if session and (found := self._at(scope, session)):
+                return found
+            await self._make_room()
+            talk = Talk(secrets.token_hex(8), scope, self._page_of, self._changed)
+            await talk.begin(lambda: self._office.another(scope), session, model)
+            # The id may have been given by its beginning.
+            known = self._at(scope, talk.session.id) if talk.session else None
+            if known:
+                await talk.leave(0)
+                return known
+            self._open[talk.name] = talk
+            return talk
+
+    def get(self, name: str) -> Talk:
+        """A conversation that is open."""
+        try:
+            return self._open[name]
+        except KeyError:
+            raise NotFound(
+                "this conversation is not open any more",
+                hint="Everything said is kept: resume it from the sessions.",
+            ) from None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many pages listen that one more would be at the cost of others."""
+        return sum(talk.script.listeners for talk in self._open.values()) >= _MOST_PAGES
+
+    def _at(self, scope: str, session: str) -> Talk | None:
+        return next(
+            (
+                talk
+                for talk in self._open.values()
+                if talk.session and (talk.scope, talk.session.id) == (scope, session)
+            ),
+            None,
+        )
+
+    def _page_of(self, app: App, ref: str) -> str:
+        """The address of the memory that a conversation calls so."""
+        is_own = ref.startswith(GLOBAL) or app.place.scope == "global"
+        collection, _, name = ref.removeprefix(GLOBAL).rpartition("/")
+        with self._office.turn:
+            scope = self._office.scope_of("global" if is_own else app.place.scope)
+        return address(scope, collection, name)
+
+    def _changed(self) -> None:
+        self._live.tell("sessions", {})
+
+    # Leaving
+
+    async def let_go(self, scope: str, session: str) -> None:
+        """Close the conversation that has a session open, which is about to be deleted."""
+        talk = self._at(scope, session)
+        if talk and talk.is_busy:
+            raise Conflict(
+                f"a reply comes in {session}",
+                unchanged="Nothing was deleted.",
+                hint="Stop it first.",
+            )
+        if talk:
+            del self._open[talk.name]
+            await talk.leave(0)
+
+    async def _make_room(self) -> None:
+        while len(self._open) >= _MOST:
+            idle = [one for one in self._open.values() if not one.is_busy and one.alone_for()]
+            if not idle:
+                raise LimitExceeded(
+                    f"{_MOST} conversations are open", hint="Close the pages of some of them."
+                )
+            await self._leave(max(idle, key=Talk.alone_for), 0)
+
+    async def _keep_tidy(self) -> None:
+        while True:
+            await asyncio.sleep(_TIDY_SECONDS)
+            await self.tidy()
+
+    async def tidy(self) -> None:
+        """Leave the conversations that nobody has looked at for long."""
+        for talk in list(self._open.values()):
+            if talk.alone_for() > (self._long if talk.session else self._short):
+                await self._leave(talk, _SUMMARY_SECONDS)
+
+    async def _leave(self, talk: Talk, seconds: float) -> None:
+        self._open.pop(talk.name, None)
+        with contextlib.suppress(RetainError, OSError):
+            await talk.leave(seconds)
+
+    def _hush(self) -> None:
+        for talk in self._open.values():
+            talk.script.end()
+
+    async def close(self) -> None:
+        """Leave every conversation, each with a plain summary; the server ends."""
+        if self._tidying:
+            self._tidying.cancel()
+        leaving = [asyncio.create_task(self._leave(talk, 0)) for talk in self._open.values()]
+        if leaving:
+            await asyncio.wait(leaving, timeout=_LAST_SECONDS)

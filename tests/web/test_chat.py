@@ -1,0 +1,633 @@
+"""A conversation in the browser, with a model's server on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from retain.app import App
+from retain.errors import NotFound
+from retain.web.growing import whole_blocks
+from retain.web.live import Live
+from retain.web.office import Office
+from retain.web.talks import Talks
+from tests.talk.servers import Server, Thought, Use, claude, claude_error, running
+from tests.web import stage
+from tests.web.stage import TOKEN, Served, Trouble
+
+KEY = "sk-test-0123456789abcdef"
+HOSTILE = (
+    "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+    "<svg onload=\"document.title='owned'\"></svg> [link](javascript:alert(1)) "
+    "![picture](https://elsewhere.example/x.png) <a href='data:text/html,x'>data</a>"
+)
+
+expect.set_options(timeout=30_000)  # the first reply loads what all others need
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Server]:
+    with running() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def served(model: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    env = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": model.url}
+    with stage.started(tmp_path_factory.mktemp("chat"), project=True, env=env) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def forgetful(model: Server) -> None:
+    """No test hears the answers that another one left behind."""
+    model._queue.clear()
+
+
+class Talk:
+    """A conversation, as a program has it."""
+
+    def __init__(self, served: Served, **opening: str) -> None:
+        self.served = served
+        self.id = served.api("POST", "/chats", opening)["id"]
+
+    def ask(self, method: str, path: str, body: object = None, **params: Any) -> Any:
+        return self.served.api(method, f"/chats/{self.id}{path}", body, **params)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.ask("GET", "")
+        return found
+
+    def words(self, *kinds: str, after: int = 0) -> list[dict[str, Any]]:
+        found = self.ask("GET", "/words", after=after)["words"]
+        return [one for one in found if one["kind"] in kinds or not kinds]
+
+    def until(self, condition: Callable[[], Any]) -> Any:
+        for _ in range(1_200):
+            if found := condition():
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"it never came: {json.dumps(self.words(), indent=1)}")
+
+    def rest(self) -> None:
+        self.until(lambda: not self.state["doing"])
+
+    def says(self, text: str) -> None:
+        self.ask("POST", "/messages", {"text": text})
+        self.rest()
+
+
+# The interface
+
+
+def test_a_reply_is_laid_out_and_kept(served: Served, model: Server) -> None:
+    model.says(claude("It is **one** file.\n\n- easy\n"))
+    talk = Talk(served)
+    assert talk.state["session"] == ""
+    talk.says("Where do sessions live?")
+    (person,) = talk.words("person")
+    (reply,) = talk.words("reply")
+    assert person["text"] == "Where do sessions live?"
+    assert "<strong>one</strong>" in reply["html"]
+    assert not talk.words("delta", "block")  # what the whole makes needless is not told again
+    session = talk.state["session"]
+    kept = served.api("GET", f"/sessions/here/{session}")
+    assert [one["role"] for one in kept["messages"]] == ["user", "assistant"]
+
+
+def test_a_session_that_is_open_is_not_opened_twice(served: Served, model: Server) -> None:
+    model.says(claude("Yes."))
+    talk = Talk(served)
+    talk.says("Are you there?")
+    assert Talk(served, session=talk.state["session"]).id == talk.id
+
+
+def test_a_fact_is_saved_and_taken_back(served: Served, model: Server) -> None:
+    model.says(claude("[MEMORY] Ada drinks green tea\n"))
+    talk = Talk(served)
+    talk.says("I drink green tea")
+    (saved,) = talk.words("memory")
+    assert saved["status"] == "saved"
+    assert saved["can_undo"]
+    assert served.ask("GET", saved["page"]).status_code == 200
+    assert talk.ask("POST", "/undo", {"ref": saved["ref"]})["back"] == []
+    assert served.ask("GET", saved["page"]).status_code == 404
+    assert talk.words("undone")[0]["piece"] == saved["piece"]
+    assert served.post(f"/api/v1/chats/{talk.id}/undo", {"ref": saved["ref"]}).status_code == 404
+
+
+def test_what_a_fact_replaced_is_in_force_again(served: Served, model: Server) -> None:
+    model.says(
+        claude("[MEMORY] Ada uses npm\n"), claude("[MEMORY] Ada uses pnpm (replaces: Ada uses npm)")
+    )
+    talk = Talk(served)
+    talk.says("I use npm")
+    talk.says("Now I use pnpm")
+    first, second = talk.words("memory")
+    assert second["status"] == "supersedes"
+    assert first["ref"] in second["replaced"]
+    known = "/memories"
+    assert "Ada uses npm" not in talk.ask("POST", "/commands", {"line": known})["text"]
+    assert talk.ask("POST", "/undo", {"ref": second["ref"]})["back"] == [first["ref"]]
+    listed = talk.ask("POST", "/commands", {"line": known})["text"]
+    assert "Ada uses npm" in listed
+    assert "pnpm" not in listed
+    talk.ask("POST", "/undo", {"ref": first["ref"]})
+
+
+def asking(served: Served, model: Server, command: str) -> tuple[Talk, dict[str, Any]]:
+    model.says(claude("Let me.", Use("run_command", {"command": command})))
+    talk = Talk(served)
+    talk.ask("POST", "/messages", {"text": "Please do"})
+    return talk, talk.until(lambda: talk.words("question"))[0]
+
+
+def test_an_approval_is_the_persons_and_what_is_always_allowed_is_shown(
+    served: Served, model: Server
+) -> None:
+    talk, question = asking(served, model, "git --version")
+    assert "git --version" in question["detail"]
+    labels = [one["choice"] for one in question["choices"]]
+    assert labels[0] == "once"
+    assert labels[-1] == "no"
+    always = next(one for one in question["choices"] if one["choice"] == "always")
+    assert always["pattern"] == "git --version"
+    assert always["allows"]
+    wrong = {"question": question["piece"], "choice": "always", "pattern": "*"}
+    assert served.post(f"/api/v1/chats/{talk.id}/answers", wrong).status_code == 400
+    talk.ask("POST", "/answers", {"question": question["piece"], "choice": "once"})
+    talk.rest()
+    (result,) = talk.words("result")
+    assert result["state"] == "done"
+    assert "git version" in result["result"]
+    late = {"question": question["piece"], "choice": "once"}
+    assert served.post(f"/api/v1/chats/{talk.id}/answers", late).status_code == 409
+
+
+def test_a_no_is_told_to_the_model_with_the_reason(served: Served, model: Server) -> None:
+    talk, question = asking(served, model, "touch never")
+    said = {"question": question["piece"], "choice": "no", "note": "not on my machine"}
+    talk.ask("POST", "/answers", said)
+    talk.rest()
+    (result,) = talk.words("result")
+    assert result["state"] == "failed"
+    assert "not on my machine" in result["result"]
+    assert "not on my machine" in model.asked[-1].last
+    assert not (served.work / "never").exists()
+
+
+def test_reading_an_approval_allows_nothing(served: Served, model: Server) -> None:
+    talk, question = asking(served, model, "touch never")
+    given = {"question": question["piece"], "choice": "once"}
+    answer = served.get(f"/api/v1/chats/{talk.id}/answers", **given)
+    assert answer.status_code == 405
+    assert talk.words("question")
+    talk.ask("POST", "/stop")
+    talk.rest()
+    assert not (served.work / "never").exists()
+
+
+def test_stopping_keeps_what_came_and_gives_back_what_waits(served: Served, model: Server) -> None:
+    model.says(claude("It begins and goes on and on", ending="hang", keep=6))
+    talk = Talk(served)
+    talk.ask("POST", "/messages", {"text": "Tell me"})
+    talk.until(lambda: talk.words("delta"))
+    talk.ask("POST", "/messages", {"text": "And then?"})
+    assert talk.state["queued"] == ["And then?"]
+    assert talk.ask("POST", "/stop")["queued"] == ["And then?"]
+    talk.rest()
+    assert "It be" in talk.words("reply")[0]["html"]
+    assert talk.words("note")[-1]["tone"] == "warning"
+    session = talk.state["session"]
+    assert "Stopped here." in served.get(f"/sessions/here/{session}").text
+
+
+def test_what_is_sent_meanwhile_is_answered_next(served: Served, model: Server) -> None:
+    talk, question = asking(served, model, "touch never")
+    talk.ask("POST", "/messages", {"text": "And the second?"})
+    model.says(claude("As you wish."), claude("The second answer."))
+    talk.ask("POST", "/answers", {"question": question["piece"], "choice": "no"})
+    talk.rest()
+    assert [one["text"] for one in talk.words("person")] == ["Please do", "And the second?"]
+    assert "The second answer." in talk.words("reply")[-1]["html"]
+
+
+def test_an_error_is_one_line_with_a_retry(served: Served, model: Server) -> None:
+    model.says(claude_error(400, "invalid_request_error", "that is wrong"), claude("Better."))
+    talk = Talk(served)
+    talk.says("Try this")
+    (note,) = talk.words("note")
+    assert note["tone"] == "error"
+    assert note["retry"] == "Try this"
+    assert "\n" not in note["text"]
+    talk.says(note["retry"])
+    assert "Better." in talk.words("reply")[0]["html"]
+    kept = served.api("GET", f"/sessions/here/{talk.state['session']}")
+    assert [one["content"] for one in kept["messages"]] == ["Try this", "Better."]
+
+
+def test_the_context_names_what_was_recalled_and_left_out(served: Served, model: Server) -> None:
+    served.store("The tide tables are in the blue binder.", title="Tide tables", id="tide-tables")
+    talk = Talk(served)
+    assert talk.ask("GET", "/context")["parts"] == []
+    talk.says("Where are the tide tables?")
+    found = talk.ask("GET", "/context")
+    assert found["tokens"]
+    assert found["parts"]
+    pages = {one["page"]: one["title"] for one in found["memories"]}
+    (page,) = [one for one, title in pages.items() if title == "Tide tables"]
+    assert served.get(page).status_code == 200
+
+
+def test_the_model_is_changed_and_noted(served: Served, model: Server) -> None:
+    talk = Talk(served)
+    talk.says("Hello")
+    assert talk.ask("GET", "/models")["models"] == ["model-a", "model-b"]
+    assert talk.ask("PUT", "/model", {"name": "claude-model-b"})["model"] == "claude-model-b"
+    session = talk.state["session"]
+    assert served.api("GET", f"/sessions/here/{session}")["model"] == "claude-model-b"
+    talk.says("And now?")
+    assert model.asked[-1].body["model"] == "claude-model-b"
+
+
+def test_commands_answer_and_lead_elsewhere(served: Served, model: Server) -> None:
+    talk = Talk(served)
+    talk.says("/help")
+    assert "/remember" in talk.words("answer")[0]["html"]
+    talk.says("Hello")
+    session = talk.state["session"]
+    assert talk.ask("POST", "/messages", {"text": "/new"})["page"] == "/chat"
+    assert talk.ask("POST", "/messages", {"text": "/quit"})["page"] == "/sessions"
+    found = talk.ask("POST", "/messages", {"text": f"/resume {session[8:]}"})
+    assert found["page"] == f"/chat/{session}"
+    assert (
+        served.post(f"/api/v1/chats/{talk.id}/messages", {"text": "/resume no"}).status_code == 404
+    )
+    talk.says("/title  Tea  and tides")
+    assert talk.state["title"] == "Tea and tides"
+    assert served.post(f"/api/v1/chats/{talk.id}/commands", {"line": "hello"}).status_code == 400
+
+
+def test_a_conversation_that_is_not_open_is_not_found(served: Served) -> None:
+    for path in ("", "/words", "/context", "/models", "/stream"):
+        assert served.get(f"/api/v1/chats/none{path}").status_code == 404
+
+
+def events(served: Served, talk: Talk, **headers: str) -> list[tuple[int, dict[str, Any]]]:
+    """What the stream tells first, to the state with which it ends for now."""
+    found = []
+    sent = {"Authorization": f"Bearer {TOKEN}", **headers}
+    with (
+        httpx2.Client(transport=httpx2.HTTPTransport(verify=False), timeout=30) as http,
+        http.stream("GET", f"{served.url}/api/v1/chats/{talk.id}/stream", headers=sent) as answer,
+    ):
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        number = 0
+        for line in answer.iter_lines():
+            if line.startswith("id: "):
+                number = int(line[4:])
+            if line.startswith("data: "):
+                found.append((number, json.loads(line[6:])))
+                if found[-1][1]["kind"] == "state":
+                    return found
+    raise AssertionError("the stream ended")
+
+
+def test_a_page_that_comes_again_is_told_what_it_missed(served: Served, model: Server) -> None:
+    model.says(claude("First."), claude("Second."))
+    talk = Talk(served)
+    talk.says("One")
+    before = events(served, talk)
+    assert [one["kind"] for _, one in before] == ["person", "reply", "state"]
+    talk.says("Two")
+    after = events(served, talk, **{"Last-Event-ID": str(before[-1][0])})
+    assert [one["kind"] for _, one in after] == ["person", "reply", "state"]
+    assert "Second." in after[1][1]["html"]
+    assert all(number > before[-1][0] for number, _ in after)
+
+
+def test_a_conversation_of_the_persons_own_bank_goes_on_there(
+    served: Served, model: Server
+) -> None:
+    talk = Talk(served, scope="global")
+    talk.says("This is mine alone")
+    session = talk.state["session"]
+    scopes = {
+        (one["scope"], one["id"])
+        for one in served.api("GET", "/sessions", q="mine alone")["sessions"]
+    }
+    assert scopes == {("global", session)}
+    assert served.get(f"/chat/{session}", bank="global").status_code == 200
+
+
+def test_what_is_written_is_made_of_the_text_alone(served: Served, model: Server) -> None:
+    model.says(claude(HOSTILE + "\n\n" + HOSTILE))
+    talk = Talk(served)
+    talk.says(HOSTILE)
+    html = talk.words("reply")[0]["html"]
+    for tag in ("<script", "<img", "<svg", 'href="javascript', "onerror=x"):
+        assert tag not in html
+
+
+# At the end
+
+
+def test_a_server_that_ends_leaves_every_conversation_in_order(
+    model: Server, tmp_path: Path
+) -> None:
+    env = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": model.url}
+    with stage.started(tmp_path, env=env) as served:
+        model.says(claude("An answer that stays."))
+        done, cut = Talk(served), Talk(served)
+        done.says("The first question")
+        model.says(claude("It begins and goes on and on", ending="hang", keep=6))
+        cut.ask("POST", "/messages", {"text": "The second question"})
+        cut.until(lambda: cut.words("delta"))
+        assert served.end() == 0
+        found = json.loads(served.run("sessions", "list", "--json"))
+        assert sorted(one["title"] for one in found) == [
+            "The first question",
+            "The second question",
+        ]
+        for one in found:
+            assert one["summary"].startswith("Asked: The ")
+            assert one["messages"] == 2
+
+
+def test_a_conversation_that_nobody_looks_at_is_left_with_a_summary(
+    model: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": model.url}.items():
+        monkeypatch.setenv(name, value)
+    work = tmp_path / "work"
+    work.mkdir()
+    office = Office(lambda own: App(everywhere=own, cwd=str(work), stays=True))
+
+    async def scene() -> None:
+        talks = Talks(office, Live(office), long=0.0, short=0.0)
+        seen, unseen = await talks.open(), await talks.open()
+        looking = seen.script.listen(0)
+        await anext(looking)
+        for talk in (seen, unseen):
+            model.says(claude("An answer."))
+            talk.send("What of the tides?")
+            while talk.is_busy:
+                await asyncio.sleep(0.02)
+        model.says(claude("They spoke of tides."))
+        await talks.tidy()
+        assert talks.get(seen.name) is seen
+        with pytest.raises(NotFound):
+            talks.get(unseen.name)
+        assert unseen.session
+        summaries = {one.session_id: one.summary for one in office.app().sessions.summaries()}
+        assert summaries[unseen.session.id] == "They spoke of tides."
+        await looking.aclose()
+        await talks.close()
+
+    try:
+        # In a thread of its own: this one's loop may be a browser's.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asyncio.run, scene()).result(120)
+    finally:
+        office.close()
+
+
+@pytest.mark.parametrize(
+    "text, whole",
+    [
+        ("One.", ""),
+        ("One.\n\n", ""),
+        ("One.\n\nTwo", "One.\n\n"),
+        ("- a\n\n  still a\n", ""),
+        ("```\na\n\nb", ""),
+        ("```\na\n\nb\n```\n\nC", "```\na\n\nb\n```\n\n"),
+        ("~~~\n```\n\nb", ""),
+        ("\n\nOne", "\n\n"),
+    ],
+)
+def test_only_blocks_that_are_whole_are_laid_out(text: str, whole: str) -> None:
+    assert text[: whole_blocks(text)] == whole
+
+
+def test_without_a_key_the_page_says_how_to_set_one(tmp_path: Path) -> None:
+    with stage.started(tmp_path) as served:
+        talk = Talk(served)
+        (setup,) = talk.words("setup")
+        assert "ANTHROPIC_API_KEY" in setup["html"]
+        assert "chat.env" in setup["html"]
+        talk.says("Hello?")
+        assert talk.words("note")[-1]["tone"] == "error"
+        talk.says("/remember Ada has no key yet")
+        assert "Ada has no key yet" in talk.words("answer")[0]["html"]
+        bank = served.home / ".retain"
+        file = bank / "chat.env"
+        file.write_text(f"ANTHROPIC_API_KEY={KEY}\n", encoding="utf-8")
+        file.chmod(0o600)
+        assert not Talk(served).words("setup")
+
+
+# In a browser
+
+
+def sends(page: Page, text: str) -> None:
+    page.get_by_label("Message", exact=True).fill(text)
+    page.keyboard.press("Enter")
+
+
+def rests(page: Page) -> None:
+    expect(page.locator("#talk")).not_to_have_class("talk column busy")
+    expect(page.locator("#doing")).to_have_text("")
+
+
+@pytest.mark.slow
+def test_a_reply_comes_on_the_page_and_a_reload_shows_it_again(page: Page, model: Server) -> None:
+    model.says(claude(Thought("let me see"), "## Heading\n\nSome **bold** words.\n"))
+    page.goto("/chat")
+    expect(page.locator("#model-name")).to_have_text("claude-sonnet-5-5")
+    sends(page, "What is it?")
+    expect(page.locator(".reply strong")).to_have_text("bold")
+    expect(page.locator(".person")).to_have_text("What is it?")
+    rests(page)
+    assert "/chat/session_" in page.url
+    page.reload()
+    expect(page.locator(".reply h2")).to_have_text("Heading")
+    expect(page.locator(".person")).to_have_count(1)
+
+
+@pytest.mark.slow
+def test_a_reload_in_the_middle_shows_what_came_and_goes_on(page: Page, model: Server) -> None:
+    model.says(claude("First block.\n\nThen it goes on and never ends", ending="hang", keep=12))
+    page.goto("/chat")
+    sends(page, "Tell me all")
+    expect(page.locator(".grows p").first).to_have_text("First block.")
+    expect(page.locator(".grows .loose")).to_contain_text("Then it")
+    page.wait_for_url("**/chat/session_*")
+    shown = page.locator(".grows").inner_text()
+    page.reload()
+    expect(page.locator(".grows .loose")).to_contain_text("Then it")
+    assert page.locator(".grows").inner_text() == shown
+    expect(page.locator("#stop")).to_be_visible()
+    page.get_by_label("Message", exact=True).press("Escape")
+    expect(page.locator(".note.warning")).to_contain_text("Stopped")
+    rests(page)
+
+
+@pytest.mark.slow
+def test_two_pages_see_the_same(
+    page: Page, context: BrowserContext, model: Server, served: Served, trouble: Trouble
+) -> None:
+    model.says(claude("For both of you."))
+    page.goto("/chat")
+    sends(page, "Who is there?")
+    expect(page.locator(".reply")).to_contain_text("For both")
+    page.wait_for_url("**/chat/session_*")
+    other = context.new_page()
+    trouble.watch(other, served.url)
+    other.goto(page.url)
+    expect(other.locator(".reply")).to_contain_text("For both")
+    model.says(claude("Again, for both."))
+    sends(other, "And now?")
+    expect(page.locator(".reply").nth(1)).to_contain_text("Again, for both.")
+    expect(page.locator(".person").nth(1)).to_have_text("And now?")
+
+
+@pytest.mark.slow
+def test_a_saved_fact_is_taken_back_with_a_button(page: Page, model: Server) -> None:
+    model.says(claude("Noted.\n\n[MEMORY] Ada sails on Sundays\n"))
+    page.goto("/chat")
+    sends(page, "I sail on Sundays")
+    memory = page.locator(".memory")
+    expect(memory).to_contain_text("Memory saved: Ada sails on Sundays")
+    memory.get_by_role("button", name="Undo").click()
+    expect(memory).to_contain_text("taken back")
+    expect(memory.get_by_role("button")).to_have_count(0)
+
+
+@pytest.mark.slow
+def test_a_question_shows_the_difference_and_no_is_the_default(
+    page: Page, model: Server, served: Served
+) -> None:
+    file = served.work / "greeting.txt"
+    file.write_text("hello\n", encoding="utf-8")
+    use = Use("write_file", {"path": "greeting.txt", "content": "goodbye\n"})
+    model.says(claude("I change it.", use), claude("As you wish."))
+    page.goto("/chat")
+    sends(page, "Change the greeting")
+    question = page.locator(".question")
+    expect(question.locator(".removed", has_text="-hello")).to_be_visible()
+    expect(question.locator(".added", has_text="+goodbye")).to_be_visible()
+    expect(question.get_by_role("button", name="No")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(".tool")).to_have_attribute("data-state", "failed")
+    rests(page)
+    assert file.read_text(encoding="utf-8") == "hello\n"
+    model.says(claude("Once more.", use), claude("Done."))
+    sends(page, "Do change it")
+    page.get_by_role("button", name="Yes, this once").click()
+    expect(page.locator(".tool").nth(1)).to_have_attribute("data-state", "done")
+    rests(page)
+    assert file.read_text(encoding="utf-8") == "goodbye\n"
+
+
+@pytest.mark.slow
+def test_hostile_words_are_inert(page: Page, model: Server) -> None:
+    use = Use("read_file", {"path": f"{HOSTILE}.txt"})
+    model.says(claude(HOSTILE + "\n\n" + HOSTILE, use), claude(f"[MEMORY] {HOSTILE[:80]}\n"))
+    page.goto("/chat")
+    sends(page, HOSTILE)
+    expect(page.locator(".reply")).to_have_count(2)
+    rests(page)
+    for selector in ("script", "img", "svg", "[onerror]", "a[href^=javascript]", "a[href^=data]"):
+        assert page.locator(f"#script {selector}").count() == 0, selector
+    assert "owned" not in page.title().replace(HOSTILE[:60], "").split(" · ")[-1]
+    page.reload()
+    expect(page.locator(".reply").first).to_contain_text("onerror")
+    assert page.locator("#script img").count() == 0
+
+
+@pytest.mark.slow
+def test_commands_complete_and_the_arrow_brings_back_what_was_sent(
+    page: Page, model: Server
+) -> None:
+    page.goto("/chat")
+    expect(page.locator("#model-name")).not_to_have_text("…")
+    field = page.get_by_label("Message", exact=True)
+    field.press_sequentially("/mem")
+    expect(page.get_by_role("option")).to_have_count(1)
+    field.press("Enter")
+    expect(page.locator(".answer")).to_be_visible()
+    field.press("ArrowUp")
+    expect(field).to_have_value("/memories")
+    field.fill("half a thought")
+    page.reload()
+    expect(field).to_have_value("half a thought")
+    field.press("Shift+Enter")
+    field.press_sequentially("and more")
+    expect(field).to_have_value("half a thought\nand more")
+
+
+@pytest.mark.slow
+def test_the_context_and_the_model_are_looked_into(page: Page, model: Server) -> None:
+    page.goto("/chat")
+    sends(page, "Hello")
+    expect(page.locator(".reply")).to_be_visible()
+    rests(page)
+    page.get_by_role("button", name="Context").click()
+    expect(page.get_by_role("dialog")).to_contain_text("how memory works")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Model:").click()
+    page.get_by_role("textbox", name="Another, by its name").fill("claude-another")
+    page.get_by_role("button", name="Use it").click()
+    expect(page.locator("#model-name")).to_have_text("claude-another")
+
+
+@pytest.mark.slow
+def test_a_page_finds_its_conversation_when_the_server_has_left_it(
+    page: Page, model: Server, served: Served, trouble: Trouble
+) -> None:
+    model.says(claude("Still here."))
+    page.goto("/chat")
+    sends(page, "Stay")
+    expect(page.locator(".reply")).to_contain_text("Still here.")
+    rests(page)
+    page.wait_for_url("**/chat/session_*")
+    # Deleting closes it; brought back, it is another conversation with the same session.
+    name = page.url.rpartition("/")[2]
+    kept = served.api("DELETE", f"/sessions/here/{name}")["name"]
+    served.api("POST", "/deleted-sessions/here", {"name": kept})
+    trouble.expects("404")
+    page.reload()
+    expect(page.locator(".reply")).to_contain_text("Still here.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_nothing_is_wider_than_the_page(page: Page, model: Server, scheme: Any) -> None:
+    page.set_viewport_size({"width": 390, "height": 780})
+    page.emulate_media(color_scheme=scheme)
+    long = "w" * 300
+    model.says(claude(f"{long}\n\n| a | b |\n|---|--:|\n| {long} | 2 |\n\n```\n{long}\n```\n"))
+    page.goto("/chat")
+    page.get_by_label("Message", exact=True).fill(long)
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".reply table")).to_be_visible()
+    rests(page)
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    box = page.locator("#composer").bounding_box()
+    rail = page.locator(".rail").bounding_box()
+    assert box
+    assert rail
+    assert box["y"] < rail["y"]
+    send = page.get_by_role("button", name="Send").bounding_box()
+    assert send
+    assert send["y"] + send["height"] <= rail["y"]
