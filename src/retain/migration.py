@@ -15,7 +15,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain import chats
+from retain import chats, trash
+from retain.codec import codec
 from retain.errors import Conflict, ImportRefused, NotFound, RetainError, UsageError
 from retain.facts import view
 from retain.facts.carrying import COLLECTION
@@ -239,7 +240,8 @@ def migrate(
     known = _known(bank)
     news = [one for key, one in told.items() if key not in known]
     stored = [one.fact for one in news] if dry_run else _stored(app, news, is_bare, warnings)
-    several = wanted.chats
+    thrown = _thrown_chats(bank)
+    several = [one for one in wanted.chats if one.origin not in thrown]
     if not is_bare:
         several = chats.cleaned(several, warnings)
     taken = app.sessions.take_in(several, dry_run=dry_run) if several else []
@@ -306,14 +308,37 @@ def _copied(bank: Bank, name: str, data: bytes, *, dry_run: bool) -> str:
 
 
 def _known(bank: Bank) -> set[str]:
-    """The facts that the bank has, also those that are retired: they are not wanted back."""
+    """The facts that the bank has, also those retired or deleted: they are not wanted back."""
     if not os.path.isdir(bank.root):
         return set()
-    return {
+    present = {
         same_key(memory.body)
         for memory in bank.memories()
         if memory.type == TYPE or memory.collection == COLLECTION
     }
+    thrown = (codec(path).parse(data).body for path, data in _thrown(bank, COLLECTION))
+    return present.union(map(same_key, thrown))
+
+
+def _thrown_chats(bank: Bank) -> set[str]:
+    """Where the chats in the trash came from, by which they are known when they come again."""
+    origins: set[str] = set()
+    for path, data in _thrown(bank, trash.CHATS):
+        with contextlib.suppress(RetainError):  # someone's own file in the trash
+            found = formats.read(data, os.path.basename(path))
+            origins.update(chat.origin for chat in (found.chats if found else ()) if chat.origin)
+    return origins
+
+
+def _thrown(bank: Bank, collection: str) -> Iterator[tuple[str, bytes]]:
+    """What lies in the trash of a collection, as far as it can be read."""
+    for one in bank.trashed():
+        if one.collection == collection:
+            with (
+                contextlib.suppress(RetainError),
+                Directory.open(os.path.dirname(one.path)) as folder,
+            ):
+                yield one.path, folder.read(os.path.basename(one.path), one.size)
 
 
 def _stored(app: App, news: Sequence[Told], is_bare: bool, warnings: list[str]) -> list[str]:

@@ -339,6 +339,17 @@ def test_a_workspace_is_migrated_and_a_second_time_changes_nothing(bank: Path) -
     ]
 
 
+def test_what_was_deleted_is_not_migrated_again(bank: Path) -> None:
+    source = workspace()
+    done("migrate", source)
+    done("delete", "facts/another")
+    done("sessions", "delete", "session_20260219_001", "--yes")
+    again = json.loads(done("migrate", source, "--json"))
+    assert again["facts"] == []
+    assert again["sessions"]["new"] == []
+    assert not (bank / "facts" / "another.md").exists()
+
+
 def test_a_list_that_was_migrated_is_in_step_with_its_facts(bank: Path) -> None:
     source = workspace()
     text = (
