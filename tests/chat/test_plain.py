@@ -211,6 +211,28 @@ def test_a_question_that_fails_fails(run: Run, server: Server) -> None:
     assert "error" in json.loads(ran.err or ran.out)
 
 
+def test_what_is_piped_is_asked_about(run: Run, server: Server) -> None:
+    run("ask", "Which animal?", input="a zebra\n")
+    assert server.asked[-1].last == "Which animal?\n\na zebra"
+    run("ask", input="Only a zebra?\n")
+    assert server.asked[-1].last.endswith("\nOnly a zebra?")
+    run("ask", "Which animal?", "-", input="a horse")
+    assert server.asked[-1].last.endswith("\nWhich animal?\n\na horse")
+    ran = run("ask", input=" \n")
+    assert (ran.code, "there is no question" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("words", [["--continue"], ["-c"], ["--resume", "latest"]])
+def test_an_option_of_the_chat_alone_means_the_chat(
+    run: Run, server: Server, words: list[str]
+) -> None:
+    run("ask", "Which port?")
+    assert run(*words, "--plain", input="And now?").out == "Done.\n"
+    assert "Which port?" in str(server.asked[-2].body["messages"][0])
+    assert run("--model=claude-haiku-5-5", "--plain", input="hi").out == "Done.\n"
+    assert run("--global", "--model", "claude-haiku-5-5", "--plain", input="hi").code == 0
+
+
 def test_a_chat_is_resumed_and_another_model_asked(run: Run, server: Server) -> None:
     run("ask", "Which port?")
     (session,) = _chat().sessions.list()
