@@ -11,6 +11,7 @@ from textual.events import MouseScrollUp
 
 from retain.chat import approving
 from retain.chat.pieces import Person, Tool
+from retain.talk.chat import Chat
 from retain.talk.events import Text
 from tests.chat.stage import Stage, played
 from tests.talk.servers import Use, claude, claude_error
@@ -629,6 +630,19 @@ def test_a_summary_that_takes_too_long_is_skipped_and_a_plain_one_left() -> None
         assert session
         assert stage.chat.sessions.get(session.id).summary.startswith("Asked: Hello")
 
+    played(scene)
+
+
+def test_a_fault_of_ours_keeps_nobody_on_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(self: Chat, seconds: float) -> None:
+        raise ValueError("a fault")
+
+    async def scene(stage: Stage) -> None:
+        await stage.sends("/quit")
+        await stage.until(lambda: not stage.app.is_running)
+        assert isinstance(stage.app.failure, ValueError)
+
+    monkeypatch.setattr(Chat, "leave", broken)
     played(scene)
 
 

@@ -68,7 +68,7 @@ class Terminal(App[None]):
     def __init__(self, open_chat: Opener, *, resume: str = "") -> None:
         super().__init__(driver_class=Driver)
         self.theme = _theme(os.environ)
-        self.failure: RetainError | OSError | None = None  # why the chat could not be opened
+        self.failure: Exception | None = None  # what is said once the screen is gone
         self.desk: Desk | None = None
         self.ready = asyncio.Event()
         self.replying: asyncio.Task[None] | None = None
@@ -397,15 +397,23 @@ class Terminal(App[None]):
         self._leaving = asyncio.create_task(self._leave(seconds))
 
     async def _leave(self, seconds: float) -> None:
+        # Every message is on disk already: nothing that fails here keeps anybody.
+        try:
+            await self._finish(seconds)
+        except (RetainError, OSError):
+            pass
+        except Exception as error:  # noqa: BLE001 - a fault of ours, which is no secret
+            self.failure = error
+        self.exit(return_code=128 + self.was_told if self.was_told else 0)
+
+    async def _finish(self, seconds: float) -> None:
+        """End the reply, and leave a summary behind."""
         if self.replying:
             self.replying.cancel()
             await asyncio.wait({self.replying})
         if self.desk:
             self.hint(words.SAVING if seconds else "Leaving…", 60)
-            # Every message is on disk already; a summary that fails keeps nobody here.
-            with contextlib.suppress(RetainError, OSError):
-                await self.desk.chat.leave(seconds)
-        self.exit(return_code=128 + self.was_told if self.was_told else 0)
+            await self.desk.chat.leave(seconds)
 
 
 def _theme(env: os._Environ[str]) -> str:
