@@ -601,6 +601,22 @@ def test_a_session_is_resumed_with_what_was_said_in_it() -> None:
     played(third, resume="session_")
 
 
+def test_what_is_sent_before_a_resumed_chat_has_loaded_stays_on_the_screen() -> None:
+    async def first(stage: Stage) -> None:
+        stage.server.says(claude("It is 8080."))
+        await stage.says("Which port?")
+
+    async def second(stage: Stage) -> None:
+        await stage.rest()
+        await stage.sees("Which port?", "It is 8080.", "And the host?", "Done.")
+        texts = ["Which port?", "It is 8080.", "And the host?", "Done."]
+        places = [stage.text.index(text) for text in texts]
+        assert places == sorted(places)
+
+    played(first)
+    played(second, resume="latest", early="And the host?")
+
+
 def test_a_second_interrupt_leaves_with_a_summary() -> None:
     async def scene(stage: Stage) -> None:
         await stage.says("Hello")

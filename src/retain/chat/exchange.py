@@ -71,7 +71,8 @@ class Desk:
             await self.screen.add(Prose(self._setup(error), classes="-setup"))
         if resume:
             try:
-                await self._resumed(await self.chat.resume(resume))
+                session = await self.chat.resume(resume)
+                await self.screen.begin_with(await self._taken_up(session))
             except RetainError as error:
                 await self.screen.note(words.error(error), "error")
 
@@ -124,7 +125,7 @@ class Desk:
             self._title = ""
             await self.screen.begin_anew()
         elif shown.action == "resumed" and self.chat.session:
-            await self._resumed(self.chat.session)
+            await self.screen.begin_anew(await self._taken_up(self.chat.session))
         elif shown.action == "titled":
             await asyncio.to_thread(self._retitle)
         if shown.is_error:
@@ -132,10 +133,10 @@ class Desk:
         elif shown.text:
             await self.screen.add(Prose(shown.text))
 
-    async def _resumed(self, session: Session) -> None:
+    async def _taken_up(self, session: Session) -> list[Widget]:
         messages = await asyncio.to_thread(self.chat.sessions.messages, session.id)
         self._title = session.title
-        await self.screen.begin_anew(_pieces(messages))
+        return _pieces(messages)
 
     async def _said(self, text: str) -> None:
         self.screen.do(_WAITING)

@@ -165,6 +165,11 @@ class Terminal(App[None]):
         """Say a line at the end of the conversation."""
         await self.add(Note(text, kind))
 
+    async def begin_with(self, pieces: Sequence[Widget]) -> None:
+        """Show what was said earlier, before whatever was sent while it was loaded."""
+        await self.talk.mount_all(pieces, after=self.query_one(Note))
+        self.talk.anchor()
+
     async def begin_anew(self, pieces: Sequence[Widget] = ()) -> None:
         """Show another conversation."""
         await self.talk.remove_children()
