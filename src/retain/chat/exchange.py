@@ -19,7 +19,7 @@ from retain.errors import RetainError
 from retain.guard.characters import flat
 from retain.paths import global_root
 from retain.talk import blocks, models
-from retain.talk.commands import Commands, completions, is_command, named, told
+from retain.talk.commands import Commands, completions, is_command, named, parted, told
 from retain.talk.events import (
     Finished,
     Retrying,
@@ -116,7 +116,7 @@ class Desk:
             await self._said(text)
 
     async def _command(self, line: str) -> None:
-        self.screen.do(line.split(maxsplit=1)[0])
+        self.screen.do(parted(line)[0])
         shown = await self.commands.run(line)
         if shown.action == "quit":
             self.screen.leave()
@@ -182,8 +182,8 @@ class Desk:
         """What a line that begins with a slash may become."""
         if not text.startswith("/") or "\n" in text:
             return []
-        word, space, rest = text.partition(" ")
-        if not space:
+        word, rest = parted(text)
+        if text == word:
             return [
                 Offer(
                     f"/{one.name}" if _needs_nothing(one.takes) else f"/{one.name} ",
