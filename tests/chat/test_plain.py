@@ -82,6 +82,15 @@ def test_a_model_that_fails_is_said_in_one_line_and_ends_with_1(run: Run, server
     assert ran.err.count("\n") == 1
 
 
+def test_a_command_that_fails_ends_it_with_1_and_the_message_is_not_sent_elsewhere(
+    run: Run, server: Server
+) -> None:
+    ran = run("chat", "--plain", input="/resume nosuch\nwhat did we decide there?\n")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == '✗ Session "nosuch" not found. `/sessions` lists them.\n'
+    assert server.asked == []
+
+
 def test_without_a_key_it_says_how_to_set_one(run: Run) -> None:
     ran = run("chat", "--plain", input="hi")
     assert ran.code == 1

@@ -19,7 +19,7 @@ from retain.chat.choices import choices
 from retain.errors import RetainError
 from retain.guard.characters import flat
 from retain.talk.approval import Answer, Question
-from retain.talk.commands import Commands, is_command, named, told
+from retain.talk.commands import Commands, Shown, is_command, named, told
 from retain.talk.events import Finished, Retrying, TextDelta, Usage
 from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
 from retain.talk.retention import Saved
@@ -154,14 +154,20 @@ class Plain:
         self._is_quiet = is_quiet
 
     async def pipe(self, texts: Iterable[str]) -> int:
-        """Do one thing after the other; 1 where a model failed, which ends it."""
+        """Do one thing after the other; 1 where one fails, which ends it.
+
+        What follows a command was meant for what that was to do.
+        """
         for text in texts:
             try:
-                if not await self._take(text, is_command=bool(named(text))):
-                    break
+                shown = await self._take(text, is_command=bool(named(text)))
             except RetainError as error:
                 self._say(words.error(error))
                 return 1
+            if shown.is_error:
+                return 1
+            if shown.action == "quit":
+                break
         return 0
 
     async def converse(self, lines: Lines) -> None:
@@ -196,24 +202,25 @@ class Plain:
         if not text.strip():
             return bool(text)
         try:
-            return await self._take(text.strip(), is_command=is_command(text))
-        except RetainError as error:
+            shown = await self._take(text.strip(), is_command=is_command(text))
+        except BrokenPipeError:
+            raise  # nobody reads the replies any more
+        except (RetainError, OSError) as error:
             self._say(words.error(error))
             return True
+        return shown.action != "quit"
 
-    async def _take(self, text: str, *, is_command: bool) -> bool:
-        """Do what one input asks for; False to leave."""
+    async def _take(self, text: str, *, is_command: bool) -> Shown:
+        """Do what one input asks for; what a command has to say is said already."""
         if not is_command:
             await self.exchange(text)
-            return True
+            return Shown("")
         shown = await self._commands.run(text)
-        if shown.action == "quit":
-            return False
         if shown.is_error:
             self._say(f"✗ {shown.text}")
-        else:
+        elif shown.action != "quit":
             self._write(f"{words.inert(shown.text)}\n")
-        return True
+        return shown
 
     async def exchange(self, text: str, *, is_silent: bool = False) -> Exchange:
         """Say one thing, and write the reply as it comes."""

@@ -56,8 +56,11 @@ def recalled(count: int) -> str:
     return f"◇ {count} {'memory' if count == 1 else 'memories'} recalled · /context shows them"
 
 
-def error(what: RetainError) -> str:
-    """An error in one line, with what to do about it."""
+def error(what: RetainError | OSError) -> str:
+    """An error in one line, with what to do about it where that is known."""
+    if isinstance(what, OSError):
+        where = f"{flat(what.filename)}: " if isinstance(what.filename, str) else ""
+        return f"✗ {where}{flat(what.strerror or str(what))}."
     message = flat(what.message)
     hint = f" {flat(what.hint)}" if what.hint else ""
     return f"✗ {message[:1].upper()}{message[1:]}.{hint}"

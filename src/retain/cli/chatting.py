@@ -195,7 +195,7 @@ chat_command = Command(
 model flags are kept as memories. `retain` alone opens it too, at a terminal. Without a terminal,
 or with --plain, replies are written to standard output and everything else to standard error: a
 piped text is one message; slash commands in its first lines are done before it. It ends with 1 when
-the model fails.
+the model or a command fails, and does nothing that comes after it.
 
   retain chat
   retain chat --continue
