@@ -321,6 +321,38 @@ def test_what_is_sent_during_a_reply_waits_and_comes_back_with_escape() -> None:
     played(scene)
 
 
+@pytest.mark.parametrize(
+    "waiting, draft, box, undone",
+    [
+        (["/remember Jo likes tea", "And lunch?"], "", "And lunch?", "/remember Jo likes tea"),
+        (["And lunch?", "/new"], "half", "And lunch?\n\nhalf", "/new"),
+        (["And lunch?"], "/remember Jo", "And lunch?", "/remember Jo"),
+        (["/new"], "half", "half", "/new"),
+        (["/new"], "", "/new", ""),
+    ],
+)
+def test_a_command_that_waits_is_joined_with_nothing(
+    waiting: list[str], draft: str, box: str, undone: str
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude("The beginning of it", ending="hang", keep=7))
+        await stage.sends("Tell me")
+        await stage.sees("The beginning of")
+        for text in waiting:
+            stage.app.entry.fill(text)
+            stage.app.entry.send()
+            await stage.sees(f"↳ queued: {text}")
+        stage.app.entry.fill(draft)
+        await stage.pilot.press("ctrl+c")
+        await stage.rest()
+        await stage.until(lambda: "queued" not in stage.text)
+        assert stage.app.entry.whole == box
+        assert (f"Not done: {undone}" in stage.text) is bool(undone)
+        assert stage.chat.facts() == []
+
+    played(scene)
+
+
 async def queued(stage: Stage, *texts: str) -> None:
     """Send texts while a question keeps a reply from its end, then answer it."""
     await stage.asked()

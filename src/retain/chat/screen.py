@@ -294,12 +294,23 @@ class Terminal(App[None]):
         shown.display = bool(lines)
         shown.update(Content("\n".join(lines)))
 
-    def _unqueue(self) -> None:
-        """Put what waits to be sent back into the box, before what is being written there."""
-        if self._queued:
-            self.entry.fill("\n\n".join([*self._queued, self.entry.whole]).strip())
-            self._queued.clear()
-            self._show_queued()
+    async def _unqueue(self) -> None:
+        """Put messages that wait back into the box, before what is being written there.
+
+        A command is joined with nothing: a message would become a part of it, or it of a message.
+        """
+        if not self._queued:
+            return
+        from retain.talk.commands import is_command
+
+        self.entry.recollection.add(self.entry.whole)
+        texts = [text for text in (*self._queued, self.entry.whole) if text.strip()]
+        back = [text for text in texts if not is_command(text)] or texts[-1:]
+        self.entry.fill("\n\n".join(back).strip())
+        self._queued.clear()
+        self._show_queued()
+        if undone := [text for text in texts if text not in back]:
+            await self.note(words.undone(undone), "warning")
 
     async def _failed(self, line: str, text: str) -> None:
         """Say what went wrong; what was said is in the box again, to be sent once more."""
@@ -334,19 +345,19 @@ class Terminal(App[None]):
 
     # Keys
 
-    def action_stop(self) -> None:
+    async def action_stop(self) -> None:
         """Close the list of suggestions, else stop the reply and take back what waits for it."""
         if self.entry.has_suggestions:
             self._suggest("")
         elif not self._leaving:
-            self._stop()
+            await self._stop()
 
-    def _stop(self) -> None:
+    async def _stop(self) -> None:
         if self.replying:
             self.replying.cancel()
-        self._unqueue()
+        await self._unqueue()
 
-    def action_interrupt(self) -> None:
+    async def action_interrupt(self) -> None:
         """Copy what is marked; else stop, empty the box, and at the second time leave."""
         if self._leaving:
             self.leave(0)
@@ -360,7 +371,7 @@ class Terminal(App[None]):
             return
         self._interrupted_at = time.monotonic()
         if self.replying or self._queued:
-            self._stop()
+            await self._stop()
         elif self.entry.text:
             self.entry.recollection.add(self.entry.whole)
             self.entry.empty()

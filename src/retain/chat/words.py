@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain.guard.characters import flat, visible
@@ -21,6 +22,7 @@ __all__ = [
     "recalled",
     "retrying",
     "setup",
+    "undone",
     "welcome",
 ]
 
@@ -64,6 +66,11 @@ def error(what: RetainError | OSError) -> str:
     message = flat(what.message)
     hint = f" {flat(what.hint)}" if what.hint else ""
     return f"✗ {message[:1].upper()}{message[1:]}.{hint}"
+
+
+def undone(commands: Sequence[str]) -> str:
+    """Which commands waited and are not done."""
+    return f"Not done: {', '.join(flat(one, 100) for one in commands)} (Up brings it back)"
 
 
 def retrying(what: Retrying) -> str:
