@@ -12,10 +12,11 @@ import os
 import signal
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from retain.chat import words
 from retain.chat.choices import choices
+from retain.chat.leaving import LEAVING_SECONDS, TWICE_SECONDS
 from retain.errors import RetainError
 from retain.guard.characters import flat
 from retain.talk.approval import Answer, Question
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from retain.talk.chat import Chat
 
 __all__ = ["Exchange", "Lines", "Plain", "asker", "messages"]
-
-SUMMARY_SECONDS: Final = 6.0
-_TWICE_SECONDS: Final = 2.0  # within which a second Ctrl+C leaves
 
 
 class Exchange(NamedTuple):
@@ -191,7 +189,7 @@ class Plain:
             loop.remove_signal_handler(signal.SIGINT)
 
     async def _left(self) -> bool:
-        await self.chat.leave(SUMMARY_SECONDS)
+        await self.chat.leave(LEAVING_SECONDS)
         return True
 
     async def _next(self, lines: Lines) -> bool:
@@ -283,7 +281,7 @@ class _Stopping:
 
     def __init__(self) -> None:
         self.is_twice = False
-        self._pressed_at = -_TWICE_SECONDS
+        self._pressed_at = -TWICE_SECONDS
         self._doing: asyncio.Task[bool] | None = None
 
     async def result(self, work: Coroutine[Any, Any, bool]) -> bool | None:
@@ -294,7 +292,7 @@ class _Stopping:
 
     def pressed(self) -> None:
         before, self._pressed_at = self._pressed_at, time.monotonic()
-        self.is_twice = self._pressed_at - before < _TWICE_SECONDS
+        self.is_twice = self._pressed_at - before < TWICE_SECONDS
         if self._doing:
             self._doing.cancel()
 

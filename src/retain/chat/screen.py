@@ -21,6 +21,7 @@ from textual.widgets import Markdown, Static, TextArea
 from retain.chat import words
 from retain.chat.driver import Driver
 from retain.chat.entry import Entry
+from retain.chat.leaving import LEAVING_SECONDS, TWICE_SECONDS
 from retain.chat.pieces import Note, Person, Tool
 from retain.chat.style import CSS
 from retain.chat.suggestions import Suggestions
@@ -36,8 +37,6 @@ __all__ = ["Terminal"]
 
 Opener = Callable[[Callable[["Question"], Coroutine[Any, Any, "Answer"]]], "Chat"]
 
-_TWICE_SECONDS: Final = 2.0  # within which a second Ctrl+C leaves
-_SUMMARY_SECONDS: Final = 6.0
 _TICK: Final = 0.12
 _LOOK_SECONDS: Final = 1.0  # between two looks at whether the terminal is still there
 _LEAST_PART: Final = 8  # columns below which a cut part of the status says nothing
@@ -73,7 +72,7 @@ class Terminal(App[None]):
         self.ready = asyncio.Event()
         self.replying: asyncio.Task[None] | None = None
         self._open, self._resume = open_chat, resume
-        self._interrupted_at = -_TWICE_SECONDS
+        self._interrupted_at = -TWICE_SECONDS
         self._leaving: asyncio.Task[None] | None = None
         self._queued: list[str] = []  # what was sent while a reply came
         self._doing = ""
@@ -192,7 +191,7 @@ class Terminal(App[None]):
         text = f"{sign} {self._doing} {gone:.0f} s · Esc stops it"
         self.query_one("#doing", Static).update(text)
 
-    def hint(self, text: str, seconds: float = _TWICE_SECONDS) -> None:
+    def hint(self, text: str, seconds: float = TWICE_SECONDS) -> None:
         """Say something in the place of the status for a moment."""
         self._hint = text
         self.say_status()
@@ -366,7 +365,7 @@ class Terminal(App[None]):
             self.copy_to_clipboard(marked)
             self.screen.clear_selection()
             return
-        if time.monotonic() - self._interrupted_at < _TWICE_SECONDS:
+        if time.monotonic() - self._interrupted_at < TWICE_SECONDS:
             self.leave()
             return
         self._interrupted_at = time.monotonic()
@@ -404,7 +403,7 @@ class Terminal(App[None]):
 
     # Leaving
 
-    def leave(self, seconds: float = _SUMMARY_SECONDS) -> None:
+    def leave(self, seconds: float = LEAVING_SECONDS) -> None:
         """Leave a summary behind and end; told a second time, at once."""
         if self._leaving and seconds:
             return

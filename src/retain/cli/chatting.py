@@ -89,6 +89,7 @@ def _talking(args: argparse.Namespace, ask: Asker | None) -> Iterator[Chat]:
 
 def _plain(args: argparse.Namespace) -> int:
     from retain.chat import plain
+    from retain.chat.leaving import LEAVING_SECONDS
 
     lines = _lines()
     with _talking(args, _asker(lines)) as chat:
@@ -101,7 +102,7 @@ def _plain(args: argparse.Namespace) -> int:
                 await talk.converse(lines)
                 return 0
             code = await talk.pipe(plain.messages(_piped()))
-            await chat.leave(0 if code else plain.SUMMARY_SECONDS)
+            await chat.leave(0 if code else LEAVING_SECONDS)
             return code
 
         return _run(whole())
