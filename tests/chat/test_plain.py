@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import json
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.chat.plain import Lines, asker, messages
+from retain.chat.plain import Lines, Plain, asker, messages
 from retain.talk.approval import Answer, Question
 from retain.talk.chat import Chat
 from tests.chat.stage import KEY
@@ -82,6 +83,15 @@ def test_a_model_that_fails_is_said_in_one_line_and_ends_with_1(run: Run, server
     assert ran.err.count("\n") == 1
 
 
+def test_a_command_that_fails_ends_it_with_1_and_the_message_is_not_sent_elsewhere(
+    run: Run, server: Server
+) -> None:
+    ran = run("chat", "--plain", input="/resume nosuch\nwhat did we decide there?\n")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == '✗ Session "nosuch" not found. `/sessions` lists them.\n'
+    assert server.asked == []
+
+
 def test_without_a_key_it_says_how_to_set_one(run: Run) -> None:
     ran = run("chat", "--plain", input="hi")
     assert ran.code == 1
@@ -148,6 +158,30 @@ async def _asked(question: Question, line: str) -> tuple[str, Answer]:
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+def test_what_the_system_refuses_is_a_line_and_the_typed_chat_goes_on() -> None:
+    App().init()
+    facts = Path.cwd() / ".retain" / "facts"
+    facts.symlink_to(facts)
+    out, err = asyncio.run(_typed("/remember Jo lives in Oslo\n/new\n/quit\n"))
+    assert out == "A new conversation.\n"
+    assert err == f"> ✗ {facts}: {os.strerror(errno.ELOOP)}.\n> > "
+
+
+async def _typed(lines: str) -> tuple[str, str]:
+    """What comes on both streams of what is typed at a terminal."""
+    ours, theirs = pty.openpty()
+    out, err = io.StringIO(), io.StringIO()
+    chat = _chat()
+    try:
+        os.write(ours, lines.encode())
+        await Plain(chat, out, err).converse(Lines(theirs))
+    finally:
+        chat.close()
+        os.close(ours)
+        os.close(theirs)
+    return out.getvalue(), err.getvalue()
 
 
 def test_nothing_in_a_reply_acts_on_a_terminal(run: Run, server: Server) -> None:

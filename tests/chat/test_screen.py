@@ -11,6 +11,7 @@ from textual.events import MouseScrollUp
 
 from retain.chat import approving
 from retain.chat.pieces import Person, Tool
+from retain.talk.chat import Chat
 from retain.talk.events import Text
 from tests.chat.stage import Stage, played
 from tests.talk.servers import Use, claude, claude_error
@@ -320,6 +321,38 @@ def test_what_is_sent_during_a_reply_waits_and_comes_back_with_escape() -> None:
     played(scene)
 
 
+@pytest.mark.parametrize(
+    "waiting, draft, box, undone",
+    [
+        (["/remember Jo likes tea", "And lunch?"], "", "And lunch?", "/remember Jo likes tea"),
+        (["And lunch?", "/new"], "half", "And lunch?\n\nhalf", "/new"),
+        (["And lunch?"], "/remember Jo", "And lunch?", "/remember Jo"),
+        (["/new"], "half", "half", "/new"),
+        (["/new"], "", "/new", ""),
+    ],
+)
+def test_a_command_that_waits_is_joined_with_nothing(
+    waiting: list[str], draft: str, box: str, undone: str
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude("The beginning of it", ending="hang", keep=7))
+        await stage.sends("Tell me")
+        await stage.sees("The beginning of")
+        for text in waiting:
+            stage.app.entry.fill(text)
+            stage.app.entry.send()
+            await stage.sees(f"↳ queued: {text}")
+        stage.app.entry.fill(draft)
+        await stage.pilot.press("ctrl+c")
+        await stage.rest()
+        await stage.until(lambda: "queued" not in stage.text)
+        assert stage.app.entry.whole == box
+        assert (f"Not done: {undone}" in stage.text) is bool(undone)
+        assert stage.chat.facts() == []
+
+    played(scene)
+
+
 async def queued(stage: Stage, *texts: str) -> None:
     """Send texts while a question keeps a reply from its end, then answer it."""
     await stage.asked()
@@ -600,6 +633,22 @@ def test_a_session_is_resumed_with_what_was_said_in_it() -> None:
     played(third, resume="session_")
 
 
+def test_what_is_sent_before_a_resumed_chat_has_loaded_stays_on_the_screen() -> None:
+    async def first(stage: Stage) -> None:
+        stage.server.says(claude("It is 8080."))
+        await stage.says("Which port?")
+
+    async def second(stage: Stage) -> None:
+        await stage.rest()
+        await stage.sees("Which port?", "It is 8080.", "And the host?", "Done.")
+        texts = ["Which port?", "It is 8080.", "And the host?", "Done."]
+        places = [stage.text.index(text) for text in texts]
+        assert places == sorted(places)
+
+    played(first)
+    played(second, resume="latest", early="And the host?")
+
+
 def test_a_second_interrupt_leaves_with_a_summary() -> None:
     async def scene(stage: Stage) -> None:
         await stage.says("Hello")
@@ -629,6 +678,19 @@ def test_a_summary_that_takes_too_long_is_skipped_and_a_plain_one_left() -> None
         assert session
         assert stage.chat.sessions.get(session.id).summary.startswith("Asked: Hello")
 
+    played(scene)
+
+
+def test_a_fault_of_ours_keeps_nobody_on_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(self: Chat, seconds: float) -> None:
+        raise ValueError("a fault")
+
+    async def scene(stage: Stage) -> None:
+        await stage.sends("/quit")
+        await stage.until(lambda: not stage.app.is_running)
+        assert isinstance(stage.app.failure, ValueError)
+
+    monkeypatch.setattr(Chat, "leave", broken)
     played(scene)
 
 

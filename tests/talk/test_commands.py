@@ -11,7 +11,7 @@ from retain.app import App
 from retain.drafts import Draft
 from retain.sessions.store import Sessions
 from retain.talk.approval import Answer, Question
-from retain.talk.commands import COMMANDS, Shown, completions, is_command, named
+from retain.talk.commands import COMMANDS, Shown, completions, is_command, named, parted
 from retain.talk.models import ModelError
 from tests.conftest import Run
 from tests.talk.servers import claude, claude_error
@@ -392,6 +392,20 @@ def test_a_model_error_is_one_line(work: Path) -> None:
             talk.say("hello")
         assert "\n" not in failed.value.message
         assert not ACTING.search(failed.value.message)
+
+
+@pytest.mark.parametrize("space", [" ", "\n", "\t", "  \n "])
+def test_any_space_parts_a_command_from_the_rest(work: Path, space: str) -> None:
+    line = f"/remember{space}Jo has a boat\n"
+    assert parted(line) == ("/remember", "Jo has a boat")
+    assert named(line) == "remember"
+    with talking(work) as talk:
+        assert talk.type(line).text.startswith("✦ Memory saved: Jo has a boat")
+
+
+def test_what_has_no_slash_before_it_is_all_rest() -> None:
+    assert parted("hi /search") == ("", "hi /search")
+    assert parted("/") == ("/", "")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from retain.errors import RetainError
 from retain.guard.characters import flat
 from retain.paths import global_root
 from retain.talk import blocks, models
-from retain.talk.commands import Commands, completions, is_command, named, told
+from retain.talk.commands import Commands, completions, is_command, named, parted, told
 from retain.talk.events import (
     Finished,
     Retrying,
@@ -71,7 +71,8 @@ class Desk:
             await self.screen.add(Prose(self._setup(error), classes="-setup"))
         if resume:
             try:
-                await self._resumed(await self.chat.resume(resume))
+                session = await self.chat.resume(resume)
+                await self.screen.begin_with(await self._taken_up(session))
             except RetainError as error:
                 await self.screen.note(words.error(error), "error")
 
@@ -115,7 +116,7 @@ class Desk:
             await self._said(text)
 
     async def _command(self, line: str) -> None:
-        self.screen.do(line.split(maxsplit=1)[0])
+        self.screen.do(parted(line)[0])
         shown = await self.commands.run(line)
         if shown.action == "quit":
             self.screen.leave()
@@ -124,7 +125,7 @@ class Desk:
             self._title = ""
             await self.screen.begin_anew()
         elif shown.action == "resumed" and self.chat.session:
-            await self._resumed(self.chat.session)
+            await self.screen.begin_anew(await self._taken_up(self.chat.session))
         elif shown.action == "titled":
             await asyncio.to_thread(self._retitle)
         if shown.is_error:
@@ -132,10 +133,10 @@ class Desk:
         elif shown.text:
             await self.screen.add(Prose(shown.text))
 
-    async def _resumed(self, session: Session) -> None:
+    async def _taken_up(self, session: Session) -> list[Widget]:
         messages = await asyncio.to_thread(self.chat.sessions.messages, session.id)
         self._title = session.title
-        await self.screen.begin_anew(_pieces(messages))
+        return _pieces(messages)
 
     async def _said(self, text: str) -> None:
         self.screen.do(_WAITING)
@@ -181,8 +182,8 @@ class Desk:
         """What a line that begins with a slash may become."""
         if not text.startswith("/") or "\n" in text:
             return []
-        word, space, rest = text.partition(" ")
-        if not space:
+        word, rest = parted(text)
+        if text == word:
             return [
                 Offer(
                     f"/{one.name}" if _needs_nothing(one.takes) else f"/{one.name} ",

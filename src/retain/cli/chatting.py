@@ -91,6 +91,7 @@ def _talking(args: argparse.Namespace, ask: Asker | None) -> Iterator[Chat]:
 
 def _plain(args: argparse.Namespace) -> int:
     from retain.chat import plain
+    from retain.chat.leaving import LEAVING_SECONDS
 
     lines = _lines()
     with _talking(args, _asker(lines)) as chat:
@@ -103,7 +104,7 @@ def _plain(args: argparse.Namespace) -> int:
                 await talk.converse(lines)
                 return 0
             code = await talk.pipe(plain.messages(_piped()))
-            await chat.leave(0 if code else plain.SUMMARY_SECONDS)
+            await chat.leave(0 if code else LEAVING_SECONDS)
             return code
 
         return _run(whole())
@@ -215,7 +216,7 @@ chat_command = Command(
 model flags are kept as memories. `retain` alone opens it too, at a terminal. Without a terminal,
 or with --plain, replies are written to standard output and everything else to standard error: a
 piped text is one message; slash commands in its first lines are done before it. It ends with 1 when
-the model fails.
+the model or a command fails, and does nothing that comes after it.
 
   retain chat
   retain chat --continue

@@ -24,6 +24,7 @@ __all__ = [
     "completions",
     "is_command",
     "named",
+    "parted",
     "told",
 ]
 
@@ -75,17 +76,24 @@ COMMANDS: Final = (
 _NAMES: Final = {name: one.name for one in COMMANDS for name in (one.name, *one.also)}
 
 
+def parted(line: str) -> tuple[str, str]:
+    """The word that a line begins with if that has a slash before it, and the rest."""
+    if not line.startswith("/"):
+        return "", line
+    word, *rest = line.split(maxsplit=1)
+    return word, "".join(rest).strip()
+
+
 def is_command(text: str) -> bool:
     """Whether a text is meant for the chat itself: a path and a comment begin with a slash too."""
-    word = text.split(maxsplit=1)[0] if text.startswith("/") else ""
+    word, _ = parted(text)
     name = word.removeprefix("/").replace("?", "")
     return bool(word) and "/" not in name and (not name or name.isalpha())
 
 
 def named(text: str) -> str:
     """The command that a text calls by its whole name or another it goes by; else nothing."""
-    word = text.split(maxsplit=1)[0] if text.startswith("/") else ""
-    return _NAMES.get(word.removeprefix("/").lower(), "")
+    return _NAMES.get(parted(text)[0].removeprefix("/").lower(), "")
 
 
 def completions(start: str) -> list[Command]:
@@ -133,7 +141,8 @@ class Commands:
 
     async def run(self, line: str) -> Shown:
         """Do what a line that begins with a slash asks for."""
-        word, _, rest = line.strip().removeprefix("/").partition(" ")
+        word, rest = parted(line.strip())
+        word = word.removeprefix("/")
         name = _NAMES.get(word.lower(), word.lower()) or "help"
         if name not in self._table:
             likely = completions(name)
@@ -141,7 +150,7 @@ class Commands:
                 return Shown(_unknown(word, likely), is_error=True)
             name = likely[0].name
         try:
-            return await self._table[name](rest.strip())
+            return await self._table[name](rest)
         except RetainError as error:
             hint = f" {error.hint}" if error.hint else ""
             return Shown(visible(f"{error.message}.{hint}", keep_newlines=False), is_error=True)
