@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from pathlib import Path
 
 import pytest
 
 from retain.sessions.store import Sessions
+from retain.talk import past
 from tests.talk.servers import claude, claude_error
 from tests.talk.talking import Talk, talking
 
@@ -151,3 +153,32 @@ def test_stopping_during_it_stops_nothing_that_is_made_behind(work: Path) -> Non
         talk.run(talk.chat.leave(0))
         assert summary(talk, name).startswith("Asked: how do I")
         assert talk.kept[0] == ("user", "a story")
+
+
+@pytest.mark.parametrize("name", ["caught_up", "vectorised"])
+def test_vectors_that_hang_keep_nobody_from_leaving(
+    work: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    begun, enough, over = threading.Event(), threading.Event(), threading.Event()
+
+    def hang(*_: object) -> None:  # as a server does that never answers
+        begun.set()
+        enough.wait(60)
+        over.set()
+
+    async def leave(talk: Talk) -> None:
+        task = asyncio.create_task(talk.chat.leave(60))
+        assert await asyncio.to_thread(begun.wait, 60)
+        task.cancel()
+        await asyncio.wait([task])
+
+    monkeypatch.setattr(past, name, hang)
+    with talking(work) as talk:
+        talk.say("how do I sharpen a chisel?")
+        monkeypatch.setattr(past, "embedder", lambda _: object())
+        try:
+            talk.run(leave(talk))
+            talk.runner.close()
+            assert not over.is_set()
+        finally:
+            enough.set()

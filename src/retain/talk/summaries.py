@@ -14,7 +14,7 @@ from retain.talk import blocks, past
 from retain.talk.events import Ask, Retrying, Text, TextDelta, ToolResult, ToolUse, Turn
 from retain.talk.models.errors import ModelError
 from retain.talk.tools import summary
-from retain.talk.waiting import Away, to_the_end
+from retain.talk.waiting import Away, aside, to_the_end
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -107,7 +107,7 @@ class Summaries:
         with contextlib.suppress(RetainError):
             embedder = await self._away(lambda: past.embedder(self._app))
             if embedder is not None:
-                await asyncio.to_thread(past.vectorised, self._sessions, embedder)
+                await aside(lambda: past.vectorised(self._sessions, embedder))
 
     def catch_up(self, session: Session | None) -> None:
         """See to what other chats lack, once, while the person reads the reply."""
@@ -118,7 +118,7 @@ class Summaries:
         with contextlib.suppress(RetainError):
             embedder = await self._away(lambda: past.embedder(self._app))
             # Not under the lock: the next message must not wait for it.
-            await asyncio.to_thread(past.caught_up, self._sessions, embedder, own)
+            await aside(lambda: past.caught_up(self._sessions, embedder, own))
 
 
 async def _compacted(model: Model, messages: Sequence[Message], wish: str) -> str:
