@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from retain.errors import RetainError, UsageError
+from retain.errors import Busy, RetainError, UsageError
 from retain.sessions.exporting import export
 from retain.talk import models
 from retain.talk.conversation import Conversation
@@ -18,7 +18,7 @@ from retain.talk.profile import Profile
 from retain.talk.retention import Retention
 from retain.talk.summaries import SUMMARY_SECONDS
 from retain.talk.tools import Toolbox
-from retain.talk.waiting import alone
+from retain.talk.waiting import alone, in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from retain.talk.tools import Asker
 
 __all__ = ["Chat"]
+
+_CLOSE_SECONDS: Final = 3.0
 
 _Result = TypeVar("_Result")
 
@@ -188,8 +190,8 @@ class Chat:
 
     def close(self) -> None:
         """Let go of what was opened; every message is safe already."""
-        with self.turn:
-            self.app.close()
+        with contextlib.suppress(Busy):  # by a tool that hangs; it ends with the program
+            in_turn(self.turn, _CLOSE_SECONDS, self.app.close)
 
     # Facts, blocking
 

@@ -1,8 +1,8 @@
 """One conversation: a message goes in, what happens comes out as events, and nothing is lost.
 
 What the person says is on disk before the model is asked, and a reply is kept while it streams.
-Blocking work (files, the index, the
-database) runs in a thread, one at a time, because one App serves one thread.
+Blocking work runs in threads: what needs the App one at a time, because it serves one thread; what
+is said and kept of it whenever it comes, because the database serves any.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from retain.talk.reply import Reply, kept
 from retain.talk.retention import Retention
 from retain.talk.summaries import SUMMARY_SECONDS, Summaries
 from retain.talk.tools import summary
-from retain.talk.waiting import alone, to_the_end
+from retain.talk.waiting import alone, aside, to_the_end
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -93,7 +93,7 @@ class Conversation:
         """Say something; the reply comes as it is made, to the last thing that is done with it."""
         if not text.strip():
             return
-        await to_the_end(self.away(lambda: self._begin(text)))
+        await to_the_end(aside(lambda: self._begin(text)))
         untold, self._untold = self._untold, []
         for told in (*untold, *await self._synced(), *self._left_out()):
             yield told
@@ -205,7 +205,7 @@ class Conversation:
 
     def _kept_reply(self, ending: str) -> contextlib.AbstractAsyncContextManager[Reply]:
         assert self.session  # noqa: S101 - `send` has begun it
-        return kept(self.sessions, self.session.id, self.away, ending)
+        return kept(self.sessions, self.session.id, ending)
 
     async def _answered(self, reply: Reply, is_last: bool) -> AsyncGenerator[Happening, None]:
         """The model's answer; one that could not read all of it is sent less, once."""

@@ -41,7 +41,10 @@ _COMPACT: Final = (
 
 
 class Summaries:
-    """The summaries of one conversation, and those that earlier ones lack."""
+    """The summaries of one conversation, and those that earlier ones lack.
+
+    They are kept without a turn with the App, which a tool that hangs does not give back.
+    """
 
     def __init__(
         self, app: App, sessions: Sessions, away: Away, session: Session | None = None
@@ -60,7 +63,7 @@ class Summaries:
         """Put a summary in the place of everything said so far; every message is kept."""
         if session is None:
             return ""
-        messages = await self._away(lambda: self._sessions.since_compaction(session.id))
+        messages = await aside(lambda: self._sessions.since_compaction(session.id))
         last = max((one.id for one in messages), default=0)
         if not last:
             return ""  # nothing was said since the last time
@@ -69,7 +72,7 @@ class Summaries:
         if not text:
             raise ModelError("other", f"{model.name} gave no summary; nothing was changed")
         # What another window says meanwhile comes after the summary.
-        await self._away(lambda: self._sessions.compact(session.id, text, through=last))
+        await aside(lambda: self._sessions.compact(session.id, text, through=last))
         return text
 
     async def leave_plainly(self, session: Session | None) -> None:
@@ -78,12 +81,12 @@ class Summaries:
             return
         name = session.id
         with contextlib.suppress(NotFound):  # deleted meanwhile, in another window
-            said = await self._away(lambda: self._sessions.messages(name))
+            said = await aside(lambda: self._sessions.messages(name))
             text = past.plain_summary(said)
             if not text:
-                await self._away(lambda: self._sessions.sweep_empty(name))
+                await aside(lambda: self._sessions.sweep_empty(name))
                 return
-            await self._away(lambda: self._sessions.summarise(name, text))
+            await aside(lambda: self._sessions.summarise(name, text))
             self._is_fresh = True
             self._said = said if any(one.role == "assistant" for one in said) else ()
 
@@ -103,7 +106,7 @@ class Summaries:
             talk = _ends(_talk(said), min(_SUMMARY_TOKENS, _room(model, _SUMMARISE)))
             text = await _told(model, talk, _SUMMARISE, is_urgent=True)
             if text:
-                await to_the_end(self._away(lambda: self._sessions.summarise(name, text)))
+                await to_the_end(aside(lambda: self._sessions.summarise(name, text)))
         with contextlib.suppress(RetainError):
             embedder = await self._away(lambda: past.embedder(self._app))
             if embedder is not None:

@@ -17,11 +17,9 @@ from retain.guard.characters import visible
 from retain.talk import approval, files, running, skills
 from retain.talk.approval import ONCE, YES, Answer, Approvals, Question
 from retain.talk.events import ToolSpec
-from retain.talk.waiting import within
+from retain.talk.waiting import in_turn, within
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from retain.app import App
 
 __all__ = ["TOOLS", "Asker", "Saver", "Toolbox", "summary"]
@@ -173,7 +171,7 @@ class Toolbox:
         ask: Asker | None = None,
         save: Saver | None = None,
         is_quoted: Callable[[str], bool] = lambda _: False,
-        turn: AbstractContextManager[object] | None = None,
+        turn: threading.RLock | None = None,
     ) -> None:
         self.env = app.workspace.env
         self.project = files.project(app.place, cwd, self.env)
@@ -307,8 +305,7 @@ class Toolbox:
 
     async def _with_app(self, work: Callable[[App], str], seconds: float) -> str:
         def turn() -> str:
-            with self._turn:
-                return work(self._app)
+            return in_turn(self._turn, seconds, lambda: work(self._app))
 
         return files.harmless(await within(seconds, turn))
 

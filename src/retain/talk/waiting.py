@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-from retain.errors import RetainError
+from retain.errors import Busy, RetainError
 
-__all__ = ["Away", "alone", "aside", "to_the_end", "within"]
+__all__ = ["Away", "alone", "aside", "in_turn", "to_the_end", "within"]
+
+_TURN_SECONDS: Final = 30.0  # a tool that hangs keeps its turn, and the chat must say so
 
 _Result = TypeVar("_Result")
 
@@ -66,12 +68,21 @@ async def within(seconds: float, work: Callable[[], _Result]) -> _Result:
 
 async def alone(turn: threading.RLock, work: Callable[[], _Result]) -> _Result:
     """Do blocking work in a thread, under the lock under which one App is used."""
+    return await aside(lambda: in_turn(turn, _TURN_SECONDS, work))
 
-    def locked() -> _Result:
-        with turn:
-            return work()
 
-    return await aside(locked)
+def in_turn(turn: threading.RLock, seconds: float, work: Callable[[], _Result]) -> _Result:
+    """Do blocking work under a lock, or say that it is not given back."""
+    if not turn.acquire(timeout=seconds):
+        raise Busy(
+            "something that was begun before still uses the memory",
+            unchanged="Nothing was changed.",
+            hint="Try again; if it does not end, leave and come back with `retain chat -c`.",
+        )
+    try:
+        return work()
+    finally:
+        turn.release()
 
 
 async def to_the_end(work: Coroutine[Any, Any, _Result]) -> _Result:
