@@ -151,3 +151,39 @@ def test_a_flagged_line_that_was_not_complete_is_no_fact(work: Path) -> None:
         hang(talk, "Well.\n[MEMORY] Jo has a blue bicycle in the ce")
         talk.run(stopped_after(talk, "cars", "bicycle"))
         assert talk.chat.facts() == []
+
+
+def test_a_fact_of_a_tool_that_was_stopped_is_told_with_the_next_message(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, enough, over = threading.Event(), threading.Event(), threading.Event()
+
+    with talking(work) as talk:
+        retention = talk.chat.conversation.retention
+        keep = retention.asked
+
+        def slow(fact: str, replaces: str, session: str, *, by: str) -> str:
+            begun.set()
+            enough.wait(60)
+            done = keep(fact, replaces, session, by=by)
+            over.set()
+            return done
+
+        async def stop() -> None:
+            task = asyncio.create_task(listen())
+            assert await asyncio.to_thread(begun.wait, 60)
+            task.cancel()
+            await asyncio.wait([task])
+
+        async def listen() -> None:
+            async with contextlib.aclosing(talk.chat.conversation.send("cars")) as happenings:
+                async for _ in happenings:
+                    pass
+
+        monkeypatch.setattr(retention, "asked", slow)
+        talk.server.says(claude(Use("save_memory", {"fact": "Jo has a red car"})))
+        talk.run(stop())
+        enough.set()
+        assert over.wait(60)
+        assert saved(talk.say("go on")) == [("saved", "Jo has a red car")]
+        assert saved(talk.say("and on")) == []

@@ -94,8 +94,10 @@ class Conversation:
         if not text.strip():
             return
         await to_the_end(aside(lambda: self._begin(text)))
-        untold, self._untold = self._untold, []
-        for told in (*untold, *await self._synced(), *self._left_out()):
+        # Those of a tool that the person stopped, and that came to its end all the same.
+        self._untold += map(MemorySaved, self.retention.unsaid())
+        self._untold += (*await self._synced(), *self._left_out())
+        for told in self._told():
             yield told
         self.retention.begin()
         for number in range(ROUNDS + 1):
@@ -123,17 +125,17 @@ class Conversation:
                 async for event in stream:
                     yield event
         except ModelError:
-            async with contextlib.aclosing(self._saved(reply.whole_lines)) as saved:
-                async for happening in saved:
-                    yield happening
+            await to_the_end(self._save(reply.whole_lines))
+            for told in self._told():
+                yield told
             raise
         except (asyncio.CancelledError, GeneratorExit):
             # The person has had enough of it, and what it flagged before that is no less true.
-            self._untold += await to_the_end(_listed(self._saved(reply.whole_lines)))
+            await to_the_end(self._save(reply.whole_lines))
             raise
-        async with contextlib.aclosing(self._saved(reply.text)) as saved:
-            async for happening in saved:
-                yield happening
+        await to_the_end(self._save(reply.text))
+        for told in self._told():
+            yield told
         if not is_last:
             async with contextlib.aclosing(self._used(reply)) as used:
                 async for happening in used:
@@ -273,20 +275,25 @@ class Conversation:
 
     # Facts
 
-    async def _saved(self, reply: str) -> AsyncGenerator[Happening, None]:
+    async def _save(self, reply: str) -> None:
         """Keep the facts that a reply flags, each once, and none that it only repeats.
 
-        Whoever stops it waits for one fact at most; MEMORY.md then follows with the next message.
+        Done to the end, also where the person stops the reply meanwhile: it is kept with these
+        facts in it, and no later one would flag them again.
         """
         assert self.session  # noqa: S101 - `send` has begun it
         facts, notes = self.retention.heard(reply)
         name, by = self.session.id, self.model.name
         for fact in facts:
             keep = partial(self.retention.keep, fact, name, by=by)
-            yield MemorySaved(await to_the_end(self.away(keep)))
-        synced = await to_the_end(self.away(self.retention.facts.sync)) if facts else Synced()
-        for told in (*changes(synced), *map(notice, notes)):
-            yield told
+            self._untold.append(MemorySaved(await self.away(keep)))
+        synced = await self.away(self.retention.facts.sync) if facts else Synced()
+        self._untold += (*changes(synced), *map(notice, notes))
+
+    def _told(self) -> Iterator[Happening]:
+        """What there is to tell; the rest stays where nobody listens to the end."""
+        while self._untold:
+            yield self._untold.pop(0)
 
     # Summaries
 
@@ -316,10 +323,6 @@ class Conversation:
     async def away(self, work: Callable[[], _Result]) -> _Result:
         """Do blocking work in a thread, alone with the App."""
         return await alone(self._turn, work)
-
-
-async def _listed(happenings: AsyncGenerator[Happening, None]) -> list[Happening]:
-    return [one async for one in happenings]
 
 
 def _words(prompt: Prompt) -> tuple[object, ...]:
