@@ -117,6 +117,29 @@ def test_a_summary_made_behind_is_waited_for_when_leaving(work: Path) -> None:
         assert summary(talk, name) == "Sharpening chisels was explained."
 
 
+def test_a_summary_made_behind_is_of_what_was_said_before_it(work: Path) -> None:
+    with talking(work) as talk:
+        talk.say("how do I sharpen a chisel?")
+        name = talk.session
+        answered = threading.Event()
+        explained = claude("Sharpening chisels was explained.")
+        talk.server.says(explained._replace(after=answered))
+
+        async def go_back() -> None:
+            await talk.chat.new()
+            await until_asked(talk, 2)
+            await talk.chat.resume(name)
+            async for _ in talk.chat.conversation.send("and a razor?"):
+                pass
+            answered.set()
+            async with asyncio.timeout(60):
+                while not summary(talk, name).startswith("Sharpening"):
+                    await asyncio.sleep(0.02)
+
+        talk.run(go_back())
+        assert [one.id for one in talk.chat.sessions.outdated()] == [name]
+
+
 def test_a_summary_that_fails_behind_is_nobodys_concern(work: Path) -> None:
     with talking(work) as talk:
         talk.say("how do I sharpen a chisel?")

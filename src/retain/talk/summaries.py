@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from retain.errors import NotFound, RetainError
@@ -86,7 +87,9 @@ class Summaries:
             if not text:
                 await aside(lambda: self._sessions.sweep_empty(name))
                 return
-            await aside(lambda: self._sessions.summarise(name, text))
+            # What another window says meanwhile is not in it.
+            last = said[-1].id
+            await aside(lambda: self._sessions.summarise(name, text, through=last))
             self._is_fresh = True
             self._said = said if any(one.role == "assistant" for one in said) else ()
 
@@ -106,7 +109,9 @@ class Summaries:
             talk = _ends(_talk(said), min(_SUMMARY_TOKENS, _room(model, _SUMMARISE)))
             text = await _told(model, talk, _SUMMARISE, is_urgent=True)
             if text:
-                await to_the_end(aside(lambda: self._sessions.summarise(name, text)))
+                last = said[-1].id  # more may have been said while it was made
+                keep = partial(self._sessions.summarise, name, text, through=last)
+                await to_the_end(aside(keep))
         with contextlib.suppress(RetainError):
             embedder = await self._away(lambda: past.embedder(self._app))
             if embedder is not None:
