@@ -88,7 +88,7 @@ def test_a_reply_comes_as_it_is_made_and_is_kept(work: Path, provider: str) -> N
         session = talk.chat.session
         assert session
         assert talk.chat.sessions.get(session.id).title == "hello"
-        assert talk.chat.sessions.get(session.id).model == talk.side.name
+        assert talk.chat.sessions.get(session.id).model == f"{provider}:{talk.side.name}"
         talk.say("and again")
         assert "hello" in talk.asked.text
         assert "Good day to you." in talk.asked.text

@@ -8,7 +8,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from retain.errors import Busy, RetainError, UsageError
+from retain.errors import Busy, NotFound, RetainError, UsageError
 from retain.sessions.exporting import export
 from retain.talk import models
 from retain.talk.conversation import Conversation
@@ -123,11 +123,12 @@ class Chat:
         if not name.strip():
             raise UsageError("name a model", hint="`/model` lists those there are.")
         chosen = models.model(name, self.app.config, self.env)
+        if self.session:
+            with contextlib.suppress(NotFound):  # another window has deleted it; there is a next
+                self.sessions.set_model(self.session.id, models.full_name(chosen))
         self._model, self._wanted = chosen, name
         if self._conversation:
             self._conversation.model = chosen
-        if self.session:
-            self.sessions.set_model(self.session.id, chosen.name)
         return chosen
 
     async def new(self) -> None:
@@ -154,12 +155,14 @@ class Chat:
     def _take_model(self, name: str) -> None:
         """Talk to the model that a conversation had; where it cannot be, to the one that is set."""
         self._model = None
-        if name == self.model_name:
+        config = self.app.config
+        meant = models.parted(name, config)
+        if meant == models.parted(self.model_name.strip(), config):
             return
         try:
-            self._model = models.model(name, self.app.config, self.env)
+            self._model = models.model(name, config, self.env)
         except ModelError as error:
-            said = f"This conversation was with {name}, which cannot be used now"
+            said = f"This conversation was with {meant[1]}, which cannot be used now"
             self._notices = [notice(f"{said}: {error.message}. It goes on with another.")]
 
     def _leave_behind(self, before: Conversation | None) -> None:

@@ -29,6 +29,7 @@ from retain.talk.happenings import (
     changes,
     notice,
 )
+from retain.talk.models import full_name
 from retain.talk.models.errors import ModelError
 from retain.talk.prompt import Prompt, assembled
 from retain.talk.reply import Reply, kept
@@ -153,7 +154,7 @@ class Conversation:
             except NotFound:  # another window has deleted it
                 self.session = None
         if self.session is None:
-            self.session = self.sessions.create(self.model.name)
+            self.session = self.sessions.create(full_name(self.model))
             self._say(self.session, text)
 
     def _say(self, session: Session, text: str) -> None:
