@@ -88,7 +88,7 @@ def test_a_reply_comes_as_it_is_made_and_is_kept(work: Path, provider: str) -> N
         session = talk.chat.session
         assert session
         assert talk.chat.sessions.get(session.id).title == "hello"
-        assert talk.chat.sessions.get(session.id).model == talk.side.name
+        assert talk.chat.sessions.get(session.id).model == f"{provider}:{talk.side.name}"
         talk.say("and again")
         assert "hello" in talk.asked.text
         assert "Good day to you." in talk.asked.text
@@ -456,25 +456,38 @@ def test_facts_of_whole_lines_survive_a_broken_stream(work: Path) -> None:
         assert saved(heard) == [("saved", "Jo has a red car")]
 
 
-def test_a_reply_that_is_stopped_keeps_no_more_facts(work: Path) -> None:
+@pytest.mark.parametrize("ending", ["break", "cancel"])
+def test_a_reply_that_is_stopped_while_its_facts_are_saved_keeps_them_all(
+    work: Path, ending: str
+) -> None:
     with talking(work) as talk:
         facts = "\n\n".join(f"[MEMORY] Machine m{n} hums" for n in range(2, 25))
-        talk.server.says(claude(facts), claude("Yes."), claude(facts))
+        talk.server.says(claude(facts), claude("Yes."))
+        heard: list[Happening] = []
 
         async def listen() -> None:
             async with contextlib.aclosing(talk.chat.conversation.send("wheels")) as happenings:
                 async for one in happenings:
-                    if isinstance(one, MemorySaved):
+                    heard.append(one)
+                    if isinstance(one, MemorySaved) and ending == "break":
                         break
 
-        talk.run(listen())
-        assert len(talk.chat.facts()) == 1
-        talk.say("go on")
+        async def stop() -> None:
+            task = asyncio.create_task(listen())
+            while ending == "cancel" and not await talk.chat.away(talk.chat.facts):
+                await asyncio.sleep(0.01)
+            if ending == "cancel":
+                task.cancel()  # in the midst of them, as Esc does
+            await asyncio.wait([task])
+
+        talk.run(stop())
+        assert len(talk.chat.facts()) == 20
         listed = (work.parent / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
-        assert listed.count("- Machine") == 1
-        happenings = talk.say("again")
-        assert len(saved(happenings)) == 20
-        assert "Not remembered: 3 more facts. 20 of a reply are kept." in notices(happenings)
+        assert listed.count("- Machine") == 20
+        told = talk.say("go on")
+        assert len(saved(heard)) + len(saved(told)) == 20
+        assert "Not remembered: 3 more facts. 20 of a reply are kept." in notices(told)
+        assert saved(talk.say("and on")) == []
 
 
 @pytest.mark.parametrize("source", ["file", "memory", "summary"])

@@ -211,3 +211,19 @@ def test_the_persons_own_bank_is_looked_in_once_and_none_is_made(
     text, _ = relevant(own, own.sessions, "the heron", "", ROOM)
     assert text.count(name) == 1
     own.close()
+
+
+@pytest.mark.parametrize("damaged", ["own", "project"])
+def test_a_damaged_file_of_one_bank_hides_nothing_of_the_other(
+    app: App, sessions: Sessions, work: Path, damaged: str
+) -> None:
+    own = Path(App(cwd=str(work), everywhere=True).init()[0].root)
+    roots = {"own": own, "project": work / ".retain"}
+    with contextlib.closing(Sessions(str(roots["own"]))) as others:
+        past(others, "Walrus", "The walrus is fed at noon.")
+    past(sessions, "Heron", "The heron is fed at dusk.")
+    sessions.close()
+    (roots[damaged] / "sessions.db").write_bytes(b"garbage")
+    text, note = relevant(app, sessions, "when are they fed?", "", ROOM)
+    assert ("walrus" in text, "heron" in text) == (damaged == "project", damaged == "own")
+    assert str(roots[damaged] / "sessions.db") in note

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from retain.errors import RetainError, UsageError
+from retain.errors import Busy, NotFound, RetainError, UsageError
 from retain.sessions.exporting import export
 from retain.talk import models
 from retain.talk.conversation import Conversation
@@ -18,7 +18,7 @@ from retain.talk.profile import Profile
 from retain.talk.retention import Retention
 from retain.talk.summaries import SUMMARY_SECONDS
 from retain.talk.tools import Toolbox
-from retain.talk.waiting import alone
+from retain.talk.waiting import alone, in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from retain.talk.tools import Asker
 
 __all__ = ["Chat"]
+
+_CLOSE_SECONDS: Final = 3.0
 
 _Result = TypeVar("_Result")
 
@@ -121,11 +123,12 @@ class Chat:
         if not name.strip():
             raise UsageError("name a model", hint="`/model` lists those there are.")
         chosen = models.model(name, self.app.config, self.env)
+        if self.session:
+            with contextlib.suppress(NotFound):  # another window has deleted it; there is a next
+                self.sessions.set_model(self.session.id, models.full_name(chosen))
         self._model, self._wanted = chosen, name
         if self._conversation:
             self._conversation.model = chosen
-        if self.session:
-            self.sessions.set_model(self.session.id, chosen.name)
         return chosen
 
     async def new(self) -> None:
@@ -152,12 +155,14 @@ class Chat:
     def _take_model(self, name: str) -> None:
         """Talk to the model that a conversation had; where it cannot be, to the one that is set."""
         self._model = None
-        if name == self.model_name:
+        config = self.app.config
+        meant = models.parted(name, config)
+        if meant == models.parted(self.model_name.strip(), config):
             return
         try:
-            self._model = models.model(name, self.app.config, self.env)
+            self._model = models.model(name, config, self.env)
         except ModelError as error:
-            said = f"This conversation was with {name}, which cannot be used now"
+            said = f"This conversation was with {meant[1]}, which cannot be used now"
             self._notices = [notice(f"{said}: {error.message}. It goes on with another.")]
 
     def _leave_behind(self, before: Conversation | None) -> None:
@@ -188,8 +193,8 @@ class Chat:
 
     def close(self) -> None:
         """Let go of what was opened; every message is safe already."""
-        with self.turn:
-            self.app.close()
+        with contextlib.suppress(Busy):  # by a tool that hangs; it ends with the program
+            in_turn(self.turn, _CLOSE_SECONDS, self.app.close)
 
     # Facts, blocking
 

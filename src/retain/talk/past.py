@@ -64,34 +64,41 @@ def _own(app: App) -> str:
 def relevant(app: App, sessions: Sessions, question: str, own: str, room: int) -> tuple[str, str]:
     """The summaries of conversations that a question may be about, fenced; and what is missing."""
     model = embedder(app)
+    known: list[Known] = []
+    spoken: list[tuple[float, str]] = []
+    failed: list[str] = []
     with banks(app, sessions) as stores:
-        known = [
-            Known(f"{before}{one.session_id}", one)
-            for before, store in stores.items()
-            for one in store.summaries(model.name if model else "")
-            if f"{before}{one.session_id}" != own
-        ]
-        known.sort(key=lambda one: one.about.date, reverse=True)
-        if not known:
-            return "", ""
-        if room < _LEAST:
-            return "", "no room"
-        words = _by_words(stores, question)
+        for before, store in stores.items():
+            try:
+                known += _known(before, store, model)
+                spoken += _by_words(before, store, question)
+            except RetainError as error:  # what the other bank has is told all the same
+                failed.append(error.message)
+    known = sorted((one for one in known if one.name != own), key=_date, reverse=True)
+    if not known:
+        return "", "; ".join(failed)
+    if room < _LEAST:
+        return "", "; ".join(("no room", *failed))
+    spoken.sort(key=lambda pair: -pair[0])
+    words = dict.fromkeys(name for _, name in spoken)
     chosen, note = _chosen(model, known, words, question)
-    return _fenced(chosen, room), note
+    return _fenced(chosen, room), "; ".join(filter(None, (note, *failed)))
 
 
-def _by_words(stores: Mapping[str, Sessions], question: str) -> dict[str, None]:
-    """The names of those in which the words were spoken, the best first."""
+def _known(before: str, store: Sessions, model: Embedder | None) -> list[Known]:
+    told = store.summaries(model.name if model else "")
+    return [Known(f"{before}{one.session_id}", one) for one in told]
+
+
+def _date(one: Known) -> str:
+    return one.about.date
+
+
+def _by_words(before: str, store: Sessions, question: str) -> list[tuple[float, str]]:
+    """The names of those in which the words were spoken, and how well each fits."""
     if not question.strip():
-        return {}
-    found = [
-        (one.score, f"{before}{one.session_id}")
-        for before, store in stores.items()
-        for one in store.search(question, 30)
-    ]
-    found.sort(key=lambda pair: -pair[0])
-    return dict.fromkeys(name for _, name in found)
+        return []
+    return [(one.score, f"{before}{one.session_id}") for one in store.search(question, 30)]
 
 
 def _chosen(
