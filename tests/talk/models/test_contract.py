@@ -392,3 +392,13 @@ def test_making_a_model_connects_to_nobody_and_loads_no_package() -> None:
         [sys.executable, "-c", NO_NETWORK], check=True, capture_output=True, encoding="utf-8"
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_numbers_that_json_does_not_have_break_only_the_call(
+    side: Side, server: Server, number: str
+) -> None:
+    text = f'{{"path": "x", "limit": {number}}}'
+    server.says(side.says(Use("read_file", text=text)))
+    (use,) = (one for one in heard(side.at(server)) if isinstance(one, ToolUse))
+    assert (use.input, use.broken) == ({}, text)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from retain.sizes import tokens
 from retain.talk.events import Ask, Block, Role, Text, Thought, ToolResult, ToolUse, Turn, Usage
 
-__all__ = ["PARTING", "arguments", "called", "clean", "estimate", "mended"]
+__all__ = ["PARTING", "arguments", "called", "clean", "counts", "estimate", "mended"]
 
 PARTING: Final = "\n\n---\n\n"
 _UNFINISHED: Final = "This was interrupted, and there is no result."
 _NOTHING: Final = "(no output)"
+_MOST_TOKENS: Final = 2**40  # more than anything can be read or written; a server may say more
 
 
 def mended(turns: Iterable[Turn], model: str) -> list[Turn]:
@@ -77,13 +79,30 @@ def arguments(use: ToolUse) -> str:
 
 def called(id_: str, name: str, text: str) -> ToolUse:
     """A tool's use from the JSON of its input, which a model may have got wrong."""
+    if not (isinstance(id_, str) and isinstance(name, str)):
+        raise TypeError("a tool is called by its name, and a call has an id")
     try:
-        given = json.loads(text or "{}")
+        given = json.loads(text or "{}", parse_constant=_number, parse_float=_number)
     except (ValueError, RecursionError):
         given = None
     if isinstance(given, dict):
         return ToolUse(id_, name, given)
     return ToolUse(id_, name, {}, broken=text)
+
+
+def _number(text: str) -> float:
+    """A number that JSON has; Python would take others, and no server does when it is sent them."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number of JSON")
+    return number
+
+
+def counts(*given: object) -> list[int] | None:
+    """Numbers of tokens as a server states them; None if one of them cannot be right."""
+    found = [0 if one is None else one for one in given]
+    sound = [one for one in found if type(one) is int and 0 <= one <= _MOST_TOKENS]
+    return sound if len(sound) == len(found) else None
 
 
 def estimate(ask: Ask, reply: str) -> Usage:
