@@ -215,7 +215,11 @@ def test_of_too_many_calls_in_one_reply_the_rest_is_not_done(work: Path) -> None
     with talking(work) as talk:
         uses = [Use("read_file", {"path": "."}, f"c{at}") for at in range(CALLS + 3)]
         talk.server.says(claude(*uses), claude("Ok."))
-        talk.say("look at everything")
+        happenings = talk.say("look at everything")
+        assert sum(isinstance(one, ToolDone) for one in happenings) == CALLS
+        assert notices(happenings) == [
+            f"3 more tools were not used: at most {CALLS} are in one reply."
+        ]
         assert_whole(talk.server.asked[-1])
         given = results(talk.server.asked[-1])
         assert len(given) == CALLS + 3

@@ -258,15 +258,17 @@ class Conversation:
 
     async def _used(self, reply: Reply) -> AsyncGenerator[Happening, None]:
         """Use the tools that a reply asks for, one after the other."""
-        for number, call in enumerate(reply.calls):
+        for call in reply.calls[:CALLS]:
             yield ToolStarted(call, summary(call.name, call.input))
             start = time.monotonic()
-            spare = ToolResult(call.id, _TOO_MANY, True)
-            result = await self._result(call) if number < CALLS else spare
+            result = await self._result(call)
             await reply.answer(result)
             yield ToolDone(call, result, time.monotonic() - start)
             for saved in self.retention.unsaid():
                 yield MemorySaved(saved)
+        if more := len(reply.calls[CALLS:]):
+            reply.ending = _TOO_MANY
+            yield Notice(f"{more:,} more tools were not used: at most {CALLS} are in one reply.")
 
     async def _result(self, call: ToolUse) -> ToolResult:
         if call.broken:
