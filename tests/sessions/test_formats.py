@@ -342,3 +342,15 @@ def test_blocks_that_say_something_else_than_the_text_are_left_out() -> None:
         [result],
         [],
     ]
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.jsonl"])
+def test_numbers_that_json_does_not_have_are_read_as_null(name: str) -> None:
+    text = (
+        '{"id": "a", "messages": [{"role": "assistant", "content": "", "blocks": [{"type": '
+        '"tool_use", "id": "t", "name": "x", "input": {"a": NaN, "b": [-Infinity, 1e999, 1.5]}}]}]}'
+    )
+    found = formats.read(text.encode(), name)
+    assert found
+    (block,) = found.chats[0].said[0].blocks
+    assert block["input"] == {"a": None, "b": [None, None, 1.5]}

@@ -20,7 +20,7 @@ from retain.app import App
 from retain.drafts import Draft
 from retain.sessions.store import Sessions
 from retain.talk.approval import Answer, Question
-from retain.talk.conversation import ROUNDS
+from retain.talk.conversation import CALLS, ROUNDS
 from retain.talk.events import Finished, TextDelta, ToolUse
 from retain.talk.happenings import Assembled, Happening, MemorySaved, ToolDone, ToolStarted
 from retain.talk.models import ModelError
@@ -209,6 +209,22 @@ def test_a_model_that_goes_on_with_tools_after_that_is_stopped(work: Path) -> No
         talk.say("well?")
         assert_whole(talk.asked)
         assert "Not done" in results(talk.asked)[-1][0]
+
+
+def test_of_too_many_calls_in_one_reply_the_rest_is_not_done(work: Path) -> None:
+    with talking(work) as talk:
+        uses = [Use("read_file", {"path": "."}, f"c{at}") for at in range(CALLS + 3)]
+        talk.server.says(claude(*uses), claude("Ok."))
+        happenings = talk.say("look at everything")
+        assert sum(isinstance(one, ToolDone) for one in happenings) == CALLS
+        assert notices(happenings) == [
+            f"3 more tools were not used: at most {CALLS} are in one reply."
+        ]
+        assert_whole(talk.server.asked[-1])
+        given = results(talk.server.asked[-1])
+        assert len(given) == CALLS + 3
+        assert not any(is_error for _, is_error in given[:CALLS])
+        assert set(given[CALLS:]) == {(f"Not done: one reply can use at most {CALLS} tools.", True)}
 
 
 def test_memories_are_recalled_once_and_stay_for_all_rounds(work: Path) -> None:

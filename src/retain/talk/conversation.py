@@ -46,14 +46,16 @@ if TYPE_CHECKING:
     from retain.talk.profile import Profile
     from retain.talk.tools import Toolbox
 
-__all__ = ["ROUNDS", "Conversation"]
+__all__ = ["CALLS", "ROUNDS", "Conversation"]
 
 ROUNDS: Final = 10  # of tools before a model must answer
+CALLS: Final = 32  # of tools in one round
 
 _REPLY: Final = 16_000  # tokens kept free for an answer, at most, where nothing else is set
 _LAST_ROUND: Final = "No more tools: answer with what there is."
 _STOPPED: Final = "This was stopped before it was done."
 _NO_MORE: Final = f"Not done: this was the last of {ROUNDS} rounds of tools."
+_TOO_MANY: Final = f"Not done: one reply can use at most {CALLS} tools."
 _NARROWED: Final = 0.6  # of what was too long for a model, the next time
 
 _Result = TypeVar("_Result")
@@ -259,7 +261,7 @@ class Conversation:
 
     async def _used(self, reply: Reply) -> AsyncGenerator[Happening, None]:
         """Use the tools that a reply asks for, one after the other."""
-        for call in reply.calls:
+        for call in reply.calls[:CALLS]:
             yield ToolStarted(call, summary(call.name, call.input))
             start = time.monotonic()
             result = await self._result(call)
@@ -267,6 +269,9 @@ class Conversation:
             yield ToolDone(call, result, time.monotonic() - start)
             for saved in self.retention.unsaid():
                 yield MemorySaved(saved)
+        if more := len(reply.calls[CALLS:]):
+            reply.ending = _TOO_MANY
+            yield Notice(f"{more:,} more tools were not used: at most {CALLS} are in one reply.")
 
     async def _result(self, call: ToolUse) -> ToolResult:
         if call.broken:

@@ -57,7 +57,7 @@ class Reply:
 
     def __init__(self, sessions: Sessions, session_id: str, ending: str) -> None:
         self._sessions, self._session_id = sessions, session_id
-        self._ending = ending
+        self.ending = ending  # what is said of calls that have no result
         self._blocks: list[Block] = []
         self._results: list[ToolResult] = []
         self._message: Message | None = None
@@ -156,7 +156,7 @@ class Reply:
         missing = self.calls[len(self._results) :]
         results = [
             *self._results,
-            *(ToolResult(call.id, self._ending, True) for call in missing),
+            *(ToolResult(call.id, self.ending, True) for call in missing),
         ]
         kept, count = blocks.packed(results), sum(map(blocks.block_size, results))
 

@@ -245,7 +245,7 @@ class Toolbox:
         title = f"{'Create' if wanted.old is None else 'Write'} {shown}?"
         return _Plan(
             lambda: within(_QUICK, lambda: files.write(self.project, wanted)),
-            approval.about_writing(call, found, wanted.diff, title),
+            approval.about_writing(call, wanted, title),
         )
 
     # Commands
@@ -298,8 +298,9 @@ class Toolbox:
         if self._is_quoted(fact):
             title = summary("save_memory", given).removeprefix("save_memory ")
             reason = "is only quoted from what was read"
+            detail = visible(f"{fact}\nreplaces: {replaces}" if replaces else fact)
             question = Question(
-                call, "save_memory", f"Remember: {title}", visible(fact), reason, choices=(ONCE,)
+                call, "save_memory", f"Remember: {title}", detail, reason, choices=(ONCE,)
             )
         return _Plan(lambda: self._with_app(lambda _: save(fact, replaces), _SLOW), question)
 

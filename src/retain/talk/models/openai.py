@@ -177,12 +177,13 @@ class _Reply:
         return "tools" if reason == "end" and self._calls else reason
 
     def _used(self) -> Usage | None:
-        found = self._usage
-        if not getattr(found, "prompt_tokens", 0):
-            return None
-        details = found.prompt_tokens_details
-        cached = (details and details.cached_tokens) or 0
-        return Usage(found.prompt_tokens, found.completion_tokens or 0, cached)
+        details = getattr(self._usage, "prompt_tokens_details", None)
+        found = turns.counts(
+            getattr(self._usage, "prompt_tokens", None),
+            getattr(self._usage, "completion_tokens", None),
+            getattr(details, "cached_tokens", None),
+        )
+        return Usage(*found) if found and found[0] else None
 
 
 def _request(model: str, ask: Ask, *, is_official: bool) -> dict[str, Any]:
