@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from retain.errors import Busy, NotFound, RetainError, UsageError
 from retain.sessions.exporting import export
+from retain.sessions.store import LATEST
 from retain.talk import models
 from retain.talk.conversation import Conversation
 from retain.talk.happenings import Notice, notice
 from retain.talk.models.errors import ModelError
+from retain.talk.past import published
 from retain.talk.profile import Profile
 from retain.talk.retention import Retention
 from retain.talk.summaries import SUMMARY_SECONDS
@@ -142,7 +144,7 @@ class Chat:
 
     async def resume(self, name: str) -> Session:
         """Go on with an earlier conversation and its model; none is needed before it is asked."""
-        session = await self.away(lambda: self.sessions.resolve(name))
+        session = await self.away(lambda: self._meant(name))
         if self.session is None or self.session.id != session.id:
             before = self._conversation
             self._conversation, self._resumed = None, session
@@ -151,6 +153,12 @@ class Chat:
                 await self.away(lambda: self._take_model(session.model))
             self._leave_behind(before)
         return session
+
+    def _meant(self, name: str) -> Session:
+        """The conversation of a name; a stranger's last one is not taken for the person's."""
+        if name == LATEST and (warning := published(self.app, self.sessions)):
+            raise UsageError(warning, hint="One that you know is yours can be resumed by its id.")
+        return self.sessions.resolve(name)
 
     def _take_model(self, name: str) -> None:
         """Talk to the model that a conversation had; where it cannot be, to the one that is set."""

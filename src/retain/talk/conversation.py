@@ -31,6 +31,7 @@ from retain.talk.happenings import (
 )
 from retain.talk.models import full_name
 from retain.talk.models.errors import ModelError
+from retain.talk.past import published
 from retain.talk.prompt import Prompt, assembled
 from retain.talk.reply import Reply, kept
 from retain.talk.retention import Retention
@@ -145,6 +146,8 @@ class Conversation:
                     yield happening
 
     def _begin(self, text: str) -> None:
+        if self.prompt is None and (warning := published(self.app, self.sessions)):
+            self._untold.append(notice(warning))
         if self.session is not None:
             try:
                 self._summaries.outdated()
