@@ -244,6 +244,58 @@ def test_a_file_is_written_only_after_its_difference_was_shown() -> None:
     played(scene)
 
 
+def is_on_screen(stage: Stage, name: str) -> bool:
+    region = stage.app.query_one(name).region
+    return region.area > 0 and region in stage.app.screen.region
+
+
+@pytest.mark.parametrize("lines", [30, 300])
+def test_however_long_a_difference_is_the_question_is_all_on_the_screen(lines: int) -> None:
+    content = "".join(f"line {number}\n" for number in range(lines))
+
+    async def scene(stage: Stage) -> None:
+        write = Use("write_file", {"path": "notes.md", "content": content})
+        stage.server.says(claude("Writing.", write), claude("Written."))
+        await stage.sends("Write")
+        await stage.asked()
+        detail = stage.app.query_one("#detail")
+        for size in ((80, 24), (120, 40), (40, 12)):
+            await stage.pilot.resize_terminal(*size)
+            await stage.sees("Create notes.md?", "y  Yes, this once", "> n  No")
+            for name in ("#title", "#detail", "#choices", "#allows"):
+                assert is_on_screen(stage, name), (name, size)
+            assert detail.size.height >= 3
+            assert detail.max_scroll_y > 0
+        await stage.pilot.press("pagedown")
+        await stage.until(lambda: detail.scroll_y > 0)
+        await stage.pilot.press("n")
+        await stage.sees("Tell the model why")
+        for name in ("#title", "#choices", "#note"):
+            assert is_on_screen(stage, name), name
+        await stage.pilot.press("enter")
+        await stage.rest()
+        assert not Path("notes.md").exists()
+
+    played(scene)
+
+
+def test_a_question_that_is_not_all_on_the_screen_is_not_answered() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude("Looking.", needs("touch made")), claude("I see."))
+        await stage.sends("Look")
+        await stage.asked()
+        await stage.pilot.resize_terminal(40, 5)
+        await stage.pilot.press("y", "enter")
+        assert stage.app.query("#approving")
+        await stage.pilot.resize_terminal(40, 14)
+        await stage.sees("y  Yes, this once")
+        await stage.pilot.press("y")
+        await stage.rest()
+        assert Path("made").exists()
+
+    played(scene)
+
+
 def test_keys_typed_before_a_question_could_be_read_do_not_answer_it() -> None:
     async def scene(stage: Stage) -> None:
         stage.server.says(claude("Looking.", needs("touch made")), claude("I see."))
