@@ -9,11 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from textual.widget import Widget
-from textual.widgets.markdown import MarkdownStream
 
 from retain.chat import words
 from retain.chat.pieces import Note, Person, Tool
-from retain.chat.prose import Prose
+from retain.chat.prose import Prose, Stream
 from retain.chat.suggestions import Offer
 from retain.errors import RetainError
 from retain.guard.characters import flat
@@ -212,7 +211,7 @@ class _Reply:
 
     def __init__(self, screen: Terminal) -> None:
         self._screen = screen
-        self._stream: MarkdownStream | None = None
+        self._stream: Stream | None = None
         self._tools: dict[str, Tool] = {}
         self._is_recalled = False
         self._table: Mapping[type, Callable[[Any], Awaitable[None]]] = {
@@ -248,9 +247,9 @@ class _Reply:
         if self._stream is None:
             prose = Prose()
             await self._screen.add(prose)
-            self._stream = Prose.get_stream(prose)
+            self._stream = Stream(prose)
             self._screen.do("answering")
-        await self._stream.write(words.inert(one.text))
+        self._stream.write(words.inert(one.text))
 
     async def _thinking(self, _: Thinking) -> None:
         self._screen.do("thinking")
