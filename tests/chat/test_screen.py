@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from textual.events import MouseScrollUp
+from textual.widgets.markdown import MarkdownFence
 
 from retain.chat import approving
 from retain.chat.pieces import Person, Tool
@@ -50,6 +51,29 @@ def test_what_is_typed_is_sent_and_the_reply_is_shown_as_markdown() -> None:
         assert said(stage)[-2:] == [("user", "How do we cache?"), ("assistant", REPLY)]
         assert "claude-sonnet-5-5" in stage.text
         assert "tokens" in stage.text
+
+    played(scene)
+
+
+def test_code_that_is_wider_than_the_screen_is_all_shown() -> None:
+    line = " + ".join(f"value_{number}" for number in range(30))
+
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude(f"Code:\n\n```python\n{line}\n{'x' * 200}Z\n```\n"))
+        await stage.says("Show it")
+        await stage.sees("value_0 ", "value_15", "value_29", "xZ")
+
+    played(scene)
+
+
+def test_a_long_block_of_code_that_comes_in_small_pieces_is_shown_to_its_end() -> None:
+    lines = [f"print({number})" for number in range(200)]
+
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude("\n".join(["Code:", "", "```python", *lines, "```", "", "End."])))
+        await stage.says("Show it")
+        await stage.sees("print(199)", "End.")
+        assert stage.app.query_one(MarkdownFence).code.split("\n") == lines
 
     played(scene)
 
@@ -246,7 +270,7 @@ def test_a_file_is_written_only_after_its_difference_was_shown() -> None:
 
 def is_on_screen(stage: Stage, name: str) -> bool:
     region = stage.app.query_one(name).region
-    return region.area > 0 and region in stage.app.screen.region
+    return region.area > 0 and stage.app.screen.region.contains_region(region)
 
 
 @pytest.mark.parametrize("lines", [30, 300])
@@ -443,6 +467,22 @@ def test_commands_are_completed_as_they_are_typed() -> None:
         await stage.types("/rem")
         await stage.pilot.press("enter")
         await stage.until(lambda: stage.app.entry.text == "/remember ")
+
+    played(scene)
+
+
+def test_the_arrow_keys_go_past_commands_that_were_sent() -> None:
+    async def scene(stage: Stage) -> None:
+        for text in ("/memories", "/sessions", "/tools"):
+            await stage.says(text)
+        for text in ("/tools", "/sessions", "/memories"):
+            await stage.pilot.press("up")
+            assert stage.app.entry.text == text
+            assert not stage.app.entry.has_suggestions
+        await stage.pilot.press("down")
+        assert stage.app.entry.text == "/sessions"
+        await stage.pilot.press("backspace")
+        await stage.until(lambda: stage.app.entry.has_suggestions)
 
     played(scene)
 

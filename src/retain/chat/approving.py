@@ -78,7 +78,8 @@ class Approving(Vertical, can_focus=True):
 
     def _is_all_seen(self) -> bool:
         """Whether nothing of the question is beyond the edges of the screen."""
-        return all(one.region in self.screen.region for one in self.children if one.display)
+        whole = self.screen.region
+        return all(whole.contains_region(one.region) for one in self.children if one.display)
 
     # Answering
 

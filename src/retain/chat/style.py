@@ -33,7 +33,7 @@ MarkdownH1, MarkdownH2, MarkdownH3 {
 }
 MarkdownFence {
     margin: 0 0 1 0; padding: 0 1; border-left: outer ansi_bright_black;
-    & > Label { padding: 0; }
+    & > Label { padding: 0; width: 100%; }
 }
 MarkdownTable { background: ansi_default; }
 MarkdownTableContent {
