@@ -118,6 +118,8 @@ def test_a_flagged_fact_is_saved_and_a_later_one_says_what_it_replaces() -> None
         stage.server.says(claude("Noted.\n\n[MEMORY] The API listens on port 8080\n"))
         await stage.says("The API listens on port 8080")
         await stage.sees("✦ Memory saved: The API listens on port 8080", "/forget")
+        assert "[MEMORY]" not in stage.text
+        assert "[MEMORY] The API" in said(stage)[-1][1]
         await stage.says("/memories")
         await stage.sees("facts/")
         name = stage.chat.facts()[0][0].partition("/")[2]
@@ -606,7 +608,9 @@ def test_without_a_key_it_says_how_to_set_one_and_the_rest_works() -> None:
         await stage.says("/search Oslo")
         await stage.sees("Search results")
         await stage.says("hello")
-        await stage.sees("There is no key for the model")
+        await stage.sees("There is no key for the model", "There is no model to talk to yet")
+        assert stage.text.count("There is no model to talk to yet") == 1
+        assert stage.text.index("hello") < stage.text.index("There is no model to talk to yet")
         assert stage.app.entry.text == "hello"
 
     played(scene, has_key=False, size=(80, 40))
