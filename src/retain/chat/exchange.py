@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from textual.widget import Widget
-from textual.widgets.markdown import MarkdownStream
 
 from retain.chat import words
 from retain.chat.pieces import Note, Person, Tool
-from retain.chat.prose import Prose
+from retain.chat.prose import Prose, Stream
 from retain.chat.suggestions import Offer
+from retain.chat.unflagged import Unflagged, unflagged
 from retain.errors import RetainError
 from retain.guard.characters import flat
 from retain.paths import global_root
@@ -65,16 +65,21 @@ class Desk:
         place = self.chat.app.place
         where = f"{place.scope} bank {_home_shortened(place.root)}"
         self.screen.query_one(Note).update(words.welcome(where))
-        try:
-            _ = self.chat.model
-        except ModelError as error:
-            await self.screen.add(Prose(self._setup(error), classes="-setup"))
+        await self._set_up()
         if resume:
             try:
                 session = await self.chat.resume(resume)
                 await self.screen.begin_with(await self._taken_up(session))
             except RetainError as error:
                 await self.screen.note(words.error(error), "error")
+
+    async def _set_up(self) -> None:
+        """Say at the end of the conversation what the model lacks, and no longer above."""
+        await self.screen.query(".-setup").remove()
+        try:
+            _ = self.chat.model
+        except ModelError as error:
+            await self.screen.add(Prose(self._setup(error), classes="-setup"))
 
     def _setup(self, error: ModelError) -> str:
         if error.kind != "no_key":
@@ -140,6 +145,7 @@ class Desk:
 
     async def _said(self, text: str) -> None:
         self.screen.do(_WAITING)
+        await self._set_up()
         reply = _Reply(self.screen)
         try:
             async with contextlib.aclosing(self.chat.conversation.send(text)) as happenings:
@@ -213,7 +219,8 @@ class _Reply:
 
     def __init__(self, screen: Terminal) -> None:
         self._screen = screen
-        self._stream: MarkdownStream | None = None
+        self._stream: Stream | None = None
+        self._lines = Unflagged()
         self._tools: dict[str, Tool] = {}
         self._is_recalled = False
         self._table: Mapping[type, Callable[[Any], Awaitable[None]]] = {
@@ -236,6 +243,8 @@ class _Reply:
 
     async def end(self) -> None:
         """Show the last of the text."""
+        lines, self._lines = self._lines, Unflagged()
+        await self._write(lines.rest())
         if self._stream:
             stream, self._stream = self._stream, None
             await stream.stop()
@@ -246,12 +255,17 @@ class _Reply:
             await self._screen.note(words.recalled(one.prompt.recalled))
 
     async def _text(self, one: TextDelta) -> None:
+        await self._write(self._lines.fed(words.inert(one.text)))
+
+    async def _write(self, text: str) -> None:
         if self._stream is None:
+            if not text.strip():
+                return
             prose = Prose()
             await self._screen.add(prose)
-            self._stream = Prose.get_stream(prose)
+            self._stream = Stream(prose)
             self._screen.do("answering")
-        await self._stream.write(words.inert(one.text))
+        self._stream.write(text)
 
     async def _thinking(self, _: Thinking) -> None:
         self._screen.do("thinking")
@@ -312,8 +326,9 @@ def _pieces(messages: Sequence[Message]) -> list[Widget]:
 
 
 def _piece(block: Text | ToolUse | ToolResult | Thought, tools: dict[str, Tool]) -> list[Widget]:
-    if isinstance(block, Text) and block.text.strip():
-        return [Prose(block.text)]
+    if isinstance(block, Text):
+        text = unflagged(words.inert(block.text))
+        return [Prose(text)] if text.strip() else []
     if isinstance(block, ToolUse):
         tools[block.id] = Tool(summary(block.name, block.input))
         return [tools[block.id]]

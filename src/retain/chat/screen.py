@@ -222,7 +222,7 @@ class Terminal(App[None]):
     # Writing
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        self._suggest(event.text_area.text)
+        self._suggest("" if self.entry.is_brought_back else event.text_area.text)
 
     def _suggest(self, text: str) -> None:
         offers = self.desk.offers(text) if self.desk else []

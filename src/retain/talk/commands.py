@@ -197,7 +197,7 @@ class Commands:
                 return "No conversations yet." if not words else "No conversation speaks of that."
             lines = [
                 f"- `{one.id}`  {one.updated_at[:10]}  {_line(one.title or 'New session', 60)}"
-                f"  ({one.messages} messages)"
+                f"  ({one.messages} message{'' if one.messages == 1 else 's'})"
                 for one in found
             ]
             ending = "Use `/resume ID` to go on with one; its beginning is enough."
@@ -314,7 +314,8 @@ class Commands:
             for part in prompt.parts
         ]
         said = prompt.tokens - sum(part.tokens for part in prompt.parts)
-        lines.append(f"| this conversation ({len(prompt.turns)} turns) | {said:,} | |")
+        turns = "1 turn" if len(prompt.turns) == 1 else f"{len(prompt.turns)} turns"
+        lines.append(f"| this conversation ({turns}) | {said:,} | |")
         if prompt.left_out:
             lines += ["", "Left out or cut:", *(f"- {_line(note)}" for note in prompt.left_out)]
         return Shown("\n".join(lines))

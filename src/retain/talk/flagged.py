@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from retain.facts.judging import same_key
 from retain.facts.view import fence_after
 
-__all__ = ["anywhere", "found", "parted"]
+__all__ = ["TAG", "anywhere", "found", "parted"]
 
 TAG: Final = "[MEMORY]"
 
