@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from retain.errors import NotFound, RetainError
 from retain.facts import view
 from retain.facts.judging import same_key
+from retain.facts.keeping import TYPE as FACT
 from retain.fsio import Directory
 from retain.guard.characters import strip_invisible
 from retain.sizes import cut, tokens
-from retain.talk import skills
+from retain.talk import flagged, skills
 from retain.talk.events import ToolSpec, Turn
 from retain.talk.fences import fenced
 from retain.talk.fitting import Fitted, with_words_before
@@ -100,7 +101,7 @@ class Part(NamedTuple):
     tokens: int = 0
     note: str = ""  # what was cut or left out, and why
     is_stable: bool = False
-    is_data: bool = False  # written by someone else, or earlier
+    is_data: bool = False  # may be written by someone else than the person
     is_fleeting: bool = False  # recalled for one message, and sent with it alone
 
 
@@ -296,7 +297,8 @@ def _profile(one: profiles.Text, room: int, listed: frozenset[str]) -> Part:
     if not text:
         return part
     if is_list:
-        return _fenced(part, "known-facts", _FACTS_NOTE, min(room, _MOST_FACTS))
+        held = _fenced(part, "known-facts", _FACTS_NOTE, min(room, _MOST_FACTS))
+        return held._replace(is_data=one.scope != "global")
     if one.scope != "global":
         return _fenced(part, "project-notes", f"{one.name}. {_NOTES_NOTE}", room)
     return _limited(part, room)
@@ -343,11 +345,13 @@ def _memories(around: _Surroundings, question: str, listed: frozenset[str]) -> t
     notes += found.degraded.reasons
     text = f"{head}{found.text.strip()}"
     note = "; ".join(notes)
-    return part._replace(text=text, tokens=tokens(text), note=note), len(found.items) + len(twice)
+    is_data = any(one.hit.type != FACT or one.hit.scope != "global" for one in found.items)
+    part = part._replace(text=text, tokens=tokens(text), note=note, is_data=is_data)
+    return part, len(found.items) + len(twice)
 
 
 def _sessions(around: _Surroundings, question: str, own: str) -> Part:
-    part = Part("relevant conversations", "", is_data=True, is_fleeting=True)
+    part = Part("relevant conversations", "", is_fleeting=True)  # without what they flagged
     room = min(_MOST_SESSIONS, int(around.room * _SESSIONS_SHARE))
     try:
         text, note = relevant(around.app, around.sessions, question, own, room)
@@ -368,7 +372,8 @@ def _skills(around: _Surroundings) -> Part:
 
 def _earlier(around: _Surroundings, messages: Sequence[Message]) -> Iterator[Part]:
     """The summary that stands for what was compacted."""
-    text = "\n\n".join(one.content for one in messages if one.role == "system").strip()
+    texts = (one.content for one in messages if one.role == "system")
+    text = flagged.without("\n\n".join(texts)).strip()
     if text:
         part = Part("summary of this conversation", text)
         room = int(around.room * _EARLIER_SHARE)
