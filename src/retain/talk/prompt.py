@@ -16,12 +16,14 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from retain.brief import scoped
 from retain.errors import NotFound, RetainError
 from retain.facts import view
 from retain.facts.judging import same_key
 from retain.facts.keeping import TYPE as FACT
 from retain.fsio import Directory
 from retain.guard.characters import strip_invisible
+from retain.recall.found import FAR_BEHIND
 from retain.sizes import cut, tokens
 from retain.talk import flagged, skills
 from retain.talk.events import ToolSpec, Turn
@@ -103,6 +105,7 @@ class Part(NamedTuple):
     is_stable: bool = False
     is_data: bool = False  # may be written by someone else than the person
     is_fleeting: bool = False  # recalled for one message, and sent with it alone
+    details: tuple[str, ...] = ()  # what was recalled, each with its name
 
 
 class Prompt(NamedTuple):
@@ -320,11 +323,14 @@ def _memories(around: _Surroundings, question: str, listed: frozenset[str]) -> t
         return part, 0
     room = min(_MOST_MEMORIES, int(around.room * _MEMORIES_SHARE))
     head = "# Relevant memories\n\n"
-    twice: list[str] = []
+    best: list[float] = []
+    twice: list[str] = []  # what fits and is listed
 
     def shown(hit: Hit) -> Hit | None:
+        best.append(hit.score)
         if same_key(hit.text) in listed:
-            twice.append(hit.ref)
+            if hit.score >= FAR_BEHIND * best[0]:
+                twice.append(f"{_detail(around.app, hit)} (in MEMORY.md)")
             return None
         return hit._replace(
             text=without_secrets(hit.text)[0],
@@ -338,16 +344,23 @@ def _memories(around: _Surroundings, question: str, listed: frozenset[str]) -> t
     except RetainError as error:
         return part._replace(note=error.message), 0
     notes = [f"{found.left_out} more: no room"] if found.left_out and found.items else []
-    notes += [f"{len(twice)} more: in MEMORY.md already"] if twice else []
+    details = (*(_detail(around.app, one.hit) for one in found.items), *twice)
+    part = part._replace(details=details)
     if not found.items:
-        notes = notes or ["no room" if found.left_out else "nothing fits the question"]
-        return part._replace(note="; ".join(notes)), len(twice)
+        nothing = "" if twice else "nothing fits the question"
+        return part._replace(note="no room" if found.left_out else nothing), len(details)
     notes += found.degraded.reasons
     text = f"{head}{found.text.strip()}"
     note = "; ".join(notes)
     is_data = any(one.hit.type != FACT or one.hit.scope != "global" for one in found.items)
     part = part._replace(text=text, tokens=tokens(text), note=note, is_data=is_data)
-    return part, len(found.items) + len(twice)
+    return part, len(details)
+
+
+def _detail(app: App, hit: Hit) -> str:
+    """A memory as `/context` lists it, by the name that leads to it from here."""
+    ref = hit.ref if app.place.scope == hit.scope else scoped(hit.ref, hit.scope)
+    return f"{ref}: {without_secrets(hit.title or hit.text)[0]}"
 
 
 def _sessions(around: _Surroundings, question: str, own: str) -> Part:
@@ -357,7 +370,8 @@ def _sessions(around: _Surroundings, question: str, own: str) -> Part:
         text, note = relevant(around.app, around.sessions, question, own, room)
     except RetainError as error:
         return part._replace(note=error.message)
-    return part._replace(text=text, tokens=tokens(text), note=note)
+    details = tuple(line[2:] for line in text.splitlines() if line.startswith("- "))
+    return part._replace(text=text, tokens=tokens(text), note=note, details=details)
 
 
 def _skills(around: _Surroundings) -> Part:
