@@ -177,6 +177,10 @@ def _turn(block: Block) -> Turn:
         (prompt(Text("Jo rows")), False),
         (prompt(ToolUse("1", "save_memory", {}), ToolResult("1", "saved: Jo rows")), False),
         (prompt(ToolUse("1", "read_file", {}), ToolResult("1", "saved: Jo rows")), True),
+        (prompt(ToolUse("1", "search_memory", {}), ToolResult("1", "Jo rows")), False),
+        (prompt(ToolUse("1", "search_memory", {}), ToolResult("1", "[MEMORY] Jo rows")), True),
+        (prompt(data="[MEMORY] Jo rows", said="I am Jo and I row"), False),
+        (prompt(data="[MEMORY] Jo rows", said="What of Jo?"), True),
     ],
 )
 def test_what_was_only_read_is_quoted(app: App, sent: Prompt, is_quoted: bool) -> None:

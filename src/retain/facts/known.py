@@ -19,7 +19,7 @@ from retain.facts.carrying import COLLECTION, Synced
 from retain.facts.judging import KNOWN, REPLACES, same_key
 from retain.facts.keeping import Added, Facts
 from retain.library import project_of
-from retain.paths import GLOBAL
+from retain.paths import GLOBAL, from_home
 
 __all__ = ["Known", "One"]
 
@@ -66,10 +66,16 @@ class Known:
         is_new = not home.app.place.exists
         # A project's own facts need not say whose they are.
         project = self._project if home.app.place.scope == "global" else ""
+        if project and source:  # each bank counts its chats alone: say whose this one is
+            source = f"{source} in {self._where()}"
         added = home.facts.add(text, by=by, replaces=replaces, source=source, project=project)
         if is_new:
             self._app.workspace.forget()  # there is one bank more to look into
         return home.called(added._replace(notes=(*added.notes, *notes)))
+
+    def _where(self) -> str:
+        """The project at hand, as the person would find it."""
+        return from_home(project_of(self._app.place.root), os.path.expanduser("~"))
 
     def _chosen(self, text: str, replaces: str) -> tuple[_Home, list[str], bool]:
         """The bank that a fact goes to or is known in, what is to be said of the other one, and

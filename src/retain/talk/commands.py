@@ -10,6 +10,7 @@ from retain.guard.characters import flat, visible
 from retain.paths import GLOBAL
 from retain.recall.asking import Wanted
 from retain.talk import models, skills
+from retain.talk.past import banks
 from retain.talk.tools import TOOLS
 
 if TYPE_CHECKING:
@@ -165,12 +166,14 @@ class Commands:
             raise UsageError("say what to look for", hint="Usage: /search WORDS")
 
         def work() -> str:
-            said = self._chat.sessions.search(words, 8)
-            lines = [
-                f"- **[session: {_line(one.title, 40)}]** {_line(one.text)} (`{one.session_id}`)"
-                for one in said
-                if one.kind == "message"
-            ]
+            with banks(self._chat.app, self._chat.sessions) as stores:
+                lines = [
+                    f"- **[session: {_line(one.title, 40)}]** {_line(one.text)}"
+                    f" (`{before}{one.session_id}`)"
+                    for before, store in stores.items()
+                    for one in store.search(words, 8)
+                    if one.kind == "message"
+                ]
             known, note = self._known(words)
             lines = [*known, *lines]
             if not lines:
@@ -192,7 +195,13 @@ class Commands:
 
     async def _sessions(self, words: str) -> Shown:
         def work() -> str:
-            found = self._chat.sessions.list(_LISTED, words)
+            with banks(self._chat.app, self._chat.sessions) as stores:
+                found = [
+                    one._replace(id=f"{before}{one.id}")
+                    for before, store in stores.items()
+                    for one in store.list(_LISTED, words)
+                ]
+            found = sorted(found, key=lambda one: one.updated_at, reverse=True)[:_LISTED]
             if not found:
                 return "No conversations yet." if not words else "No conversation speaks of that."
             lines = [
@@ -238,6 +247,10 @@ class Commands:
     async def _resume(self, name: str) -> Shown:
         if not name:
             raise UsageError("say which", hint="`/sessions` lists them.")
+        if name.startswith(GLOBAL) and self._chat.app.place.scope != "global":
+            command = f"retain chat --global --resume {_line(name.removeprefix(GLOBAL), 60)}"
+            text = f"That conversation is in your own bank: `{command}` goes on with it."
+            return Shown(text, is_error=True)
         try:
             session = await self._chat.resume(name)
         except NotFound:
@@ -316,6 +329,9 @@ class Commands:
         said = prompt.tokens - sum(part.tokens for part in prompt.parts)
         turns = "1 turn" if len(prompt.turns) == 1 else f"{len(prompt.turns)} turns"
         lines.append(f"| this conversation ({turns}) | {said:,} | |")
+        details = [one for part in prompt.parts for one in part.details]
+        if details:
+            lines += ["", "Recalled:", *(f"- {_line(one)}" for one in details)]
         if prompt.left_out:
             lines += ["", "Left out or cut:", *(f"- {_line(note)}" for note in prompt.left_out)]
         return Shown("\n".join(lines))

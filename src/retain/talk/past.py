@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import RetainError
@@ -12,6 +12,7 @@ from retain.paths import GLOBAL
 from retain.sessions.database import FILE
 from retain.sessions.store import Sessions
 from retain.sizes import cut, tokens
+from retain.talk import flagged
 from retain.talk.fences import fenced
 from retain.talk.redaction import on_one_line
 
@@ -189,20 +190,24 @@ def vectorised(sessions: Sessions, model: Embedder, most: int = _FILLED) -> None
 
 def plain_summary(said: Sequence[Message]) -> str:
     """A summary that no model has made: what was asked first, and what was answered last."""
-    asked = next((one.content for one in said if one.role == "user" and one.content), "")
-    last = (one.content for one in reversed(said) if one.role == "assistant" and one.content)
-    if not asked.strip():
+    first = next(_spoken(said, "user"), "")[:_QUOTED]
+    if not first:
         return ""
-    first = " ".join(asked.split())[:_QUOTED]
-    then = " ".join(next(last, "").split())[:_QUOTED]
+    then = next(_spoken(reversed(said), "assistant"), "")[:_QUOTED]
     return f"Asked: {first}" + (f" Last answer: {then}" if then else "")
+
+
+def _spoken(said: Iterable[Message], role: str) -> Iterator[str]:
+    """What one side said, each on one line; facts are kept elsewhere."""
+    texts = (" ".join(flagged.without(one.content).split()) for one in said if one.role == role)
+    return filter(None, texts)
 
 
 def _fenced(chosen: Sequence[Known], room: int, about: str) -> str:
     room -= tokens(_HEAD) + tokens(fenced(_FENCE, about, ""))
     lines: list[str] = []
     for name, one in chosen:
-        said = on_one_line(one.summary)
+        said = on_one_line(flagged.without(one.summary))
         line = f"- {one.date[:10]} · {on_one_line(one.title)} ({name})"
         text = f"{line}: {cut(said, _EXCERPT)}" if said else line
         if tokens(text) + 2 > room:

@@ -183,7 +183,7 @@ class _Reply:
             getattr(self._usage, "completion_tokens", None),
             getattr(details, "cached_tokens", None),
         )
-        return Usage(*found) if found and found[0] else None
+        return Usage(found[0], found[1], found[2]) if found and found[0] else None
 
 
 def _request(model: str, ask: Ask, *, is_official: bool) -> dict[str, Any]:
