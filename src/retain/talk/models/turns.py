@@ -83,7 +83,7 @@ def arguments(use: ToolUse) -> str:
     return json.dumps(dict(use.input), ensure_ascii=True, default=str)
 
 
-def called(id_: str, name: str, text: str) -> ToolUse:
+def called(id_: object, name: object, text: str) -> ToolUse:
     """A tool's use from the JSON of its input, which a model may have got wrong."""
     if not (isinstance(id_, str) and isinstance(name, str)):
         raise TypeError("a tool is called by its name, and a call has an id")
