@@ -183,7 +183,10 @@ class _Reply:
             getattr(self._usage, "completion_tokens", None),
             getattr(details, "cached_tokens", None),
         )
-        return Usage(found[0], found[1], found[2]) if found and found[0] else None
+        if not found or not found[0]:
+            return None
+        read, written, cached = found
+        return Usage(read, written, cached)
 
 
 def _request(model: str, ask: Ask, *, is_official: bool) -> dict[str, Any]:
