@@ -103,7 +103,7 @@ class Conversation:
         self._untold += (*await self._synced(), *self._left_out())
         for told in self._told():
             yield told
-        self.retention.begin()
+        self.retention.begin(text)
         for number in range(ROUNDS + 1):
             for one in await self._assembled(self.prompt if number else None):
                 yield one

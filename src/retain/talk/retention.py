@@ -70,9 +70,10 @@ class Retention:
         self._seen: set[str] = set()  # the facts of one reply, as keys
         self._unsaid: list[Saved] = []
 
-    def begin(self) -> None:
-        """Another reply begins, with facts of its own."""
+    def begin(self, said: str = "") -> None:
+        """Another reply begins, to what the person said, with facts of its own."""
         self._seen.clear()
+        self.told.say(said)
 
     def heard(self, reply: str) -> tuple[list[str], list[str]]:
         """The facts to keep that a reply flags, and what the person is told about the others.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from retain.facts.judging import same_key
 from retain.talk import flagged
-from retain.talk.events import Text, ToolResult, ToolUse
+from retain.talk.events import ToolResult, ToolUse
 from retain.words import words
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Told:
 
     def __init__(self) -> None:
         self._flagged: set[str] = set()
-        self._parts: dict[str, str] = {}  # what else it read, as far as that is not the person's
+        self._parts: set[str] = set()  # what else it read, as far as that is not the person's
         self._results: dict[str, str] = {}  # what tools gave, by their calls
         self._said: dict[str, str] = {}  # by the person, by how they said it
         self._newest = ""  # of that
@@ -45,7 +45,7 @@ class Told:
         for part in prompt.parts:
             if part.is_data:
                 self._flagged.update(map(same_key, flagged.anywhere(part.text)))
-                self._parts[part.name] = _whole(part.text)
+                self._parts.add(_whole(part.text))
         self._read_turns(prompt.turns)
 
     def _read_turns(self, turns: Iterable[Turn]) -> None:
@@ -56,15 +56,14 @@ class Told:
                     names[block.id] = block.name
                 elif isinstance(block, ToolResult):
                     self._hear(block, names.get(block.id, ""))
-                elif isinstance(block, Text) and turn.role == "user":
-                    self._say(block.text)
 
     def _hear(self, result: ToolResult, tool: str) -> None:
         if result.id not in self._results and tool != _SAVING:  # later it may be shortened
             self._results[result.id] = "" if tool == _SEARCHING else _whole(result.text)
             self._flagged.update(map(same_key, flagged.anywhere(result.text)))
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Take in what the person says; what an earlier history has of them may be anyone's."""
         self._newest = text if text.strip() else self._newest
         if text not in self._said:
             self._said[text] = _whole(text)
@@ -72,7 +71,7 @@ class Told:
     def is_quoted(self, fact: str) -> bool:
         """Whether a fact stands in what was read, and in nothing that the person said."""
         key, whole = same_key(fact), _whole(fact)
-        texts = (*self._results.values(), *self._parts.values())
+        texts = (*self._results.values(), *self._parts)
         is_read = key in self._flagged or any(whole in text for text in texts)
         return is_read and not self._is_said(fact)
 
