@@ -561,3 +561,26 @@ def test_a_trigger_by_a_name_like_an_index_s_is_no_part_of_it(tmp_path: Path, na
         connection.commit()
     with contextlib.closing(Sessions(str(tmp_path))) as ours, pytest.raises(Unreadable):
         ours.create()
+
+
+# Several in one process
+
+
+def test_two_openings_in_one_process_and_another_process_lose_nothing(
+    root: Path, sessions: Sessions
+) -> None:
+    name = sessions.create("m").id
+    other = Sessions(str(root))
+    assert other.get(name).id == name  # opened a second time, while the first holds it open
+    adding = "import sys; from retain.sessions.store import Sessions\n"
+    adding += "one = Sessions(sys.argv[1]); one.add(sys.argv[2], 'user', 'from elsewhere')\n"
+    adding += "one.close()\n"
+    for number in range(3):
+        sessions.add(name, "user", f"first {number}")
+        subprocess.run([sys.executable, "-c", adding, str(root), name], check=True)
+        other.add(name, "user", f"second {number}")
+        expected = 3 * (number + 1)
+        assert len(sessions.messages(name)) == expected
+        assert len(other.messages(name)) == expected
+    other.close()
+    assert rows(root, "SELECT count(*) FROM messages") == [(9,)]

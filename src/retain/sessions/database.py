@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 from urllib.parse import quote
 
+from retain import held
 from retain.errors import Busy, NewerFormat, NotSaved, RetainError, Unreadable, Unsafe
 from retain.fsio import Directory, saving
 from retain.notice import is_network
@@ -170,8 +171,8 @@ class Database:
                         hint="Move it away; the chats themselves may be where it leads.",
                     )
         try:
-            with open(self.path, "rb") as file:
-                head = file.read(100)
+            # Another part of this process may have it open: to close it would drop their locks.
+            head = os.pread(held.handle(self.path), 100, 0)
         except OSError as error:
             raise self._foreign(error.strerror or str(error)) from error
         if not head.startswith(_MAGIC) or head[68:72] != _MARK:

@@ -1,0 +1,41 @@
+"""Files that SQLite may have open, looked at through handles that stay open.
+
+A process has its locks on a file together, and closing any handle of it drops them all. Whoever
+looks at a database that another part of the same process has open, and closes it again, takes that
+one's locks away: another process then takes itself for the last one and removes the log beside the
+file, with everything that is written to it from then on.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+__all__ = ["handle"]
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+_handles: dict[tuple[int, int, int], int] = {}
+_turn = threading.Lock()
+
+
+def handle(path: str) -> int:
+    """A handle to read a file with, which nobody closes; a link is not followed."""
+    with _turn:
+        found = os.lstat(path)
+        key = os.getpid(), found.st_dev, found.st_ino
+        if key not in _handles:
+            _forget_removed()
+            fd = os.open(path, _FLAGS)
+            found = os.fstat(fd)  # another file may have come into its place
+            key = os.getpid(), found.st_dev, found.st_ino
+            _handles.setdefault(key, fd)
+        return _handles[key]
+
+
+def _forget_removed() -> None:
+    """Close what nobody can open any more, so that its room on the disk is free again."""
+    for key, fd in list(_handles.items()):
+        if key[0] == os.getpid() and not os.fstat(fd).st_nlink:
+            del _handles[key]
+            os.close(fd)
