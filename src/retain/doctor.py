@@ -12,8 +12,7 @@ from retain.capture import inbox
 from retain.categories import Rules
 from retain.errors import BadName, RetainError
 from retain.model import Memory, Problem
-from retain.sessions import published
-from retain.sessions.database import FILE
+from retain.sessions import FILE, published
 from retain.typed.shape import is_record, record
 
 __all__ = ["Findings", "examine"]

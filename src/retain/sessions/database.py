@@ -20,14 +20,12 @@ from retain import held
 from retain.errors import Busy, NewerFormat, NotSaved, RetainError, Unreadable, Unsafe
 from retain.fsio import Directory, saving
 from retain.notice import is_network
-from retain.sessions import schema
+from retain.sessions import BESIDE, FILE, schema
 
-__all__ = ["BESIDE", "FILE", "Database"]
+__all__ = ["Database"]
 
-FILE: Final = "sessions.db"
 WAIT_SECONDS: Final = 30.0
 _PAUSE: Final = 0.01
-BESIDE: Final = ("", "-wal", "-shm", "-journal")
 _MAGIC: Final = b"SQLite format 3\0"
 _MARK: Final = schema.APPLICATION.to_bytes(4, "big")
 _INHERITED: Final[list[object]] = []  # connections of a parent process, kept from being closed

@@ -11,7 +11,7 @@ import shlex
 
 from retain.errors import RetainError
 from retain.git import Repository
-from retain.sessions.database import BESIDE, FILE
+from retain.sessions import BESIDE, FILE
 
 __all__ = ["warning"]
 

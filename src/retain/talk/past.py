@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import RetainError
 from retain.paths import GLOBAL
-from retain.sessions.database import FILE
+from retain.sessions import FILE
 from retain.sessions.store import Sessions
 from retain.sizes import cut, tokens
 from retain.talk import flagged
