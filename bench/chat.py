@@ -5,11 +5,15 @@ in a terminal of their own. The first paint is timed from the start of the proce
 the empty box. Then a word and Enter are typed at once, and the time is taken until the box is empty
 again, and until the request has reached a model's server on this machine. The bare app loads the
 provider's package in a thread as soon as it has painted, and sends the word and nothing else.
+
+Then blocks of code of two lengths come word by word, at one pace: four times the lines should take
+about four times as much of the processor, and not sixteen times.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import fcntl
 import io
@@ -29,11 +33,18 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from textual.app import App, ComposeResult
+from textual.containers import VerticalScroll
+
+from retain.chat.prose import Prose, Stream
 from tests.talk.servers import Server, running
 
 PAINT_LIMIT = 1.5  # times the bare app
 SEND_LIMIT = 3.0
 REQUEST_LIMIT = 2.0
+CODE_LINES = (75, 300)
+CODE_LIMIT = 6.0  # times the shorter block
+WORD_SECONDS = 0.004
 MARK = b"ay something"  # the first letter stands under the cursor
 BARE = """
 import threading
@@ -131,6 +142,39 @@ def round_of(words: Sequence[str], env: dict[str, str], server: Server) -> Times
         screen.end()
 
 
+class Page(App[None]):
+    """One reply."""
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Prose()
+
+
+async def streamed(lines: int) -> float:
+    """Seconds of the processor for a block of code that comes word by word."""
+    app = Page()
+    async with app.run_test(size=(80, 24)):
+        stream = Stream(app.query_one(Prose))
+        before = time.process_time()
+        stream.write("```python\n")
+        for number in range(lines):
+            for word in (f"value_{number}", " = ", "compute(", f"{number}, ", "other)", "\n"):
+                stream.write(word)
+                await asyncio.sleep(WORD_SECONDS)
+        stream.write("```\n")
+        await stream.stop()
+        return time.process_time() - before
+
+
+def report_code() -> int:
+    few, many = (asyncio.run(streamed(lines)) for lines in CODE_LINES)
+    print(
+        f"long code     {many * 1000:5.0f} ms of the processor for {CODE_LINES[1]} lines,", end=" "
+    )
+    print(f"{few * 1000:.0f} for {CODE_LINES[0]}: {many / few:.1f} times (at most {CODE_LIMIT})")
+    return int(many > CODE_LIMIT * few)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=11)
@@ -154,7 +198,7 @@ def main() -> int:
         for _ in range(rounds):
             theirs.append(round_of(bare, env, server))
             ours.append(round_of(retain, env, server))
-    return report(ours, theirs)
+    return report(ours, theirs) | report_code()
 
 
 def report(ours: Sequence[Times], theirs: Sequence[Times]) -> int:

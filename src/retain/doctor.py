@@ -12,6 +12,7 @@ from retain.capture import inbox
 from retain.categories import Rules
 from retain.errors import BadName, RetainError
 from retain.model import Memory, Problem
+from retain.sessions import FILE, published
 from retain.typed.shape import is_record, record
 
 __all__ = ["Findings", "examine"]
@@ -33,6 +34,7 @@ class Findings(NamedTuple):
 def examine(bank: Bank, rules: Rules) -> Findings:
     """Read every memory once and count what is there; typed ones are checked by their rules."""
     problems = [Problem(bank.root, reason) for reason in rules.warnings]
+    problems += _published(bank)
     by_collection: dict[str, int] = {}
     by_type: dict[str, int] = {}
     by_status: dict[str, int] = {}
@@ -54,6 +56,12 @@ def examine(bank: Bank, rules: Rules) -> Findings:
         _proposed(bank, problems),
         tuple(problems),
     )
+
+
+def _published(bank: Bank) -> list[Problem]:
+    """Chats that git tracks; in their own bank, a person may have wanted just that."""
+    warning = "" if bank.place.scope == "global" else published.warning(bank.root)
+    return [Problem(os.path.join(bank.root, FILE), warning)] if warning else []
 
 
 def _trashed(bank: Bank, problems: list[Problem]) -> int:

@@ -148,7 +148,7 @@ class Library:
 
         budget = whole("budget", budget)
         answer = self.search(Wanted(query, limit=limit))
-        if shown:
+        if shown and answer.is_confident:
             answer = answer._replace(hits=tuple(filter(None, map(shown, answer.hits))))
         names = (
             scoped(f"{collection}/{name}" if collection else name, bank.bank.place.scope)

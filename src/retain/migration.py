@@ -1,13 +1,14 @@
 """A chat workspace of plain files brought into a bank: profiles, facts and sessions, nothing twice.
 
-Such a workspace has `context/system_prompt.md`, `memories/` with three profiles and `sessions/`,
-and perhaps a database (`retain.db`, `spark.db`) that holds the same sessions once more. It is only
-read. What the bank has already stays as it is.
+Such a workspace has `context/system_prompt.md`, `memories/` with three profiles and perhaps other
+notes, `sessions/`, and perhaps a database (`retain.db`, `spark.db`) that holds the same sessions
+once more. It is only read. What the bank has already stays as it is.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -15,7 +16,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain import chats
+from retain import chats, paths, trash
+from retain.codec import codec
+from retain.drafts import Draft
 from retain.errors import Conflict, ImportRefused, NotFound, RetainError, UsageError
 from retain.facts import view
 from retain.facts.carrying import COLLECTION
@@ -56,16 +59,17 @@ class Plan(NamedTuple):
 
     source: str
     files: Sequence[tuple[str, bytes]]  # the place in the bank, the bytes
+    notes: Sequence[tuple[str, bytes]]  # other files of its memories, by their names
     facts: Sequence[Told]  # of its database; its list is among the files
     chats: Sequence[Chat]
     warnings: Sequence[str]
 
 
 class Copied(NamedTuple):
-    """A profile or the prompt: copied, unchanged, or kept as the bank has it."""
+    """A profile, the prompt or a note, and what became of it."""
 
     name: str
-    status: str
+    status: str  # copied, unchanged, kept (the bank has its own), deleted (here), facts (its lines)
 
 
 class Migrated(NamedTuple):
@@ -89,6 +93,7 @@ def plan(path: str, max_bytes: int) -> Plan:
     warnings: list[str] = []
     with Directory.open(root) as folder:
         files = list(_files(folder, max_bytes, warnings))
+        notes = list(_notes(folder, max_bytes, warnings))
     found: list[Chat] = []
     told: list[Told] = []
     sessions = os.path.join(root, _SESSIONS)
@@ -99,7 +104,7 @@ def plan(path: str, max_bytes: int) -> Plan:
         if os.path.isfile(os.path.join(root, name)):
             more, facts = _from_database(os.path.join(root, name), warnings)
             found, told = _merged([*more, *found]), [*told, *facts]
-    return Plan(root, files, told, found, warnings)
+    return Plan(root, files, notes, told, found, warnings)
 
 
 def _workspace(path: str) -> str:
@@ -129,6 +134,18 @@ def _files(folder: Directory, limit: int, warnings: list[str]) -> Iterator[tuple
             continue
         except RetainError as error:
             warnings.append(f"left behind: {error.message}")
+
+
+def _notes(folder: Directory, limit: int, warnings: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Whatever else was noted beside the profiles."""
+    with contextlib.suppress(NotFound), folder.child(_MEMORIES) as inner:
+        for name in sorted(one.name for one in inner.entries()):
+            if not name.lower().endswith(".md") or name in PROFILES or name.startswith("."):
+                continue
+            try:
+                yield name, inner.read(name, limit)
+            except RetainError as error:
+                warnings.append(f"left behind: {error.message}")
 
 
 # Its database
@@ -235,11 +252,20 @@ def migrate(
     warnings: list[str] = []
     clean = [(name, _clean(name, data, is_bare, warnings)) for name, data in wanted.files]
     files = [Copied(name, _copied(bank, name, data, dry_run=dry_run)) for name, data in clean]
-    told = _unique([*_listed_in(clean), *wanted.facts], is_bare)
+    notes = [(name, _clean(name, data, is_bare, warnings)) for name, data in wanted.notes]
+    lists = [one for one in notes if _is_list(one[1])]
+    keeping = _Keeping(app, bank, is_bare, dry_run, warnings)
+    files += [
+        Copied(name, "facts" if (name, data) in lists else keeping.kept(name, data))
+        for name, data in notes
+    ]
+    lists += [one for one in clean if one[0] == view.NAME]
+    told = _unique([*_listed_in(lists), *wanted.facts], is_bare)
     known = _known(bank)
     news = [one for key, one in told.items() if key not in known]
     stored = [one.fact for one in news] if dry_run else _stored(app, news, is_bare, warnings)
-    several = wanted.chats
+    thrown = _thrown_chats(bank)
+    several = [one for one in wanted.chats if one.origin not in thrown]
     if not is_bare:
         several = chats.cleaned(several, warnings)
     taken = app.sessions.take_in(several, dry_run=dry_run) if several else []
@@ -256,11 +282,72 @@ def migrate(
 
 
 def _listed_in(files: Sequence[tuple[str, bytes]]) -> Iterator[Told]:
-    """The bullets of a MEMORY.md, by the rules by which the bank's own is read."""
+    """The bullets of lists, by the rules by which the bank's own MEMORY.md is read."""
     for name, data in files:
-        if name == view.NAME:
-            for item in view.page(data.decode("utf-8", "surrogateescape")).items:
-                yield Told(item.text, f"workspace {view.NAME}")
+        for item in view.page(data.decode("utf-8", "surrogateescape")).items:
+            yield Told(item.text, _origin(name))
+
+
+def _is_list(data: bytes) -> bool:
+    """Whether there are bullets in a file and nothing else, so that facts say all of it."""
+    page = view.page(data.decode("utf-8", "surrogateescape"))
+    listed = {line for item in page.items for line in range(item.first, item.end)}
+    others = (line for number, line in enumerate(page.lines) if number not in listed)
+    return bool(listed) and not any(line.strip() for line in others)
+
+
+def _origin(name: str) -> str:
+    return f"workspace {name}"
+
+
+class _Keeping(NamedTuple):
+    """How notes are stored: each as a memory, known again by where it came from."""
+
+    app: App
+    bank: Bank
+    is_bare: bool
+    dry_run: bool
+    warnings: list[str]
+
+    def kept(self, name: str, data: bytes) -> str:
+        """Store a note, unless it came before; what was made of it here stays."""
+        text = data.decode("utf-8-sig", "replace")
+        if not text.strip():
+            return "unchanged"
+        if status := self._known(name, text):
+            return status
+        return "copied" if self.dry_run else self._stored(name, text)
+
+    @property
+    def _collection(self) -> str:
+        return self.bank.kind.default_collection
+
+    def _known(self, name: str, text: str) -> str:
+        if not os.path.isdir(self.bank.root):
+            return ""
+        for memory in self.bank.memories(self._collection):
+            if memory.text("source") == _origin(name):
+                body = codec("note.md").parse(text.encode()).body
+                return "unchanged" if memory.body.strip() == body.strip() else "kept"
+        thrown = (codec(path).parse(data) for path, data in _thrown(self.bank, self._collection))
+        return "deleted" if any(it.meta.get("source") == _origin(name) for it in thrown) else ""
+
+    def _stored(self, name: str, text: str) -> str:
+        draft = Draft(text=text, fields={"source": _origin(name)}, allow_secret=self.is_bare)
+        stem = paths.slug(os.path.splitext(name)[0]) or "note"
+        number = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:6]
+        for wanted in (stem, f"{stem}-{number}"):
+            try:
+                done = self.app.put(draft, name=f"{self._collection}/{wanted}", is_new=True)
+            except Conflict:  # another memory has that name
+                continue
+            except RetainError as error:
+                self.warnings.append(f"left behind: {name}: {error.message}")
+                return "kept"
+            self.warnings.extend(done.warnings)
+            return "copied"
+        self.warnings.append(f"left behind: {name}: no name is free for it")
+        return "kept"
 
 
 def _unique(told: Sequence[Told], is_bare: bool) -> dict[str, Told]:
@@ -306,14 +393,37 @@ def _copied(bank: Bank, name: str, data: bytes, *, dry_run: bool) -> str:
 
 
 def _known(bank: Bank) -> set[str]:
-    """The facts that the bank has, also those that are retired: they are not wanted back."""
+    """The facts that the bank has, also those retired or deleted: they are not wanted back."""
     if not os.path.isdir(bank.root):
         return set()
-    return {
+    present = {
         same_key(memory.body)
         for memory in bank.memories()
         if memory.type == TYPE or memory.collection == COLLECTION
     }
+    thrown = (codec(path).parse(data).body for path, data in _thrown(bank, COLLECTION))
+    return present.union(map(same_key, thrown))
+
+
+def _thrown_chats(bank: Bank) -> set[str]:
+    """Where the chats in the trash came from, by which they are known when they come again."""
+    origins: set[str] = set()
+    for path, data in _thrown(bank, trash.CHATS):
+        with contextlib.suppress(RetainError):  # someone's own file in the trash
+            found = formats.read(data, os.path.basename(path))
+            origins.update(chat.origin for chat in (found.chats if found else ()) if chat.origin)
+    return origins
+
+
+def _thrown(bank: Bank, collection: str) -> Iterator[tuple[str, bytes]]:
+    """What lies in the trash of a collection, as far as it can be read."""
+    for one in bank.trashed():
+        if one.collection == collection:
+            with (
+                contextlib.suppress(RetainError),
+                Directory.open(os.path.dirname(one.path)) as folder,
+            ):
+                yield one.path, folder.read(os.path.basename(one.path), one.size)
 
 
 def _stored(app: App, news: Sequence[Told], is_bare: bool, warnings: list[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -95,21 +96,29 @@ def played(
     size: tuple[int, int] = (80, 24),
     resume: str = "",
     has_key: bool = True,
+    early: str = "",
 ) -> None:
-    """Play a scene on a screen of that size."""
+    """Play a scene on a screen of that size; `early` is sent before the chat has loaded."""
 
     async def whole() -> None:
         with running() as server:
             env = environment(server if has_key else None)
             chats: list[Chat] = []
+            sent = threading.Event()
 
             def opened(ask: Asker) -> Chat:
+                if early:
+                    sent.wait(_SECONDS)
                 chats.append(Chat(App(cwd=os.getcwd(), env=env), ask=ask, env=env))
                 return chats[0]
 
             app = Terminal(opened, resume=resume)
             async with app.run_test(size=size) as pilot:
                 stage = Stage(app, pilot, server)
+                if early:
+                    await stage.sends(early)
+                    await stage.sees(early, "loading")
+                    sent.set()
                 await stage.until(app.ready.is_set)
                 await scene(stage)
             for chat in chats:

@@ -154,6 +154,21 @@ def test_a_question_about_a_file(looks: Looks) -> None:
     played(scene)
 
 
+def test_a_question_about_a_long_file(looks: Looks) -> None:
+    content = "".join(f"line {number}\n" for number in range(300))
+
+    async def scene(stage: Stage) -> None:
+        write = Use("write_file", {"path": "src/notes.md", "content": content})
+        stage.server.says(claude("I will write it.", write))
+        await stage.sends("Write it")
+        await stage.asked()
+        await looks(stage, "approval-long")
+        await stage.pilot.press("escape")
+        await stage.rest()
+
+    played(scene)
+
+
 def test_a_tool_folded_and_unfolded(looks: Looks) -> None:
     Path("three.txt").write_text("first\nsecond\nthird\n", encoding="utf-8")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import json
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.chat.plain import Lines, asker, messages
+from retain.chat.plain import Lines, Plain, asker, messages
 from retain.talk.approval import Answer, Question
 from retain.talk.chat import Chat
 from tests.chat.stage import KEY
@@ -80,6 +81,15 @@ def test_a_model_that_fails_is_said_in_one_line_and_ends_with_1(run: Run, server
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.startswith("✗ ")
     assert ran.err.count("\n") == 1
+
+
+def test_a_command_that_fails_ends_it_with_1_and_the_message_is_not_sent_elsewhere(
+    run: Run, server: Server
+) -> None:
+    ran = run("chat", "--plain", input="/resume nosuch\nwhat did we decide there?\n")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == '✗ Session "nosuch" not found. `/sessions` lists them.\n'
+    assert server.asked == []
 
 
 def test_without_a_key_it_says_how_to_set_one(run: Run) -> None:
@@ -150,6 +160,30 @@ async def _asked(question: Question, line: str) -> tuple[str, Answer]:
         os.close(theirs)
 
 
+def test_what_the_system_refuses_is_a_line_and_the_typed_chat_goes_on() -> None:
+    App().init()
+    facts = Path.cwd() / ".retain" / "facts"
+    facts.symlink_to(facts)
+    out, err = asyncio.run(_typed("/remember Jo lives in Oslo\n/new\n/quit\n"))
+    assert out == "A new conversation.\n"
+    assert err == f"> ✗ {facts}: {os.strerror(errno.ELOOP)}.\n> > "
+
+
+async def _typed(lines: str) -> tuple[str, str]:
+    """What comes on both streams of what is typed at a terminal."""
+    ours, theirs = pty.openpty()
+    out, err = io.StringIO(), io.StringIO()
+    chat = _chat()
+    try:
+        os.write(ours, lines.encode())
+        await Plain(chat, out, err).converse(Lines(theirs))
+    finally:
+        chat.close()
+        os.close(ours)
+        os.close(theirs)
+    return out.getvalue(), err.getvalue()
+
+
 def test_nothing_in_a_reply_acts_on_a_terminal(run: Run, server: Server) -> None:
     server.says(claude("\x1b]52;c;aGk=\x07 and \u202egpj"))
     ran = run("ask", "Say it")
@@ -209,6 +243,28 @@ def test_a_question_that_fails_fails(run: Run, server: Server) -> None:
     server.says(claude_error(401, "authentication_error", "invalid x-api-key"))
     ran = run("ask", "Which port?", "--json")
     assert "error" in json.loads(ran.err or ran.out)
+
+
+def test_what_is_piped_is_asked_about(run: Run, server: Server) -> None:
+    run("ask", "Which animal?", input="a zebra\n")
+    assert server.asked[-1].last == "Which animal?\n\na zebra"
+    run("ask", input="Only a zebra?\n")
+    assert server.asked[-1].last.endswith("\nOnly a zebra?")
+    run("ask", "Which animal?", "-", input="a horse")
+    assert server.asked[-1].last.endswith("\nWhich animal?\n\na horse")
+    ran = run("ask", input=" \n")
+    assert (ran.code, "there is no question" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("words", [["--continue"], ["-c"], ["--resume", "latest"]])
+def test_an_option_of_the_chat_alone_means_the_chat(
+    run: Run, server: Server, words: list[str]
+) -> None:
+    run("ask", "Which port?")
+    assert run(*words, "--plain", input="And now?").out == "Done.\n"
+    assert "Which port?" in str(server.asked[-2].body["messages"][0])
+    assert run("--model=claude-haiku-5-5", "--plain", input="hi").out == "Done.\n"
+    assert run("--global", "--model", "claude-haiku-5-5", "--plain", input="hi").code == 0
 
 
 def test_a_chat_is_resumed_and_another_model_asked(run: Run, server: Server) -> None:

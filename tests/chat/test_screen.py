@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from textual.events import MouseScrollUp
+from textual.widgets.markdown import MarkdownFence
 
 from retain.chat import approving
 from retain.chat.pieces import Person, Tool
+from retain.talk.chat import Chat
 from retain.talk.events import Text
 from tests.chat.stage import Stage, played
 from tests.talk.servers import Use, claude, claude_error
@@ -50,6 +52,29 @@ def test_what_is_typed_is_sent_and_the_reply_is_shown_as_markdown() -> None:
         assert said(stage)[-2:] == [("user", "How do we cache?"), ("assistant", REPLY)]
         assert "claude-sonnet-5-5" in stage.text
         assert "tokens" in stage.text
+
+    played(scene)
+
+
+def test_code_that_is_wider_than_the_screen_is_all_shown() -> None:
+    line = " + ".join(f"value_{number}" for number in range(30))
+
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude(f"Code:\n\n```python\n{line}\n{'x' * 200}Z\n```\n"))
+        await stage.says("Show it")
+        await stage.sees("value_0 ", "value_15", "value_29", "xZ")
+
+    played(scene)
+
+
+def test_a_long_block_of_code_that_comes_in_small_pieces_is_shown_to_its_end() -> None:
+    lines = [f"print({number})" for number in range(200)]
+
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude("\n".join(["Code:", "", "```python", *lines, "```", "", "End."])))
+        await stage.says("Show it")
+        await stage.sees("print(199)", "End.")
+        assert stage.app.query_one(MarkdownFence).code.split("\n") == lines
 
     played(scene)
 
@@ -94,6 +119,8 @@ def test_a_flagged_fact_is_saved_and_a_later_one_says_what_it_replaces() -> None
         stage.server.says(claude("Noted.\n\n[MEMORY] The API listens on port 8080\n"))
         await stage.says("The API listens on port 8080")
         await stage.sees("✦ Memory saved: The API listens on port 8080", "/forget")
+        assert "[MEMORY]" not in stage.text
+        assert "[MEMORY] The API" in said(stage)[-1][1]
         await stage.says("/memories")
         await stage.sees("facts/")
         name = stage.chat.facts()[0][0].partition("/")[2]
@@ -244,6 +271,58 @@ def test_a_file_is_written_only_after_its_difference_was_shown() -> None:
     played(scene)
 
 
+def is_on_screen(stage: Stage, name: str) -> bool:
+    region = stage.app.query_one(name).region
+    return region.area > 0 and stage.app.screen.region.contains_region(region)
+
+
+@pytest.mark.parametrize("lines", [30, 300])
+def test_however_long_a_difference_is_the_question_is_all_on_the_screen(lines: int) -> None:
+    content = "".join(f"line {number}\n" for number in range(lines))
+
+    async def scene(stage: Stage) -> None:
+        write = Use("write_file", {"path": "notes.md", "content": content})
+        stage.server.says(claude("Writing.", write), claude("Written."))
+        await stage.sends("Write")
+        await stage.asked()
+        detail = stage.app.query_one("#detail")
+        for size in ((80, 24), (120, 40), (40, 12)):
+            await stage.pilot.resize_terminal(*size)
+            await stage.sees("Create notes.md?", "y  Yes, this once", "> n  No")
+            for name in ("#title", "#detail", "#choices", "#allows"):
+                assert is_on_screen(stage, name), (name, size)
+            assert detail.size.height >= 3
+            assert detail.max_scroll_y > 0
+        await stage.pilot.press("pagedown")
+        await stage.until(lambda: detail.scroll_y > 0)
+        await stage.pilot.press("n")
+        await stage.sees("Tell the model why")
+        for name in ("#title", "#choices", "#note"):
+            assert is_on_screen(stage, name), name
+        await stage.pilot.press("enter")
+        await stage.rest()
+        assert not Path("notes.md").exists()
+
+    played(scene)
+
+
+def test_a_question_that_is_not_all_on_the_screen_is_not_answered() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude("Looking.", needs("touch made")), claude("I see."))
+        await stage.sends("Look")
+        await stage.asked()
+        await stage.pilot.resize_terminal(40, 5)
+        await stage.pilot.press("y", "enter")
+        assert stage.app.query("#approving")
+        await stage.pilot.resize_terminal(40, 14)
+        await stage.sees("y  Yes, this once")
+        await stage.pilot.press("y")
+        await stage.rest()
+        assert Path("made").exists()
+
+    played(scene)
+
+
 def test_keys_typed_before_a_question_could_be_read_do_not_answer_it() -> None:
     async def scene(stage: Stage) -> None:
         stage.server.says(claude("Looking.", needs("touch made")), claude("I see."))
@@ -320,6 +399,38 @@ def test_what_is_sent_during_a_reply_waits_and_comes_back_with_escape() -> None:
     played(scene)
 
 
+@pytest.mark.parametrize(
+    "waiting, draft, box, undone",
+    [
+        (["/remember Jo likes tea", "And lunch?"], "", "And lunch?", "/remember Jo likes tea"),
+        (["And lunch?", "/new"], "half", "And lunch?\n\nhalf", "/new"),
+        (["And lunch?"], "/remember Jo", "And lunch?", "/remember Jo"),
+        (["/new"], "half", "half", "/new"),
+        (["/new"], "", "/new", ""),
+    ],
+)
+def test_a_command_that_waits_is_joined_with_nothing(
+    waiting: list[str], draft: str, box: str, undone: str
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.server.says(claude("The beginning of it", ending="hang", keep=7))
+        await stage.sends("Tell me")
+        await stage.sees("The beginning of")
+        for text in waiting:
+            stage.app.entry.fill(text)
+            stage.app.entry.send()
+            await stage.sees(f"↳ queued: {text}")
+        stage.app.entry.fill(draft)
+        await stage.pilot.press("ctrl+c")
+        await stage.rest()
+        await stage.until(lambda: "queued" not in stage.text)
+        assert stage.app.entry.whole == box
+        assert (f"Not done: {undone}" in stage.text) is bool(undone)
+        assert stage.chat.facts() == []
+
+    played(scene)
+
+
 async def queued(stage: Stage, *texts: str) -> None:
     """Send texts while a question keeps a reply from its end, then answer it."""
     await stage.asked()
@@ -391,6 +502,22 @@ def test_commands_are_completed_as_they_are_typed() -> None:
         await stage.types("/rem")
         await stage.pilot.press("enter")
         await stage.until(lambda: stage.app.entry.text == "/remember ")
+
+    played(scene)
+
+
+def test_the_arrow_keys_go_past_commands_that_were_sent() -> None:
+    async def scene(stage: Stage) -> None:
+        for text in ("/memories", "/sessions", "/tools"):
+            await stage.says(text)
+        for text in ("/tools", "/sessions", "/memories"):
+            await stage.pilot.press("up")
+            assert stage.app.entry.text == text
+            assert not stage.app.entry.has_suggestions
+        await stage.pilot.press("down")
+        assert stage.app.entry.text == "/sessions"
+        await stage.pilot.press("backspace")
+        await stage.until(lambda: stage.app.entry.has_suggestions)
 
     played(scene)
 
@@ -514,7 +641,9 @@ def test_without_a_key_it_says_how_to_set_one_and_the_rest_works() -> None:
         await stage.says("/search Oslo")
         await stage.sees("Search results")
         await stage.says("hello")
-        await stage.sees("There is no key for the model")
+        await stage.sees("There is no key for the model", "There is no model to talk to yet")
+        assert stage.text.count("There is no model to talk to yet") == 1
+        assert stage.text.index("hello") < stage.text.index("There is no model to talk to yet")
         assert stage.app.entry.text == "hello"
 
     played(scene, has_key=False, size=(80, 40))
@@ -600,6 +729,22 @@ def test_a_session_is_resumed_with_what_was_said_in_it() -> None:
     played(third, resume="session_")
 
 
+def test_what_is_sent_before_a_resumed_chat_has_loaded_stays_on_the_screen() -> None:
+    async def first(stage: Stage) -> None:
+        stage.server.says(claude("It is 8080."))
+        await stage.says("Which port?")
+
+    async def second(stage: Stage) -> None:
+        await stage.rest()
+        await stage.sees("Which port?", "It is 8080.", "And the host?", "Done.")
+        texts = ["Which port?", "It is 8080.", "And the host?", "Done."]
+        places = [stage.text.index(text) for text in texts]
+        assert places == sorted(places)
+
+    played(first)
+    played(second, resume="latest", early="And the host?")
+
+
 def test_a_second_interrupt_leaves_with_a_summary() -> None:
     async def scene(stage: Stage) -> None:
         await stage.says("Hello")
@@ -629,6 +774,19 @@ def test_a_summary_that_takes_too_long_is_skipped_and_a_plain_one_left() -> None
         assert session
         assert stage.chat.sessions.get(session.id).summary.startswith("Asked: Hello")
 
+    played(scene)
+
+
+def test_a_fault_of_ours_keeps_nobody_on_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(self: Chat, seconds: float) -> None:
+        raise ValueError("a fault")
+
+    async def scene(stage: Stage) -> None:
+        await stage.sends("/quit")
+        await stage.until(lambda: not stage.app.is_running)
+        assert isinstance(stage.app.failure, ValueError)
+
+    monkeypatch.setattr(Chat, "leave", broken)
     played(scene)
 
 

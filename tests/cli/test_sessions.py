@@ -339,6 +339,41 @@ def test_a_workspace_is_migrated_and_a_second_time_changes_nothing(bank: Path) -
     ]
 
 
+def test_what_was_deleted_is_not_migrated_again(bank: Path) -> None:
+    source = workspace()
+    done("migrate", source)
+    done("delete", "facts/another")
+    done("sessions", "delete", "session_20260219_001", "--yes")
+    again = json.loads(done("migrate", source, "--json"))
+    assert again["facts"] == []
+    assert again["sessions"]["new"] == []
+    assert not (bank / "facts" / "another.md").exists()
+
+
+def test_other_notes_of_a_workspace_come_along_once(bank: Path) -> None:
+    source = workspace()
+    text = "# Projects\n\nRetain, since May.\n\n- in Python\n"
+    write("old/workspace/memories/PROJECTS.md", text)
+    write("old/workspace/memories/Tools.md", "- Has a lathe\n- Has a plane\n")
+    write("old/workspace/memories/people.md", "Ada is a colleague.\n")
+    done("put", "--id", "people", "-", input="Something else")
+    said = done("migrate", source, "--dry-run")
+    assert "  PROJECTS.md: copied\n" in said
+    assert "  Tools.md: its bullets are facts\n" in said
+    assert not (bank / "memories" / "projects.md").exists()
+    done("migrate", source)
+    note = json.loads(done("get", "memories/projects", "--json"))
+    assert (note["content"], note["metadata"]["source"]) == (text, "workspace PROJECTS.md")
+    assert json.loads(done("get", "facts/has-a-lathe", "--json"))["content"] == "Has a lathe\n"
+    assert len(list((bank / "memories").glob("people-*.md"))) == 1
+    before = sorted(bank.glob("*/*.md"))
+    assert "  PROJECTS.md: already here\n" in done("migrate", source)
+    assert sorted(bank.glob("*/*.md")) == before
+    done("delete", "memories/projects")
+    assert "  PROJECTS.md: left alone: it was deleted here\n" in done("migrate", source)
+    assert not (bank / "memories" / "projects.md").exists()
+
+
 def test_a_list_that_was_migrated_is_in_step_with_its_facts(bank: Path) -> None:
     source = workspace()
     text = (

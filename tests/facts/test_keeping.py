@@ -469,6 +469,12 @@ def test_list_in_the_middle_of_an_edit_is_left_alone(root: Path, torn: str) -> N
     assert (listed(root), len(bodies(root))) == (text, 2)
 
 
+def test_a_place_of_facts_that_is_a_loop_is_said_and_stops_nobody(root: Path) -> None:
+    (root / "facts").symlink_to("facts")
+    (note,) = of(root).sync().notes
+    assert "not in step" in note
+
+
 def test_link_in_the_lists_place_is_not_followed(root: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside.md"
     outside.write_text("- Uses npm\n", encoding="utf-8")

@@ -57,7 +57,9 @@ def test_a_fact_learned_in_a_project_is_the_persons_own(world: World) -> None:
     assert (added.status, added.ref) == ("saved", "global:facts/jamie-uses-bun")
     assert world.files == ["own/jamie-uses-bun"]
     memory = app.get(added.ref)  # in a bank that was made just now
-    assert (memory.meta["project"], memory.meta["source"]) == ("shop", "session:s1")
+    # Each bank counts its own chats, and this one is the project's.
+    source = f"session:s1 in {world.project}"
+    assert (memory.meta["project"], memory.meta["source"]) == ("shop", source)
     Known(app).sync()
     assert "- Jamie uses Bun\n" in (world.own / "MEMORY.md").read_text(encoding="utf-8")
     assert not (world.project / ".retain/MEMORY.md").exists()
@@ -106,9 +108,36 @@ def test_a_secret_that_either_bank_knows_is_not_said_again(world: World) -> None
     assert (again.status, secret in again.text) == ("known", False)
 
 
-def test_what_takes_a_facts_place_stands_in_its_bank(world: World) -> None:
+@pytest.mark.parametrize("replaces", ["", "Jo lives in Oslo", "facts/jo-lives-in-oslo"])
+def test_a_project_does_not_draw_a_private_fact_into_its_bank(world: World, replaces: str) -> None:
+    world.of_project("Jo lives in Oslo")
+    listed = (world.project / ".retain/MEMORY.md").read_bytes()
+    added = world.known().add("Jo lives in Bergen", replaces=replaces)
+    assert (added.status, added.ref) == ("saved", "global:facts/jo-lives-in-bergen")
+    note = "the project's list says otherwise, and was left alone: facts/jo-lives-in-oslo"
+    assert added.notes == (note,)
+    world.known().sync()
+    assert world.files == ["own/jo-lives-in-bergen", "project/jo-lives-in-oslo"]
+    assert (world.project / ".retain/MEMORY.md").read_bytes() == listed
+    assert [one.text for one in world.known().present()] == [
+        "Jo lives in Bergen",
+        "Jo lives in Oslo",
+    ]
+    again = world.known().add("Jo lives in Bergen", replaces=replaces)
+    assert (again.status, again.notes) == ("known", (note,))
+
+
+def test_a_project_with_the_old_fact_and_the_new_draws_neither(world: World) -> None:
+    world.of_project("Jo prefers Vim", "Jo writes with Helix")
+    added = world.known().add("Jo writes with Helix", replaces="Jo prefers Vim")
+    assert (added.status, added.ref) == ("saved", "global:facts/jo-writes-with-helix")
+
+
+def test_what_takes_a_facts_place_stands_in_its_bank_where_facts_go_to_the_project(
+    world: World,
+) -> None:
     world.of_project("The build needs Node 18")
-    added = world.known().add("The build needs Node 20")
+    added = world.known(RETAIN_CHAT_FACTS="bank").add("The build needs Node 20")
     assert (added.status, added.ref) == ("supersedes", "facts/the-build-needs-node-20")
     assert added.replaced == ("facts/the-build-needs-node-18",)
     world.known().add("Jo lives in Turin")
@@ -128,7 +157,9 @@ def test_a_fact_that_both_banks_say_otherwise_replaces_the_persons(world: World)
     world.app().own.put(Draft(text="Jo lives in Oslo", type="fact"), name="facts/oslo")
     added = world.known().add("Jo lives in Rome")
     assert added.replaced == ("global:facts/oslo",)
-    assert added.notes == ("facts/jo-lives-in-turin says otherwise, and was left alone",)
+    assert added.notes == (
+        "the project's list says otherwise, and was left alone: facts/jo-lives-in-turin",
+    )
 
 
 def test_a_fact_is_replaced_by_name(world: World) -> None:
@@ -137,7 +168,8 @@ def test_a_fact_is_replaced_by_name(world: World) -> None:
     world.of_project("Deploys go out by hand")
     added = known.add("Jo writes with Helix", replaces="prefers vim")
     assert (added.status, added.replaced) == ("supersedes", ("global:facts/jo-prefers-vim",))
-    added = known.add("CI deploys", replaces="facts/deploys-go-out-by-hand")
+    of_bank = world.known(RETAIN_CHAT_FACTS="bank")
+    added = of_bank.add("CI deploys", replaces="facts/deploys-go-out-by-hand")
     assert (added.ref, added.replaced) == ("facts/ci-deploys", ("facts/deploys-go-out-by-hand",))
     known.add("Jo likes tea")
     known.add("Jo likes coffee")

@@ -273,8 +273,11 @@ def test_a_chat_is_taken_in_once_and_grows(tmp_path: Path) -> None:
     assert sessions.take_in([more])[0].added == 1
     assert sessions.take_in([chat])[0].status == "unchanged"
     other = more._replace(said=(chat.said[0], Said("assistant", "No.", "2026-02-18T10:00:02Z")))
-    assert sessions.take_in([other])[0].status == "differs"
-    assert len(sessions.list()) == 1
+    assert sessions.take_in([other])[0].status == "new"  # it went another way, and is lost nowhere
+    grown = other._replace(said=(*other.said, Said("user", "Why?", "2026-02-18T10:07:00Z")))
+    assert [one.status for one in sessions.take_in([other, grown])] == ["unchanged", "grown"]
+    assert [one.status for one in sessions.take_in([more, grown])] == ["unchanged", "unchanged"]
+    assert len(sessions.list()) == 2
     sessions.close()
 
 
@@ -339,3 +342,15 @@ def test_blocks_that_say_something_else_than_the_text_are_left_out() -> None:
         [result],
         [],
     ]
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.jsonl"])
+def test_numbers_that_json_does_not_have_are_read_as_null(name: str) -> None:
+    text = (
+        '{"id": "a", "messages": [{"role": "assistant", "content": "", "blocks": [{"type": '
+        '"tool_use", "id": "t", "name": "x", "input": {"a": NaN, "b": [-Infinity, 1e999, 1.5]}}]}]}'
+    )
+    found = formats.read(text.encode(), name)
+    assert found
+    (block,) = found.chats[0].said[0].blocks
+    assert block["input"] == {"a": None, "b": [None, None, 1.5]}

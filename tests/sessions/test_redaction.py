@@ -116,12 +116,29 @@ def test_ids_and_seals_stay_and_a_thought_with_a_secret_goes() -> None:
     assert clean.kinds == ("github-token",)
 
 
+def test_a_secret_hides_in_no_name_id_or_seal() -> None:
+    use = {"type": "tool_use", "id": KEY, "name": KEY, "input": {KEY: "x"}, "broken": ""}
+    result = {"type": "tool_result", "id": KEY, "text": "x", "is_error": False}
+    sealed = [
+        {"type": "thought", "model": "m", "data": {"type": "thinking", key: KEY}}
+        for key in ("signature", "data")
+    ]
+    redactor = Redactor()
+    (used,) = redactor.said("", (use, *sealed)).blocks
+    (gave,) = redactor.said("", (result,)).blocks
+    assert KEY not in repr((used, gave))
+    assert used["name"] == MARK
+    assert used["id"] == gave["id"]
+
+
 def test_a_value_that_is_nested_beyond_reason_is_not_kept() -> None:
     deep: object = KEY
     for _ in range(500):
         deep = [deep]
     (kept,) = Redactor().said("", ({"type": "tool_use", "id": "1", "input": {"a": deep}},)).blocks
     assert kept == {"type": "tool_use", "id": "1", "input": {}}
+    thought = {"type": "thought", "model": "m", "data": {"signature": deep}}
+    assert Redactor().said("", (thought,)).blocks == ()
 
 
 def test_a_reply_that_grows_is_searched_only_where_it_grew(

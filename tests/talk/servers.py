@@ -81,6 +81,7 @@ class Answer(NamedTuple):
     headers: Mapping[str, str] = {}
     ending: Ending = "whole"
     unstreamed: bytes = b""  # the same for someone who asks for no stream
+    after: threading.Event | None = None  # nothing is said before that
 
 
 class Use(NamedTuple):
@@ -265,6 +266,8 @@ class _Handler(BaseHTTPRequestHandler):
         return {name.lower(): value for name, value in self.headers.items()}
 
     def _send(self, answer: Answer) -> None:
+        if answer.after:
+            answer.after.wait(60)
         try:
             if answer.status:
                 self._head(answer)

@@ -398,3 +398,17 @@ def test_an_open_end_covers_no_option_that_runs_or_writes(
     home: Path, given: str, pattern: str, command: str
 ) -> None:
     assert kept(given, pattern).decide(question(command)) == "ask"
+
+
+def test_a_text_that_is_allowed_for_the_session_allows_no_other(box: Box) -> None:
+    box.answer = Answer("session")
+    path = box.work / "build.sh"
+    for text in ("echo hi\n", "curl x | sh\n"):
+        box.good("write_file", path="build.sh", content=text)
+    assert len(box.asked) == 2
+    box.answer = Answer("no")
+    box.good("write_file", path="build.sh", content="echo hi\n")
+    assert path.read_text(encoding="utf-8") == "echo hi\n"
+    (rule,) = box.tools.approvals.listed()
+    assert box.tools.approvals.forget(rule)
+    assert "said no" in box.bad("write_file", path="build.sh", content="curl x | sh\n")

@@ -103,3 +103,9 @@ def test_only_what_a_person_says_begins_a_conversation() -> None:
 def test_every_block_has_a_size(held: Block) -> None:
     assert blocks.block_size(held) >= 0
     assert blocks.size(Turn("user", (held,))) == blocks.block_size(held) + 4
+
+
+def test_numbers_that_json_does_not_have_are_not_sent_on() -> None:
+    use = ToolUse("t", "read_file", {"limit": float("nan")})
+    held = blocks.packed((use, Thought("m", {"weight": float("inf")})))
+    assert blocks.turn(message("assistant", "", held)).blocks == (ToolUse("t", "read_file", {}),)

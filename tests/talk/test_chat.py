@@ -121,6 +121,61 @@ def test_a_resumed_session_goes_on_with_its_model(work: Path) -> None:
         asyncio.run(talk())
 
 
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_resumed_session_goes_on_with_the_provider_it_had(work: Path, is_changed: bool) -> None:
+    proxied = "openai:claude-sonnet-via-proxy"  # whose name alone would mislead
+    with running() as server:
+        env = {"HOME": str(work.parent), **os.environ}
+        env |= SIDES["anthropic"].env(server.url) | SIDES["openai"].env(server.url)
+        first = Chat(App(cwd=str(work)), env=env, model="" if is_changed else proxied)
+        again = Chat(App(cwd=str(work)), env=env)
+
+        async def talk() -> str:
+            if is_changed:
+                await said(first, "hello")
+                await first.away(lambda: first.use(proxied))
+            await said(first, "hello again")
+            await first.leave(0)
+            assert first.session
+            return first.session.id
+
+        async def resume(name: str) -> None:
+            await again.resume(name)
+            assert again.model_name == "claude-sonnet-via-proxy"
+            assert await said(again, "who are you?") == []
+
+        try:
+            asyncio.run(resume(asyncio.run(talk())))
+            assert server.asked[-1].path == SIDES["openai"].path
+            assert server.asked[-1].body["model"] == "claude-sonnet-via-proxy"
+        finally:
+            first.close()
+            again.close()
+
+
+def test_the_model_that_is_set_is_no_other_one_where_its_key_is_missing(work: Path) -> None:
+    with unnamed(work) as (chat, _):
+        asyncio.run(said(chat, "hello"))
+        assert chat.session
+        name = chat.session.id
+    with unnamed(work, ANTHROPIC_API_KEY="", ANTHROPIC_BASE_URL="") as (chat, _):
+        asyncio.run(chat.resume(name))
+        with pytest.raises(ModelError, match="ANTHROPIC_API_KEY"):
+            _ = chat.model
+        assert chat._notices == []
+
+
+def test_a_model_is_changed_in_a_conversation_that_another_window_deleted(work: Path) -> None:
+    with talking(work) as talk:
+        talk.say("hello")
+        talk.chat.sessions.delete(talk.session)
+        shown = talk.type("/model claude-other")
+        assert (shown.is_error, shown.text) == (False, "Now talking to claude-other.")
+        talk.say("hello again")
+        assert talk.asked.body["model"] == "claude-other"
+        assert talk.chat.sessions.get(talk.session).model == "anthropic:claude-other"
+
+
 def test_a_model_that_was_named_is_kept_when_resuming(work: Path) -> None:
     name = old_session(work)
     with talking(work) as talk:
@@ -181,7 +236,7 @@ def test_another_model_takes_over_the_conversation(work: Path) -> None:
         assert talk.asked.body["model"] == "claude-opus-5-5"
         assert "hello" in talk.asked.text
         assert talk.chat.model_name == "claude-opus-5-5"
-        assert talk.chat.sessions.get(talk.session).model == "claude-opus-5-5"
+        assert talk.chat.sessions.get(talk.session).model == "anthropic:claude-opus-5-5"
 
 
 def test_a_model_without_a_key_leaves_the_old_one(work: Path) -> None:

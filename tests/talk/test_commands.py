@@ -11,7 +11,7 @@ from retain.app import App
 from retain.drafts import Draft
 from retain.sessions.store import Sessions
 from retain.talk.approval import Answer, Question
-from retain.talk.commands import COMMANDS, Shown, completions, is_command, named
+from retain.talk.commands import COMMANDS, Shown, completions, is_command, named, parted
 from retain.talk.models import ModelError
 from tests.conftest import Run
 from tests.talk.servers import claude, claude_error
@@ -207,6 +207,37 @@ def test_sessions_are_listed_and_resumed(work: Path) -> None:
         assert talk.type("/resume session_20").is_error  # which of them?
 
 
+def test_the_persons_own_conversations_are_found_in_a_project(work: Path) -> None:
+    own = work.parent / ".retain"
+    App(cwd=str(work)).own.init()
+    sessions = Sessions(str(own))
+    name = sessions.create().id
+    sessions.add(name, "user", "is the walrus mine?")
+    sessions.close()
+    with talking(work) as talk:
+        talk.say("is the boat mine?")
+        assert f"- `global:{name}`  20" in talk.type("/sessions").text
+        assert f"- `{talk.session}`  20" in talk.type("/sessions").text
+        assert f"is the walrus mine? (`global:{name}`)" in talk.type("/search walrus").text
+        shown = talk.type(f"/resume global:{name}")
+        assert shown.is_error
+        assert f"`retain chat --global --resume {name}`" in shown.text
+
+
+def test_context_names_what_was_recalled(work: Path) -> None:
+    App(cwd=str(work)).put(Draft(text="The walrus eats fish."), name="food", collection="notes")
+    sessions = Sessions(str(work / ".retain"))
+    old = sessions.create()
+    sessions.add(old.id, "user", "about the walrus")
+    sessions.summarise(old.id, "It was about the walrus.")
+    sessions.close()
+    with talking(work) as talk:
+        talk.say("what does the walrus eat?")
+        text = talk.type("/context").text
+        assert "\nRecalled:\n- notes/food: " in text
+        assert f"({old.id}): It was about the walrus." in text
+
+
 def test_at_most_fifteen_sessions_are_listed(work: Path) -> None:
     sessions = Sessions(str(work / ".retain"))
     for number in range(20):
@@ -392,6 +423,20 @@ def test_a_model_error_is_one_line(work: Path) -> None:
             talk.say("hello")
         assert "\n" not in failed.value.message
         assert not ACTING.search(failed.value.message)
+
+
+@pytest.mark.parametrize("space", [" ", "\n", "\t", "  \n "])
+def test_any_space_parts_a_command_from_the_rest(work: Path, space: str) -> None:
+    line = f"/remember{space}Jo has a boat\n"
+    assert parted(line) == ("/remember", "Jo has a boat")
+    assert named(line) == "remember"
+    with talking(work) as talk:
+        assert talk.type(line).text.startswith("✦ Memory saved: Jo has a boat")
+
+
+def test_what_has_no_slash_before_it_is_all_rest() -> None:
+    assert parted("hi /search") == ("", "hi /search")
+    assert parted("/") == ("/", "")
 
 
 @pytest.mark.parametrize(

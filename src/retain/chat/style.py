@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["CSS"]
 
 CSS: Final = """
-Screen { layers: base; }
+Screen { layers: base; overflow: hidden; }
 
 #talk {
     height: 1fr;
@@ -33,7 +33,7 @@ MarkdownH1, MarkdownH2, MarkdownH3 {
 }
 MarkdownFence {
     margin: 0 0 1 0; padding: 0 1; border-left: outer ansi_bright_black;
-    & > Label { padding: 0; }
+    & > Label { padding: 0; width: 100%; }
 }
 MarkdownTable { background: ansi_default; }
 MarkdownTableContent {
@@ -77,14 +77,17 @@ Entry .text-area--placeholder { text-style: dim; color: ansi_default; }
 #status { height: 1; padding: 0 1; text-style: dim; }
 
 #approving {
-    height: auto; max-height: 90vh; padding: 0 1; border: round ansi_yellow;
+    height: auto; padding: 0 1; border: round ansi_yellow;
+    &.-tight { border: none; padding: 0 2; }
+    &.-tight #choices { margin: 0; }
     & > Static { height: auto; }
     #detail {
-        height: auto; max-height: 40vh; margin: 0 0 0 1;
+        height: auto; max-height: 1; margin: 0 0 0 1;
         scrollbar-size-vertical: 1; padding: 0 1;
         & > Static { height: auto; }
     }
-    #choices { margin: 1 0 0 0; }
+    #choices { margin: 1 0 0 0; text-wrap: nowrap; text-overflow: ellipsis; }
+    #allows { padding: 0 0 0 2; }
     Input { height: 1; border: none; padding: 0 1; background: ansi_default; }
 }
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain.guard.characters import flat, visible
@@ -21,6 +22,7 @@ __all__ = [
     "recalled",
     "retrying",
     "setup",
+    "undone",
     "welcome",
 ]
 
@@ -56,11 +58,19 @@ def recalled(count: int) -> str:
     return f"◇ {count} {'memory' if count == 1 else 'memories'} recalled · /context shows them"
 
 
-def error(what: RetainError) -> str:
-    """An error in one line, with what to do about it."""
+def error(what: RetainError | OSError) -> str:
+    """An error in one line, with what to do about it where that is known."""
+    if isinstance(what, OSError):
+        where = f"{flat(what.filename)}: " if isinstance(what.filename, str) else ""
+        return f"✗ {where}{flat(what.strerror or str(what))}."
     message = flat(what.message)
     hint = f" {flat(what.hint)}" if what.hint else ""
     return f"✗ {message[:1].upper()}{message[1:]}.{hint}"
+
+
+def undone(commands: Sequence[str]) -> str:
+    """Which commands waited and are not done."""
+    return f"Not done: {', '.join(flat(one, 100) for one in commands)} (Up brings it back)"
 
 
 def retrying(what: Retrying) -> str:

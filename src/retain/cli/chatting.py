@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Coroutine, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from retain.cli.parser import Command, Parser, open_app
 from retain.cli.render import Output, wants_json
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from retain.talk.tools import Asker
 
 __all__ = ["ask_command", "chat_command"]
+
+_PATIENCE_SECONDS: Final = 3  # for what is piped to begin
 
 
 def _chat_arguments(parser: Parser) -> None:
@@ -89,6 +91,7 @@ def _talking(args: argparse.Namespace, ask: Asker | None) -> Iterator[Chat]:
 
 def _plain(args: argparse.Namespace) -> int:
     from retain.chat import plain
+    from retain.chat.leaving import LEAVING_SECONDS
 
     lines = _lines()
     with _talking(args, _asker(lines)) as chat:
@@ -101,7 +104,7 @@ def _plain(args: argparse.Namespace) -> int:
                 await talk.converse(lines)
                 return 0
             code = await talk.pipe(plain.messages(_piped()))
-            await chat.leave(0 if code else plain.SUMMARY_SECONDS)
+            await chat.leave(0 if code else LEAVING_SECONDS)
             return code
 
         return _run(whole())
@@ -135,7 +138,9 @@ def _run(work: Coroutine[Any, Any, int]) -> int:
 
 
 def _ask_arguments(parser: Parser) -> None:
-    parser.add_argument("question", nargs="+", help="the question; `-` stands for standard input")
+    parser.add_argument(
+        "question", nargs="*", help="the question; what is piped is added, `-` waits for it"
+    )
     parser.add_argument("--model", metavar="NAME", default="", help="ask this model")
 
 
@@ -165,8 +170,24 @@ def _question(words: list[str]) -> Iterator[str]:
     text = " ".join(word for word in words if word != "-")
     if text:
         yield text
-    if "-" in words:
+    if "-" in words or _is_sent():
         yield _piped()
+
+
+def _is_sent() -> bool:
+    """Whether something is piped in; a pipe that only happens to be open keeps nobody waiting."""
+    import select
+    import stat
+
+    mode = os.fstat(sys.stdin.fileno()).st_mode if sys.stdin and not sys.stdin.closed else 0
+    if stat.S_ISREG(mode):
+        return True
+    if not stat.S_ISFIFO(mode):
+        return False
+    if select.select([sys.stdin], [], [], _PATIENCE_SECONDS)[0]:
+        return True
+    print("Nothing came on standard input, and it is not waited for.", file=sys.stderr)
+    return False
 
 
 def _answer(found: Exchange, session: str, model: str) -> dict[str, object]:
@@ -195,7 +216,7 @@ chat_command = Command(
 model flags are kept as memories. `retain` alone opens it too, at a terminal. Without a terminal,
 or with --plain, replies are written to standard output and everything else to standard error: a
 piped text is one message; slash commands in its first lines are done before it. It ends with 1 when
-the model fails.
+the model or a command fails, and does nothing that comes after it.
 
   retain chat
   retain chat --continue
@@ -211,6 +232,6 @@ kept as a conversation like any other, and facts in it are saved. Without a term
 would need your word are refused.
 
   retain ask "What did we decide about caching?"
-  git diff | retain ask "Does this break what we agreed on?" -
+  git diff | retain ask "Does this break what we agreed on?"
   retain ask "Which port does the API use?" --json""",
 )

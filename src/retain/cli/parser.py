@@ -109,6 +109,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
 }
 COMMANDS: Final = {name: row for rows in GROUPS.values() for name, row in rows.items()}
 _TAKES_VALUE: Final = ("--bank",)
+_CHAT_OPTIONS: Final = ("-c", "--continue", "--resume", "--model", "--plain")
 # What the same thing is called in other tools.
 _ELSEWHERE: Final = {
     "add": "put",
@@ -177,6 +178,16 @@ def command_in(argv: Sequence[str]) -> str:
     return ""
 
 
+def _of_chat(argv: Sequence[str]) -> Sequence[str]:
+    """A call that begins with an option of the chat's means the chat, as `retain` alone does."""
+    for at, word in enumerate(argv):
+        if word.partition("=")[0] in _CHAT_OPTIONS:
+            return [*argv[:at], "chat", *argv[at:]]
+        if not word.startswith("-") and argv[at - 1 : at] not in [[one] for one in _TAKES_VALUE]:
+            break
+    return argv
+
+
 def _formatter(prog: str) -> argparse.HelpFormatter:
     """The layout of help; its width is given because argparse loads shutil to find it."""
     try:
@@ -188,6 +199,7 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """What a call asks for; only the command it names is loaded."""
+    argv = _of_chat(argv)
     name = command_in(argv)
     if name and name not in COMMANDS:
         raise _unknown(name)
@@ -315,6 +327,7 @@ def overview() -> str:
         "  --help         how that command is called, with examples",
         "",
         "Start here:",
+        "  retain                                 talk; retain -c goes on with the last talk",
         "  retain init                            make a bank in this project",
         "  echo '# Title ...' | retain put -      store a memory",
         "  retain list                            see what there is",

@@ -273,6 +273,7 @@ def as_context(memory: Memory) -> str:
         ("Tags", ", ".join(memory.tags)),
         ("Category", memory.text("category")),
         ("Related", ", ".join(memory.related_to)),
+        ("Source", memory.text("source")),
     )
     lines += [f"{name}: {value}" for name, value in named if value]
     return "\n".join([*lines, "", _readable(memory)])

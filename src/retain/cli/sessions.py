@@ -284,6 +284,8 @@ _SAID: Final = {
     "copied": "copied",
     "unchanged": "already here",
     "kept": "left alone: the bank has its own",
+    "deleted": "left alone: it was deleted here",
+    "facts": "its bullets are facts",
 }
 
 
@@ -302,8 +304,9 @@ migrate_command = Command(
     _migrate,
     """Reads a workspace/ with context/system_prompt.md, memories/ (USER.md, PREFERENCES.md,
 MEMORY.md) and sessions/ (*.json, *.jsonl), and its retain.db or spark.db if there is one.
-Profiles are copied where the bank has none, each bullet of MEMORY.md becomes a fact, and
-sessions are imported. The workspace is only read; a second time changes nothing.
+Profiles are copied where the bank has none, each bullet of MEMORY.md becomes a fact, any other
+*.md in memories/ a memory, or facts if it is a list alone, and sessions are imported.
+The workspace is only read; a second time changes nothing.
 
   retain migrate ~/retain --global --dry-run
   retain migrate ~/retain --global""",

@@ -215,11 +215,12 @@ class Facts:
         try:
             if not self._app.place.exists or view.NAME not in self._app.bank.kind.not_memories:
                 return Synced()
-            stamps = self._stamps()
-            if stamps is not None and stamps == self._quiet and not force:
-                return Synced(held=self._held)
-            with saving(os.path.join(self._app.bank.root, view.NAME)), self._turn() as state:
-                done = self._synced(state, force)
+            with saving(os.path.join(self._app.bank.root, view.NAME)):
+                stamps = self._stamps()
+                if stamps is not None and stamps == self._quiet and not force:
+                    return Synced(held=self._held)
+                with self._turn() as state:
+                    done = self._synced(state, force)
         except RetainError as error:
             return Synced(notes=(f"{view.NAME} and the facts are not in step: {error.message}",))
         self._held = done.held

@@ -1,8 +1,9 @@
 """The facts around a chat: the person's own, and those of the project they are in.
 
 What a chat learns is the person's, so it goes to their own bank also within a project, whose bank
-may be everyone's. What either bank knows is known, and what takes a fact's place stands in the
-same bank: one write in one bank, which is done whole or not at all.
+may be everyone's: also where the project's list says otherwise, or a list with the right baits
+would bring private facts into a repository. What either bank knows is known. A new fact is one
+write in one bank, which is done whole or not at all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from retain.facts.carrying import COLLECTION, Synced
 from retain.facts.judging import KNOWN, REPLACES, same_key
 from retain.facts.keeping import Added, Facts
 from retain.library import project_of
-from retain.paths import GLOBAL
+from retain.paths import GLOBAL, from_home
 
 __all__ = ["Known", "One"]
 
@@ -60,31 +61,42 @@ class Known:
 
     def add(self, text: str, *, by: str = "", source: str = "", replaces: str = "") -> Added:
         """Keep a fact, unless it is known; one that replaces another takes its place."""
-        home, notes = self._chosen(text, replaces)
+        home, notes, is_of_other = self._chosen(text, replaces)
+        replaces = "" if is_of_other else replaces
         is_new = not home.app.place.exists
         # A project's own facts need not say whose they are.
         project = self._project if home.app.place.scope == "global" else ""
+        if project and source:  # each bank counts its chats alone: say whose this one is
+            source = f"{source} in {self._where()}"
         added = home.facts.add(text, by=by, replaces=replaces, source=source, project=project)
         if is_new:
             self._app.workspace.forget()  # there is one bank more to look into
         return home.called(added._replace(notes=(*added.notes, *notes)))
 
-    def _chosen(self, text: str, replaces: str) -> tuple[_Home, tuple[str, ...]]:
-        """The bank that a fact goes to, or that it is known in, and what is to be said of it."""
-        if len(self._homes) == 1:
-            return self._homes[0], ()
+    def _where(self) -> str:
+        """The project at hand, as the person would find it."""
+        return from_home(project_of(self._app.place.root), os.path.expanduser("~"))
+
+    def _chosen(self, text: str, replaces: str) -> tuple[_Home, list[str], bool]:
+        """The bank that a fact goes to or is known in, what is to be said of the other one, and
+        whether what it replaces stands in that one alone.
+        """
+        first, *rest = self._homes
+        if not rest:
+            return first, [], False
         verdicts = [(home, *home.facts.weighed(text, replaces)) for home in self._homes]
-        holders = [(home, refs) for home, status, refs in verdicts if status == REPLACES]
-        if holders:
-            # Two banks cannot be written to in one go, and each is right by itself.
-            notes = [
-                f"{other.prefix}{ref} says otherwise, and was left alone"
-                for other, refs in holders[1:]
-                for ref in refs
-            ]
-            return holders[0][0], tuple(notes)
-        knowing = (home for home, status, _ in verdicts if status == KNOWN)
-        return next(knowing, self._homes[0]), ()
+        holders = [home for home, status, _ in verdicts if status == REPLACES]
+        knowing = [home for home, status, _ in verdicts if status == KNOWN]
+        chosen = next(iter((*holders, *knowing, first)))
+        if holders and first.app.place.scope == "global":
+            chosen = first  # nothing that stands in a project draws what the person says there
+        notes = [
+            f"{home.whose} list says otherwise, and was left alone: {home.prefix}{ref}"
+            for home, status, refs in verdicts
+            if status == REPLACES and home is not chosen
+            for ref in refs
+        ]
+        return chosen, notes, bool(holders) and chosen not in holders
 
     def present(self, words: str = "") -> list[One]:
         """The facts in force, each once; those with all of some words."""

@@ -20,14 +20,12 @@ from retain import held
 from retain.errors import Busy, NewerFormat, NotSaved, RetainError, Unreadable, Unsafe
 from retain.fsio import Directory, saving
 from retain.notice import is_network
-from retain.sessions import schema
+from retain.sessions import BESIDE, FILE, schema
 
-__all__ = ["FILE", "Database"]
+__all__ = ["Database"]
 
-FILE: Final = "sessions.db"
 WAIT_SECONDS: Final = 30.0
 _PAUSE: Final = 0.01
-_BESIDE: Final = ("", "-wal", "-shm", "-journal")
 _MAGIC: Final = b"SQLite format 3\0"
 _MARK: Final = schema.APPLICATION.to_bytes(4, "big")
 _INHERITED: Final[list[object]] = []  # connections of a parent process, kept from being closed
@@ -162,7 +160,7 @@ class Database:
 
     def _check(self) -> None:
         """Refuse what is no chat file of ours, before SQLite could change a byte of it."""
-        for ending in _BESIDE:
+        for ending in BESIDE:
             with contextlib.suppress(FileNotFoundError):
                 if not stat.S_ISREG(os.lstat(self.path + ending).st_mode):
                     raise Unsafe(

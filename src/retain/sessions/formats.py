@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -148,7 +149,7 @@ def read(data: bytes, name: str) -> Read | None:
     """The chats in a file's bytes; None for lines that are someone else's transcript."""
     text = _decoded(data, name)
     try:
-        value = json.loads(text)
+        value = _loaded(text)
     except RecursionError as error:
         raise ImportRefused(f"{name} is nested too deeply to be read") from error
     except ValueError as error:
@@ -160,6 +161,16 @@ def read(data: bytes, name: str) -> Read | None:
     if is_line or (name.endswith(".jsonl") and _reader(value) is None):
         return _from_lines(text, name)
     return _from_entries(value, name)
+
+
+def _loaded(text: str) -> object:
+    """A value from JSON; null for numbers that Python reads and no other program would."""
+    return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
 
 
 def _decoded(data: bytes, name: str) -> str:
@@ -258,7 +269,7 @@ def _records(text: str, name: str, problems: list[str]) -> Iterator[tuple[int, _
         if not line.strip("\0 \t\r"):
             continue
         try:
-            record = json.loads(line.strip("\0 \t\r"))
+            record = _loaded(line.strip("\0 \t\r"))
         except (ValueError, RecursionError):
             record = None
         if isinstance(record, dict):

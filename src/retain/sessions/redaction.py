@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -9,13 +10,13 @@ from retain.errors import LimitExceeded
 from retain.guard.secrets import Redacted, redact, redact_value
 from retain.sessions.model import Block, Chat, Compaction, Said
 
-__all__ = ["Clean", "Redactor", "chat"]
+__all__ = ["Clean", "Redactor", "chat", "secrets_in"]
 
 _LONG = 10_000  # characters from which on it pays to remember what was searched
 
-# What stands there is no text: a provider finds a call by its id, and knows its model's thoughts
-# by a seal that every change breaks.
-_NAMES = ("type", "id", "name", "model")
+# What stands there is no text, and random as it is: a provider finds a call by its id, and knows
+# its model's thoughts by a seal that every change breaks.
+_NAMES = ("type", "id", "model")
 _SEALED = ("type", "signature", "data")
 
 
@@ -32,6 +33,7 @@ class Redactor:
 
     def __init__(self) -> None:
         self._settled = ("", Redacted("", ()))  # the beginning of the last long text
+        self._ids: dict[str, str] = {}  # given in the place of those that were secrets
 
     def said(self, content: str, given: Sequence[Block] = ()) -> Clean:
         """What one side said, as it may be kept."""
@@ -69,27 +71,53 @@ class Redactor:
             clean = self.text(text)
             return {**one, "text": clean.text}, clean.kinds
         if one.get("type") == "thought" and isinstance(data, Mapping):
-            open_to_all = {key: value for key, value in data.items() if key not in _SEALED}
-            return one, redact_value(open_to_all)[1]
-        return _redacted(one)
+            return one, _thought(data)
+        return self._redacted(one)
+
+    def _redacted(self, one: Block) -> tuple[Block, Sequence[str]]:
+        clean: dict[str, object] = {}
+        kinds: list[str] = []
+        for key, value in one.items():
+            if key in _NAMES and isinstance(value, str):
+                found: Sequence[str] = secrets_in(value)
+                clean[key] = self._named(value) if found else value
+            else:
+                kept, found = _value(key, value)
+                clean.update(kept)
+            kinds += found
+        return clean, kinds
+
+    def _named(self, id_: str) -> str:
+        """Another id for one that is a secret, the same for a use and its result."""
+        return self._ids.setdefault(id_, f"call_{uuid.uuid4().hex}")
+
+
+def _thought(data: Mapping[str, object]) -> Sequence[str]:
+    """The kinds of secrets in a model's thought, and that it cannot be searched."""
+    open_to_all = {key: value for key, value in data.items() if key not in _SEALED}
+    try:
+        sealed = [kind for key in _SEALED for kind in secrets_in(data.get(key))]
+        return (*redact_value(open_to_all)[1], *sealed)
+    except LimitExceeded:
+        return ("unsearchable",)
+
+
+def secrets_in(value: object) -> tuple[str, ...]:
+    """The kinds of secrets in what is random by nature, where only their shapes tell them."""
+    return tuple(kind for kind in redact_value(value)[1] if kind != "high-entropy")
 
 
 def _joined(one: Redacted, other: Redacted) -> Redacted:
     return Redacted(one.text + other.text, one.kinds + other.kinds)
 
 
-def _redacted(one: Block) -> tuple[Block, Sequence[str]]:
-    clean: dict[str, object] = {}
-    kinds: list[str] = []
-    for key, value in one.items():
-        try:
-            kept, found = redact_value({key: value}) if key not in _NAMES else ({key: value}, ())
-        except LimitExceeded:  # no tool takes such a value, and none can be searched
-            kept, found = {key: {}}, ()
-        assert isinstance(kept, dict)  # noqa: S101 - as it was handed in
-        clean.update(kept)
-        kinds += found
-    return clean, kinds
+def _value(key: str, value: object) -> tuple[dict[str, object], Sequence[str]]:
+    try:
+        kept, found = redact_value({key: value})
+    except LimitExceeded:  # no tool takes such a value, and none can be searched
+        return {key: {}}, ()
+    assert isinstance(kept, dict)  # noqa: S101 - as it was handed in
+    return kept, found
 
 
 def chat(whole: Chat, kinds: list[str]) -> Chat:

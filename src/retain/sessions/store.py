@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Final
 
 from retain import trash
@@ -87,6 +88,13 @@ class Sessions:
 
     def close(self) -> None:
         self._database.close()
+
+    @cached_property
+    def published(self) -> str:
+        """What a person should know where git tracks the chats, else empty; git is asked once."""
+        from retain.sessions.published import warning
+
+        return warning(self._root)
 
     # Chats
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import sqlite3
 from collections.abc import Sequence
@@ -16,16 +18,23 @@ _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 def take_in(connection: sqlite3.Connection, chat: Chat) -> Taken:
-    """Store a chat that is not here yet, or what was said since it was."""
+    """Store a chat that is not here yet, or what was said since it was.
+
+    One that began as a chat here did and went another way is a chat of its own.
+    """
     known = _known(connection, chat)
+    there = rows.messages(connection, "session_id = ?", (known,)) if known else []
+    at = _parting(there, chat.said)
+    if at is not None:
+        chat = chat._replace(origin=f"{chat.origin}:{_digest(chat.said[: at + 1])}")
+        known = _from(connection, chat.origin)
+        there = rows.messages(connection, "session_id = ?", (known,)) if known else []
     if not known:
         return _new(connection, chat)
-    there = rows.messages(connection, "session_id = ?", (known,))
     title = rows.session(connection, known).title
-    length = min(len(there), len(chat.said))
-    if not _agree(there[:length], chat.said[:length]):
+    if _parting(there, chat.said) is not None:
         return Taken(known, title, "differs", 0)
-    rest = chat.said[length:]
+    rest = chat.said[len(there) :]
     for said in rest:
         rows.insert_message(connection, known, said)
     if rest:
@@ -33,27 +42,38 @@ def take_in(connection: sqlite3.Connection, chat: Chat) -> Taken:
     return Taken(known, title, "grown" if rest else "unchanged", len(rest))
 
 
+def _parting(there: Sequence[Message], said: Sequence[Said]) -> int | None:
+    """The first place in which two chats differ, as far as both go."""
+    for at, (one, other) in enumerate(zip(there, said, strict=False)):
+        if (one.role, one.content) != (other.role, whole(other.content)):
+            return at
+    return None
+
+
+def _digest(said: Sequence[Said]) -> str:
+    text = json.dumps([(one.role, whole(one.content)) for one in said])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _from(connection: sqlite3.Connection, origin: str) -> str:
+    """The id of the chat that came from there, or nothing."""
+    query = "SELECT id FROM sessions WHERE origin = ? AND origin <> ''"
+    found = connection.execute(query, (whole(origin),)).fetchone()
+    return str(found[0]) if found else ""
+
+
 def _known(connection: sqlite3.Connection, chat: Chat) -> str:
     """The id under which a chat is here already, or nothing.
 
     An id alone says little: two people have a first session of the same day.
     """
-    query = "SELECT id FROM sessions WHERE origin = ? AND origin <> ''"
-    found = connection.execute(query, (chat.origin,)).fetchone()
-    if found:
-        return str(found[0])
+    if found := _from(connection, chat.origin):
+        return found
     first = connection.execute(
         "SELECT role, content FROM messages WHERE session_id = ? ORDER BY id LIMIT 1", (chat.id,)
     ).fetchone()
     begins = (chat.said[0].role, whole(chat.said[0].content)) if chat.said else None
     return chat.id if first is not None and tuple(first) == begins else ""
-
-
-def _agree(there: Sequence[Message], said: Sequence[Said]) -> bool:
-    return all(
-        one.role == other.role and one.content == whole(other.content)
-        for one, other in zip(there, said, strict=True)
-    )
 
 
 def _new(connection: sqlite3.Connection, chat: Chat) -> Taken:

@@ -9,6 +9,7 @@ one, and never against what only a shell could take apart.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from typing import Final, NamedTuple
 from retain import bank, paths
 from retain.errors import ConfigError, NotFound, RetainError, UsageError
 from retain.fsio import Directory, Workshop
-from retain.talk.files import Target
+from retain.talk.files import Change, Target
 from retain.talk.running import Command
 
 __all__ = [
@@ -77,6 +78,7 @@ class Question(NamedTuple):
     choices: tuple[str, ...] = (ONCE, SESSION, ALWAYS)
     words: tuple[str, ...] = ()  # what a rule is held against: a command's words, a path, a text
     directory: str = ""  # where a command runs, if not where the chat does
+    digest: str = ""  # of what is written: another text is another call
 
 
 class Answer(NamedTuple):
@@ -130,15 +132,25 @@ def _command_patterns(words: Sequence[str]) -> list[str]:
     return found
 
 
-def about_writing(call: str, target: Target, detail: str, title: str) -> Question:
-    """The question about a file to be written."""
+def about_writing(call: str, wanted: Change, title: str) -> Question:
+    """The question about a file to be written; one with secrets is asked about every time."""
+    target = wanted.target
     reason = "writes a file that may hold secrets" if target.is_private else "writes a file"
     patterns: tuple[str, ...] = ()
     if not target.is_private and target.is_inside and _is_plain(target.shown):
         above = os.path.dirname(target.shown)
         patterns = (target.shown, f"{above}/**") if above else (target.shown,)
-    choices = _choices(patterns, False)
-    return Question(call, "write_file", title, detail, reason, patterns, choices, (target.shown,))
+    return Question(
+        call,
+        "write_file",
+        title,
+        wanted.diff,
+        reason,
+        patterns,
+        _choices(patterns, target.is_private),
+        (target.shown,),
+        digest=hashlib.sha256(wanted.new).hexdigest(),
+    )
 
 
 def about_reading(call: str, target: Target, detail: str, title: str) -> Question | None:
@@ -147,7 +159,7 @@ def about_reading(call: str, target: Target, detail: str, title: str) -> Questio
         return None
     reason = "may hold secrets" if target.is_private else "is outside the project"
     patterns = () if target.is_private or not _is_plain(target.shown) else (target.shown,)
-    choices = _choices(patterns, False)
+    choices = _choices(patterns, target.is_private)
     return Question(call, "read_file", title, detail, reason, patterns, choices, (target.shown,))
 
 
@@ -277,7 +289,7 @@ class Approvals:
 
     def listed(self) -> list[Rule]:
         """All that can be taken back, in an order that stays: single calls, then patterns."""
-        return [*self._calls.values(), *self.rules()]
+        return [*dict.fromkeys(self._calls.values()), *self.rules()]
 
     @property
     def problem(self) -> str:
@@ -344,7 +356,7 @@ def _repository(cwd: str, project: str) -> str:
 
 
 def _call(question: Question) -> tuple[str, ...]:
-    return question.tool, question.directory, *question.words
+    return question.tool, question.directory, question.digest, *question.words
 
 
 def _rule_of(entry: object) -> Rule | None:

@@ -78,16 +78,27 @@ def _unpacked(kept: Mapping[str, Any]) -> Block | None:
         if kind == "text":
             return Text(str(kept["text"]))
         if kind == "tool_use":
-            given = kept["input"]
+            given = dict(kept["input"])
             broken = str(kept.get("broken", ""))
-            return ToolUse(str(kept["id"]), str(kept["name"]), dict(given), broken)
+            given = given if _is_json(given) else {}
+            return ToolUse(str(kept["id"]), str(kept["name"]), given, broken)
         if kind == "tool_result":
             return ToolResult(str(kept["id"]), str(kept["text"]), bool(kept["is_error"]))
         if kind == "thought":
-            return Thought(str(kept["model"]), dict(kept["data"]))
+            data = dict(kept["data"])
+            return Thought(str(kept["model"]), data) if _is_json(data) else None
     except (KeyError, TypeError, ValueError):
         return None
     return None
+
+
+def _is_json(value: object) -> bool:
+    """Whether a value can be sent: Python keeps and reads numbers that JSON does not have."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def begins(one: Turn) -> bool:

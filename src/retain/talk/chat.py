@@ -6,19 +6,21 @@ import asyncio
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from retain.errors import RetainError, UsageError
+from retain.errors import Busy, NotFound, RetainError, UsageError
 from retain.sessions.exporting import export
+from retain.sessions.store import LATEST
 from retain.talk import models
 from retain.talk.conversation import Conversation
 from retain.talk.happenings import Notice, notice
 from retain.talk.models.errors import ModelError
+from retain.talk.past import published
 from retain.talk.profile import Profile
 from retain.talk.retention import Retention
 from retain.talk.summaries import SUMMARY_SECONDS
 from retain.talk.tools import Toolbox
-from retain.talk.waiting import alone
+from retain.talk.waiting import alone, in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from retain.talk.tools import Asker
 
 __all__ = ["Chat"]
+
+_CLOSE_SECONDS: Final = 3.0
 
 _Result = TypeVar("_Result")
 
@@ -121,11 +125,12 @@ class Chat:
         if not name.strip():
             raise UsageError("name a model", hint="`/model` lists those there are.")
         chosen = models.model(name, self.app.config, self.env)
+        if self.session:
+            with contextlib.suppress(NotFound):  # another window has deleted it; there is a next
+                self.sessions.set_model(self.session.id, models.full_name(chosen))
         self._model, self._wanted = chosen, name
         if self._conversation:
             self._conversation.model = chosen
-        if self.session:
-            self.sessions.set_model(self.session.id, chosen.name)
         return chosen
 
     async def new(self) -> None:
@@ -139,7 +144,7 @@ class Chat:
 
     async def resume(self, name: str) -> Session:
         """Go on with an earlier conversation and its model; none is needed before it is asked."""
-        session = await self.away(lambda: self.sessions.resolve(name))
+        session = await self.away(lambda: self._meant(name))
         if self.session is None or self.session.id != session.id:
             before = self._conversation
             self._conversation, self._resumed = None, session
@@ -149,15 +154,23 @@ class Chat:
             self._leave_behind(before)
         return session
 
+    def _meant(self, name: str) -> Session:
+        """The conversation of a name; a stranger's last one is not taken for the person's."""
+        if name == LATEST and (warning := published(self.app, self.sessions)):
+            raise UsageError(warning, hint="One that you know is yours can be resumed by its id.")
+        return self.sessions.resolve(name)
+
     def _take_model(self, name: str) -> None:
         """Talk to the model that a conversation had; where it cannot be, to the one that is set."""
         self._model = None
-        if name == self.model_name:
+        config = self.app.config
+        meant = models.parted(name, config)
+        if meant == models.parted(self.model_name.strip(), config):
             return
         try:
-            self._model = models.model(name, self.app.config, self.env)
+            self._model = models.model(name, config, self.env)
         except ModelError as error:
-            said = f"This conversation was with {name}, which cannot be used now"
+            said = f"This conversation was with {meant[1]}, which cannot be used now"
             self._notices = [notice(f"{said}: {error.message}. It goes on with another.")]
 
     def _leave_behind(self, before: Conversation | None) -> None:
@@ -188,8 +201,8 @@ class Chat:
 
     def close(self) -> None:
         """Let go of what was opened; every message is safe already."""
-        with self.turn:
-            self.app.close()
+        with contextlib.suppress(Busy):  # by a tool that hangs; it ends with the program
+            in_turn(self.turn, _CLOSE_SECONDS, self.app.close)
 
     # Facts, blocking
 

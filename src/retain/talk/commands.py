@@ -10,6 +10,7 @@ from retain.guard.characters import flat, visible
 from retain.paths import GLOBAL
 from retain.recall.asking import Wanted
 from retain.talk import models, skills
+from retain.talk.past import banks
 from retain.talk.tools import TOOLS
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = [
     "completions",
     "is_command",
     "named",
+    "parted",
     "told",
 ]
 
@@ -75,17 +77,24 @@ COMMANDS: Final = (
 _NAMES: Final = {name: one.name for one in COMMANDS for name in (one.name, *one.also)}
 
 
+def parted(line: str) -> tuple[str, str]:
+    """The word that a line begins with if that has a slash before it, and the rest."""
+    if not line.startswith("/"):
+        return "", line
+    word, *rest = line.split(maxsplit=1)
+    return word, "".join(rest).strip()
+
+
 def is_command(text: str) -> bool:
     """Whether a text is meant for the chat itself: a path and a comment begin with a slash too."""
-    word = text.split(maxsplit=1)[0] if text.startswith("/") else ""
+    word, _ = parted(text)
     name = word.removeprefix("/").replace("?", "")
     return bool(word) and "/" not in name and (not name or name.isalpha())
 
 
 def named(text: str) -> str:
     """The command that a text calls by its whole name or another it goes by; else nothing."""
-    word = text.split(maxsplit=1)[0] if text.startswith("/") else ""
-    return _NAMES.get(word.removeprefix("/").lower(), "")
+    return _NAMES.get(parted(text)[0].removeprefix("/").lower(), "")
 
 
 def completions(start: str) -> list[Command]:
@@ -133,7 +142,8 @@ class Commands:
 
     async def run(self, line: str) -> Shown:
         """Do what a line that begins with a slash asks for."""
-        word, _, rest = line.strip().removeprefix("/").partition(" ")
+        word, rest = parted(line.strip())
+        word = word.removeprefix("/")
         name = _NAMES.get(word.lower(), word.lower()) or "help"
         if name not in self._table:
             likely = completions(name)
@@ -141,7 +151,7 @@ class Commands:
                 return Shown(_unknown(word, likely), is_error=True)
             name = likely[0].name
         try:
-            return await self._table[name](rest.strip())
+            return await self._table[name](rest)
         except RetainError as error:
             hint = f" {error.hint}" if error.hint else ""
             return Shown(visible(f"{error.message}.{hint}", keep_newlines=False), is_error=True)
@@ -156,12 +166,14 @@ class Commands:
             raise UsageError("say what to look for", hint="Usage: /search WORDS")
 
         def work() -> str:
-            said = self._chat.sessions.search(words, 8)
-            lines = [
-                f"- **[session: {_line(one.title, 40)}]** {_line(one.text)} (`{one.session_id}`)"
-                for one in said
-                if one.kind == "message"
-            ]
+            with banks(self._chat.app, self._chat.sessions) as stores:
+                lines = [
+                    f"- **[session: {_line(one.title, 40)}]** {_line(one.text)}"
+                    f" (`{before}{one.session_id}`)"
+                    for before, store in stores.items()
+                    for one in store.search(words, 8)
+                    if one.kind == "message"
+                ]
             known, note = self._known(words)
             lines = [*known, *lines]
             if not lines:
@@ -183,12 +195,18 @@ class Commands:
 
     async def _sessions(self, words: str) -> Shown:
         def work() -> str:
-            found = self._chat.sessions.list(_LISTED, words)
+            with banks(self._chat.app, self._chat.sessions) as stores:
+                found = [
+                    one._replace(id=f"{before}{one.id}")
+                    for before, store in stores.items()
+                    for one in store.list(_LISTED, words)
+                ]
+            found = sorted(found, key=lambda one: one.updated_at, reverse=True)[:_LISTED]
             if not found:
                 return "No conversations yet." if not words else "No conversation speaks of that."
             lines = [
                 f"- `{one.id}`  {one.updated_at[:10]}  {_line(one.title or 'New session', 60)}"
-                f"  ({one.messages} messages)"
+                f"  ({one.messages} message{'' if one.messages == 1 else 's'})"
                 for one in found
             ]
             ending = "Use `/resume ID` to go on with one; its beginning is enough."
@@ -229,6 +247,10 @@ class Commands:
     async def _resume(self, name: str) -> Shown:
         if not name:
             raise UsageError("say which", hint="`/sessions` lists them.")
+        if name.startswith(GLOBAL) and self._chat.app.place.scope != "global":
+            command = f"retain chat --global --resume {_line(name.removeprefix(GLOBAL), 60)}"
+            text = f"That conversation is in your own bank: `{command}` goes on with it."
+            return Shown(text, is_error=True)
         try:
             session = await self._chat.resume(name)
         except NotFound:
@@ -305,7 +327,11 @@ class Commands:
             for part in prompt.parts
         ]
         said = prompt.tokens - sum(part.tokens for part in prompt.parts)
-        lines.append(f"| this conversation ({len(prompt.turns)} turns) | {said:,} | |")
+        turns = "1 turn" if len(prompt.turns) == 1 else f"{len(prompt.turns)} turns"
+        lines.append(f"| this conversation ({turns}) | {said:,} | |")
+        details = [one for part in prompt.parts for one in part.details]
+        if details:
+            lines += ["", "Recalled:", *(f"- {_line(one)}" for one in details)]
         if prompt.left_out:
             lines += ["", "Left out or cut:", *(f"- {_line(note)}" for note in prompt.left_out)]
         return Shown("\n".join(lines))

@@ -1,8 +1,8 @@
 """One conversation: a message goes in, what happens comes out as events, and nothing is lost.
 
 What the person says is on disk before the model is asked, and a reply is kept while it streams.
-Blocking work (files, the index, the
-database) runs in a thread, one at a time, because one App serves one thread.
+Blocking work runs in threads: what needs the App one at a time, because it serves one thread; what
+is said and kept of it whenever it comes, because the database serves any.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ from retain.talk.happenings import (
     changes,
     notice,
 )
+from retain.talk.models import full_name
 from retain.talk.models.errors import ModelError
+from retain.talk.past import published
 from retain.talk.prompt import Prompt, assembled
 from retain.talk.reply import Reply, kept
 from retain.talk.retention import Retention
 from retain.talk.summaries import SUMMARY_SECONDS, Summaries
 from retain.talk.tools import summary
-from retain.talk.waiting import alone, to_the_end
+from retain.talk.waiting import alone, aside, to_the_end
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -45,14 +47,16 @@ if TYPE_CHECKING:
     from retain.talk.profile import Profile
     from retain.talk.tools import Toolbox
 
-__all__ = ["ROUNDS", "Conversation"]
+__all__ = ["CALLS", "ROUNDS", "Conversation"]
 
 ROUNDS: Final = 10  # of tools before a model must answer
+CALLS: Final = 32  # of tools in one round
 
 _REPLY: Final = 16_000  # tokens kept free for an answer, at most, where nothing else is set
 _LAST_ROUND: Final = "No more tools: answer with what there is."
 _STOPPED: Final = "This was stopped before it was done."
 _NO_MORE: Final = f"Not done: this was the last of {ROUNDS} rounds of tools."
+_TOO_MANY: Final = f"Not done: one reply can use at most {CALLS} tools."
 _NARROWED: Final = 0.6  # of what was too long for a model, the next time
 
 _Result = TypeVar("_Result")
@@ -93,11 +97,13 @@ class Conversation:
         """Say something; the reply comes as it is made, to the last thing that is done with it."""
         if not text.strip():
             return
-        await to_the_end(self.away(lambda: self._begin(text)))
-        untold, self._untold = self._untold, []
-        for told in (*untold, *await self._synced(), *self._left_out()):
+        await to_the_end(aside(lambda: self._begin(text)))
+        # Those of a tool that the person stopped, and that came to its end all the same.
+        self._untold += map(MemorySaved, self.retention.unsaid())
+        self._untold += (*await self._synced(), *self._left_out())
+        for told in self._told():
             yield told
-        self.retention.begin()
+        self.retention.begin(text)
         for number in range(ROUNDS + 1):
             for one in await self._assembled(self.prompt if number else None):
                 yield one
@@ -123,23 +129,25 @@ class Conversation:
                 async for event in stream:
                     yield event
         except ModelError:
-            async with contextlib.aclosing(self._saved(reply.whole_lines)) as saved:
-                async for happening in saved:
-                    yield happening
+            await to_the_end(self._save(reply.whole_lines))
+            for told in self._told():
+                yield told
             raise
         except (asyncio.CancelledError, GeneratorExit):
             # The person has had enough of it, and what it flagged before that is no less true.
-            self._untold += await to_the_end(_listed(self._saved(reply.whole_lines)))
+            await to_the_end(self._save(reply.whole_lines))
             raise
-        async with contextlib.aclosing(self._saved(reply.text)) as saved:
-            async for happening in saved:
-                yield happening
+        await to_the_end(self._save(reply.text))
+        for told in self._told():
+            yield told
         if not is_last:
             async with contextlib.aclosing(self._used(reply)) as used:
                 async for happening in used:
                     yield happening
 
     def _begin(self, text: str) -> None:
+        if self.prompt is None and (warning := published(self.app, self.sessions)):
+            self._untold.append(notice(warning))
         if self.session is not None:
             try:
                 self._summaries.outdated()
@@ -151,7 +159,7 @@ class Conversation:
             except NotFound:  # another window has deleted it
                 self.session = None
         if self.session is None:
-            self.session = self.sessions.create(self.model.name)
+            self.session = self.sessions.create(full_name(self.model))
             self._say(self.session, text)
 
     def _say(self, session: Session, text: str) -> None:
@@ -205,7 +213,7 @@ class Conversation:
 
     def _kept_reply(self, ending: str) -> contextlib.AbstractAsyncContextManager[Reply]:
         assert self.session  # noqa: S101 - `send` has begun it
-        return kept(self.sessions, self.session.id, self.away, ending)
+        return kept(self.sessions, self.session.id, ending)
 
     async def _answered(self, reply: Reply, is_last: bool) -> AsyncGenerator[Happening, None]:
         """The model's answer; one that could not read all of it is sent less, once."""
@@ -256,7 +264,7 @@ class Conversation:
 
     async def _used(self, reply: Reply) -> AsyncGenerator[Happening, None]:
         """Use the tools that a reply asks for, one after the other."""
-        for call in reply.calls:
+        for call in reply.calls[:CALLS]:
             yield ToolStarted(call, summary(call.name, call.input))
             start = time.monotonic()
             result = await self._result(call)
@@ -264,6 +272,9 @@ class Conversation:
             yield ToolDone(call, result, time.monotonic() - start)
             for saved in self.retention.unsaid():
                 yield MemorySaved(saved)
+        if more := len(reply.calls[CALLS:]):
+            reply.ending = _TOO_MANY
+            yield Notice(f"{more:,} more tools were not used: at most {CALLS} are in one reply.")
 
     async def _result(self, call: ToolUse) -> ToolResult:
         if call.broken:
@@ -273,20 +284,25 @@ class Conversation:
 
     # Facts
 
-    async def _saved(self, reply: str) -> AsyncGenerator[Happening, None]:
+    async def _save(self, reply: str) -> None:
         """Keep the facts that a reply flags, each once, and none that it only repeats.
 
-        Whoever stops it waits for one fact at most; MEMORY.md then follows with the next message.
+        Done to the end, also where the person stops the reply meanwhile: it is kept with these
+        facts in it, and no later one would flag them again.
         """
         assert self.session  # noqa: S101 - `send` has begun it
         facts, notes = self.retention.heard(reply)
         name, by = self.session.id, self.model.name
         for fact in facts:
             keep = partial(self.retention.keep, fact, name, by=by)
-            yield MemorySaved(await to_the_end(self.away(keep)))
-        synced = await to_the_end(self.away(self.retention.facts.sync)) if facts else Synced()
-        for told in (*changes(synced), *map(notice, notes)):
-            yield told
+            self._untold.append(MemorySaved(await self.away(keep)))
+        synced = await self.away(self.retention.facts.sync) if facts else Synced()
+        self._untold += (*changes(synced), *map(notice, notes))
+
+    def _told(self) -> Iterator[Happening]:
+        """What there is to tell; the rest stays where nobody listens to the end."""
+        while self._untold:
+            yield self._untold.pop(0)
 
     # Summaries
 
@@ -316,10 +332,6 @@ class Conversation:
     async def away(self, work: Callable[[], _Result]) -> _Result:
         """Do blocking work in a thread, alone with the App."""
         return await alone(self._turn, work)
-
-
-async def _listed(happenings: AsyncGenerator[Happening, None]) -> list[Happening]:
-    return [one async for one in happenings]
 
 
 def _words(prompt: Prompt) -> tuple[object, ...]:

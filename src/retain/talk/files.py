@@ -41,7 +41,7 @@ _MOST_OLD: Final = 5_000_000  # of a file that is written anew
 MOST_WRITTEN: Final = 1_000_000  # characters
 _MOST_PATH: Final = 4_096
 _MOST_NAMES: Final = 1_000
-_MOST_DIFF: Final = 2_000  # lines of a difference that are shown
+_MOST_DIFF: Final = 10_000  # lines of a difference; nobody is asked about a part of one
 _MOST_COMPARED: Final = 4_000_000  # pairs of lines, beyond which a fine difference takes too long
 _MACHINE: Final = ("/dev", "/proc", "/sys")  # no files, whatever they look like
 _MARK: Final = "[REDACTED:"
@@ -359,7 +359,10 @@ def _difference(old: str, new: str, name: str, is_new: bool) -> str:
     if not lines and old != new:
         lines = ["(only line breaks change)"]
     if len(lines) > _MOST_DIFF:
-        lines[_MOST_DIFF:] = [f"({len(lines) - _MOST_DIFF:,} more lines)"]
+        raise LimitExceeded(
+            f"the difference has {len(lines):,} lines, more than the {_MOST_DIFF:,} that a person "
+            "can be shown; nothing was written. Change less at once."
+        )
     return "\n".join(map(revealed, lines))
 
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from retain.facts.judging import same_key
 from retain.facts.view import fence_after
 
-__all__ = ["anywhere", "found", "parted"]
+__all__ = ["TAG", "anywhere", "found", "parted", "without"]
 
 TAG: Final = "[MEMORY]"
 
@@ -67,6 +67,22 @@ def parted(fact: str) -> tuple[str, str]:
     """A flagged fact, and the one that it says it replaces: `new (replaces: old)`."""
     match = _REPLACES.fullmatch(fact)
     return (match[1].rstrip(".;,"), match[2]) if match else (fact, "")
+
+
+def without(text: str) -> str:
+    """A text without what it flags, which is kept as facts and may no longer hold."""
+    if TAG not in text:
+        return text
+    kept: list[str] = []
+    is_below = False  # a tag, in whose list a line may stand
+    for line in text.splitlines():
+        before, *flagged = line.split(TAG)
+        is_below = bool(flagged) or (is_below and bool(not line.strip() or _BULLET.match(line)))
+        if not is_below:
+            kept.append(line)
+        elif flagged:
+            kept.append(" ".join([before.rstrip(_AROUND), *map(_after_first_sentence, flagged)]))
+    return "\n".join(line.rstrip() for line in kept)
 
 
 def _unique(lines: Sequence[_Line]) -> list[str]:
@@ -144,6 +160,11 @@ def _first_sentence(text: str) -> str:
         if is_new and not _is_shortened(text[max(0, end.start() - 20) : end.start()]):
             return text[: end.end()]
     return text.rstrip(_AROUND).rstrip(".!?\u3002\uff01\uff1f")
+
+
+def _after_first_sentence(text: str) -> str:
+    text = _bare(text)
+    return text[len(_first_sentence(text)) :].strip(f"{_AROUND}.!?\u3002\uff01\uff1f")
 
 
 def _is_shortened(before: str) -> bool:

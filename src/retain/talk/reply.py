@@ -20,7 +20,7 @@ from retain.talk.events import (
     ToolUse,
     Usage,
 )
-from retain.talk.waiting import Away, to_the_end
+from retain.talk.waiting import aside, to_the_end
 
 if TYPE_CHECKING:
     from retain.sessions.model import Message
@@ -32,15 +32,13 @@ _FLUSH_SECONDS: Final = 0.5  # how much of a streamed reply a kill may cost
 
 
 @contextlib.asynccontextmanager
-async def kept(
-    sessions: Sessions, session_id: str, away: Away, ending: str
-) -> AsyncIterator[Reply]:
+async def kept(sessions: Sessions, session_id: str, ending: str) -> AsyncIterator[Reply]:
     """A reply, kept as it comes and whatever ends it.
 
     A tool's use without a result would make the conversation unusable for any model, so each
     gets one: what the tool gave, or the `ending`.
     """
-    reply = Reply(sessions, session_id, away, ending)
+    reply = Reply(sessions, session_id, ending)
     try:
         yield reply
     except (asyncio.CancelledError, GeneratorExit):
@@ -52,12 +50,14 @@ async def kept(
 
 
 class Reply:
-    """An answer that grows with what its tools give, and its place in the database."""
+    """An answer that grows with what its tools give, and its place in the database.
 
-    def __init__(self, sessions: Sessions, session_id: str, away: Away, ending: str) -> None:
+    It is kept without a turn with the App, which a tool that hangs does not give back.
+    """
+
+    def __init__(self, sessions: Sessions, session_id: str, ending: str) -> None:
         self._sessions, self._session_id = sessions, session_id
-        self._away = away
-        self._ending = ending
+        self.ending = ending  # what is said of calls that have no result
         self._blocks: list[Block] = []
         self._results: list[ToolResult] = []
         self._message: Message | None = None
@@ -140,7 +140,7 @@ class Reply:
                 self._is_dirty = False
                 held = tuple(self._blocks)  # it goes on growing while a thread writes
                 try:
-                    await to_the_end(self._away(lambda: self._keep(held)))
+                    await to_the_end(aside(lambda: self._keep(held)))
                 except BaseException:
                     self._is_dirty = True
                     raise
@@ -156,14 +156,14 @@ class Reply:
         missing = self.calls[len(self._results) :]
         results = [
             *self._results,
-            *(ToolResult(call.id, self._ending, True) for call in missing),
+            *(ToolResult(call.id, self.ending, True) for call in missing),
         ]
         kept, count = blocks.packed(results), sum(map(blocks.block_size, results))
 
         def work() -> None:
             self._answers = self._put(self._answers, "user", "", count, kept)
 
-        await to_the_end(self._away(work))
+        await to_the_end(aside(work))
 
     def _put(
         self,

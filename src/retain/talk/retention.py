@@ -15,6 +15,7 @@ from retain.facts.keeping import Added
 from retain.facts.known import Known
 from retain.talk import flagged
 from retain.talk.told import Told
+from retain.words import words
 
 __all__ = ["MOST", "Mirror", "Mirrored", "Retention", "Saved"]
 
@@ -69,9 +70,10 @@ class Retention:
         self._seen: set[str] = set()  # the facts of one reply, as keys
         self._unsaid: list[Saved] = []
 
-    def begin(self) -> None:
-        """Another reply begins, with facts of its own."""
+    def begin(self, said: str = "") -> None:
+        """Another reply begins, to what the person said, with facts of its own."""
         self._seen.clear()
+        self.told.say(said)
 
     def heard(self, reply: str) -> tuple[list[str], list[str]]:
         """The facts to keep that a reply flags, and what the person is told about the others.
@@ -82,10 +84,15 @@ class Retention:
         heard, rest = new[: self._room], new[self._room :]
         self._seen.update(map(same_key, heard))
         quoted = [one for one in heard if self.told.is_quoted(flagged.parted(one)[0])]
+        strange = [one for one in heard if one not in quoted and _is_strange(*flagged.parted(one))]
         notes = [f"Not remembered, it was only quoted: {one}" for one in quoted]
+        notes += [
+            f"Not remembered, it has nothing to do with what it replaces: {one}" for one in strange
+        ]
         if rest:
             notes.append(f"Not remembered: {len(rest)} more facts. {MOST} of a reply are kept.")
-        return [one for one in heard if one not in quoted], notes
+        left = {*quoted, *strange}
+        return [one for one in heard if one not in left], notes
 
     @property
     def _room(self) -> int:
@@ -144,3 +151,11 @@ class Retention:
         except RetainError as error:
             return (f"saved, and not noted with the session: {error.message}",)
         return ()
+
+
+def _is_strange(fact: str, replaces: str) -> bool:
+    """Whether a fact is to take the place of one that it shares no word with.
+
+    Nobody changes their mind that way, and it is how a fact would be got rid of.
+    """
+    return bool(replaces) and set(words(fact)).isdisjoint(words(replaces))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from retain.errors import NotFound, RetainError
@@ -14,7 +15,7 @@ from retain.talk import blocks, past
 from retain.talk.events import Ask, Retrying, Text, TextDelta, ToolResult, ToolUse, Turn
 from retain.talk.models.errors import ModelError
 from retain.talk.tools import summary
-from retain.talk.waiting import Away, to_the_end
+from retain.talk.waiting import Away, aside, to_the_end
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -41,7 +42,10 @@ _COMPACT: Final = (
 
 
 class Summaries:
-    """The summaries of one conversation, and those that earlier ones lack."""
+    """The summaries of one conversation, and those that earlier ones lack.
+
+    They are kept without a turn with the App, which a tool that hangs does not give back.
+    """
 
     def __init__(
         self, app: App, sessions: Sessions, away: Away, session: Session | None = None
@@ -60,7 +64,7 @@ class Summaries:
         """Put a summary in the place of everything said so far; every message is kept."""
         if session is None:
             return ""
-        messages = await self._away(lambda: self._sessions.since_compaction(session.id))
+        messages = await aside(lambda: self._sessions.since_compaction(session.id))
         last = max((one.id for one in messages), default=0)
         if not last:
             return ""  # nothing was said since the last time
@@ -69,7 +73,7 @@ class Summaries:
         if not text:
             raise ModelError("other", f"{model.name} gave no summary; nothing was changed")
         # What another window says meanwhile comes after the summary.
-        await self._away(lambda: self._sessions.compact(session.id, text, through=last))
+        await aside(lambda: self._sessions.compact(session.id, text, through=last))
         return text
 
     async def leave_plainly(self, session: Session | None) -> None:
@@ -78,12 +82,14 @@ class Summaries:
             return
         name = session.id
         with contextlib.suppress(NotFound):  # deleted meanwhile, in another window
-            said = await self._away(lambda: self._sessions.messages(name))
+            said = await aside(lambda: self._sessions.messages(name))
             text = past.plain_summary(said)
             if not text:
-                await self._away(lambda: self._sessions.sweep_empty(name))
+                await aside(lambda: self._sessions.sweep_empty(name))
                 return
-            await self._away(lambda: self._sessions.summarise(name, text))
+            # What another window says meanwhile is not in it.
+            last = said[-1].id
+            await aside(lambda: self._sessions.summarise(name, text, through=last))
             self._is_fresh = True
             self._said = said if any(one.role == "assistant" for one in said) else ()
 
@@ -103,11 +109,13 @@ class Summaries:
             talk = _ends(_talk(said), min(_SUMMARY_TOKENS, _room(model, _SUMMARISE)))
             text = await _told(model, talk, _SUMMARISE, is_urgent=True)
             if text:
-                await to_the_end(self._away(lambda: self._sessions.summarise(name, text)))
+                last = said[-1].id  # more may have been said while it was made
+                keep = partial(self._sessions.summarise, name, text, through=last)
+                await to_the_end(aside(keep))
         with contextlib.suppress(RetainError):
             embedder = await self._away(lambda: past.embedder(self._app))
             if embedder is not None:
-                await asyncio.to_thread(past.vectorised, self._sessions, embedder)
+                await aside(lambda: past.vectorised(self._sessions, embedder))
 
     def catch_up(self, session: Session | None) -> None:
         """See to what other chats lack, once, while the person reads the reply."""
@@ -118,7 +126,7 @@ class Summaries:
         with contextlib.suppress(RetainError):
             embedder = await self._away(lambda: past.embedder(self._app))
             # Not under the lock: the next message must not wait for it.
-            await asyncio.to_thread(past.caught_up, self._sessions, embedder, own)
+            await aside(lambda: past.caught_up(self._sessions, embedder, own))
 
 
 async def _compacted(model: Model, messages: Sequence[Message], wish: str) -> str:

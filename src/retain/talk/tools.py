@@ -7,29 +7,25 @@ model's to read: a call never ends the chat.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from retain.errors import RetainError, UsageError
 from retain.guard.characters import visible
 from retain.talk import approval, files, running, skills
 from retain.talk.approval import ONCE, YES, Answer, Approvals, Question
 from retain.talk.events import ToolSpec
+from retain.talk.waiting import in_turn, within
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from retain.app import App
 
 __all__ = ["TOOLS", "Asker", "Saver", "Toolbox", "summary"]
 
 Asker = Callable[[Question], Awaitable[Answer]]
 Saver = Callable[[str, str], str]  # a fact and the one it replaces; what became of it
-_Found = TypeVar("_Found")
 
 _QUICK: Final = 20.0  # seconds for what only looks at files
 _SLOW: Final = 90.0  # where a model may have to be loaded, or vectors made
@@ -175,7 +171,7 @@ class Toolbox:
         ask: Asker | None = None,
         save: Saver | None = None,
         is_quoted: Callable[[str], bool] = lambda _: False,
-        turn: AbstractContextManager[object] | None = None,
+        turn: threading.RLock | None = None,
     ) -> None:
         self.env = app.workspace.env
         self.project = files.project(app.place, cwd, self.env)
@@ -200,7 +196,7 @@ class Toolbox:
         """Do what a model asks for; what came of it, and whether that is an error."""
         try:
             arguments = _checked(name, given)
-            plan = await _within(_QUICK, lambda: self._tools[name](call, arguments))
+            plan = await within(_QUICK, lambda: self._tools[name](call, arguments))
             note = await self._allowed(plan.question) if plan.question else ""
             return await plan.act() + note, False
         except _Failed as bad:
@@ -215,7 +211,7 @@ class Toolbox:
 
     async def _allowed(self, question: Question) -> str:
         """Go on only if the person agrees, now or earlier; a word if their answer was not kept."""
-        if await _within(_QUICK, lambda: self.approvals.decide(question)) == "allow":
+        if await within(_QUICK, lambda: self.approvals.decide(question)) == "allow":
             return ""
         if self._ask is None:
             raise UsageError(_NOBODY)
@@ -223,7 +219,7 @@ class Toolbox:
         if answer.choice not in YES:
             raise _Failed(f"The person said no.{f' {answer.note}' if answer.note else ''}")
         try:
-            await _within(_QUICK, lambda: self.approvals.remember(question, answer))
+            await within(_QUICK, lambda: self.approvals.remember(question, answer))
         except RetainError as error:  # what they agreed to is done all the same, this once
             return f"\n[allowed only this once: {visible(error.message)}]"
         return ""
@@ -236,7 +232,7 @@ class Toolbox:
         shown = visible(found.shown, keep_newlines=False)
         question = approval.about_reading(call, found, shown, f"Read {shown}?")
         return _Plan(
-            lambda: _within(_QUICK, lambda: files.read(self.project, found, offset, limit)),
+            lambda: within(_QUICK, lambda: files.read(self.project, found, offset, limit)),
             question,
         )
 
@@ -248,8 +244,8 @@ class Toolbox:
             return _Plan(lambda: _said(f"Nothing to write: {shown} has this very text"))
         title = f"{'Create' if wanted.old is None else 'Write'} {shown}?"
         return _Plan(
-            lambda: _within(_QUICK, lambda: files.write(self.project, wanted)),
-            approval.about_writing(call, found, wanted.diff, title),
+            lambda: within(_QUICK, lambda: files.write(self.project, wanted)),
+            approval.about_writing(call, wanted, title),
         )
 
     # Commands
@@ -302,17 +298,17 @@ class Toolbox:
         if self._is_quoted(fact):
             title = summary("save_memory", given).removeprefix("save_memory ")
             reason = "is only quoted from what was read"
+            detail = visible(f"{fact}\nreplaces: {replaces}" if replaces else fact)
             question = Question(
-                call, "save_memory", f"Remember: {title}", visible(fact), reason, choices=(ONCE,)
+                call, "save_memory", f"Remember: {title}", detail, reason, choices=(ONCE,)
             )
         return _Plan(lambda: self._with_app(lambda _: save(fact, replaces), _SLOW), question)
 
     async def _with_app(self, work: Callable[[App], str], seconds: float) -> str:
         def turn() -> str:
-            with self._turn:
-                return work(self._app)
+            return in_turn(self._turn, seconds, lambda: work(self._app))
 
-        return files.harmless(await _within(seconds, turn))
+        return files.harmless(await within(seconds, turn))
 
 
 def _recalled(app: App, query: str, limit: int) -> str:
@@ -334,42 +330,6 @@ def _status(number: int) -> str:
 
 async def _said(text: str) -> str:
     return text
-
-
-async def _within(seconds: float, work: Callable[[], _Found]) -> _Found:
-    """Do what blocks on a thread of its own, and go on without it when it hangs.
-
-    A daemon's thread: one that hangs on a dead disk must not keep the program from ending.
-    """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[_Found] = loop.create_future()
-
-    def settle(found: _Found | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(found)  # type: ignore[arg-type]
-
-    def body() -> None:
-        found, error = None, None
-        try:
-            found = work()
-        except BaseException as raised:  # noqa: BLE001 - it is raised again where it is waited for
-            error = raised
-        with contextlib.suppress(RuntimeError):  # nobody waits any more, the loop is closed
-            loop.call_soon_threadsafe(settle, found, error)
-
-    threading.Thread(target=body, name="retain-tool", daemon=True).start()
-    try:
-        return await asyncio.wait_for(done, seconds)
-    except TimeoutError:
-        if done.done() and not done.cancelled():
-            raise
-        raise RetainError(
-            f"it did not answer within {seconds:g} seconds and was given up"
-        ) from None
 
 
 # Arguments

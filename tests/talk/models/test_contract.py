@@ -392,3 +392,35 @@ def test_making_a_model_connects_to_nobody_and_loads_no_package() -> None:
         [sys.executable, "-c", NO_NETWORK], check=True, capture_output=True, encoding="utf-8"
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_numbers_that_json_does_not_have_break_only_the_call(
+    side: Side, server: Server, number: str
+) -> None:
+    text = f'{{"path": "x", "limit": {number}}}'
+    server.says(side.says(Use("read_file", text=text)))
+    (use,) = (one for one in heard(side.at(server)) if isinstance(one, ToolUse))
+    assert (use.input, use.broken) == ({}, text)
+
+
+def test_an_id_that_is_a_secret_is_replaced(side: Side, server: Server) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    server.says(side.says(Use("read_file", {}, secret), Use("read_file", {}, "id-2")))
+    one, two = (event for event in heard(side.at(server)) if isinstance(event, ToolUse))
+    assert one.id
+    assert secret not in one.id
+    assert two.id == "id-2"
+
+
+def test_names_that_a_model_made_up_are_sent_as_a_provider_takes_them(
+    side: Side, server: Server
+) -> None:
+    used = Turn("assistant", (ToolUse("1", "re ad/[x]" * 30, {}),))
+    messages = (Turn("user", (Text("hi"),)), used, Turn("user", (ToolResult("1", "no"),)))
+    heard(side.at(server), ask()._replace(messages=messages))
+    sent = server.asked[-1].body["messages"][-2]
+    name = (sent["content"] if side.provider == "anthropic" else sent["tool_calls"])[-1]
+    name = name.get("function", name)["name"]
+    assert name.startswith("re_ad__x_re_ad")
+    assert len(name) == 64

@@ -214,3 +214,47 @@ def test_a_use_in_pieces_without_arguments_has_an_empty_input(server: Server) ->
     server.says(chat(Use("list")))
     (use,) = (one for one in heard(OPENAI.at(server)) if isinstance(one, ToolUse))
     assert use.input == {}
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": 5, "completion_tokens": "b"},
+        {"prompt_tokens": 5, "completion_tokens": 1e300},
+        {"prompt_tokens": 5, "completion_tokens": 10**23},
+        {"prompt_tokens": 5, "completion_tokens": -7},
+        {"prompt_tokens": "abc", "completion_tokens": 3},
+        {"prompt_tokens": float("inf"), "completion_tokens": 3},
+        {"prompt_tokens": True, "completion_tokens": 3},
+    ],
+)
+def test_numbers_that_cannot_be_right_are_estimated(server: Server, usage: object) -> None:
+    server.says(lines({**chunk({"content": "Hello"}, "stop"), "usage": usage}))
+    *_, used, end = heard(OPENAI.at(server))
+    assert isinstance(used, Usage)
+    assert used.estimated
+    assert 0 < used.output < 10
+    assert end == Finished("end")
+
+
+def test_details_that_are_none_cost_only_themselves(server: Server) -> None:
+    usage = {"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": 5}
+    server.says(lines({**chunk({"content": "Hello"}, "stop"), "usage": usage}))
+    assert Usage(5, 1) in heard(OPENAI.at(server))
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"delta": {"content": "x"}, "finish_reason": ["stop"]},
+        {"delta": {"tool_calls": [{"index": 0, "id": 5, "function": {"name": "a"}}]}}
+        | {"finish_reason": "stop"},
+    ],
+)
+def test_an_end_that_makes_no_sense_is_said_in_one_line(
+    server: Server, last: dict[str, object]
+) -> None:
+    server.says(lines({**chunk({}), "choices": [{"index": 0, **last}]}))
+    error = failure(server)
+    assert error.kind == "broken_stream"
+    assert "cannot be understood" in error.message

@@ -22,8 +22,10 @@ __all__ = [
     "ModelError",
     "Patience",
     "context_tokens",
+    "full_name",
     "known",
     "model",
+    "parted",
     "provider",
 ]
 
@@ -72,7 +74,7 @@ def model(
 
     `openai:NAME` and `anthropic:NAME` say whose it is, where the name alone would mislead.
     """
-    named, name = _split(name.strip() or config.text("chat.model").strip(), config)
+    named, name = parted(name.strip() or config.text("chat.model").strip(), config)
     to = access(named, config, env)
     size = context_tokens(name, config)
     if named == "anthropic":
@@ -84,9 +86,14 @@ def model(
     return Compatible(name, to, size, patience or Patience())
 
 
+def full_name(one: Model) -> str:
+    """A model's name with whose it is: it means the same whatever is configured later."""
+    return f"{one.provider}:{one.name}"
+
+
 def provider(name: str, config: Config) -> str:
     """Whose protocol a model is asked by."""
-    return _split(name, config)[0]
+    return parted(name, config)[0]
 
 
 def known(config: Config) -> list[str]:
@@ -103,7 +110,8 @@ def context_tokens(name: str, config: Config) -> int:
     )
 
 
-def _split(name: str, config: Config) -> tuple[str, str]:
+def parted(name: str, config: Config) -> tuple[str, str]:
+    """Whose a model is, as its full name says or else by what is configured; and its own name."""
     # A colon alone says nothing: Ollama's names have one (`qwen3:8b`).
     start, colon, rest = name.partition(":")
     if colon and rest and start in PROVIDERS:

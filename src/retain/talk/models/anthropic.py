@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -147,12 +148,12 @@ class _Reply:
         if block["type"] in ("thinking", "redacted_thinking"):
             yield Thought(self._model, block)
         elif block["type"] == "tool_use":
-            given = block.get("input") or {}
+            text = text or json.dumps(block.get("input") or {})
             use = turns.called(block["id"], block["name"], text)
             if use.broken:
                 self._broken.append(use)  # whether it was cut short is known at the end
             else:
-                yield use if text else use._replace(input=given)
+                yield use
 
     def _more(self, text: str) -> TextDelta:
         self._text += text
@@ -167,12 +168,16 @@ class _Reply:
         yield Finished(reason)
 
     def _used(self) -> Usage | None:
-        found = self._usage
-        if not getattr(found, "input_tokens", 0):
+        found = turns.counts(
+            getattr(self._usage, "input_tokens", None),
+            getattr(self._usage, "cache_creation_input_tokens", None),
+            getattr(self._usage, "cache_read_input_tokens", None),
+            self._written or getattr(self._usage, "output_tokens", None),
+        )
+        if not found or not found[0]:
             return None
-        cached = found.cache_read_input_tokens or 0
-        read = found.input_tokens + cached + (found.cache_creation_input_tokens or 0)
-        return Usage(read, self._written or found.output_tokens or 0, cached)
+        fresh, stored, cached, written = found
+        return Usage(fresh + stored + cached, written, cached)
 
 
 def _request(model: str, ask: Ask) -> dict[str, Any]:

@@ -177,12 +177,16 @@ class _Reply:
         return "tools" if reason == "end" and self._calls else reason
 
     def _used(self) -> Usage | None:
-        found = self._usage
-        if not getattr(found, "prompt_tokens", 0):
+        details = getattr(self._usage, "prompt_tokens_details", None)
+        found = turns.counts(
+            getattr(self._usage, "prompt_tokens", None),
+            getattr(self._usage, "completion_tokens", None),
+            getattr(details, "cached_tokens", None),
+        )
+        if not found or not found[0]:
             return None
-        details = found.prompt_tokens_details
-        cached = (details and details.cached_tokens) or 0
-        return Usage(found.prompt_tokens, found.completion_tokens or 0, cached)
+        read, written, cached = found
+        return Usage(read, written, cached)
 
 
 def _request(model: str, ask: Ask, *, is_official: bool) -> dict[str, Any]:

@@ -69,12 +69,13 @@ class Remote(ABC):
                 async for piece in stream:
                     for one in reply.take(piece):
                         yield one
+            if not reply.stop:
+                raise wire.cut_off(self._to) if reply.begun else wire.garbled(self._to)
+            # What a server says at the end can make as little sense as anything before.
+            for one in reply.ending(ask):
+                yield one
         except self._errors() as error:
             raise self._failure(error) from None
-        if not reply.stop:
-            raise wire.cut_off(self._to) if reply.begun else wire.garbled(self._to)
-        for one in reply.ending(ask):
-            yield one
 
     # What each does in its own way
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
+import re
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from retain.sessions.redaction import secrets_in
 from retain.sizes import tokens
 from retain.talk.events import Ask, Block, Role, Text, Thought, ToolResult, ToolUse, Turn, Usage
 
-__all__ = ["PARTING", "arguments", "called", "clean", "estimate", "mended"]
+__all__ = ["PARTING", "arguments", "called", "clean", "counts", "estimate", "mended"]
 
 PARTING: Final = "\n\n---\n\n"
 _UNFINISHED: Final = "This was interrupted, and there is no result."
 _NOTHING: Final = "(no output)"
+_NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_MOST_NAME: Final = 64
+_MOST_TOKENS: Final = 2**40  # more than anything can be read or written; a server may say more
 
 
 def mended(turns: Iterable[Turn], model: str) -> list[Turn]:
@@ -55,8 +62,9 @@ def _usable(blocks: Iterable[Block], model: str) -> Iterator[Block]:
         match one:
             case Text(text) if text.strip():
                 yield Text(clean(text))
-            case ToolUse():
-                yield one
+            case ToolUse(name=name):
+                # A name that a model made up, or that was redacted, is refused by its provider.
+                yield one._replace(name=_NOT_IN_A_NAME.sub("_", name)[:_MOST_NAME] or "_")
             case ToolResult(id_, text, is_error):
                 yield ToolResult(id_, clean(text).strip() or _NOTHING, is_error)
             case Thought() if one.model == model:
@@ -75,15 +83,34 @@ def arguments(use: ToolUse) -> str:
     return json.dumps(dict(use.input), ensure_ascii=True, default=str)
 
 
-def called(id_: str, name: str, text: str) -> ToolUse:
+def called(id_: object, name: object, text: str) -> ToolUse:
     """A tool's use from the JSON of its input, which a model may have got wrong."""
+    if not (isinstance(id_, str) and isinstance(name, str)):
+        raise TypeError("a tool is called by its name, and a call has an id")
+    if secrets_in(id_):  # it stands in the history as it is, for the result to be found by
+        id_ = f"call_{uuid.uuid4().hex}"
     try:
-        given = json.loads(text or "{}")
+        given = json.loads(text or "{}", parse_constant=_number, parse_float=_number)
     except (ValueError, RecursionError):
         given = None
     if isinstance(given, dict):
         return ToolUse(id_, name, given)
     return ToolUse(id_, name, {}, broken=text)
+
+
+def _number(text: str) -> float:
+    """A number that JSON has; Python would take others, and no server does when it is sent them."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number of JSON")
+    return number
+
+
+def counts(*given: object) -> list[int] | None:
+    """Numbers of tokens as a server states them; None if one of them cannot be right."""
+    found = [0 if one is None else one for one in given]
+    sound = [one for one in found if type(one) is int and 0 <= one <= _MOST_TOKENS]
+    return sound if len(sound) == len(found) else None
 
 
 def estimate(ask: Ask, reply: str) -> Usage:

@@ -32,7 +32,14 @@ __all__ = [
 ]
 
 # What the packages raise on answers that make no sense.
-ERRORS_OF_GARBAGE: Final = (ValueError, TypeError, AttributeError, KeyError)
+ERRORS_OF_GARBAGE: Final = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    KeyError,
+    ArithmeticError,
+    RecursionError,
+)
 
 # Anthropic has no code for this, nor have most servers that speak OpenAI's protocol, so their
 # words have to do; they are looked at only where the status says that the request is at fault.
