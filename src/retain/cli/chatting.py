@@ -69,9 +69,22 @@ def _screen(args: argparse.Namespace) -> int:
     finally:
         for chat in chats:
             chat.close()
+        if terminal.was_told:
+            _let_go()
     if terminal.failure:
         raise terminal.failure
     return terminal.return_code or 0
+
+
+def _let_go() -> None:
+    """Write nothing more to a terminal that is gone: the end would be told as a failure to."""
+    for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
 
 
 def _opened(args: argparse.Namespace, ask: Asker | None) -> Chat:

@@ -36,11 +36,11 @@ def warning(root: str) -> str:
 
 def _tracked(root: str) -> list[str]:
     """The chat file and what SQLite would read with it, as far as git's index has them."""
-    repository = Repository.containing(root)
+    beside = (os.path.join(root, f"{FILE}{ending}") for ending in BESIDE)
+    present = [path for path in beside if os.path.lexists(path)]
+    # Most banks have no chats, and git need not be started for them.
+    repository = Repository.containing(root) if present else None
     if repository is None:
         return []
-    files = {
-        repository.relative(path): path
-        for path in (os.path.join(root, f"{FILE}{ending}") for ending in BESIDE)
-    }
+    files = {repository.relative(path): path for path in present}
     return [files[inner] for inner in repository.staged(files) if inner in files]
