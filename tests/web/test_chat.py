@@ -255,7 +255,7 @@ def test_the_model_is_changed_and_noted(served: Served, model: Server) -> None:
     assert talk.ask("GET", "/models")["models"] == ["model-a", "model-b"]
     assert talk.ask("PUT", "/model", {"name": "claude-model-b"})["model"] == "claude-model-b"
     session = talk.state["session"]
-    assert served.api("GET", f"/sessions/here/{session}")["model"] == "claude-model-b"
+    assert served.api("GET", f"/sessions/here/{session}")["model"] == ("anthropic:claude-model-b")
     talk.says("And now?")
     assert model.asked[-1].body["model"] == "claude-model-b"
 

@@ -322,6 +322,7 @@ def test_everything_can_be_done_by_keys_alone(page: Page, served: Served) -> Non
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/tea$"))
+    page.wait_for_load_state()  # keys count once the page's script runs
     page.keyboard.press("e")
     expect(page).to_have_url(re.compile("/edit$"))
     page.locator("#text").focus()

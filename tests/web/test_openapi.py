@@ -30,6 +30,7 @@ from tests.web.stage import TOKEN, Served, started
 
 # A bank refuses what no schema can say: a name that cannot be one, a memory that is not there.
 ACCEPTED = ["2xx", "400", "404", "409", "413", "422"]
+REFUSED = ["4xx"]
 CHECKS = [
     schemathesis.checks.not_a_server_error,
     allow_header_conformance,
@@ -58,7 +59,10 @@ def described() -> Any:
     config = SchemathesisConfig.from_dict(
         {
             "phases": {"coverage": {"enabled": False}},
-            "checks": {"positive_data_acceptance": {"expected-statuses": ACCEPTED}},
+            "checks": {
+                "positive_data_acceptance": {"expected-statuses": ACCEPTED},
+                "negative_data_rejection": {"expected-statuses": REFUSED},
+            },
         }
     )
     config.projects.default.generation.modes = list(GenerationMode)

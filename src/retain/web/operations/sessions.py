@@ -82,6 +82,39 @@ class Found(_Gives):
     sessions: list[Shown]
 
 
+class Uttered(_Gives):
+    """What one side said; blocks where the text alone is not the whole."""
+
+    role: str
+    content: str
+    timestamp: str
+    token_count: int | None = None
+    blocks: list[dict[str, Any]] = []
+
+
+class Shortened(_Gives):
+    """A summary that stands for the first messages when a model is asked."""
+
+    messages: int
+    summary: str
+    created_at: str
+
+
+class Whole(_Gives):
+    """A chat with all that was said in it; what says nothing is left out."""
+
+    id: str
+    created_at: str
+    updated_at: str
+    title: str
+    tags: list[str]
+    messages: list[Uttered]
+    summary: str = ""
+    model: str = ""
+    origin: str = ""
+    compactions: list[Shortened] = []
+
+
 class Written(_Gives):
     """A chat as a file, and what that would be called."""
 
@@ -208,7 +241,7 @@ OPERATIONS: Final = tuple(
     one._replace(subject="sessions")
     for one in (
         Operation("GET", "/sessions", "sessions", "List or find chats", _list, Found, query=Wanted),
-        Operation("GET", _ONE, "session", "Read a chat", _get),
+        Operation("GET", _ONE, "session", "Read a chat", _get, Whole),
         Operation(
             "PUT", _ONE, "rename-session", "Name and tag a chat", _rename, Shown, body=Renamed
         ),
