@@ -137,11 +137,24 @@ DROP TABLE terms;
 DROP TABLE wholes;
 """
 
+# What each arm that lives elsewhere was given of every memory: what differs from the rows is the
+# outbox, so that a kill at any moment can neither lose nor invent a delivery.
+_ENGINES: Final = """
+CREATE TABLE delivered (
+  arm TEXT NOT NULL,
+  collection TEXT NOT NULL,
+  file TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  PRIMARY KEY (arm, collection, file)
+) WITHOUT ROWID;
+"""
+
 # Never change one that was released: add another. Since everything here is derived, a migration
 # may simply empty the tables; the next look at the files fills them again.
 MIGRATIONS: Final = (
     ("the first schema", _FIRST + _TEXTS),
     ("headings without a text of their own", _HEADINGS + _TEXTS),
+    ("arms that live elsewhere", _ENGINES),
 )
 LATEST: Final = len(MIGRATIONS)
 

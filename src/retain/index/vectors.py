@@ -6,15 +6,26 @@ add is linear in the comparison with a query, so it is added to the results, not
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from retain.index.schema import STATE
 
-__all__ = ["Cache", "Floats", "Matrix", "Numbers", "nearest", "packed"]
+__all__ = [
+    "Cache",
+    "Floats",
+    "Matrix",
+    "Mean",
+    "Numbers",
+    "nearest",
+    "of_chunks",
+    "of_memory",
+    "packed",
+]
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Bytes = np.ndarray[Any, np.dtype[np.int8]]
@@ -33,20 +44,41 @@ def packed(vector: Floats) -> bytes:
     return rounded.tobytes() + scale.tobytes()
 
 
+class Mean(NamedTuple):
+    """What all vectors of a bank have in common, and how many those are."""
+
+    chunks: int
+    vector: Floats
+
+    @property
+    def hub(self) -> Floats:
+        """The part of it that is taken off every comparison."""
+        # What a few chunks have in common is what the bank is about, and not to be taken off.
+        share = HUB * min(1.0, self.chunks / _MANY)
+        found: Floats = (share * self.vector).astype(np.float32)
+        return found
+
+
 class Matrix:
     """The vectors of a bank, in the order of their chunks."""
 
-    def __init__(self, chunks: Numbers, memories: Numbers, data: Bytes, scales: Floats) -> None:
+    def __init__(
+        self,
+        chunks: Numbers,
+        memories: Numbers,
+        data: Bytes,
+        scales: Floats,
+        whole: Mean | None = None,
+    ) -> None:
         self.chunks, self.memories = chunks, memories
         self._data, self._scales = data, scales
         # Whether the row above belongs to the chunk before.
         follows = (np.diff(chunks) == 1) & (np.diff(memories) == 0)
         self._follows = np.concatenate(([False], follows)).astype(np.float32)
         self._lengths = self._measured()
-        mean = self._mean()
-        # What a few chunks have in common is what the bank is about, and not to be taken off.
-        share = HUB * min(1.0, len(chunks) / _MANY)
-        self._hub = share * self._smoothed(self.products(mean))
+        # A part of a bank's vectors is told what all of them have in common.
+        self.mean = whole or Mean(len(chunks), self._mean())
+        self._hub = self._smoothed(self.products(self.mean.hub))
 
     def __len__(self) -> int:
         return len(self.chunks)
@@ -147,6 +179,40 @@ def nearest(values: Floats, limit: int, among: Numbers | None = None) -> Numbers
         places = places[held >= np.partition(held, -limit)[-limit]]
     best: Numbers = places[np.lexsort((places, -values[places]))][:limit]
     return best
+
+
+def of_memory(connection: sqlite3.Connection, memory: int, model: str) -> dict[int, Floats]:
+    """A memory's vectors by chunk, of length 1 with their neighbours added."""
+    query = (
+        "SELECT chunk, memory, vector FROM vectors WHERE model = ? AND memory = ? ORDER BY chunk"
+    )
+    matrix = _made(connection.execute(query, (model, memory)).fetchall())
+    if matrix is None:
+        return {}
+    found = matrix.around(np.arange(len(matrix)))
+    return dict(zip(matrix.chunks.tolist(), found, strict=True))
+
+
+def of_chunks(
+    connection: sqlite3.Connection, model: str, chunks: Iterable[int], mean: Mean
+) -> Matrix | None:
+    """The vectors of some chunks alone; those beside them have to be among them."""
+    query = (
+        "SELECT chunk, memory, vector FROM json_each(?) JOIN vectors ON chunk = json_each.value "
+        "WHERE model = ? AND length(vector) = ? ORDER BY chunk"
+    )
+    values = (json.dumps(sorted(chunks)), model, len(mean.vector) + 4)
+    return _made(connection.execute(query, values).fetchall(), mean)
+
+
+def _made(found: Sequence[tuple[int, int, bytes]], mean: Mean | None = None) -> Matrix | None:
+    if not found:
+        return None
+    numbers = np.array([row[:2] for row in found], np.int64)
+    stored = np.frombuffer(b"".join(row[2] for row in found), np.int8).reshape(len(found), -1)
+    scales = np.ascontiguousarray(stored[:, -4:]).view(np.float32)[:, 0]
+    data: Bytes = stored[:, :-4]
+    return Matrix(numbers[:, 0].copy(), numbers[:, 1].copy(), data, scales, mean)
 
 
 class _State(NamedTuple):

@@ -1,0 +1,43 @@
+"""What a bank's things are called on a server that others use as well."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from typing import Final
+
+__all__ = ["Names", "is_identity"]
+
+_PLAIN: Final = re.compile(r"[a-z0-9]([a-z0-9_-]{0,22}[a-z0-9])?")
+_ELSE: Final = re.compile(r"[^a-z0-9]+")
+_SHORT: Final = 14  # characters of a name that is no plain one; its digest makes it certain
+
+
+def is_identity(name: str) -> bool:
+    """Whether a bank may be called so: letters, digits and dashes, as every server takes them."""
+    # Else one bank's names could begin like another's.
+    return _PLAIN.fullmatch(name) is not None and "-retain-" not in f"-{name}-"
+
+
+class Names:
+    """The names of one bank: `{identity}-retain-{collection}`, in at most 63 characters."""
+
+    def __init__(self, identity: str) -> None:
+        if not is_identity(identity):
+            raise ValueError(identity)
+        self.prefix = f"{identity}-retain-"
+        self._space = uuid.uuid5(uuid.NAMESPACE_URL, f"retain:{identity}")
+
+    def of(self, collection: str) -> str:
+        """What a collection is called; a name that some server would not take gets a digest."""
+        # What ends like a digest gets one of its own, or another name's could be guessed.
+        if _PLAIN.fullmatch(collection) and not re.search(r"-[0-9a-f]{8}$", collection):
+            return self.prefix + collection
+        digest = hashlib.sha256(collection.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+        readable = _ELSE.sub("-", collection.lower()).strip("-")[:_SHORT].strip("-")
+        return f"{self.prefix}{readable or 'root'}-{digest}"
+
+    def piece(self, memory: str, place: int) -> str:
+        """The id of a piece, the same on every machine."""
+        return str(uuid.uuid5(self._space, f"{memory}#{place}"))

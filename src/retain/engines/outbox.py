@@ -1,0 +1,174 @@
+"""What an engine is still to be told: the difference between the index and what was delivered.
+
+There is no queue that could be lost or fall out of step. The index says what each memory is now,
+the table `delivered` what the engine was given of it last; whatever differs waits. Only the newest
+state of a memory is ever sent, so deliveries of one memory cannot overtake each other.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from retain.engines.arm import Piece
+from retain.index import rows
+
+if TYPE_CHECKING:
+    from retain.engines.naming import Names
+    from retain.index.vectors import Floats
+
+__all__ = ["Waiting", "forget", "learn", "mark", "pieces", "state", "target", "waiting"]
+
+
+class Waiting(NamedTuple):
+    """Memories that an engine has to be told of, as far as they fit into one go."""
+
+    changed: tuple[int, ...]  # their numbers
+    deleted: tuple[str, ...]  # collection/file
+    lacking: int = 0  # that have no vectors yet, and so cannot be sent
+
+
+# What is missing from disk together with most others is held, not deleted: see `sync`.
+_CHANGED: Final = (
+    "SELECT m.number FROM memories m LEFT JOIN delivered d "
+    "ON d.arm = ?1 AND d.collection = m.collection AND d.file = m.file "
+    "WHERE NOT m.is_gone AND (d.hash IS NULL OR d.hash <> lower(hex(m.hash)))"
+)
+_LACKS: Final = (
+    "EXISTS (SELECT 1 FROM chunks c JOIN pending p ON p.chunk = c.number WHERE c.memory = m.number)"
+)
+_DELETED: Final = (
+    "SELECT d.collection || '/' || d.file FROM delivered d LEFT JOIN memories m "
+    "ON m.collection = d.collection AND m.file = d.file WHERE d.arm = ?1 AND m.number IS NULL"
+)
+
+
+def waiting(connection: sqlite3.Connection, arm: str, most: int, *, needs_vectors: bool) -> Waiting:
+    """The next memories to send, those that wait longest first."""
+    condition = f" AND NOT {_LACKS}" if needs_vectors else ""
+    changed = connection.execute(f"{_CHANGED}{condition} ORDER BY m.number LIMIT ?2", (arm, most))
+    numbers = tuple(number for (number,) in changed)
+    deleted = connection.execute(f"{_DELETED} LIMIT ?2", (arm, most))
+    names = tuple(name for (name,) in deleted)
+    lacking = 0
+    if needs_vectors:
+        (lacking,) = connection.execute(_count(f"{_CHANGED} AND {_LACKS}"), (arm,)).fetchone()
+    return Waiting(numbers, names, lacking)
+
+
+def state(connection: sqlite3.Connection, arm: str) -> tuple[int, int]:
+    """How many memories an engine was given, and how many changes wait for it."""
+    (given,) = connection.execute("SELECT count(*) FROM delivered WHERE arm = ?", (arm,)).fetchone()
+    (changed,) = connection.execute(_count(_CHANGED), (arm,)).fetchone()
+    (deleted,) = connection.execute(_count(_DELETED), (arm,)).fetchone()
+    return given, changed + deleted
+
+
+def _count(query: str) -> str:
+    return f"SELECT count(*) FROM ({query})"  # noqa: S608 - our own words
+
+
+def mark(
+    connection: sqlite3.Connection, arm: str, given: Mapping[str, str], gone: Iterable[str]
+) -> None:
+    """Note what an engine has now: each memory's hash, and those it was told are deleted."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO delivered VALUES (?, ?, ?, ?)",
+        ((arm, *_parted(name), hash_) for name, hash_ in given.items()),
+    )
+    connection.executemany(
+        "DELETE FROM delivered WHERE arm = ? AND collection = ? AND file = ?",
+        ((arm, *_parted(name)) for name in gone),
+    )
+
+
+def _parted(name: str) -> tuple[str, str]:
+    collection, _, file = name.rpartition("/")
+    return collection, file
+
+
+def target(connection: sqlite3.Connection, arm: str) -> str:
+    """Which server and bank the notes of an arm are about; empty while nothing is known."""
+    return str(rows.fact(connection, f"engine:{arm}") or "")
+
+
+def learn(connection: sqlite3.Connection, arm: str, name: str, given: Mapping[str, str]) -> None:
+    """Begin anew with what a server says it holds; `name` says which server that is."""
+    forget(connection, arm)
+    mark(connection, arm, given, ())
+    rows.set_fact(connection, f"engine:{arm}", name)
+
+
+def forget(connection: sqlite3.Connection, arm: str) -> None:
+    """Know nothing any more about what an engine holds."""
+    connection.execute("DELETE FROM delivered WHERE arm = ?", (arm,))
+    connection.execute("DELETE FROM facts WHERE name = ?", (f"engine:{arm}",))
+
+
+# Memories as pieces
+
+_MEMORY: Final = (
+    "SELECT number, collection, file, lower(hex(hash)), chunks, type, status, created, written, "
+    "title, tags FROM memories WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
+)
+_CHUNK: Final = (
+    "SELECT c.number, lower(hex(c.digest)), c.text, t.c0 FROM chunks c "
+    "LEFT JOIN terms_content t ON t.id = c.number WHERE c.memory = ? ORDER BY c.number"
+)
+
+
+def pieces(
+    connection: sqlite3.Connection, names: Names, numbers: Sequence[int], model: str = ""
+) -> Iterator[list[Piece]]:
+    """Each of these memories as its pieces; with a model's vectors if one is named."""
+    for row in connection.execute(_MEMORY, (json.dumps(list(numbers)),)).fetchall():
+        yield _pieces(connection, names, row, model)
+
+
+def _pieces(
+    connection: sqlite3.Connection, names: Names, row: Sequence[object], model: str
+) -> list[Piece]:
+    number, collection, file, hash_, count, kind, status, created, written, title, tags = row
+    memory = f"{collection}/{file}"
+    chunks = connection.execute(_CHUNK, (number,)).fetchall()
+    vectors = _vectors(connection, int(str(number)), model) if model else {}
+    return [
+        Piece(
+            id=names.piece(memory, place),
+            memory=memory,
+            place=place,
+            pieces=int(str(count)),
+            collection=str(collection),
+            type=str(kind),
+            status=str(status),
+            tags=tuple(dict.fromkeys(tag.casefold() for tag in json.loads(str(tags)))),
+            created=_seconds(str(created)),
+            hash=str(hash_),
+            written=float(str(written)),
+            digest=digest,
+            model=model,
+            vector=vectors.get(chunk),
+            terms=terms or "",
+            title=str(title),
+            text=text,
+        )
+        for place, (chunk, digest, text, terms) in enumerate(chunks)
+    ]
+
+
+def _vectors(connection: sqlite3.Connection, memory: int, model: str) -> dict[int, Floats]:
+    """A memory's vectors, each with its neighbours added, as the embedded arm compares them."""
+    from retain.index.vectors import of_memory
+
+    return of_memory(connection, memory, model)
+
+
+def _seconds(created: str) -> float:
+    try:
+        moment = datetime.fromisoformat(created)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
