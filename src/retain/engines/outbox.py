@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from retain.engines.naming import Names
     from retain.index.vectors import Floats
 
-__all__ = ["Waiting", "forget", "learn", "mark", "pieces", "state", "target", "waiting"]
+__all__ = ["Waiting", "forget", "given", "learn", "mark", "pieces", "state", "target", "waiting"]
 
 
 class Waiting(NamedTuple):
@@ -69,6 +69,17 @@ def state(connection: sqlite3.Connection, arm: str) -> tuple[int, int]:
 
 def _count(query: str) -> str:
     return f"SELECT count(*) FROM ({query})"  # noqa: S608 - our own words
+
+
+def given(connection: sqlite3.Connection, arm: str, memories: Sequence[str]) -> dict[str, str]:
+    """What an engine was given of these memories: the hash of each."""
+    query = "SELECT hash FROM delivered WHERE arm = ? AND collection = ? AND file = ?"
+    found = {}
+    for name in memories:
+        row = connection.execute(query, (arm, *_parted(name))).fetchone()
+        if row:
+            found[name] = row[0]
+    return found
 
 
 def mark(

@@ -28,6 +28,7 @@ __all__ = [
     "chunk_shares",
     "lexicon",
     "rarity_of",
+    "shares_in",
     "shares_of",
     "whole_scores",
 ]
@@ -135,13 +136,20 @@ def chunk_shares(
 
     FTS5 ranks as many rows as `ranked` allows: common words beyond that choose no candidates.
     """
-    found = json.dumps(_candidates(connection, terms, within, most, ranked))
+    found = _candidates(connection, terms, within, most, ranked)
+    return shares_in(connection, terms, k1, found)
+
+
+def shares_in(
+    connection: sqlite3.Connection, terms: Lexicon, k1: float, chunks: Sequence[int]
+) -> dict[int, Shares]:
+    """How far each of these chunks has the terms of a query."""
     # FTS5's own table of what was put in: asking FTS5 for each row takes three times as long.
     query = "SELECT t.id, t.c0 FROM json_each(?) JOIN terms_content t ON t.id = json_each.value"
     spaced = [f" {term} " for term in terms.rarity]
     return {
         number: shares_of(spaced, bag, k1, terms.average)
-        for number, bag in connection.execute(query, (found,))
+        for number, bag in connection.execute(query, (json.dumps(chunks),))
     }
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "of_chunks",
     "of_memory",
     "packed",
+    "total",
 ]
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -203,6 +204,19 @@ def of_chunks(
     )
     values = (json.dumps(sorted(chunks)), model, len(mean.vector) + 4)
     return _made(connection.execute(query, values).fetchall(), mean)
+
+
+def total(connection: sqlite3.Connection, model: str) -> Mean | None:
+    """What all vectors of a model have in common, read from the index row by row."""
+    summed: np.ndarray[Any, np.dtype[np.float64]] | None = None
+    count = 0
+    query = "SELECT vector FROM vectors WHERE model = ?"
+    for (stored,) in connection.execute(query, (model,)):
+        scale = np.frombuffer(stored[-4:], np.float32)[0]
+        vector = np.frombuffer(stored[:-4], np.int8) * np.float64(scale)
+        summed = vector if summed is None else summed + vector
+        count += 1
+    return None if summed is None else Mean(count, (summed / count).astype(np.float32))
 
 
 def _made(found: Sequence[tuple[int, int, bytes]], mean: Mean | None = None) -> Matrix | None:

@@ -76,6 +76,15 @@ class Near(NamedTuple):
         return found
 
 
+class Proposed(NamedTuple):
+    """What engines elsewhere propose for a question; None for an arm that is asked here."""
+
+    words: Sequence[Match] | None = None
+    nearest: Sequence[Match] | None = None  # by the score that counts
+    first: Sequence[Match] = ()  # by the cosine
+    reasons: tuple[str, ...] = ()
+
+
 class Candidates(NamedTuple):
     """Everything there is to weigh for one question in one bank."""
 

@@ -1,0 +1,264 @@
+"""What waits is delivered: in batches, again after a kill, and never over what is newer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from retain.engines import locating, outbox
+from retain.engines.arm import GRAVE, Arm, EngineRefused, Held, Piece, wins
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from retain.engines.naming import Names
+    from retain.engines.wire import Wire
+    from retain.index.store import Store
+
+__all__ = ["Pushed", "Sender"]
+
+Progress = Callable[[int, int], None]  # done, of how many
+
+_BATCH: Final = 64  # memories that are told of together
+_PIECES: Final = 256  # of which so many go in one request, about
+_SLOW: Final = 30.0  # seconds that a server may take for one of them while nobody waits
+_LOCK: Final = "engine.lock"
+
+
+class Pushed(NamedTuple):
+    """What a delivery did, and what it left."""
+
+    sent: int = 0
+    removed: int = 0
+    known: int = 0  # that the engine had already
+    ahead: int = 0  # of which it has something newer, from another machine
+    left: int = 0
+    lacking: int = 0  # that wait for their vectors
+    is_busy: bool = False  # another process delivers just now
+
+    def plus(self, other: Pushed) -> Pushed:
+        """Both together; what is left is what the later one left."""
+        return other._replace(
+            sent=self.sent + other.sent,
+            removed=self.removed + other.removed,
+            known=self.known + other.known,
+            ahead=self.ahead + other.ahead,
+        )
+
+    @property
+    def settled(self) -> int:
+        """The memories that need not wait any longer."""
+        return self.sent + self.removed + self.known + self.ahead
+
+
+class Sender:
+    """Delivers the changes of one bank to one arm."""
+
+    def __init__(self, store: Store, wire: Wire[Arm], names: Names, model: str = "") -> None:
+        self._store, self._wire, self._names = store, wire, names
+        self._model = model  # whose vectors are sent; empty for the text arm
+
+    def push(
+        self,
+        *,
+        seconds: float | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+        progress: Progress | None = None,
+    ) -> Pushed:
+        """Deliver what waits, for at most so many seconds."""
+        end = time.monotonic() + seconds if seconds is not None else None
+        done = Pushed()
+        with self._turn() as is_ours:
+            if not is_ours:
+                return Pushed(is_busy=True, left=self._left())
+            self._meet(end)
+            while not is_stopped() and (end is None or time.monotonic() < end):
+                step = self._step(end)
+                if step is None:
+                    break
+                done = done.plus(step)
+                if progress:
+                    progress(done.settled, done.settled + self._left())
+            self._settle()
+        waits = self._waiting(1)
+        return done._replace(left=self._left() - waits.lacking, lacking=waits.lacking)
+
+    def forget(self, memories: Sequence[str]) -> None:
+        """Have memories delivered again, whatever was noted about them."""
+        with self._store.writing() as connection:
+            outbox.mark(connection, self._wire.part, {}, memories)
+
+    def _seconds(self, end: float | None) -> float:
+        return _SLOW if end is None else max(0.05, min(_SLOW, end - time.monotonic()))
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[bool]:
+        """One process of a machine at a time, so that no older state can overtake a newer one."""
+        import fcntl
+
+        if self._store.is_temporary:
+            yield True
+            return
+        path = os.path.join(os.path.dirname(self._store.path), _LOCK)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+        finally:
+            os.close(fd)
+
+    def _meet(self, end: float | None) -> None:
+        """Ask a server we know nothing about what it holds, before telling it anything.
+
+        Of what it holds only memories that are here are noted: what another machine has told it
+        of, and this one has not been given yet, must not look as if it had been deleted here.
+        """
+        with self._store.reading() as connection:
+            if outbox.target(connection, self._wire.part) == self._wire.target:
+                return
+            collections = [name for (name,) in connection.execute(_COLLECTIONS)]
+        self._wire.insist(lambda arm: arm.ready(collections), self._seconds(end))
+        held = self._wire.insist(lambda arm: list(arm.manifest()), self._seconds(end))
+        with self._store.writing() as connection:
+            here = {name for (name,) in connection.execute(_HERE)}
+            given = {one.memory: one.hash for one in held if one.memory in here and self._has(one)}
+            outbox.learn(connection, self._wire.part, self._wire.target, given)
+
+    def _has(self, held: Held) -> bool:
+        return held.is_whole and not held.is_grave and held.model == self._model
+
+    def _step(self, end: float | None) -> Pushed | None:
+        """One batch; None when nothing waits."""
+        waits = self._waiting(_BATCH)
+        if not waits.changed and not waits.deleted:
+            return None
+        with self._store.reading() as connection:
+            groups = list(outbox.pieces(connection, self._names, waits.changed, self._model))
+        groups = [group for group in groups if group]
+        names = [*(group[0].memory for group in groups), *waits.deleted]
+        held = self._wire.insist(lambda arm: arm.held(names), self._seconds(end))
+        plan = _plan(groups, waits.deleted, held, self._model, self._given(waits.deleted))
+        fresh = sorted({group[0].collection for group in plan.send})
+        if fresh:
+            self._wire.insist(lambda arm: arm.ready(fresh), self._seconds(end))
+        graves = [_grave(self._names, name) for name in plan.bury]
+        for part in _parts([*plan.send, *([grave] for grave in graves)]):
+            self._wire.insist(lambda arm, part=part: arm.put(part), self._seconds(end))  # type: ignore[misc]
+        with self._store.writing() as connection:
+            given = {group[0].memory: group[0].hash for group in groups}
+            outbox.mark(connection, self._wire.part, given, waits.deleted)
+        return Pushed(len(plan.send), len(plan.bury), plan.known, plan.ahead)
+
+    def _given(self, memories: Sequence[str]) -> dict[str, str]:
+        with self._store.reading() as connection:
+            return outbox.given(connection, self._wire.part, memories)
+
+    def _waiting(self, most: int) -> outbox.Waiting:
+        with self._store.reading() as connection:
+            return outbox.waiting(
+                connection, self._wire.part, most, needs_vectors=bool(self._model)
+            )
+
+    def _left(self) -> int:
+        with self._store.reading() as connection:
+            return outbox.state(connection, self._wire.part)[1]
+
+    def _settle(self) -> None:
+        """Note what searches want to know: whether all is there, and what all have in common."""
+        with self._store.writing() as connection:
+            (version,) = connection.execute("SELECT version FROM totals").fetchone()
+            if not outbox.state(connection, self._wire.part)[1]:
+                locating.note_empty(connection, self._wire.part, version)
+            if self._model:
+                locating.note_mean(connection, self._model)
+
+
+_COLLECTIONS: Final = "SELECT DISTINCT collection FROM memories"
+_HERE: Final = "SELECT collection || '/' || file FROM memories"
+
+
+class _Plan(NamedTuple):
+    send: list[list[Piece]]
+    bury: list[str]
+    known: int
+    ahead: int
+
+
+def _plan(
+    groups: Sequence[list[Piece]],
+    deleted: Sequence[str],
+    held: Mapping[str, Held],
+    model: str,
+    given: Mapping[str, str],
+) -> _Plan:
+    """What of all that waits the engine is to be told: the last writer of a memory wins."""
+    send, bury, known, ahead = [], [], 0, 0
+    for group in groups:
+        first = group[0]
+        found = held.get(first.memory)
+        if found and found.hash == first.hash:
+            _refuse_other_model(found, model)
+            if found.is_whole:
+                known += 1
+            else:
+                send.append(group)
+        elif wins(first.hash, first.written, found):
+            send.append(group)
+        else:
+            ahead += 1
+    for name in deleted:
+        found = held.get(name)
+        if found is None or found.is_grave:
+            known += 1
+        elif found.hash == given.get(name):
+            bury.append(name)
+        else:  # someone has written it anew since we last told of it
+            ahead += 1
+    return _Plan(send, bury, known, ahead)
+
+
+def _refuse_other_model(found: Held, model: str) -> None:
+    if found.model != model:
+        raise EngineRefused(
+            f"the engine holds vectors of another model, {found.model[:80]}",
+            hint="Machines that share an engine need the same recall.embedder; "
+            "`retain engine drop` begins anew.",
+        )
+
+
+def _grave(names: Names, memory: str) -> Piece:
+    """What is left of a deleted memory, so that no machine that still has it brings it back."""
+    collection = memory.rpartition("/")[0]
+    return Piece(
+        names.piece(memory, GRAVE),
+        memory,
+        GRAVE,
+        1,
+        collection,
+        "",
+        "",
+        (),
+        0.0,
+        "",
+        time.time(),
+        "",
+    )
+
+
+def _parts(groups: Sequence[list[Piece]]) -> Iterator[list[Piece]]:
+    """Whole memories together, as many as go into one request."""
+    part: list[Piece] = []
+    for group in groups:
+        if part and len(part) + len(group) > _PIECES:
+            yield part
+            part = []
+        part += group
+    if part:
+        yield part

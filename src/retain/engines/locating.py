@@ -1,0 +1,93 @@
+"""What an engine found, as chunks of the local index; and what it cannot know yet."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from retain.engines import outbox
+from retain.index import rows
+
+if TYPE_CHECKING:
+    from retain.engines.arm import Match
+    from retain.index.vectors import Mean
+
+__all__ = ["FEW", "located", "mean", "note_empty", "note_mean", "unknown"]
+
+FEW: Final = 500  # memories that are looked through here because the engine does not have them yet
+_STALE: Final = 0.02  # of the chunks: from which change on their mean is taken anew
+
+_LOCATED: Final = (
+    "SELECT c.number, o.key FROM json_each(?) o "
+    "JOIN memories m ON m.collection = o.value ->> 0 AND m.file = o.value ->> 1 "
+    "JOIN chunks c ON c.memory = m.number AND c.number = (o.value ->> 2) + "
+    "(SELECT min(number) FROM chunks WHERE memory = m.number) "
+    "WHERE lower(hex(c.digest)) = o.value ->> 3 AND NOT m.is_gone ORDER BY o.key"
+)
+
+
+def located(connection: sqlite3.Connection, matches: Sequence[Match]) -> list[int]:
+    """The chunks that were found, in their order; what is not here, or no longer so, is left out.
+
+    Another machine may have told the engine of what this one has yet to be given.
+    """
+    wanted = []
+    for match in matches:
+        collection, _, file = match.memory.rpartition("/")
+        wanted.append((collection, file, match.place, match.digest))
+    return [number for number, _ in connection.execute(_LOCATED, (json.dumps(wanted),))]
+
+
+def unknown(connection: sqlite3.Connection, part: str) -> list[int] | None:
+    """The memories that an engine was not told of yet; None when there are too many to look at."""
+    if rows.fact(connection, _at(part)) == _version(connection):
+        return []
+    found = outbox.waiting(connection, part, FEW + 1, needs_vectors=False).changed
+    return None if len(found) > FEW else list(found)
+
+
+def note_empty(connection: sqlite3.Connection, part: str, version: int) -> None:
+    """Remember that an engine knew everything at this version of the index."""
+    rows.set_fact(connection, _at(part), version)
+
+
+def _at(part: str) -> str:
+    return f"engine:{part}:at"
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("SELECT version FROM totals").fetchone()
+    return int(version)
+
+
+def mean(connection: sqlite3.Connection, model: str) -> Mean | None:
+    """What all vectors have in common, as it was counted last; None if it never was."""
+    import numpy as np
+
+    from retain.index.vectors import Mean
+
+    found = rows.fact(connection, "mean")
+    if not isinstance(found, bytes):
+        return None
+    name, _, data = found.partition(b"\0")
+    if name != model.encode() or len(data) < 12 or len(data) % 4:
+        return None
+    return Mean(int.from_bytes(data[:8], "big"), np.frombuffer(data[8:], np.float32))
+
+
+def note_mean(connection: sqlite3.Connection, model: str) -> None:
+    """Count it again where enough has changed since."""
+    from retain.index.vectors import total
+
+    (chunks,) = connection.execute(
+        "SELECT count(*) FROM vectors WHERE model = ?", (model,)
+    ).fetchone()
+    old = mean(connection, model)
+    if old is not None and abs(old.chunks - chunks) <= _STALE * old.chunks:
+        return
+    new = total(connection, model)
+    if new is not None:
+        data = new.chunks.to_bytes(8, "big") + new.vector.tobytes()
+        rows.set_fact(connection, "mean", model.encode() + b"\0" + data)

@@ -1,0 +1,136 @@
+"""How an engine is asked: never for longer than a person waits, and not while it is known down."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+
+from retain.engines.arm import Arm, EngineDown, EngineError
+from retain.errors import RetainError
+from retain.index import rows
+
+if TYPE_CHECKING:
+    from retain.index.store import Store
+
+__all__ = ["Trouble", "Wire"]
+
+_Arm = TypeVar("_Arm", bound=Arm)
+_Result = TypeVar("_Result")
+
+_FIRST_PAUSE: Final = 2.0  # seconds before an engine that failed is asked again
+_LONGEST_PAUSE: Final = 300.0
+_TOLD: Final = 300  # characters of a refusal that are kept
+
+
+class Trouble(NamedTuple):
+    """What went wrong with an engine last, and when it is worth another try."""
+
+    why: str
+    tries: int
+    until: float
+
+    @property
+    def is_over(self) -> bool:
+        return time.time() >= self.until
+
+
+class Wire(Generic[_Arm]):
+    """The way to one arm of a bank that lives elsewhere."""
+
+    def __init__(
+        self, part: str, target: str, make: Callable[[], _Arm], store: Store, patience: float
+    ) -> None:
+        self.part = part  # "text" or "vector"
+        self.target = target  # which server, which bank, which model: what is noted is about these
+        self.patience = patience
+        self._make, self._store = make, store
+        self._arm: _Arm | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def kind(self) -> str:
+        """The product's name."""
+        return self.target.partition(" ")[0]
+
+    def ask(self, work: Callable[[_Arm], _Result]) -> _Result:
+        """Ask within a person's patience; EngineDown at once while it is known not to answer."""
+        trouble = self.trouble()
+        if trouble and not trouble.is_over:
+            raise EngineDown(trouble.why)
+        return self.insist(work)
+
+    def insist(self, work: Callable[[_Arm], _Result], seconds: float | None = None) -> _Result:
+        """Ask whatever was known, and note what comes of it."""
+        try:
+            found = self._within(work, seconds or self.patience)
+        except EngineError as error:
+            self._note(error.message)
+            raise
+        self._note("")
+        return found
+
+    def _within(self, work: Callable[[_Arm], _Result], seconds: float) -> _Result:
+        """Do something in a thread that nobody has to wait for: no client keeps every promise."""
+        outcome: list[Any] = []
+
+        def run() -> None:
+            try:
+                outcome.extend((True, work(self._opened())))
+            except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+                outcome.extend((False, error))
+
+        thread = threading.Thread(target=run, name=f"retain-{self.kind}", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if not outcome or thread.is_alive():
+            raise EngineDown(f"{self.kind} did not answer within {seconds:g} seconds")
+        is_done, found = outcome
+        if not is_done:
+            raise found
+        result: _Result = found
+        return result
+
+    def _opened(self) -> _Arm:
+        with self._lock:
+            if self._arm is None:
+                self._arm = self._make()
+            return self._arm
+
+    # What is remembered, also by the next process
+
+    def trouble(self) -> Trouble | None:
+        """What went wrong last; None if nothing did."""
+        with self._store.reading() as connection:
+            found = rows.fact(connection, self._name)
+        try:
+            why, tries, until = json.loads(str(found)) if found else ("", 0, 0)
+            return Trouble(str(why), int(tries), float(until)) if why else None
+        except (ValueError, TypeError):
+            return None
+
+    @property
+    def _name(self) -> str:
+        return f"engine:{self.part}:trouble"
+
+    def _note(self, why: str) -> None:
+        before = self.trouble()
+        if not why and before is None:
+            return
+        tries = before.tries + 1 if before and why else 1
+        pause = min(_FIRST_PAUSE * 2 ** min(tries - 1, 16), _LONGEST_PAUSE)
+        value = json.dumps([why[:_TOLD], tries, time.time() + pause]) if why else ""
+        # Whoever cannot write the index asks the engine again next time.
+        with contextlib.suppress(RetainError), self._store.writing() as connection:
+            rows.set_fact(connection, self._name, value)
+
+    def close(self) -> None:
+        """Let go of the connections; a question that hangs keeps its own until it ends."""
+        with self._lock:
+            arm, self._arm = self._arm, None
+        if arm is not None:
+            with contextlib.suppress(EngineError):
+                arm.close()
