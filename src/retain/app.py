@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from retain.doctor import Findings
     from retain.library import Library
     from retain.porter import Exported, Imported
+    from retain.remote import Remote
     from retain.review import Review
     from retain.sessions.store import Sessions
     from retain.similar import Alike
@@ -70,6 +71,13 @@ class App:
         from retain.library import Library
 
         return Library(self.workspace, stays=self._stays)
+
+    @cached_property
+    def remote(self) -> Remote:
+        """The parts of the index that live elsewhere."""
+        from retain.remote import Remote
+
+        return Remote(self.workspace, self.library.in_force())
 
     @cached_property
     def ledger(self) -> Ledger:

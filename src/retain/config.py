@@ -92,6 +92,48 @@ def _captured() -> Iterator[Setting]:
         yield Setting(f"triage.parallel.category_models.{name}", model, about, True, _MODELS)
 
 
+def _engines() -> Iterator[Setting]:
+    """Where the arms of an index live: a person's to say, never a project's."""
+    yield Setting(
+        "engine.text",
+        "sqlite",
+        "Where words are looked up; `sqlite`: in the bank's own index.",
+        False,
+        ("sqlite", "meilisearch", "postgres"),
+    )
+    yield Setting(
+        "engine.vector",
+        "sqlite",
+        "Where vectors are compared; `sqlite`: in the bank's own index.",
+        False,
+        ("sqlite", "qdrant", "postgres", "upstash"),
+    )
+    yield Setting(
+        "engine.patience_ms",
+        1500,
+        "How many milliseconds an engine may take; after that the bank's own index answers.",
+        False,
+        (),
+        50,
+        10_000,
+    )
+    yield Setting(
+        "engine.banks",
+        "",
+        "What banks are called on a server that several machines share: "
+        "`team-notes=~/work/app/.retain, anna=~/.retain`.",
+    )
+    for kind, url, variable in (
+        ("meilisearch", "http://127.0.0.1:7700", "MEILISEARCH_API_KEY"),
+        ("qdrant", "http://127.0.0.1:6333", "QDRANT_API_KEY"),
+        ("postgres", "postgresql://127.0.0.1/retain", "PGPASSWORD"),
+        ("upstash", "", "UPSTASH_VECTOR_REST_TOKEN"),
+    ):
+        yield Setting(f"engine.{kind}.url", url, f"Where {kind.capitalize()} is.")
+        about = f"Which variable has the key to {kind.capitalize()}."
+        yield Setting(f"engine.{kind}.key_env", variable, about)
+
+
 SETTINGS: Final[Mapping[str, Setting]] = {
     setting.key: setting
     for setting in (
@@ -285,6 +327,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
             False,
             ("person", "bank"),
         ),
+        *_engines(),
     )
 }
 

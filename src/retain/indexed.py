@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from retain.embed import Embedder
+    from retain.engines.choosing import Engines
     from retain.freshness import Project
     from retain.index.vectors import Cache
     from retain.model import Hit
@@ -35,6 +36,7 @@ class Indexed:
         self,
         bank: Reader,
         make_embedder: Callable[[], Embedder | None],
+        make_engines: Callable[[Indexed], Engines | None] = lambda _bank: None,
         *,
         project: str = "",
         stays: bool = False,
@@ -42,7 +44,7 @@ class Indexed:
         self.bank = bank
         self.store = Store(bank.root)
         self.project_root = project
-        self._make_embedder = make_embedder
+        self._make_embedder, self._make_engines = make_embedder, make_engines
         self._stays = stays  # a process that lives on is told by the kernel what changed
         self._notice: Notice | None = None
         self.held = 0
@@ -53,6 +55,11 @@ class Indexed:
     def embedder(self) -> Embedder | None:
         """The model that vectors come from, None when there is none."""
         return self._make_embedder()
+
+    @cached_property
+    def engines(self) -> Engines | None:
+        """The arms of the index that live elsewhere, None when there are none."""
+        return self._make_engines(self)
 
     @cached_property
     def vectors(self) -> Cache:
@@ -181,5 +188,7 @@ class Indexed:
 
     def close(self) -> None:
         """Let go of the index."""
+        if self.__dict__.get("engines"):
+            self.__dict__.pop("engines").close()
         self.store.close()
         self._unwatch()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from retain.brief import Brief
     from retain.embed import Embedder
+    from retain.engines.choosing import Engines
     from retain.index.calendar import Dated
     from retain.index.catalogue import Chosen, Listed, Shelf, Survey
     from retain.index.checking import Facts
@@ -99,13 +100,13 @@ class Library:
         from retain.recall.linking import graph_of
 
         depth = whole("depth", depth, least=0)
-        return graph_of(self._in_force(), ref, depth, cwd=self._workspace.cwd)
+        return graph_of(self.in_force(), ref, depth, cwd=self._workspace.cwd)
 
     def connections(self, ref: str) -> Graph:
         """The links of one memory of the bank in force, and those to it."""
         from retain.recall.linking import connections
 
-        return connections(self._in_force(), ref)
+        return connections(self.in_force(), ref)
 
     def addresses(self, targets: Sequence[str]) -> dict[str, tuple[str, str, str]]:
         """Scope, collection and id of the memories that links name; the project's own first."""
@@ -122,7 +123,7 @@ class Library:
         """The linked file that a path means, as the graph names it; empty if none does."""
         from retain.recall.linking import ghost_of
 
-        return ghost_of(self._in_force(), path, self._workspace.cwd)
+        return ghost_of(self.in_force(), path, self._workspace.cwd)
 
     def related(self, ref: str, limit: int = 10) -> list[Related]:
         """Memories connected with one: by links, files, tags or meaning."""
@@ -130,7 +131,7 @@ class Library:
 
         limit = whole("limit", limit)
         self.shortfalls()  # a few missing vectors are made first, as for a search
-        return related(self._in_force(), ref, limit)
+        return related(self.in_force(), ref, limit)
 
     def brief(
         self,
@@ -185,7 +186,7 @@ class Library:
 
     def _ready(self) -> Indexed:
         """The bank in force with every vector made."""
-        bank = self._in_force()
+        bank = self.in_force()
         bank.refresh()
         self.fill()
         return bank
@@ -194,7 +195,7 @@ class Library:
         """What answers about the bank in force have to do without, after a try to mend it."""
         from retain.recall.searching import prepared
 
-        bank = self._in_force()
+        bank = self.in_force()
         bank.refresh()
         found = bank.mended(lambda: prepared(bank))
         return found._replace(reasons=(*found.reasons, *bank.shortfalls))
@@ -236,7 +237,7 @@ class Library:
         """Every memory of the bank in force with its times and its author, from the index."""
         from retain.index.calendar import dated
 
-        return self._in_force().read(dated)
+        return self.in_force().read(dated)
 
     def types(self) -> Mapping[str, int]:
         """How many memories there are of each type, in every bank in force."""
@@ -284,7 +285,7 @@ class Library:
 
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> Changes:
         """Bring the index of the bank in force in step with its files."""
-        return self._in_force().refresh(force=force, force_look=True, progress=progress)
+        return self.in_force().refresh(force=force, force_look=True, progress=progress)
 
     def refresh(self, progress: Progress) -> None:
         """Bring the index of every bank in force in step with its files, with someone watching."""
@@ -304,7 +305,7 @@ class Library:
         """
         from retain import watch
 
-        bank = self._in_force().bank
+        bank = self.in_force().bank
         root = bank.root
 
         def look() -> Changes:
@@ -320,7 +321,7 @@ class Library:
 
     def rebuild(self, progress: Progress | None = None) -> Changes:
         """Set the index aside and make it anew; vectors that still fit are kept."""
-        bank = self._in_force()
+        bank = self.in_force()
         held = bank.refresh(force_look=True).held
         if held:
             raise Conflict(
@@ -342,7 +343,7 @@ class Library:
         """Make the vectors that are missing in the bank in force."""
         from retain.index import embedding
 
-        bank = self._in_force()
+        bank = self.in_force()
         if bank.embedder is None:
             return 0
         return embedding.fill(bank.store, bank.embedder, progress=progress, is_stopped=is_stopped)
@@ -351,7 +352,7 @@ class Library:
         """How many chunks of the bank in force have no vector yet."""
         from retain.index import embedding
 
-        bank = self._in_force()
+        bank = self.in_force()
         return 0 if bank.embedder is None else bank.read(embedding.pending)
 
     def has_model(self) -> bool:
@@ -362,7 +363,7 @@ class Library:
         """What the index of the bank in force holds, brought in step with the files."""
         from retain.index import checking
 
-        found = self._in_force().read(checking.facts)
+        found = self.in_force().read(checking.facts)
         return found if self.has_model() else found._replace(pending=0)
 
     def stats(self) -> Stats:
@@ -371,7 +372,7 @@ class Library:
 
         if not self._workspace.writable.bank.place.exists:
             return Stats(checking.Facts(), {}, {}, 0, ())
-        bank = self._in_force()
+        bank = self.in_force()
         self.sync()
         problems: list[Problem] = []
         for _ in bank.bank.memories(problems=problems):
@@ -389,7 +390,7 @@ class Library:
         """Compare the index of the bank in force with the files; a wrong one can be made anew."""
         from retain.index import checking
 
-        bank = self._in_force()
+        bank = self.in_force()
         is_rebuilt = False
         faults: list[str] = []
         for _ in range(2):  # what someone wrote meanwhile is no fault
@@ -419,6 +420,7 @@ class Library:
             self._indexed[root] = Indexed(
                 opened.bank,
                 make,
+                partial(_engines, self._workspace),
                 project=project,
                 stays=self._stays,
             )
@@ -467,6 +469,21 @@ def _embedder(workspace: Workspace, warm: Sequence[str] = ()) -> Embedder | None
         api_key=workspace.env.get("RETAIN_RECALL_API_KEY", ""),
         warm=warm,
     )
+
+
+def _engines(workspace: Workspace, bank: Indexed) -> Engines | None:
+    """The engines a person chose; what loads them is imported where any was."""
+    config = workspace.config
+    if all(config.text(f"engine.{part}") == "sqlite" for part in ("text", "vector")):
+        return None
+    from retain.engines.choosing import chosen
+
+    def model() -> str:
+        with contextlib.suppress(RetainError):
+            return bank.embedder.name if bank.embedder else ""
+        return ""
+
+    return chosen(config, workspace.env, bank.bank.root, bank.store, model)
 
 
 def _warm_banks(workspace: Workspace) -> tuple[str, ...]:

@@ -105,6 +105,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "watch": ("indexing", "Take in changes as they happen, until you stop it."),
         "serve": ("serving", "Stay, with the model loaded, so that others answer faster."),
         "doctor": ("indexing", "Check the files and the index, and repair the index."),
+        "engine": ("engine", "Keep parts of the index on a server, and look after them."),
     },
 }
 COMMANDS: Final = {name: row for rows in GROUPS.values() for name, row in rows.items()}

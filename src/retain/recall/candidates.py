@@ -17,11 +17,12 @@ from retain.recall.asking import Asked, Wanted
 from retain.recall.scoring import Weights
 
 if TYPE_CHECKING:
+    from retain.engines.arm import Match
     from retain.index.vectors import Floats, Matrix
 
-__all__ = ["Candidates", "Meaning", "Near", "Row", "gather", "meaning"]
+__all__ = ["Candidates", "Meaning", "Near", "Proposed", "Row", "gather", "meaning"]
 
-_DENSE: Final = 200  # chunks that the vector arm proposes
+DENSE: Final = 200  # chunks that the vector arm proposes
 _TOLD: Final = 200  # chunks that a speaker or a date alone proposes
 _FURTHER: Final = 10  # how much further down to look for memories when one holds every place
 _WIDENED: Final = 100  # chunks of the text arm whose neighbours are looked at
@@ -117,33 +118,94 @@ def meaning(bank: Indexed, wanted: Wanted, asked: Asked) -> Meaning:
 
 
 def gather(
-    bank: Indexed, connection: sqlite3.Connection, wanted: Wanted, asked: Asked, meant: Meaning
+    bank: Indexed,
+    connection: sqlite3.Connection,
+    wanted: Wanted,
+    asked: Asked,
+    meant: Meaning,
+    proposed: Proposed,
 ) -> Candidates:
-    """Ask each arm for what it would propose."""
+    """Ask each arm for what it would propose, unless an engine has been asked already."""
     within = None
     if wanted.conditions.any or asking.hides_any(connection):
         within = Within(asking.allowed(connection, wanted.conditions))
-    near = _nearest(bank, connection, meant, within, max(_DENSE, wanted.limit))
-    weights = scoring.TEXT if near is None else scoring.HYBRID
+    near, dense = None, _located(connection, "vector", proposed.nearest, proposed.first)
+    if dense is None:
+        near = _nearest(bank, connection, meant, within, max(DENSE, wanted.limit))
+    weights = scoring.TEXT if near is None and dense is None else scoring.HYBRID
     lexicon = text.lexicon(connection, asked.terms, bank.counts)
     shares: Mapping[int, Shares] = {}
     wholes: Mapping[int, float] = {}
     if wanted.mode != "semantic":
-        shares = _by_words(connection, lexicon, weights, within, wanted)
+        known = _located(connection, "text", proposed.words)
+        if known is None:
+            shares = _by_words(connection, lexicon, weights, within, wanted)
+        else:
+            shares = text.shares_in(connection, lexicon, weights.k1, known)
         wholes = text.whole_scores(connection, asked.terms, within, bank.counts)
     rarity = lexicon.weights
     words = {chunk: float(sum(map(mul, found, rarity))) for chunk, found in shares.items()}
     named = graph.named_files(connection, wanted.query)
-    numbers = {*shares, *(near.order if near else ()), *named}
+    numbers = {*shares, *(near.order if near else dense or ()), *named}
     if wanted.lists_all:
         numbers |= set(_first_chunks(connection, within))
     if not shares and wanted.mode != "semantic":
         numbers |= set(_told(connection, asked))
     rows = _rows(connection, numbers, within)
     rows |= _rows(connection, _beside(rows, words), within)
+    if dense is not None:
+        near = _near_among(connection, meant, rows, dense, max(DENSE, wanted.limit))
+    reasons = (*meant.reasons, *proposed.reasons)
     return Candidates(
-        asked, weights, lexicon, rarity, shares, words, near, named, wholes, rows, meant.reasons
+        asked, weights, lexicon, rarity, shares, words, near, named, wholes, rows, reasons
     )
+
+
+def _located(
+    connection: sqlite3.Connection, part: str, *found: Sequence[Match] | None
+) -> list[int] | None:
+    """What an engine proposes, as chunks, and those it was not told of yet; None if it is mute."""
+    if found[0] is None:
+        return None
+    from retain.engines import locating
+
+    chunks = [number for one in found for number in locating.located(connection, one or ())]
+    unknown = locating.unknown(connection, part)
+    if unknown:
+        query = "SELECT number FROM chunks JOIN json_each(?) ON memory = json_each.value"
+        chunks += [number for (number,) in connection.execute(query, (json.dumps(unknown),))]
+    return list(dict.fromkeys(chunks))
+
+
+def _near_among(
+    connection: sqlite3.Connection,
+    meant: Meaning,
+    rows: Mapping[int, Row],
+    dense: Sequence[int],
+    most: int,
+) -> Near | None:
+    """The vector arm over what was proposed alone: an engine far away has looked at the rest."""
+    if meant.vector is None:
+        return None
+    from retain.engines.locating import mean
+    from retain.index.vectors import nearest, of_chunks
+
+    whole = mean(connection, meant.model)
+    if whole is None:
+        return None
+    around = {chunk + step for chunk in rows for step in (-1, 0, 1)}
+    matrix = of_chunks(connection, meant.model, around, whole)
+    if matrix is None:
+        return None
+    cosines, scores = matrix.compared(meant.vector)
+    among = matrix.at([chunk for chunk in dense if chunk in rows])
+    among = among[among >= 0]
+    order = nearest(scores, most, among)
+    agreeing = min(AGREEING, whole.chunks // _OF_SO_MANY)
+    first = nearest(cosines, max(1, agreeing), among)
+    best = float(cosines[first[0]]) if len(first) else 0.0
+    chunks = matrix.chunks
+    return Near(matrix, scores, chunks[order].tolist(), frozenset(chunks[first].tolist()), best)
 
 
 def _by_words(

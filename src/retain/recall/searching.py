@@ -16,8 +16,8 @@ from retain.indexed import Indexed
 from retain.model import Answer, Degraded, Hit
 from retain.paths import key
 from retain.recall import asking, candidates, scoring, weighing
-from retain.recall.asking import Wanted
-from retain.recall.candidates import Candidates, Row
+from retain.recall.asking import Asked, Wanted
+from retain.recall.candidates import Candidates, Meaning, Proposed, Row
 from retain.recall.weighing import Boosts, Weighed
 
 __all__ = ["Recency", "prepared", "search"]
@@ -63,16 +63,25 @@ def _in_bank(bank: Indexed, wanted: Wanted, recency: Recency, now: datetime) -> 
     take_apart = partial(asking.asked, query=wanted.query, today=now.date())
     asked = bank.mended(lambda: bank.look(take_apart))
     meant = candidates.meaning(bank, wanted, asked)
+    proposed = _proposed(bank, wanted, asked, meant)
     # Who asks for a certain time does not mean the last few days.
     recency = _never if asked.whens else recency
 
     def answered(connection: sqlite3.Connection) -> _Outcome:
-        found = candidates.gather(bank, connection, wanted, asked, meant)
+        found = candidates.gather(bank, connection, wanted, asked, meant, proposed)
         return _ranked(bank, connection, wanted, found, _boosts(connection, recency, now))
 
     outcome = bank.read(answered, is_fresh=True)
     reasons = (*degraded.reasons, *outcome.degraded.reasons, *bank.shortfalls)
     return outcome._replace(degraded=Degraded(degraded.pending, reasons))
+
+
+def _proposed(bank: Indexed, wanted: Wanted, asked: Asked, meant: Meaning) -> Proposed:
+    if bank.engines is None:
+        return Proposed()
+    from retain.recall.elsewhere import proposed
+
+    return proposed(bank, wanted, asked, meant)
 
 
 def prepared(bank: Indexed, mode: str = "hybrid") -> Degraded:

@@ -1,0 +1,199 @@
+"""engine: the parts of the index that live elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool
+from retain.cli.progress import Bar
+from retain.cli.render import Output, Table
+from retain.errors import UsageError
+
+if TYPE_CHECKING:
+    from retain.engines.checking import Drift
+    from retain.engines.delivery import Pushed
+    from retain.remote import State
+
+__all__ = ["engine_command"]
+
+_EMBEDDED: Final = "sqlite"
+_NAMED: Final = 5  # memories that are named where engine and bank differ
+
+
+def _arguments(parser: Parser) -> None:
+    parser.set_defaults(tool_run=_status, tool="status")
+    add_tools(parser, _TOOLS)
+
+
+def _no_arguments(_parser: Any) -> None:
+    """The common options are enough."""
+
+
+# status
+
+
+def _status(args: argparse.Namespace) -> Output:
+    remote = open_app(args).remote
+    states = remote.status()
+    table = Table(
+        ("Arm", "Engine", "Where", "Version", "Pieces", "Told", "Waiting"),
+        [_row(one) for one in states],
+        empty="",
+        flexible=("Where",),
+        least="Where",
+    )
+    warnings = [f"{one.part}: {one.trouble.why}" for one in states if one.trouble]
+    is_down = any(one.kind != _EMBEDDED and not one.version for one in states)
+    data = {"bank": remote.identity, "arms": [_state_data(one) for one in states]}
+    messages = [f"On servers this bank is called {remote.identity}."] if remote.is_any else []
+    return Output(data, table=table, messages=messages, warnings=warnings, code=int(is_down))
+
+
+def _row(one: State) -> tuple[str, ...]:
+    if one.kind == _EMBEDDED:
+        return (one.part, one.kind, "in the bank's own index", "", "", "", "")
+    version = one.version or "no answer"
+    numbers = map(str, (one.pieces, one.delivered, one.waiting))
+    return (one.part, one.kind, one.address, version, *numbers)
+
+
+def _state_data(one: State) -> dict[str, object]:
+    found = {**one._asdict(), "trouble": one.trouble.why if one.trouble else ""}
+    return found
+
+
+# push
+
+
+def _push(args: argparse.Namespace) -> Output:
+    remote = open_app(args).remote
+    with Bar("Delivering") as bar:
+        done = remote.push(progress=bar)
+    return _pushed(done)
+
+
+def _pushed(done: Mapping[str, Pushed]) -> Output:
+    lines = "".join(f"{part}: {_told(one)}\n" for part, one in done.items())
+    warnings = [
+        f"{part}: another process delivers just now" for part, one in done.items() if one.is_busy
+    ]
+    lacking = max((one.lacking for one in done.values()), default=0)
+    if lacking:
+        warnings.append(f"{lacking} memories wait for their vectors; `retain index` makes them")
+    data = {part: one._asdict() for part, one in done.items()}
+    return Output(data, lines, quiet="", warnings=warnings)
+
+
+def _told(one: Pushed) -> str:
+    parts = [f"{one.sent} sent", f"{one.removed} removed"]
+    if one.known:
+        parts.append(f"{one.known} known already")
+    if one.ahead:
+        parts.append(f"{one.ahead} newer there")
+    parts.append(f"{one.left} left")
+    return ", ".join(parts)
+
+
+# verify, repair
+
+
+def _verify(args: argparse.Namespace) -> Output:
+    return _compared(open_app(args).remote.verify(), "`retain engine repair` mends it.")
+
+
+def _repair(args: argparse.Namespace) -> Output:
+    remote = open_app(args).remote
+    with Bar("Delivering") as bar:
+        found = remote.repair(bar)
+    return _compared(found, "Run `retain engine status` to see what keeps the engine from it.")
+
+
+def _compared(found: Mapping[str, Drift], hint: str) -> Output:
+    text = "".join(f"{part}: {_differs(drift)}\n" for part, drift in found.items())
+    total = sum(drift.total for drift in found.values())
+    data = {part: {**drift._asdict(), "drift": drift.total} for part, drift in found.items()}
+    return Output(data, text, messages=[hint] if total else [], code=int(bool(total)))
+
+
+def _differs(drift: Drift) -> str:
+    parts = [f"drift {drift.total} of {drift.memories}"]
+    for what, names in (
+        ("missing", drift.missing),
+        ("older there", drift.differing),
+        ("deleted here", drift.undead),
+        ("newer there", drift.ahead),
+        ("from other machines", drift.elsewhere),
+    ):
+        if names:
+            more = ", ..." if len(names) > _NAMED else ""
+            parts.append(f"{len(names)} {what} ({', '.join(names[:_NAMED])}{more})")
+    if drift.lacking:
+        parts.append(f"{drift.lacking} without vectors yet")
+    return "; ".join(parts)
+
+
+# migrate, drop
+
+
+def _migrate_arguments(parser: Any) -> None:
+    parser.add_argument(
+        "--to",
+        required=True,
+        metavar="ENGINE",
+        choices=("qdrant", "upstash", "meilisearch", "postgres", _EMBEDDED),
+        help="qdrant, upstash (vectors), meilisearch (words), postgres (both), or sqlite: back",
+    )
+
+
+def _migrate(args: argparse.Namespace) -> Output:
+    remote = open_app(args).remote
+    with Bar("Delivering") as bar:
+        done = remote.migrate(args.to, bar)
+    output = _pushed(done)
+    where = "the bank's own index" if args.to == _EMBEDDED else args.to
+    data = {"to": args.to, "arms": output.data}
+    text = f"{output.text}Searches ask {where} from now on.\n"
+    return output._replace(data=data, text=text)
+
+
+def _drop_arguments(parser: Any) -> None:
+    parser.add_argument("--yes", action="store_true", help="do it; without this nothing is removed")
+
+
+def _drop(args: argparse.Namespace) -> Output:
+    remote = open_app(args).remote
+    if not args.yes:
+        raise UsageError(
+            f"this removes everything of {remote.identity} from its engines, for every machine",
+            unchanged="Nothing was removed.",
+            hint="Say that it is meant with --yes. The files and the bank's own index stay.",
+        )
+    remote.drop()
+    return Output({"dropped": remote.identity}, f"Removed {remote.identity} from its engines.\n")
+
+
+_TOOLS: Final = {
+    "status": ("say where each part of the index lives, and how it is", _no_arguments, _status),
+    "push": ("deliver what waits", _no_arguments, _push),
+    "verify": ("compare engines with the bank, memory by memory", _no_arguments, _verify),
+    "repair": ("tell engines again what they are wrong about", _no_arguments, _repair),
+    "migrate": ("move parts of the index to another engine", _migrate_arguments, _migrate),
+    "drop": ("remove everything of this bank from its engines", _drop_arguments, _drop),
+}
+
+engine_command = Command(
+    _arguments,
+    run_tool,
+    """The index is one SQLite file in the bank unless you say otherwise. A team, or a very large
+bank, may keep the part that compares vectors in Qdrant, Postgres or Upstash, and the part that
+looks up words in Meilisearch or Postgres. The files stay the truth and the bank's own index stays
+complete: an engine that is down costs nobody a memory, nor an answer.
+
+  retain config set engine.qdrant.url http://127.0.0.1:6333 --global
+  retain engine migrate --to qdrant
+  retain engine status
+  retain engine verify
+  retain engine migrate --to sqlite""",
+)

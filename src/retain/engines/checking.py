@@ -1,0 +1,81 @@
+"""What a bank is and what an engine says it holds, compared memory by memory."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from retain.engines import outbox
+from retain.engines.arm import Held, wins
+
+__all__ = ["Drift", "compared"]
+
+_LOCAL: Final = (
+    "SELECT m.collection || '/' || m.file, lower(hex(m.hash)), m.written, m.chunks, "
+    "EXISTS (SELECT 1 FROM chunks c JOIN pending p ON p.chunk = c.number "
+    "WHERE c.memory = m.number) FROM memories m WHERE NOT m.is_gone"
+)
+
+
+class Drift(NamedTuple):
+    """Where a bank and an engine differ; every list is of collection/file."""
+
+    memories: int = 0  # that the bank has
+    missing: tuple[str, ...] = ()  # not there, or not whole
+    differing: tuple[str, ...] = ()  # there in an older version
+    undead: tuple[str, ...] = ()  # deleted here, and still there
+    ahead: tuple[str, ...] = ()  # there in a newer version, or deleted there since
+    elsewhere: tuple[str, ...] = ()  # that another machine has told of and this one never had
+    lacking: int = 0  # that wait for their vectors
+
+    @property
+    def total(self) -> int:
+        """How many memories the engine is wrong about."""
+        return len(self.missing) + len(self.differing) + len(self.undead)
+
+
+class _Local(NamedTuple):
+    hash: str
+    written: float
+    chunks: int
+    lacks: bool
+
+
+def compared(
+    connection: sqlite3.Connection, part: str, held: Iterable[Held], model: str = ""
+) -> Drift:
+    """Compare what is here with a manifest; `model` names whose vectors there should be."""
+    here = {name: _Local(*rest) for name, *rest in connection.execute(_LOCAL)}
+    missing: list[str] = []
+    differing: list[str] = []
+    undead: list[str] = []
+    ahead: list[str] = []
+    elsewhere: list[str] = []
+    seen = set()
+    for one in held:
+        local = here.get(one.memory)
+        if local is None:
+            if not one.is_grave:
+                told = outbox.given(connection, part, [one.memory]).get(one.memory)
+                (undead if told == one.hash else elsewhere).append(one.memory)
+            continue
+        seen.add(one.memory)
+        if one.hash == local.hash:
+            if one.found != local.chunks or one.model != model:
+                missing.append(one.memory)
+        elif wins(local.hash, local.written, one):
+            differing.append(one.memory)
+        else:
+            ahead.append(one.memory)
+    lacking = {name for name, local in here.items() if model and local.lacks}
+    missing += sorted(here.keys() - seen - lacking)
+    return Drift(
+        len(here),
+        tuple(missing),
+        tuple(name for name in differing if name not in lacking),
+        tuple(undead),
+        tuple(ahead),
+        tuple(elsewhere),
+        len(lacking),
+    )

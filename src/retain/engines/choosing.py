@@ -1,0 +1,126 @@
+"""Which engines a person has chosen for a bank, and under which name the bank is known there.
+
+A project's config has no say in this: a repository must not send anybody's memories anywhere, nor
+give itself the name of another bank.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from retain import machine
+from retain.engines.arm import Arm, TextArm, VectorArm
+from retain.engines.delivery import Sender
+from retain.engines.naming import Names, is_identity
+from retain.engines.wire import Wire
+from retain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from retain.config import Config
+    from retain.index.store import Store
+
+__all__ = ["EMBEDDED", "TEXT", "VECTOR", "Engines", "chosen", "identity"]
+
+EMBEDDED: Final = "sqlite"
+TEXT: Final = "text"
+VECTOR: Final = "vector"
+
+
+class Engines(NamedTuple):
+    """The arms of one bank that live elsewhere; None for one that is embedded."""
+
+    names: Names
+    text: Wire[TextArm] | None
+    vector: Wire[VectorArm] | None
+    senders: Mapping[str, Sender]
+
+    @property
+    def wires(self) -> dict[str, Wire[Arm]]:
+        """Those that there are, by what they are for."""
+        found: dict[str, Wire[Arm] | None] = {TEXT: self.text, VECTOR: self.vector}  # type: ignore[dict-item]
+        return {part: wire for part, wire in found.items() if wire is not None}
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        for wire in self.wires.values():
+            wire.close()
+
+
+def identity(config: Config, root: str) -> str:
+    """The name of a bank on servers: the one a person gave it, else one that nobody can guess."""
+    real = os.path.realpath(root)
+    for part in filter(None, map(str.strip, config.text("engine.banks").split(","))):
+        name, _, path = part.partition("=")
+        if not path or not is_identity(name.strip()):
+            raise ConfigError(
+                f"engine.banks is not understood at {part[:80]!r}",
+                hint="Write name=/path/to/bank, for example team-notes=~/work/app/.retain",
+            )
+        if os.path.realpath(os.path.expanduser(path.strip())) == real:
+            return name.strip()
+    return "b" + machine.digest(machine.key(make=True), b"engine", os.fsencode(real))[:16]
+
+
+def chosen(
+    config: Config, env: Mapping[str, str], root: str, store: Store, model: Callable[[], str]
+) -> Engines:
+    """The engines of a bank as a person has set them."""
+    name = identity(config, root)
+    names = Names(name)
+    patience = _patience(config)
+
+    def wire(part: str, kind: str, vectors_of: str) -> Wire[Arm]:
+        make = partial(_MAKERS[part, kind], config, env, names)
+        address = config.text(f"engine.{kind}.url")
+        target = " ".join(filter(None, (kind, _plain(address), name, vectors_of)))
+        return Wire(part, target, make, store, patience)
+
+    text = vector = None
+    senders = {}
+    if (kind := config.text("engine.text")) != EMBEDDED:
+        text = wire(TEXT, kind, "")
+        senders[TEXT] = Sender(store, text, names)
+    if (kind := config.text("engine.vector")) != EMBEDDED and (made_by := model()):
+        vector = wire(VECTOR, kind, made_by)
+        senders[VECTOR] = Sender(store, vector, names, made_by)
+    return Engines(names, text, vector, senders)  # type: ignore[arg-type]
+
+
+def _plain(address: str) -> str:
+    """An address without what only its owner should see."""
+    from urllib.parse import urlsplit
+
+    found = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        port = f":{found.port}" if found.port else ""
+    except ValueError:
+        port = ""
+    return f"{found.hostname or ''}{port}{found.path.rstrip('/')}"
+
+
+def _patience(config: Config) -> float:
+    return config.number("engine.patience_ms") / 1000
+
+
+def _key(config: Config, env: Mapping[str, str], kind: str) -> str:
+    """The key to a server, from the environment variable that a setting names."""
+    return env.get(config.text(f"engine.{kind}.key_env"), "")
+
+
+def _qdrant(config: Config, env: Mapping[str, str], names: Names) -> VectorArm:
+    from retain.engines import qdrant
+
+    return qdrant.QdrantVectors(
+        config.text("engine.qdrant.url"),
+        _key(config, env, "qdrant"),
+        names,
+        patience=_patience(config),
+    )
+
+
+_MAKERS: Final[Mapping[tuple[str, str], Callable[..., Arm]]] = {
+    (VECTOR, "qdrant"): _qdrant,
+}

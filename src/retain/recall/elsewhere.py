@@ -1,0 +1,109 @@
+"""Engines asked for what they would propose, before the local index is looked at."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from retain.engines import locating
+from retain.engines.arm import EngineError, Sieve
+from retain.index import text
+from retain.recall.candidates import AGREEING, DENSE, Proposed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from retain.engines.arm import Match, TextArm, VectorArm
+    from retain.engines.wire import Wire
+    from retain.index.vectors import Mean
+    from retain.indexed import Indexed
+    from retain.recall.asking import Asked, Conditions, Wanted
+    from retain.recall.candidates import Meaning
+
+__all__ = ["proposed"]
+
+_RETIRED: Final = "retired"
+
+
+def proposed(bank: Indexed, wanted: Wanted, asked: Asked, meant: Meaning) -> Proposed:
+    """What the engines of a bank propose; an arm that cannot say is asked here, and why is told."""
+    engines = bank.engines
+    sieve = sieve_of(wanted.conditions)
+    if engines is None or sieve is None:
+        return Proposed()
+    reasons: list[str] = []
+    words = nearest = None
+    first: list[Match] = []
+    if engines.text and wanted.mode != "semantic" and _knows(bank, "text"):
+        try:
+            words = _matching(bank, engines.text, wanted, asked, sieve)
+        except EngineError as error:
+            reasons.append(_instead(error))
+    if engines.vector and meant.vector is not None and _knows(bank, "vector"):
+        try:
+            found = _nearest(bank, engines.vector, wanted, meant, sieve)
+            nearest, first = found if found else (None, [])
+        except EngineError as error:
+            reasons.append(_instead(error))
+    return Proposed(words, nearest, first, tuple(reasons))
+
+
+def _instead(error: EngineError) -> str:
+    return f"answered from the local index: {error.message}"
+
+
+def _knows(bank: Indexed, part: str) -> bool:
+    """Whether an engine was told of all but a few memories; those few are looked through here."""
+    return bank.look(partial(locating.unknown, part=part)) is not None
+
+
+def sieve_of(conditions: Conditions) -> Sieve | None:
+    """The conditions as an engine takes them; None where only the index can tell."""
+    statuses: tuple[str, ...] = ()
+    for one in conditions.filters:
+        if one.key != "status" or one.operator != "=" or statuses:
+            return None
+        statuses = one.values
+    if conditions.only is not None:
+        return None
+    return Sieve(
+        collections=() if conditions.collection is None else (conditions.collection,),
+        types=(conditions.type,) if conditions.type else (),
+        tags=conditions.tags,
+        statuses=statuses,
+        without_statuses=() if statuses else (_RETIRED,),
+        since=conditions.since.timestamp() if conditions.since else None,
+        until=conditions.until.timestamp() if conditions.until else None,
+    )
+
+
+def _matching(
+    bank: Indexed, wire: Wire[TextArm], wanted: Wanted, asked: Asked, sieve: Sieve
+) -> list[Match]:
+    lexicon = bank.look(partial(text.lexicon, terms=asked.terms, counted=bank.counts))
+    terms: Mapping[str, float] = {
+        term: rarity for term, rarity in lexicon.rarity.items() if lexicon.counts[term]
+    }
+    if not terms:
+        return []
+    most = max(text.CANDIDATES, wanted.limit)
+    return wire.ask(lambda arm: arm.matching(terms, sieve, most))
+
+
+def _nearest(
+    bank: Indexed, wire: Wire[VectorArm], wanted: Wanted, meant: Meaning, sieve: Sieve
+) -> tuple[list[Match], list[Match]] | None:
+    """The nearest by the score that counts and by the cosine alone; None where nothing is here.
+
+    What all vectors have in common is taken off the question: the products with what is left are
+    what the embedded arm has as its scores.
+    """
+    mean: Mean | None = bank.look(partial(locating.mean, model=meant.model))
+    vector = meant.vector
+    if mean is None or vector is None or len(mean.vector) != len(vector):
+        return None
+    limits = (max(DENSE, wanted.limit), AGREEING)
+    found = wire.ask(
+        lambda arm: arm.nearest((vector - mean.hub, vector), meant.model, sieve, limits)
+    )
+    return found[0], found[1]

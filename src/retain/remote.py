@@ -1,0 +1,223 @@
+"""The engines of the bank in force, looked after: how they are, what they lack, where to move."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from retain.engines import outbox
+from retain.engines.arm import EngineError
+from retain.engines.checking import Drift, compared
+from retain.engines.choosing import EMBEDDED, TEXT, VECTOR, Engines, chosen
+from retain.engines.delivery import Pushed
+from retain.errors import RetainError, UsageError
+
+if TYPE_CHECKING:
+    from retain.engines.arm import Arm
+    from retain.engines.wire import Trouble, Wire
+    from retain.indexed import Indexed
+    from retain.workspace import Workspace
+
+__all__ = ["KINDS", "Remote", "State"]
+
+# What each product can be, in the order in which it is tried.
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "qdrant": (VECTOR,),
+    "upstash": (VECTOR,),
+    "meilisearch": (TEXT,),
+    "postgres": (TEXT, VECTOR),
+}
+_PARTS: Final = (TEXT, VECTOR)
+_LONG: Final = 60.0  # seconds that a whole manifest may take
+
+
+class State(NamedTuple):
+    """How one arm is."""
+
+    part: str
+    kind: str  # the product, or EMBEDDED
+    address: str = ""
+    version: str = ""  # of the server; empty when it does not answer
+    pieces: int = 0  # that the server holds
+    delivered: int = 0  # memories it was given
+    waiting: int = 0  # memories it has yet to be told of
+    trouble: Trouble | None = None
+
+
+class Remote:
+    """The arms of one bank that live elsewhere, and what can be done about them."""
+
+    def __init__(self, workspace: Workspace, bank: Indexed) -> None:
+        self._workspace, self._bank = workspace, bank
+
+    @property
+    def identity(self) -> str:
+        """What the bank is called on a server."""
+        from retain.engines.choosing import identity
+
+        return identity(self._workspace.config, self._bank.bank.root)
+
+    @property
+    def is_any(self) -> bool:
+        return self._bank.engines is not None
+
+    def status(self) -> list[State]:
+        """Each arm; a server is asked for its version, within a person's patience."""
+        self._bank.refresh()
+        engines = self._bank.engines
+        wires = engines.wires if engines else {}
+        return [self._state(part, wires.get(part)) for part in _PARTS]
+
+    def _state(self, part: str, wire: Wire[Arm] | None) -> State:
+        if wire is None:
+            return State(part, EMBEDDED)
+        version, pieces, address = "", 0, ""
+        with contextlib.suppress(EngineError):  # the wire has noted why
+            address, version, pieces = wire.insist(_about)
+        given, waits = self._bank.look(partial(outbox.state, arm=part))
+        return State(part, wire.kind, address, version, pieces, given, waits, wire.trouble())
+
+    def push(
+        self,
+        *,
+        seconds: float | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> dict[str, Pushed]:
+        """Deliver what waits to every engine; a failure of one does not keep the others waiting."""
+        return _each(
+            self._needed,
+            lambda engines, part: engines.senders[part].push(
+                seconds=seconds, is_stopped=is_stopped, progress=progress
+            ),
+        )
+
+    @property
+    def _needed(self) -> Engines:
+        engines = self._bank.engines
+        if engines is None or not engines.senders:
+            raise UsageError(
+                "no part of this bank's index lives elsewhere",
+                hint="`retain engine migrate --to qdrant` moves one; see `retain engine --help`.",
+            )
+        return engines
+
+    def verify(self) -> dict[str, Drift]:
+        """Compare every engine's manifest with the bank."""
+        self._bank.refresh()
+        return _each(self._needed, self._drift)
+
+    def _drift(self, engines: Engines, part: str) -> Drift:
+        held = engines.wires[part].insist(lambda arm: list(arm.manifest()), _LONG)
+        return self._bank.look(partial(compared, part=part, held=held, model=self._model(part)))
+
+    def _model(self, part: str) -> str:
+        embedder = self._bank.embedder if part == VECTOR else None
+        return embedder.name if embedder else ""
+
+    def repair(self, progress: Callable[[int, int], None] | None = None) -> dict[str, Drift]:
+        """Tell every engine again what it is wrong about; what is left is returned."""
+        self._bank.refresh()
+        return _each(self._needed, lambda engines, part: self._mended(engines, part, progress))
+
+    def _mended(
+        self, engines: Engines, part: str, progress: Callable[[int, int], None] | None
+    ) -> Drift:
+        drift = self._drift(engines, part)
+        if drift.total:
+            # What is deleted here stays noted: by that note it is known to have been here.
+            engines.senders[part].forget([*drift.missing, *drift.differing])
+        engines.senders[part].push(progress=progress)
+        return self._drift(engines, part)
+
+    def drop(self) -> None:
+        """Remove everything of this bank from its engines; the files and the index stay."""
+        engines = self._needed
+        for part, wire in engines.wires.items():
+            wire.insist(lambda arm: arm.drop(), _LONG)
+            with self._bank.store.writing() as connection:
+                outbox.forget(connection, part)
+
+    def migrate(
+        self, kind: str, progress: Callable[[int, int], None] | None = None
+    ) -> dict[str, Pushed]:
+        """Move arms to another product: filled and compared first, chosen only then."""
+        parts = _PARTS if kind == EMBEDDED else KINDS[kind]
+        done: dict[str, Pushed] = {}
+        if kind != EMBEDDED:
+            done = self._filled(kind, parts, progress)
+        for part in parts:
+            self._choose(part, kind)
+        return done
+
+    def _filled(
+        self, kind: str, parts: tuple[str, ...], progress: Callable[[int, int], None] | None
+    ) -> dict[str, Pushed]:
+        """Give a server all there is, without asking any model again."""
+        self._bank.refresh()
+        engines = self._as_if(kind, parts)
+        done = {}
+        try:
+            for part in parts:
+                if part not in engines.senders:
+                    raise UsageError(
+                        "there are no vectors to move: recall.embedder is none",
+                        unchanged="Nothing was moved.",
+                    )
+                done[part] = engines.senders[part].push(progress=progress)
+                drift = self._drift(engines, part)
+                if drift.total:
+                    raise RetainError(
+                        f"{kind} still differs from the bank in {drift.total} memories",
+                        unchanged="The settings were left as they are.",
+                        hint="Run it again; it goes on where it stopped.",
+                    )
+        finally:
+            engines.close()
+        return done
+
+    def _as_if(self, kind: str, parts: tuple[str, ...]) -> Engines:
+        """The engines as they would be; the others stay embedded meanwhile."""
+        config = self._workspace.config
+        values = dict(config.values)
+        for part in _PARTS:
+            key = f"engine.{part}"
+            values[key] = values[key]._replace(value=kind if part in parts else EMBEDDED)
+        settings = config._replace(values=values)
+        bank = self._bank
+        return chosen(
+            settings, self._workspace.env, bank.bank.root, bank.store, lambda: self._model(VECTOR)
+        )
+
+    def _choose(self, part: str, kind: str) -> None:
+        from retain.config import setting
+        from retain.workspace import Workspace
+
+        place = self._workspace
+        own = Workspace("", False, True, place.cwd, place.env)
+        own.set_config(setting(f"engine.{part}"), kind)
+
+
+def _about(arm: Arm) -> tuple[str, str, int]:
+    from retain.engines.arm import Sieve
+
+    return arm.address, arm.version(), arm.count(Sieve())
+
+
+_Outcome = TypeVar("_Outcome")
+
+
+def _each(engines: Engines, work: Callable[[Engines, str], _Outcome]) -> dict[str, _Outcome]:
+    """Do something with every arm; the first failure is raised when all have had their turn."""
+    found: dict[str, _Outcome] = {}
+    failure: EngineError | None = None
+    for part in engines.senders:
+        try:
+            found[part] = work(engines, part)
+        except EngineError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return found
