@@ -1,9 +1,10 @@
-"""Vectors made in the background, for whoever keeps a bank open."""
+"""Vectors made, and engines told, in the background, for whoever keeps a bank open."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
+from typing import Final
 
 from retain.errors import RetainError
 from retain.library import Library
@@ -11,8 +12,11 @@ from retain.library import Library
 __all__ = ["Filling"]
 
 
+_AGAIN: Final = 5.0  # seconds until what could not be delivered is tried again
+
+
 class Filling:
-    """A thread that makes missing vectors whenever it is woken."""
+    """A thread that makes missing vectors, and delivers them, whenever it is woken."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -27,12 +31,16 @@ class Filling:
             self._thread.start()
 
     def _run(self) -> None:
+        waits = False
         while not self._ended.is_set():
-            self._woken.wait()
+            self._woken.wait(_AGAIN if waits else None)
             self._woken.clear()
             # A model that does not answer is reported by the next search.
             with contextlib.suppress(RetainError):
                 self._library.fill(is_stopped=self._ended.is_set)
+            waits = False
+            with contextlib.suppress(RetainError):
+                waits = self._library.deliver(is_stopped=self._ended.is_set)
 
     def end(self) -> None:
         """Stop after the vector that is being made."""

@@ -66,6 +66,7 @@ class Library:
         self._workspace = workspace
         self._stays = stays
         self._indexed: dict[str, Indexed] = {}
+        self._has_news = False  # something was written, and nobody stays to tell an engine of it
         # An index is sealed when it is closed, so it is closed also where nobody thinks of it.
         self._finalizer = weakref.finalize(self, _close_all, self._indexed)
 
@@ -247,7 +248,7 @@ class Library:
 
         return sum((Counter(bank.read(checking.types)) for bank in self.banks()), Counter())
 
-    def _in_force(self) -> Indexed:
+    def in_force(self) -> Indexed:
         bank = self._of(self._workspace.writable)
         if not bank.bank.place.exists:
             raise NotFound(
@@ -279,6 +280,7 @@ class Library:
         """Index what was just written; a refusal is a note, because the memory itself is safe."""
         try:
             self._of(self._workspace.writable).update(paths, progress)
+            self._has_news = not self._stays
         except RetainError as error:
             return (f"saved, and not yet searchable: {error.message}",)
         return ()
@@ -347,6 +349,29 @@ class Library:
         if bank.embedder is None:
             return 0
         return embedding.fill(bank.store, bank.embedder, progress=progress, is_stopped=is_stopped)
+
+    def deliver(
+        self, *, seconds: float | None = None, is_stopped: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Tell engines what they lack, except those that are down; whether something still waits.
+
+        Nobody waits for this: what cannot be delivered now is told later, by whoever comes next.
+        """
+        engines = self.in_force().engines
+        if engines is None:
+            return False
+        waits = False
+        for part, sender in engines.senders.items():
+            trouble = engines.wires[part].trouble()
+            try:
+                if trouble and not trouble.is_over:
+                    waits = True
+                    continue
+                done = sender.push(seconds=seconds, is_stopped=is_stopped)
+                waits = waits or bool(done.left)
+            except RetainError:  # `retain engine status` tells
+                waits = True
+        return waits
 
     def pending(self) -> int:
         """How many chunks of the bank in force have no vector yet."""
@@ -428,6 +453,11 @@ class Library:
 
     def close(self) -> None:
         """Let go of every index; the next question opens them again."""
+        if self._has_news:
+            self._has_news = False
+            patience = self._workspace.config.number("engine.patience_ms") / 1000
+            with contextlib.suppress(RetainError):
+                self.deliver(seconds=patience)
         _close_all(self._indexed)
 
 

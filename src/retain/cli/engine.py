@@ -60,8 +60,7 @@ def _row(one: State) -> tuple[str, ...]:
 
 
 def _state_data(one: State) -> dict[str, object]:
-    found = {**one._asdict(), "trouble": one.trouble.why if one.trouble else ""}
-    return found
+    return {**one._asdict(), "trouble": one.trouble.why if one.trouble else ""}
 
 
 # push
