@@ -1,0 +1,175 @@
+"""A bank and an engine kept in step: by one machine or several, through kills and silence."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from retain.engines import outbox
+from retain.engines.arm import EngineError
+from retain.engines.checking import Drift, compared
+from tests.engines.contract import MODEL, Bench
+from tests.engines.machines import Machine, machine
+from tests.index import indexes
+
+pytestmark = pytest.mark.slow
+
+
+def _drift(one: Machine) -> Drift:
+    held = one.engines.wires[one.part].insist(lambda arm: list(arm.manifest()), 60)
+    model = MODEL if one.part == "vector" else ""
+    return one.bank.look(partial(compared, part=one.part, held=held, model=model))
+
+
+def _waiting(one: Machine) -> int:
+    return one.bank.look(partial(outbox.state, arm=one.part))[1]
+
+
+def test_what_was_written_is_told_and_what_is_told_is_not_told_again(
+    tmp_path: Path, bench: Bench
+) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 30)
+        assert one.push().sent == 30
+        assert _drift(one).total == 0
+        assert one.push().settled == 0
+        one.write("notes/m003", "# Other\n\nAnother text altogether.\n")
+        (one.root / "notes/m005.md").unlink()
+        done = one.push()
+        assert (done.sent, done.removed, done.left) == (1, 1, 0)
+        assert _drift(one).total == 0
+        assert "notes/m005" not in one.names("lantern", 50)
+
+
+def test_an_engine_gives_what_the_embedded_arm_gives(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 300)
+        one.push()
+        with indexes.opened(one.root, None) as _:
+            pass
+        embedded = indexes.indexed(one.root, one.bank.embedder)
+        overlaps = []
+        for number in range(0, 300, 15):
+            question = f"the lantern {indexes.word(number)} of memory {number}"
+            here = [(hit.collection, hit.id) for hit in indexes.ask(embedded, question, limit=10).hits]
+            there = [(hit.collection, hit.id) for hit in one.ask(question).hits]
+            overlaps.append(len(set(here) & set(there)) / len(here))
+            assert here[0] == there[0]
+        embedded.close()
+        assert sum(overlaps) / len(overlaps) >= 0.95
+
+
+def test_what_was_just_written_is_found_before_the_engine_knows_of_it(
+    tmp_path: Path, bench: Bench
+) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 40)
+        one.push()
+        one.write("notes/new", "# New\n\nThe zeppelin lands at noon.\n")
+        one.take_in()
+        assert _waiting(one) == 1
+        assert one.names("zeppelin at noon")[0] == "notes/new"
+        assert not one.ask("zeppelin at noon").degraded.reasons
+
+
+def test_an_engine_that_is_gone_costs_nobody_an_answer_or_a_memory(
+    tmp_path: Path, own: Bench
+) -> None:
+    with machine(tmp_path, own, patience=2.0) as one:
+        indexes.many(one.root, 30)
+        one.push()
+        own.server.kill()
+        one.write("notes/new", "# New\n\nThe zeppelin lands at noon.\n")
+        one.take_in()
+        answer = one.ask("zeppelin at noon")
+        assert answer.hits[0].id == "new"
+        assert any("local index" in reason for reason in answer.degraded.reasons)
+        with pytest.raises(EngineError):
+            one.sender.push()
+        own.server.start()
+        assert one.push().sent == 1
+        assert _drift(one).total == 0
+        assert not one.ask("zeppelin at noon").degraded.reasons
+
+
+def _push_for_ever(root: str, bench: Bench) -> None:
+    one = Machine(Path(root), bench)
+    while True:
+        one.push()
+        time.sleep(0.01)
+
+
+def test_a_delivery_that_is_killed_goes_on_where_it_stopped(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 120)
+        one.take_in()
+        for pause in (0.2, 0.5, 0.9, 1.4):
+            # A process of its own, so that it can be killed in the middle of anything.
+            child = multiprocessing.get_context("fork").Process(
+                target=_push_for_ever, args=(str(one.root), bench)
+            )
+            child.start()
+            time.sleep(pause)
+            os.kill(child.pid or 0, signal.SIGKILL)
+            child.join()
+        one.push()
+        drift = _drift(one)
+        assert (drift.total, drift.memories) == (0, 120)
+
+
+def test_two_machines_agree_on_the_last_writer(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one, machine(tmp_path, bench) as two:
+        text = "---\nupdated_at: 2026-01-0{}T00:00:00Z\n---\n# Tea\n\n{} tea.\n"
+        one.write("notes/tea", text.format(1, "Green"))
+        one.push()
+        two.write("notes/tea", text.format(3, "Black"))
+        assert two.push().sent == 1
+        one.write("notes/tea", text.format(2, "White"))  # written before, told of later
+        done = one.push()
+        assert (done.sent, done.ahead) == (0, 1)
+        assert _drift(two).total == 0
+        assert _drift(one).ahead == ("notes/tea.md",)
+        assert one.push().settled == 0  # and it is not tried over and over
+
+
+def test_what_one_machine_deletes_no_other_brings_back(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one, machine(tmp_path, bench) as two:
+        for each in (one, two):
+            indexes.many(each.root, 3)
+            each.push()
+        (one.root / "notes/m001.md").unlink()
+        assert one.push().removed == 1
+        two.sender.forget(["notes/m001.md"])  # as if it had never been told of
+        assert two.push().ahead == 1
+        assert _drift(one).total == 0
+
+
+def test_what_another_machine_has_alone_is_left_alone(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one, machine(tmp_path, bench) as two:
+        indexes.many(one.root, 5)
+        one.push()
+        two.write("notes/m001", (one.root / "notes/m001.md").read_text(encoding="utf-8"))
+        done = two.push()
+        assert (done.sent, done.removed, done.known) == (0, 0, 0)  # learnt when they met
+        assert len(_drift(two).elsewhere) == 4
+        assert _drift(one).total == 0
+
+
+def test_an_index_that_is_made_anew_sends_nothing_twice(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 20)
+        one.push()
+    shutil.rmtree(one.root / ".state", ignore_errors=True)
+    again = Machine(one.root, bench)
+    try:
+        assert again.push().sent == 0
+        assert _drift(again).total == 0
+    finally:
+        again.close()
