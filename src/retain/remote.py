@@ -16,7 +16,7 @@ from retain.errors import RetainError, UsageError
 
 if TYPE_CHECKING:
     from retain.engines.arm import Arm
-    from retain.engines.wire import Trouble, Wire
+    from retain.engines.asking import Trouble, Wire
     from retain.indexed import Indexed
     from retain.workspace import Workspace
 

@@ -167,7 +167,7 @@ def memory(
     *,
     chunks: int = 1,
     version: int = 1,
-    type: str = "note",  # noqa: A002 - as the field is called
+    type: str = "note",
     status: str = "active",
     tags: Sequence[str] = (),
     created: float = 1_700_000_000.0,

@@ -15,9 +15,9 @@ import pytest
 from retain.engines import outbox
 from retain.engines.arm import EngineError
 from retain.engines.checking import Drift, compared
+from tests import indexes
 from tests.engines.contract import MODEL, Bench
 from tests.engines.machines import Machine, machine
-from tests.index import indexes
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +58,9 @@ def test_an_engine_gives_what_the_embedded_arm_gives(tmp_path: Path, bench: Benc
         overlaps = []
         for number in range(0, 300, 15):
             question = f"the lantern {indexes.word(number)} of memory {number}"
-            here = [(hit.collection, hit.id) for hit in indexes.ask(embedded, question, limit=10).hits]
+            here = [
+                (hit.collection, hit.id) for hit in indexes.ask(embedded, question, limit=10).hits
+            ]
             there = [(hit.collection, hit.id) for hit in one.ask(question).hits]
             overlaps.append(len(set(here) & set(there)) / len(here))
             assert here[0] == there[0]
@@ -166,7 +168,7 @@ def test_an_index_that_is_made_anew_sends_nothing_twice(tmp_path: Path, bench: B
     with machine(tmp_path, bench) as one:
         indexes.many(one.root, 20)
         one.push()
-    shutil.rmtree(one.root / ".state", ignore_errors=True)
+    shutil.rmtree(one.root / ".index", ignore_errors=True)
     again = Machine(one.root, bench)
     try:
         assert again.push().sent == 0

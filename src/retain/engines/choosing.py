@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain import machine
 from retain.engines.arm import Arm, TextArm, VectorArm
+from retain.engines.asking import Wire
 from retain.engines.delivery import Sender
 from retain.engines.naming import Names, is_identity
-from retain.engines.wire import Wire
 from retain.errors import ConfigError
 
 if TYPE_CHECKING:

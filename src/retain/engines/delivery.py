@@ -14,8 +14,8 @@ from retain.engines.arm import GRAVE, Arm, EngineRefused, Held, Piece, wins
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from retain.engines.asking import Wire
     from retain.engines.naming import Names
-    from retain.engines.wire import Wire
     from retain.index.store import Store
 
 __all__ = ["Pushed", "Sender"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from retain.engines.arm import Match, TextArm, VectorArm
-    from retain.engines.wire import Wire
+    from retain.engines.asking import Wire
     from retain.index.vectors import Mean
     from retain.indexed import Indexed
     from retain.recall.asking import Asked, Conditions, Wanted
