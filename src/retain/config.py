@@ -132,6 +132,18 @@ def _engines() -> Iterator[Setting]:
         yield Setting(f"engine.{kind}.url", url, f"Where {kind.capitalize()} is.")
         about = f"Which variable has the key to {kind.capitalize()}."
         yield Setting(f"engine.{kind}.key_env", variable, about)
+    for key, default, least, about in (
+        ("shards", 1, 1, "Into how many parts Qdrant splits a collection."),
+        ("replicas", 1, 1, "How many copies of each part it keeps."),
+        ("write_consistency", 1, 1, "How many copies must have a write before it counts."),
+        ("m", 16, 4, "How many edges a point has in Qdrant's graph."),
+        ("ef_construct", 128, 4, "How many neighbours are looked at when a point is added."),
+        ("ef", 128, 4, "How many are looked at when one is looked for."),
+    ):
+        yield Setting(f"engine.qdrant.{key}", default, about, False, (), least)
+    about = "Whether Qdrant compares small copies of vectors first."
+    yield Setting("engine.qdrant.quantization", "none", about, False, ("none", "int8", "binary"))
+    yield Setting("engine.qdrant.on_disk", False, "Whether it reads vectors from disk.")
 
 
 SETTINGS: Final[Mapping[str, Setting]] = {

@@ -508,11 +508,9 @@ def _engines(workspace: Workspace, bank: Indexed) -> Engines | None:
         return None
     from retain.engines.choosing import chosen
 
-    def model() -> str:
-        with contextlib.suppress(RetainError):
-            return bank.embedder.name if bank.embedder else ""
-        return ""
-
+    model = None
+    with contextlib.suppress(RetainError):  # a model that cannot be had makes no vectors to send
+        model = bank.embedder
     return chosen(config, workspace.env, bank.bank.root, bank.store, model)
 
 

@@ -187,9 +187,7 @@ class Remote:
             values[key] = values[key]._replace(value=kind if part in parts else EMBEDDED)
         settings = config._replace(values=values)
         bank = self._bank
-        return chosen(
-            settings, self._workspace.env, bank.bank.root, bank.store, lambda: self._model(VECTOR)
-        )
+        return chosen(settings, self._workspace.env, bank.bank.root, bank.store, bank.embedder)
 
     def _choose(self, part: str, kind: str) -> None:
         from retain.config import setting

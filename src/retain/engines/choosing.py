@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from retain import machine
 from retain.engines.arm import Arm, TextArm, VectorArm
@@ -27,6 +27,9 @@ __all__ = ["EMBEDDED", "TEXT", "VECTOR", "Engines", "chosen", "identity"]
 EMBEDDED: Final = "sqlite"
 TEXT: Final = "text"
 VECTOR: Final = "vector"
+
+
+_Settings = TypeVar("_Settings")
 
 
 class Engines(NamedTuple):
@@ -64,16 +67,27 @@ def identity(config: Config, root: str) -> str:
     return "b" + machine.digest(machine.key(make=True), b"engine", os.fsencode(real))[:16]
 
 
+class Maker(Protocol):
+    """The model that vectors come from; neither of these has it loaded."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+
 def chosen(
-    config: Config, env: Mapping[str, str], root: str, store: Store, model: Callable[[], str]
+    config: Config, env: Mapping[str, str], root: str, store: Store, model: Maker | None
 ) -> Engines:
     """The engines of a bank as a person has set them."""
     name = identity(config, root)
     names = Names(name)
     patience = _patience(config)
+    way = _Way(config, env, names, lambda: model.dimension if model else 0)
 
     def wire(part: str, kind: str, vectors_of: str) -> Wire[Arm]:
-        make = partial(_MAKERS[part, kind], config, env, names)
+        make = partial(_MAKERS[part, kind], way)
         address = config.text(f"engine.{kind}.url")
         target = " ".join(filter(None, (kind, _plain(address), name, vectors_of)))
         return Wire(part, target, make, store, patience)
@@ -83,9 +97,9 @@ def chosen(
     if (kind := config.text("engine.text")) != EMBEDDED:
         text = wire(TEXT, kind, "")
         senders[TEXT] = Sender(store, text, names)
-    if (kind := config.text("engine.vector")) != EMBEDDED and (made_by := model()):
-        vector = wire(VECTOR, kind, made_by)
-        senders[VECTOR] = Sender(store, vector, names, made_by)
+    if (kind := config.text("engine.vector")) != EMBEDDED and model is not None:
+        vector = wire(VECTOR, kind, model.name)
+        senders[VECTOR] = Sender(store, vector, names, model.name)
     return Engines(names, text, vector, senders)  # type: ignore[arg-type]
 
 
@@ -110,17 +124,41 @@ def _key(config: Config, env: Mapping[str, str], kind: str) -> str:
     return env.get(config.text(f"engine.{kind}.key_env"), "")
 
 
-def _qdrant(config: Config, env: Mapping[str, str], names: Names) -> VectorArm:
-    from retain.engines import qdrant
+def _settings(config: Config, kind: str, made: type[_Settings]) -> _Settings:
+    """A product's settings: what can be set is, and the rest is as the adapter would have it."""
+    prefix = f"engine.{kind}."
+    fields = {
+        key.removeprefix(prefix): one.value
+        for key, one in config.values.items()
+        if key.startswith(prefix) and key.removeprefix(prefix) in made._fields  # type: ignore[attr-defined]
+    }
+    return made(**fields)
 
-    return qdrant.QdrantVectors(
-        config.text("engine.qdrant.url"),
-        _key(config, env, "qdrant"),
-        names,
-        patience=_patience(config),
+
+class _Way(NamedTuple):
+    """What every adapter is made from."""
+
+    config: Config
+    env: Mapping[str, str]
+    names: Names
+    dimension: Callable[[], int]
+
+    def address(self, kind: str) -> tuple[str, str]:
+        return self.config.text(f"engine.{kind}.url"), _key(self.config, self.env, kind)
+
+
+def _qdrant(way: _Way) -> VectorArm:
+    from retain.engines.qdrant import QdrantSettings, QdrantVectors
+
+    return QdrantVectors(
+        *way.address("qdrant"),
+        way.names,
+        patience=_patience(way.config),
+        dimension=way.dimension(),
+        settings=_settings(way.config, "qdrant", QdrantSettings),
     )
 
 
-_MAKERS: Final[Mapping[tuple[str, str], Callable[..., Arm]]] = {
+_MAKERS: Final[Mapping[tuple[str, str], Callable[[_Way], Arm]]] = {
     (VECTOR, "qdrant"): _qdrant,
 }
