@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from retain.engines.arm import GRAVE, EngineError, EngineRefused, Held, Match, Piece, Sieve
+from retain.engines.portions import Lanes, best, grouped, parts
 from retain.engines.tally import Row, firsts, tally
 from retain.engines.trouble import Speaker
 
@@ -92,7 +92,8 @@ class QdrantVectors:
         self.address = self._speaker.address
         self._ready: set[str] = set()
         self._made: QdrantClient | None = None
-        self._lanes: ThreadPoolExecutor | None = None
+        self._making = Lock()  # lest each lane makes one
+        self._lanes = Lanes(self._settings.lanes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address!r})"
@@ -105,52 +106,51 @@ class QdrantVectors:
     def ready(self, collections: Iterable[str]) -> None:
         self._check_version()
         names = [self._names.of(collection) for collection in collections]
-        self._each(lambda name: self._make(name, self._dimension), names)
+        self._lanes.each(lambda name: self._make(name, self._dimension), names)
         if not names:
             self._ask(lambda client: client.get_collections())
 
     def put(self, pieces: Sequence[Piece]) -> None:
-        groups = _grouped(pieces, lambda piece: self._names.of(piece.collection))
+        groups = grouped(pieces, lambda piece: self._names.of(piece.collection))
         for name, its in groups.items():
             self._put(name, its)
 
     def remove(self, memories: Sequence[str]) -> None:
-        groups = _grouped(memories, self._name_of)
+        groups = grouped(memories, self._name_of)
 
         def remove(name: str) -> None:
-            for some in _parts(groups[name], _PAGE):
+            for some in parts(groups[name], _PAGE):
                 self._delete(name, _any("memory", some))
 
-        self._each(remove, groups)
+        self._lanes.each(remove, groups)
 
     def held(self, memories: Sequence[str]) -> Mapping[str, Held]:
-        groups = _grouped(dict.fromkeys(memories), self._name_of)
-        found = self._each(lambda name: tally(self._rows_of(name, groups[name])), groups)
+        groups = grouped(dict.fromkeys(memories), self._name_of)
+        found = self._lanes.each(lambda name: tally(self._rows_of(name, groups[name])), groups)
         return {memory: held for one in found for memory, held in one.items()}
 
     def manifest(self) -> Iterator[Held]:
         for name in self._all():
             for page, is_whole in self._pages(name):
                 rows = page if is_whole else self._rows_of(name, {row.memory for row in page})
-                yield from firsts(page, _grouped(rows, lambda row: row.memory))
+                yield from firsts(page, grouped(rows, lambda row: row.memory))
 
     def count(self, sieve: Sieve) -> int:
         condition = _sieved(sieve, _is_grave())
-        return sum(self._each(lambda name: self._count(name, condition), self._wanted(sieve)))
+        return sum(self._lanes.each(lambda name: self._count(name, condition), self._wanted(sieve)))
 
     def drop(self) -> None:
         def drop(name: str) -> None:
             self._there(lambda client: client.delete_collection(name), None)
             self._ready.discard(name)
 
-        self._each(drop, self._all())
+        self._lanes.each(drop, self._all())
 
     def close(self) -> None:
-        if self._lanes:
-            self._lanes.shutdown()
-        if self._made:
-            self._made.close()
-        self._lanes = self._made = None
+        self._lanes.close()
+        made, self._made = self._made, None
+        if made:
+            made.close()
 
     # What finds
 
@@ -159,6 +159,7 @@ class QdrantVectors:
     ) -> list[list[Match]]:
         if not vectors:
             return []
+        self._client()
         from qdrant_client.http import models as q
 
         condition = _sieved(sieve, None, _is("model", model))
@@ -172,9 +173,9 @@ class QdrantVectors:
             )
             for vector, limit in zip(vectors, limits, strict=True)
         ]
-        found = self._each(lambda name: self._query(name, requests), self._wanted(sieve))
+        found = self._lanes.each(lambda name: self._query(name, requests), self._wanted(sieve))
         return [
-            _best((matches for lists in found for matches in lists[at : at + 1]), limit)
+            best((matches for lists in found for matches in lists[at : at + 1]), limit)
             for at, limit in enumerate(limits)
         ]
 
@@ -207,7 +208,7 @@ class QdrantVectors:
     def _put(self, name: str, pieces: Sequence[Piece]) -> None:
         dimension = next((len(p.vector) for p in pieces if p.vector is not None), self._dimension)
         self._make(name, dimension)
-        memories = _grouped(pieces, lambda piece: piece.memory)
+        memories = grouped(pieces, lambda piece: piece.memory)
         most = max(1, min(self._settings.batch, _FLOATS // max(1, dimension)))
         for some in _batches(memories, most):
             self._put_some(name, {memory: memories[memory] for memory in some}, most)
@@ -215,7 +216,7 @@ class QdrantVectors:
     def _put_some(self, name: str, memories: Mapping[str, Sequence[Piece]], most: int) -> None:
         versions = {memory: _version(pieces[0]) for memory, pieces in memories.items()}
         pieces = [piece for its in memories.values() for piece in its]
-        for some in _parts(pieces, most):
+        for some in parts(pieces, most):
             self._upsert(name, some, _should(_not_newer(m, v) for m, v in versions.items()))
         self._delete(name, _should(_older(m, v) for m, v in versions.items()))
         self._give_way(name, versions)
@@ -290,9 +291,7 @@ class QdrantVectors:
 
     def _rows_of(self, name: str, memories: Iterable[str]) -> list[Row]:
         return [
-            row
-            for some in _parts(memories, _PAGE)
-            for row in self._rows(name, _any("memory", some))
+            row for some in parts(memories, _PAGE) for row in self._rows(name, _any("memory", some))
         ]
 
     def _rows(self, name: str, condition: q.Filter) -> list[Row]:
@@ -404,24 +403,28 @@ class QdrantVectors:
     # How it is asked
 
     def _client(self) -> QdrantClient:
-        if self._made is None:
-            try:
-                from qdrant_client import QdrantClient
-            except ImportError:
-                raise EngineRefused(
-                    "Qdrant's client is not installed.", hint="pip install 'retain-bank[qdrant]'"
-                ) from None
-            from retain.engines import wire
+        with self._making:
+            if self._made is None:
+                self._made = self._connected()
+            return self._made
 
-            self._made = QdrantClient(
-                url=self._url,
-                # Not as `api_key`: on this machine a key without encryption is no mistake.
-                headers={"api-key": self._key} if self._key else None,
-                timeout=max(1, round(self._patience)),
-                check_compatibility=False,
-                **wire.options(self._patience, self._settings.lanes),
-            )
-        return self._made
+    def _connected(self) -> QdrantClient:
+        try:
+            from qdrant_client import QdrantClient
+        except ImportError:
+            raise EngineRefused(
+                "Qdrant's client is not installed.", hint="pip install 'retain-bank[qdrant]'"
+            ) from None
+        from retain.engines import wire
+
+        return QdrantClient(
+            url=self._url,
+            # Not as `api_key`: on this machine a key without encryption is no mistake.
+            headers={"api-key": self._key} if self._key else None,
+            timeout=max(1, round(self._patience)),
+            check_compatibility=False,
+            **wire.options(self._patience, self._settings.lanes),
+        )
 
     def _there(self, act: Callable[[QdrantClient], T], otherwise: T) -> T:
         """The same for a collection that may not be there."""
@@ -431,10 +434,10 @@ class QdrantVectors:
             return otherwise
 
     def _ask(self, act: Callable[[QdrantClient], T], absent: Callable[[], None] | None = None) -> T:
+        client = self._client()  # which says so where it is not installed
         from qdrant_client.common.client_exceptions import QdrantException
         from qdrant_client.http.exceptions import ApiException
 
-        client = self._client()
         try:
             return act(client)
         except (ApiException, QdrantException, *_WRONG) as error:
@@ -459,16 +462,6 @@ class QdrantVectors:
         if isinstance(error, ResponseHandlingException):
             return wire.failure(self._speaker, error.source)
         return wire.failure(self._speaker, error)
-
-    def _each(self, act: Callable[[str], T], names: Iterable[str]) -> list[T]:
-        """Do the same for several collections, as many at a time as there are lanes."""
-        names = list(names)
-        if len(names) < 2:
-            return [act(name) for name in names]
-        self._client()  # made here, lest each lane makes one
-        if self._lanes is None:
-            self._lanes = ThreadPoolExecutor(self._settings.lanes, "qdrant")
-        return list(self._lanes.map(act, names))
 
 
 class _Absent(EngineRefused):
@@ -530,11 +523,6 @@ def _match(point: Any) -> Match:
     return Match(str(said["memory"]), int(said["place"]), str(said["digest"]), float(point.score))
 
 
-def _best(lists: Iterable[list[Match]], limit: int) -> list[Match]:
-    found = sorted((m for matches in lists for m in matches), key=lambda m: -m.score)
-    return found[: max(0, limit)]
-
-
 def _quantization(kind: str) -> Any:
     from qdrant_client.http import models as q
 
@@ -544,19 +532,6 @@ def _quantization(kind: str) -> Any:
     if kind == "binary":
         return q.BinaryQuantization(binary=q.BinaryQuantizationConfig(always_ram=True))
     return None
-
-
-def _grouped(items: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
-    found: dict[str, list[T]] = {}
-    for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
-
-
-def _parts(items: Iterable[T], most: int) -> Iterator[list[T]]:
-    rest = iter(items)
-    while some := list(islice(rest, most)):
-        yield some
 
 
 def _batches(memories: Mapping[str, Sequence[Piece]], most: int) -> Iterator[list[str]]:
