@@ -25,6 +25,19 @@ def _qdrant_vectors(address: str, key: str, names: Names, patience: float) -> Ar
     return QdrantVectors(address, key, names, patience=patience, dimension=DIMENSION)
 
 
+def _upstash(_directory: Path) -> servers.Server:
+    from tests.engines.upstash_server import Upstash
+
+    return Upstash(KEY, DIMENSION)
+
+
+def _upstash_vectors(address: str, key: str, names: Names, patience: float) -> Arm:
+    from retain.engines.upstash import UpstashVectors
+
+    return UpstashVectors(address, key, names, patience=patience, dimension=DIMENSION)
+
+
 ROWS = [
     Row("qdrant-vectors", "qdrant", "vector", _qdrant, _qdrant_vectors),
+    Row("upstash-vectors", "upstash", "vector", _upstash, _upstash_vectors),
 ]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from retain.engines.arm import GRAVE, EngineError, EngineRefused, Held, Match, Piece, Sieve
+from retain.engines.portions import Lanes, best, grouped, parts
 from retain.engines.tally import Row, firsts, tally
 from retain.engines.trouble import Speaker
+from retain.guard.characters import flat
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -44,6 +45,7 @@ class QdrantSettings(NamedTuple):
     shards: int = 1  # parts that a collection is split into
     replicas: int = 1  # copies of each part
     write_consistency: int = 1  # copies that must have a write before it counts
+    log: int = 8  # megabytes of a collection's log that are set aside from the start
     write_ordering: Literal["weak", "medium", "strong"] = "medium"
     read_consistency: Literal["", "majority", "quorum", "all"] = ""  # how many copies are asked
     m: int = 16  # edges of each point in the graph
@@ -64,7 +66,7 @@ class _Version(NamedTuple):
     order: int  # within that second
 
 
-def _version(piece: Piece) -> _Version:
+def _version(piece: Piece | Row) -> _Version:
     ticks = math.floor(piece.written * (1 << _TICKS))
     rank = int(piece.hash[:7] or "0", 16) >> (28 - _BITS)
     return _Version(ticks >> _TICKS, (ticks & ((1 << _TICKS) - 1)) << _BITS | rank)
@@ -92,7 +94,8 @@ class QdrantVectors:
         self.address = self._speaker.address
         self._ready: set[str] = set()
         self._made: QdrantClient | None = None
-        self._lanes: ThreadPoolExecutor | None = None
+        self._making = Lock()  # lest each lane makes one
+        self._lanes = Lanes(self._settings.lanes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address!r})"
@@ -100,57 +103,55 @@ class QdrantVectors:
     # What every arm can do
 
     def version(self) -> str:
-        return str(self._ask(lambda client: client.info().version))
+        return flat(str(self._ask(lambda client: client.info().version)), 20)
 
     def ready(self, collections: Iterable[str]) -> None:
         self._check_version()
         names = [self._names.of(collection) for collection in collections]
-        self._each(lambda name: self._make(name, self._dimension), names)
+        self._lanes.each(lambda name: self._make(name, self._dimension), names)
         if not names:
             self._ask(lambda client: client.get_collections())
 
     def put(self, pieces: Sequence[Piece]) -> None:
-        groups = _grouped(pieces, lambda piece: self._names.of(piece.collection))
-        for name, its in groups.items():
-            self._put(name, its)
+        groups = grouped(pieces, lambda piece: self._names.of(piece.collection))
+        self._lanes.each(lambda name: self._put(name, groups[name]), groups)
 
     def remove(self, memories: Sequence[str]) -> None:
-        groups = _grouped(memories, self._name_of)
+        groups = grouped(memories, self._name_of)
 
         def remove(name: str) -> None:
-            for some in _parts(groups[name], _PAGE):
+            for some in parts(groups[name], _PAGE):
                 self._delete(name, _any("memory", some))
 
-        self._each(remove, groups)
+        self._lanes.each(remove, groups)
 
     def held(self, memories: Sequence[str]) -> Mapping[str, Held]:
-        groups = _grouped(dict.fromkeys(memories), self._name_of)
-        found = self._each(lambda name: tally(self._rows_of(name, groups[name])), groups)
+        groups = grouped(dict.fromkeys(memories), self._name_of)
+        found = self._lanes.each(lambda name: tally(self._rows_of(name, groups[name])), groups)
         return {memory: held for one in found for memory, held in one.items()}
 
     def manifest(self) -> Iterator[Held]:
         for name in self._all():
             for page, is_whole in self._pages(name):
                 rows = page if is_whole else self._rows_of(name, {row.memory for row in page})
-                yield from firsts(page, _grouped(rows, lambda row: row.memory))
+                yield from firsts(page, grouped(rows, lambda row: row.memory))
 
     def count(self, sieve: Sieve) -> int:
         condition = _sieved(sieve, _is_grave())
-        return sum(self._each(lambda name: self._count(name, condition), self._wanted(sieve)))
+        return sum(self._lanes.each(lambda name: self._count(name, condition), self._wanted(sieve)))
 
     def drop(self) -> None:
         def drop(name: str) -> None:
             self._there(lambda client: client.delete_collection(name), None)
             self._ready.discard(name)
 
-        self._each(drop, self._all())
+        self._lanes.each(drop, self._all())
 
     def close(self) -> None:
-        if self._lanes:
-            self._lanes.shutdown()
-        if self._made:
-            self._made.close()
-        self._lanes = self._made = None
+        self._lanes.close()
+        made, self._made = self._made, None
+        if made:
+            made.close()
 
     # What finds
 
@@ -159,6 +160,7 @@ class QdrantVectors:
     ) -> list[list[Match]]:
         if not vectors:
             return []
+        self._client()
         from qdrant_client.http import models as q
 
         condition = _sieved(sieve, None, _is("model", model))
@@ -172,9 +174,9 @@ class QdrantVectors:
             )
             for vector, limit in zip(vectors, limits, strict=True)
         ]
-        found = self._each(lambda name: self._query(name, requests), self._wanted(sieve))
+        found = self._lanes.each(lambda name: self._query(name, requests), self._wanted(sieve))
         return [
-            _best((matches for lists in found for matches in lists[at : at + 1]), limit)
+            best((matches for lists in found for matches in lists[at : at + 1]), limit)
             for at, limit in enumerate(limits)
         ]
 
@@ -207,30 +209,32 @@ class QdrantVectors:
     def _put(self, name: str, pieces: Sequence[Piece]) -> None:
         dimension = next((len(p.vector) for p in pieces if p.vector is not None), self._dimension)
         self._make(name, dimension)
-        memories = _grouped(pieces, lambda piece: piece.memory)
+        memories = grouped(pieces, lambda piece: piece.memory)
         most = max(1, min(self._settings.batch, _FLOATS // max(1, dimension)))
         for some in _batches(memories, most):
             self._put_some(name, {memory: memories[memory] for memory in some}, most)
 
     def _put_some(self, name: str, memories: Mapping[str, Sequence[Piece]], most: int) -> None:
         versions = {memory: _version(pieces[0]) for memory, pieces in memories.items()}
+        condition = _should(_not_newer(memory, version) for memory, version in versions.items())
         pieces = [piece for its in memories.values() for piece in its]
-        for some in _parts(pieces, most):
-            self._upsert(name, some, _should(_not_newer(m, v) for m, v in versions.items()))
-        self._delete(name, _should(_older(m, v) for m, v in versions.items()))
-        self._give_way(name, versions)
+        for some in parts(pieces, most):
+            self._upsert(name, some, condition)
+        self._tidy(name, versions)
 
-    def _give_way(self, name: str, versions: Mapping[str, _Version]) -> None:
-        """Take back what was put beside pieces of a newer version, which keeps the places it has.
+    def _tidy(self, name: str, versions: Mapping[str, _Version]) -> None:
+        """Remove what is left of older versions; and what was put here, where a newer one is.
 
-        A newer version that is put at this very moment takes it back itself: whoever comes second
-        sees the other.
+        A newer version keeps its own places, but what was put beyond its end is to go. If it comes
+        at this very moment it does the same: whoever is second sees the other.
         """
-        newer = _should(_newer(m, v) for m, v in versions.items())
-        late = {row.memory for row in self._rows(name, newer)}
-        if late:
-            same = (_same(memory, versions[memory]) for memory in late if memory in versions)
-            self._delete(name, _should(same))
+        wrong: list[q.Filter] = []
+        for memory, rows in grouped(self._rows_of(name, versions), lambda row: row.memory).items():
+            newest = max(_version(row) for row in rows)
+            if any(_version(row) != newest for row in rows):
+                wrong.append(_older(memory, newest))
+        if wrong:
+            self._delete(name, _should(wrong))
 
     def _upsert(self, name: str, pieces: Sequence[Piece], condition: q.Filter) -> None:
         from qdrant_client.http import models as q
@@ -290,9 +294,7 @@ class QdrantVectors:
 
     def _rows_of(self, name: str, memories: Iterable[str]) -> list[Row]:
         return [
-            row
-            for some in _parts(memories, _PAGE)
-            for row in self._rows(name, _any("memory", some))
+            row for some in parts(memories, _PAGE) for row in self._rows(name, _any("memory", some))
         ]
 
     def _rows(self, name: str, condition: q.Filter) -> list[Row]:
@@ -332,7 +334,7 @@ class QdrantVectors:
         if not numbers or (int(numbers[1]), int(numbers[2])) < _OLDEST:
             oldest = ".".join(map(str, _OLDEST))
             raise self._speaker.refused(
-                f"is version {found[:20] or 'unknown'}, and {oldest} is needed",
+                f"is version {found or 'unknown'}, and {oldest} is needed",
                 f"Qdrant {oldest} or later does.",
             )
 
@@ -372,6 +374,7 @@ class QdrantVectors:
                 ),
                 hnsw_config=q.HnswConfigDiff(m=wanted.m, ef_construct=wanted.ef_construct),
                 quantization_config=_quantization(wanted.quantization),
+                wal_config=q.WalConfigDiff(wal_capacity_mb=wanted.log),
                 shard_number=wanted.shards,
                 replication_factor=wanted.replicas,
                 write_consistency_factor=wanted.write_consistency,
@@ -404,24 +407,28 @@ class QdrantVectors:
     # How it is asked
 
     def _client(self) -> QdrantClient:
-        if self._made is None:
-            try:
-                from qdrant_client import QdrantClient
-            except ImportError:
-                raise EngineRefused(
-                    "Qdrant's client is not installed.", hint="pip install 'retain-bank[qdrant]'"
-                ) from None
-            from retain.engines import wire
+        with self._making:
+            if self._made is None:
+                self._made = self._connected()
+            return self._made
 
-            self._made = QdrantClient(
-                url=self._url,
-                # Not as `api_key`: on this machine a key without encryption is no mistake.
-                headers={"api-key": self._key} if self._key else None,
-                timeout=max(1, round(self._patience)),
-                check_compatibility=False,
-                **wire.options(self._patience, self._settings.lanes),
-            )
-        return self._made
+    def _connected(self) -> QdrantClient:
+        try:
+            from qdrant_client import QdrantClient
+        except ImportError:
+            raise EngineRefused(
+                "Qdrant's client is not installed.", hint="pip install 'retain-bank[qdrant]'"
+            ) from None
+        from retain.engines import wire
+
+        return QdrantClient(
+            url=self._url,
+            # Not as `api_key`: on this machine a key without encryption is no mistake.
+            headers={"api-key": self._key} if self._key else None,
+            timeout=max(1, round(self._patience)),
+            check_compatibility=False,
+            **wire.options(self._patience, self._settings.lanes),
+        )
 
     def _there(self, act: Callable[[QdrantClient], T], otherwise: T) -> T:
         """The same for a collection that may not be there."""
@@ -431,10 +438,10 @@ class QdrantVectors:
             return otherwise
 
     def _ask(self, act: Callable[[QdrantClient], T], absent: Callable[[], None] | None = None) -> T:
+        client = self._client()  # which says so where it is not installed
         from qdrant_client.common.client_exceptions import QdrantException
         from qdrant_client.http.exceptions import ApiException
 
-        client = self._client()
         try:
             return act(client)
         except (ApiException, QdrantException, *_WRONG) as error:
@@ -459,16 +466,6 @@ class QdrantVectors:
         if isinstance(error, ResponseHandlingException):
             return wire.failure(self._speaker, error.source)
         return wire.failure(self._speaker, error)
-
-    def _each(self, act: Callable[[str], T], names: Iterable[str]) -> list[T]:
-        """Do the same for several collections, as many at a time as there are lanes."""
-        names = list(names)
-        if len(names) < 2:
-            return [act(name) for name in names]
-        self._client()  # made here, lest each lane makes one
-        if self._lanes is None:
-            self._lanes = ThreadPoolExecutor(self._settings.lanes, "qdrant")
-        return list(self._lanes.map(act, names))
 
 
 class _Absent(EngineRefused):
@@ -530,11 +527,6 @@ def _match(point: Any) -> Match:
     return Match(str(said["memory"]), int(said["place"]), str(said["digest"]), float(point.score))
 
 
-def _best(lists: Iterable[list[Match]], limit: int) -> list[Match]:
-    found = sorted((m for matches in lists for m in matches), key=lambda m: -m.score)
-    return found[: max(0, limit)]
-
-
 def _quantization(kind: str) -> Any:
     from qdrant_client.http import models as q
 
@@ -544,19 +536,6 @@ def _quantization(kind: str) -> Any:
     if kind == "binary":
         return q.BinaryQuantization(binary=q.BinaryQuantizationConfig(always_ram=True))
     return None
-
-
-def _grouped(items: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
-    found: dict[str, list[T]] = {}
-    for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
-
-
-def _parts(items: Iterable[T], most: int) -> Iterator[list[T]]:
-    rest = iter(items)
-    while some := list(islice(rest, most)):
-        yield some
 
 
 def _batches(memories: Mapping[str, Sequence[Piece]], most: int) -> Iterator[list[str]]:
@@ -650,11 +629,3 @@ def _not_newer(memory: str, version: _Version) -> q.Filter:
     from qdrant_client.http import models as q
 
     return q.Filter(must=[_is("memory", memory)], must_not=[_newer(memory, version)])
-
-
-def _same(memory: str, version: _Version) -> q.Filter:
-    from qdrant_client.http import models as q
-
-    return q.Filter(
-        must=[_is("memory", memory), _is("second", version.second), _is("order", version.order)]
-    )
