@@ -96,10 +96,11 @@ class MeilisearchText:
         patience: float,
         settings: MeilisearchSettings = MeilisearchSettings(),  # noqa: B008 - a tuple
     ) -> None:
-        self.address = _shown(address)
+        url = _shown(address)
+        self.address = url or "an address that cannot be read"
         self._names = names
         self._settings = settings
-        self._wire = _Wire(self.address, key, patience)
+        self._wire = _Wire(url, key, patience)
 
     def version(self) -> str:
         with self._wire.reading():
@@ -209,11 +210,13 @@ class MeilisearchText:
     def remove(self, memories: Sequence[str]) -> None:
         there = self._indexes()
         by_index = self._by_index(memories)
-        self._done([
-            self._delete(index, _among("owner", owners))
-            for index, owners in by_index.items()
-            if index in there
-        ])
+        self._done(
+            [
+                self._delete(index, _among("owner", owners))
+                for index, owners in by_index.items()
+                if index in there
+            ]
+        )
 
     def _by_index(self, memories: Iterable[str]) -> dict[str, list[str]]:
         """The owners of these memories' pieces, by the index they are in."""
@@ -377,8 +380,6 @@ class _Wire:
 
     def ask(self, method: str, path: str, body: Any = None, missing: Any = None) -> Any:
         """The answer to one request; `missing` where there is no such index."""
-        from requests import RequestException
-
         try:
             return self._asked(method, path, body)
         except _Answered as answer:
@@ -386,15 +387,24 @@ class _Wire:
             if missing is not None and error.get("code") == "index_not_found":
                 return missing
             raise self._refusal(answer.status, error) from None
-        except (OSError, ValueError) as error:
-            raise self._trouble(error) from None
-        except RequestException as error:  # pragma: no cover - all of them are OSErrors today
+        except (OSError, ValueError) as error:  # all that `requests` raises is one of them
             raise self._trouble(error) from None
 
     def _asked(self, method: str, path: str, body: Any) -> Any:
-        from meilisearch import Client
+        try:
+            from meilisearch import Client
+        except ImportError:
+            raise EngineRefused(
+                "Meilisearch needs a package that is not installed.",
+                hint="Install it: pip install 'retain-bank[meilisearch]'.",
+            ) from None
         from meilisearch.errors import MeilisearchCommunicationError, MeilisearchTimeoutError
 
+        if not self._address:
+            raise EngineRefused(
+                "The address of Meilisearch cannot be read.",
+                hint="It looks like http://127.0.0.1:7700.",
+            )
         if self._session is None:
             self._session = _session(self._key, self._patience)
         # Its headers change with every request, so each has a client of its own; no key in them.
@@ -487,7 +497,8 @@ def _session(key: str, patience: float) -> Session:
 
 
 def _body(answer: Response, deadline: float) -> bytes:
-    from urllib3.exceptions import HTTPError, TimeoutError as TooLate
+    from urllib3.exceptions import HTTPError
+    from urllib3.exceptions import TimeoutError as TooLate
 
     parts, size = [], 0
     try:
@@ -517,19 +528,17 @@ def _error(body: bytes) -> Mapping[str, Any]:
 
 
 def _shown(address: str) -> str:
-    """The address without what only the server is to know."""
+    """The address without what only the server is to know; empty if it cannot be read."""
     try:
         parts = urlsplit(address if "://" in address else f"http://{address}")
         host, port = parts.hostname, parts.port
     except ValueError:
-        host, port = None, None
+        return ""
     if not host or parts.scheme not in ("http", "https"):
-        raise EngineRefused(
-            "The address of Meilisearch cannot be read.",
-            hint="It looks like http://127.0.0.1:7700.",
-        )
+        return ""
     host = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
+    shown = f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
+    return shown if shown == flat(shown, 300) else ""
 
 
 def _agree(wanted: Any, found: Any) -> bool:

@@ -12,7 +12,7 @@ import select
 import socket
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 
@@ -48,8 +48,10 @@ _TERMS: Final = 64  # asked for at once
 _LONGEST: Final = 255  # bytes of a term as it is; Postgres takes 2046
 _TIMES: Final = 16  # a term counts in one piece: more make no difference to the rank
 _RANKED: Final = 6_000  # pieces that common terms may bring in to be ranked
+_BYTES: Final = 1_200  # of one on disk, about
 _B: Final = 0.4  # how much a piece's length counts against it, as in the embedded index
-_LATER: Final = ("08", "40", "53", "55", "57", "58", "XX", "25006")  # SQLSTATEs that pass
+# SQLSTATEs that pass; the last two are of a table that another machine has just dropped.
+_LATER: Final = ("08", "40", "53", "55", "57", "58", "XX", "25006", "42P01", "3F000")
 _FULL: Final = ("53100", "53400", "54")  # and those among them that do not
 # While a connection is made Postgres tells only in words what is wrong. Another language of the
 # server's makes these a server that is down, which is tried again and shown in its own words.
@@ -64,7 +66,9 @@ class PostgresSettings(NamedTuple):
     m: int = 16  # neighbours of a point in the HNSW graph
     ef_construction: int = 128  # candidates while it is built
     ef: int = 200  # candidates while it is searched
-    exact: int = 20_000  # pieces up to which all are compared instead
+    exact: int = 5_000  # pieces of a collection up to which it has no graph: all are compared
+    building: float = 900.0  # seconds that the building of a graph may take
+    memory: str = "256MB"  # for that
     synchronous: bool = True  # whether a write waits for the disk, and for replicas that must
 
 
@@ -85,7 +89,10 @@ class _Arm:
         self._space = f"{settings.schema}_{self._kind}"
         # Neither can be a collection's: those begin with the prefix and its last dash.
         self._bank = names.prefix.removesuffix("-")
-        self._pieces, self._memories = self._table(self._bank), self._table(f"{self._bank}.memories")
+        self._pieces, self._memories = (
+            self._table(self._bank),
+            self._table(f"{self._bank}.memories"),
+        )
 
     def version(self) -> str:
         with self._wire.transaction() as connection:
@@ -93,9 +100,9 @@ class _Arm:
 
     def ready(self, collections: Iterable[str]) -> None:
         with self._wire.transaction() as connection:
-            self._ready(connection, {self._names.of(name): name for name in collections})
+            self._ready(connection, {self._names.of(name) for name in collections})
 
-    def _ready(self, connection: Connection, wanted: Mapping[str, str]) -> None:
+    def _ready(self, connection: Connection, wanted: Iterable[str]) -> None:
         there = self._there(connection)
         missing = [name for name in sorted(wanted) if name not in there]
         if self._bank in there:
@@ -152,12 +159,8 @@ class _Arm:
         ).format(self._pieces, self._memories, SQL(", ").join(self._own_columns()))
         yield SQL("CREATE INDEX ON {} USING gin (tags)").format(self._pieces)
         yield SQL("CREATE INDEX ON {} (created)").format(self._pieces)
-        yield self._index()
 
     def _own_columns(self) -> list[Composable]:
-        raise NotImplementedError
-
-    def _index(self) -> Composed:
         raise NotImplementedError
 
     def _partition(self, name: str) -> Iterator[Composed]:
@@ -182,8 +185,10 @@ class _Arm:
             memories[self._owner(piece.memory)].append(piece)
         if not memories:
             return
+        # Apart from what follows: while a table is made nobody reads those beside it.
         with self._wire.transaction() as connection:
-            self._ready(connection, {self._names.of(p.collection): p.collection for p in pieces})
+            self._ready(connection, {self._names.of(piece.collection) for piece in pieces})
+        with self._wire.transaction() as connection:
             won = self._won(connection, memories)
             self._replace(connection, [p for owner in won for p in memories[owner]], won)
 
@@ -225,17 +230,19 @@ class _Arm:
             cursor.copy(SQL("COPY {} ({}) FROM STDIN").format(self._pieces, names)) as copy,
         ):
             for piece in pieces:
-                copy.write_row((
-                    self._names.of(piece.collection),
-                    self._owner(piece.memory),
-                    piece.place,
-                    kept(piece.type),
-                    kept(piece.status),
-                    [kept(tag) for tag in piece.tags],
-                    piece.created,
-                    piece.digest,
-                    *self._own_values(piece),
-                ))
+                copy.write_row(
+                    (
+                        self._names.of(piece.collection),
+                        self._owner(piece.memory),
+                        piece.place,
+                        kept(piece.type),
+                        kept(piece.status),
+                        [kept(tag) for tag in piece.tags],
+                        piece.created,
+                        piece.digest,
+                        *self._own_values(piece),
+                    )
+                )
 
     def _own_values(self, piece: Piece) -> tuple[object, ...]:
         raise NotImplementedError
@@ -313,14 +320,8 @@ class _Arm:
     @contextmanager
     def _existing(self) -> Iterator[Connection | None]:
         """A connection if there is anything of the bank's to ask about."""
-        from psycopg.errors import InvalidSchemaName, UndefinedTable
-
-        try:
-            with self._wire.transaction(passing=(InvalidSchemaName, UndefinedTable)) as connection:
-                yield connection if self._bank in self._there(connection) else None
-        except (InvalidSchemaName, UndefinedTable):
-            # Dropped by another machine in this very moment.
-            raise self._wire.failure("the bank's tables were removed meanwhile") from None
+        with self._wire.transaction() as connection:
+            yield connection if self._bank in self._there(connection) else None
 
 
 class PostgresText(_Arm):
@@ -345,10 +346,11 @@ class PostgresText(_Arm):
 
         return [SQL("memory text NOT NULL"), SQL("words int NOT NULL"), SQL("bag tsvector")]
 
-    def _index(self) -> Composed:
+    def _foundation(self) -> Iterator[Composed]:
         from psycopg.sql import SQL
 
-        return SQL("CREATE INDEX ON {} USING gin (bag)").format(self._pieces)
+        yield from super()._foundation()
+        yield SQL("CREATE INDEX ON {} USING gin (bag)").format(self._pieces)
 
     def _own_values(self, piece: Piece) -> tuple[object, ...]:
         terms = piece.terms.split()
@@ -362,9 +364,9 @@ class PostgresText(_Arm):
         with self._existing() as connection:
             if connection is None:
                 return []
-            chosen = best
+            chosen: Sequence[tuple[float, str]] = best
             if sieve == Sieve():
-                chosen = _telling(best, _estimate(connection, self._space, self._bank))
+                chosen = _telling(best, _estimate(connection, self._space, self._bank, _BYTES))
             rows = connection.execute(
                 self._ranking(condition),
                 {
@@ -418,6 +420,7 @@ class PostgresVectors(_Arm):
     ) -> None:
         super().__init__(address, key, names, patience, settings)
         self._dimension = dimension  # 0 until the first vector says it
+        self._built: set[str] = set()  # collections that are known to have a graph
 
     def ready(self, collections: Iterable[str]) -> None:
         # Without a dimension no table can be made: the first vectors that are put bring it.
@@ -430,8 +433,10 @@ class PostgresVectors(_Arm):
                 self._dimension = self._dimension or len(piece.vector)
                 self._check_length(piece.vector)
         super().put(pieces)
+        for name in {self._names.of(piece.collection) for piece in pieces} - self._built:
+            self._build(name)
 
-    def _ready(self, connection: Connection, wanted: Mapping[str, str]) -> None:
+    def _ready(self, connection: Connection, wanted: Iterable[str]) -> None:
         if not self._dimension:
             self._dimension = self._made_for(connection)
         if not self._dimension:
@@ -497,6 +502,11 @@ class PostgresVectors(_Arm):
         return str(row[0]) if row else ""
 
     @property
+    def _bytes(self) -> int:
+        """Of one piece on disk, about."""
+        return (2 if self._is_half else 4) * self._dimension + 250
+
+    @property
     def _is_half(self) -> bool:
         return self._settings.half or self._dimension > 2_000  # no index takes longer ones whole
 
@@ -507,17 +517,41 @@ class PostgresVectors(_Arm):
         vector = SQL("vector {}({})").format(kind, Literal(self._dimension))
         return [SQL("memory text NOT NULL"), SQL("model text NOT NULL"), vector]
 
-    def _index(self) -> Composed:
+    def _build(self, name: str) -> None:
+        """Give a collection that has become large a graph of its vectors, unless it has one."""
+        # All at once that takes a tenth of the time that it takes with each piece that comes.
+        with self._wire.transaction() as connection:
+            if _estimate(connection, self._space, name, self._bytes) <= self._settings.exact:
+                return
+        settings = self._settings
+        with self._wire.transaction(patience=settings.building) as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
+            self._built.add(name)
+            if self._has_graph(connection, name):
+                return
+            connection.execute(
+                "SELECT set_config('maintenance_work_mem', %s, true)", (settings.memory,)
+            )
+            connection.execute(self._graph(name))
+
+    def _has_graph(self, connection: Connection, name: str) -> bool:
+        row = connection.execute(
+            "SELECT 1 FROM pg_indexes WHERE schemaname = %s AND tablename = %s "
+            "AND indexdef LIKE '%%USING hnsw%%'",
+            (self._space, name),
+        ).fetchone()
+        return row is not None
+
+    def _graph(self, name: str) -> Composed:
         from psycopg.sql import SQL, Literal
 
-        settings = self._settings
         return SQL(
             "CREATE INDEX ON {} USING hnsw (vector {}) WITH (m = {}, ef_construction = {})"
         ).format(
-            self._pieces,
+            self._table(name),
             SQL("halfvec_ip_ops") if self._is_half else SQL("vector_ip_ops"),
-            Literal(settings.m),
-            Literal(settings.ef_construction),
+            Literal(self._settings.m),
+            Literal(self._settings.ef_construction),
         )
 
     def _own_values(self, piece: Piece) -> tuple[object, ...]:
@@ -538,11 +572,9 @@ class PostgresVectors(_Arm):
             for vector in vectors:
                 self._check_length(vector)
             self._check(connection)
-            pieces = _estimate(connection, self._space, self._bank, 4 * self._dimension)
-            search = _Search(connection, self._nearest(condition), values, self._settings)
-            is_exact = pieces <= self._settings.exact
+            search = _Search(connection, self._nearest(condition), values, self._settings.ef)
             return [
-                search.nearest(_spelt(vector), limit, is_exact=is_exact)
+                search.nearest(_spelt(vector), limit)
                 for vector, limit in zip(vectors, limits, strict=True)
             ]
 
@@ -561,30 +593,27 @@ class _Search:
     """One question's search for neighbours, within one transaction."""
 
     def __init__(
-        self,
-        connection: Connection,
-        query: Composed,
-        values: Mapping[str, object],
-        settings: PostgresSettings,
+        self, connection: Connection, query: Composed, values: Mapping[str, object], ef: int
     ) -> None:
-        self._connection, self._query, self._values = connection, query, values
-        self._settings = settings
+        self._connection, self._query, self._values, self._ef = connection, query, values, ef
 
-    def nearest(self, vector: str, limit: int, *, is_exact: bool) -> list[Match]:
-        found = self._rows(vector, limit, is_exact=is_exact)
-        if len(found) < limit and not is_exact:
-            # Too few passed the condition among all that the graph came by.
-            found = self._rows(vector, limit, is_exact=True)
+    def nearest(self, vector: str, limit: int) -> list[Match]:
+        found = self._rows(
+            vector,
+            limit,
+            {
+                "hnsw.ef_search": str(min(1_000, max(self._ef, limit))),
+                "hnsw.iterative_scan": "strict_order",
+                "enable_indexscan": "on",
+                "enable_seqscan": "off",  # where there is a graph: a collection without is read
+            },
+        )
+        if len(found) < limit:
+            # Too few passed the condition among all that the graphs came by, or there are no more.
+            found = self._rows(vector, limit, {"enable_indexscan": "off", "enable_seqscan": "on"})
         return found
 
-    def _rows(self, vector: str, limit: int, *, is_exact: bool) -> list[Match]:
-        options = {"enable_indexscan": "off" if is_exact else "on"}
-        if not is_exact:
-            options |= {
-                "hnsw.ef_search": str(min(1_000, max(self._settings.ef, limit))),
-                "hnsw.iterative_scan": "strict_order",
-                "enable_seqscan": "off",
-            }
+    def _rows(self, vector: str, limit: int, options: Mapping[str, str]) -> list[Match]:
         for name, value in options.items():
             self._connection.execute("SELECT set_config(%s, %s, true)", (name, value))
         rows = self._connection.execute(
@@ -598,7 +627,7 @@ class _Wire:
 
     def __init__(self, address: str, key: str, patience: float, settings: PostgresSettings) -> None:
         self._options, self.address = _parsed(address)
-        if key:
+        if key and self._options:
             self._options["password"] = key
         self._secrets = [str(self._options[n]) for n in _SECRET if self._options.get(n)]
         self._patience = patience
@@ -607,21 +636,33 @@ class _Wire:
         self._lock = threading.Lock()
 
     @contextmanager
-    def transaction(self, passing: tuple[type[Error], ...] = ()) -> Iterator[Connection]:
+    def transaction(self, patience: float = 0.0) -> Iterator[Connection]:
         """A connection for one transaction, which is over in time or broken off."""
         from psycopg import Error
 
+        patience = patience or self._patience
         try:
             connection = self._taken() or self._connected()
-            with self._watched(connection), connection.transaction():
-                yield connection
-            self._give(connection)
-        except passing:
-            raise
+            try:
+                with self._watched(connection, patience), connection.transaction():
+                    self._set(connection, patience)
+                    yield connection
+            finally:
+                self._give(connection)
         except Error as error:
             raise self._failed(error) from None
         except OSError:
             raise self.failure("it cannot be reached") from None
+
+    def _set(self, connection: Connection, patience: float) -> None:
+        """Say how long a statement may take, and whether a write waits for the disk."""
+        # For each transaction anew: a pooler may give each to another of its own connections.
+        milliseconds = str(max(1, math.ceil(patience * 1000)))
+        connection.execute(
+            "SELECT set_config('statement_timeout', %s, true), "
+            "set_config('lock_timeout', %s, true), set_config('synchronous_commit', %s, true)",
+            (milliseconds, milliseconds, "on" if self._synchronous else "off"),
+        )
 
     def _taken(self) -> Connection | None:
         """An idle connection that the server has not ended."""
@@ -638,22 +679,22 @@ class _Wire:
     def _connected(self) -> Connection:
         import psycopg
 
-        milliseconds = max(1, math.ceil(self._patience * 1000))
-        return psycopg.connect(
-            **{
-                "connect_timeout": max(2, math.ceil(self._patience)),  # libpq knows no shorter one
-                "application_name": "retain",
-                "client_encoding": "utf8",
-                **self._options,
-            },
-            autocommit=True,
-            prepare_threshold=None,  # a pooler between would not know what was prepared
-            options=f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds} "
-            f"-c synchronous_commit={'on' if self._synchronous else 'off'}",
-        )
+        if not self._options:
+            raise EngineRefused(
+                "The address of Postgres cannot be read.",
+                hint="It looks like postgresql://user@host:5432/database.",
+            )
+        options = {
+            "connect_timeout": max(2, math.ceil(self._patience)),  # libpq knows no shorter one
+            "application_name": "retain",
+            **self._options,
+            "client_encoding": "utf8",
+        }
+        # A pooler between would not know what was prepared, so nothing is.
+        return psycopg.connect(**options, autocommit=True, prepare_threshold=None)
 
     @contextmanager
-    def _watched(self, connection: Connection) -> Iterator[None]:
+    def _watched(self, connection: Connection, patience: float) -> Iterator[None]:
         """Break a connection off whose server neither answers nor goes away."""
         is_over = threading.Event()
 
@@ -666,7 +707,7 @@ class _Wire:
                     ours.detach()  # it stays psycopg's
 
         # The server itself ends a statement in time; so this is for one that cannot.
-        timer = threading.Timer(self._patience + 0.5, break_off)
+        timer = threading.Timer(patience + 0.5, break_off)
         timer.daemon = True
         timer.start()
         try:
@@ -677,8 +718,11 @@ class _Wire:
                 connection.close()
 
     def _give(self, connection: Connection) -> None:
+        from psycopg.pq import TransactionStatus
+
+        is_free = connection.info.transaction_status == TransactionStatus.IDLE
         with self._lock:
-            if not connection.closed and len(self._idle) < _IDLE:
+            if is_free and len(self._idle) < _IDLE:
                 self._idle.append(connection)
                 return
         connection.close()
@@ -728,10 +772,7 @@ def _parsed(address: str) -> tuple[dict[str, Any], str]:
     except ProgrammingError:  # whose words hold parts of the address
         options = {}
     if not options:
-        raise EngineRefused(
-            "The address of Postgres cannot be read.",
-            hint="It looks like postgresql://user@host:5432/database.",
-        )
+        return {}, "an address that cannot be read"
     hosts = str(options.get("host") or options.get("hostaddr") or "localhost").split(",")
     ports = str(options.get("port") or "5432").split(",")
     places = [f"{host}:{ports[min(at, len(ports) - 1)]}" for at, host in enumerate(hosts)]
@@ -779,15 +820,15 @@ def _condition(sieve: Sieve, names: Names) -> tuple[Composable, dict[str, object
     return SQL(" AND ").join(map(SQL, parts)), values
 
 
-def _estimate(connection: Connection, space: str, bank: str, each: int = 1_000) -> int:
+def _estimate(connection: Connection, space: str, table: str, each: int) -> int:
     """About how many pieces there are, by the room they take; the statistics may be a day old."""
     row = connection.execute(
-        "SELECT coalesce(sum(pg_table_size(i.inhrelid)), 0)::bigint FROM pg_inherits i "
-        "JOIN pg_class c ON c.oid = i.inhparent JOIN pg_namespace n ON n.oid = c.relnamespace "
-        "WHERE n.nspname = %s AND c.relname = %s",
-        (space, bank),
+        "SELECT coalesce(sum(pg_table_size(t.relid)), 0)::bigint FROM pg_class c "
+        "JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "CROSS JOIN LATERAL pg_partition_tree(c.oid) t WHERE n.nspname = %s AND c.relname = %s",
+        (space, table),
     ).fetchone()
-    return int(row[0]) // (each + 200) if row else 0
+    return int(row[0]) // each if row else 0
 
 
 def _telling(best: Sequence[tuple[float, str]], pieces: int) -> Sequence[tuple[float, str]]:
