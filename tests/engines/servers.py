@@ -120,6 +120,11 @@ class Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def pid(self) -> int | None:
+        """Of the process that runs."""
+        return None if self._process is None else self._process.pid
+
+    @property
     def log(self) -> str:
         """What it printed so far."""
         return (self._directory / "log").read_text("utf-8", "replace")

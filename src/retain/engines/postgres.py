@@ -846,7 +846,8 @@ def _telling(best: Sequence[tuple[float, str]], pieces: int) -> Sequence[tuple[f
 
 
 def _spelt(vector: Floats) -> str:
-    return f"[{','.join(map(repr, vector.tolist()))}]"
+    # Nine digits are all that a number of 32 bits has.
+    return "[" + ("%.9g," * len(vector) % tuple(vector.tolist()))[:-1] + "]"
 
 
 def _tsvector(terms: Sequence[str]) -> str:
