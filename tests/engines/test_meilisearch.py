@@ -53,11 +53,13 @@ def arm(server: Process, names: Names) -> Iterator[MeilisearchText]:
 
 def put(arm: MeilisearchText, names: Names, bags: dict[str, list[str]]) -> None:
     """Memories of nothing but these terms."""
-    arm.put([
-        piece._replace(terms=" ".join(bag))
-        for name, bag in bags.items()
-        for piece in memory(names, name)
-    ])
+    arm.put(
+        [
+            piece._replace(terms=" ".join(bag))
+            for name, bag in bags.items()
+            for piece in memory(names, name)
+        ]
+    )
 
 
 def ask(server: Process, method: str, path: str, body: Any = None) -> Any:
@@ -205,9 +207,7 @@ def test_a_server_that_stops_answering_is_left_in_time(tmp_path: Path, names: Na
         server.kill()
 
 
-def test_a_change_that_the_server_fails_at_is_an_error(
-    arm: MeilisearchText, names: Names
-) -> None:
+def test_a_change_that_the_server_fails_at_is_an_error(arm: MeilisearchText, names: Names) -> None:
     (piece,) = memory(names, "notes/a.md")
     bad: Piece = piece._replace(id="not an id / at all")
     with pytest.raises(EngineRefused):

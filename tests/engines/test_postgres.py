@@ -176,14 +176,14 @@ def test_terms_are_ranked_as_bm25_ranks_them(text: PostgresText, names: Names) -
     dice = random.Random(7)
     words = [f"w{n}" for n in range(300)]
     odds = [1 / (n + 1) for n in range(300)]
-    bags = {
-        f"notes/{n}.md": dice.choices(words, odds, k=dice.randint(20, 200)) for n in range(600)
-    }
-    text.put([
-        piece._replace(terms=" ".join(bag))
-        for name, bag in bags.items()
-        for piece in memory(names, name)
-    ])
+    bags = {f"notes/{n}.md": dice.choices(words, odds, k=dice.randint(20, 200)) for n in range(600)}
+    text.put(
+        [
+            piece._replace(terms=" ".join(bag))
+            for name, bag in bags.items()
+            for piece in memory(names, name)
+        ]
+    )
     counts = Counter(word for bag in bags.values() for word in set(bag))
     hits = total = 0
     for _ in range(20):

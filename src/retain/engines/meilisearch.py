@@ -45,6 +45,7 @@ _WORDS: Final = 10  # of a question that Meilisearch reads
 _LEADERS: Final = 24  # terms that lead a question of their own
 _PAGE: Final = 5_000  # documents asked for at once
 _SLOTS: Final = 4_096  # that memories are spread over, so that a manifest is read in parts
+_FEWEST: Final = 300  # pieces that are weighed here, if there are so many
 _K1: Final = 1.2
 _PARTING: Final = ". "  # Meilisearch never takes words on both sides of a full stop together
 _FULL: Final = frozenset({"no_space_left_on_device", "database_size_limit_reached"})
@@ -79,7 +80,7 @@ class MeilisearchSettings(NamedTuple):
     """What can be chosen; replicas and shards are the server's own business."""
 
     indexing: float = 60.0  # seconds that a change may wait for its turn
-    candidates: int = 3  # pieces looked at for each that is asked for
+    candidates: int = 3  # pieces weighed for each that is asked for; more find a little more
 
 
 class MeilisearchText:
@@ -292,7 +293,7 @@ class MeilisearchText:
         queries = [
             query for index in indexes for query in _queries(index, weights, _condition(sieve))
         ]
-        most = limit * self._settings.candidates
+        most = max(_FEWEST, limit * self._settings.candidates)
         body = {"federation": {"limit": most}, "queries": queries}
         with self._wire.reading():
             return _weighed(self._wire.ask("post", "multi-search", body)["hits"], weights, limit)

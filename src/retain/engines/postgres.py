@@ -64,7 +64,7 @@ class PostgresSettings(NamedTuple):
     schema: str = "retain"  # what the names of the two schemas begin with
     half: bool = False  # whether vectors are kept in 16 bits a number; for more than 2,000 always
     m: int = 16  # neighbours of a point in the HNSW graph
-    ef_construction: int = 128  # candidates while it is built
+    ef_construction: int = 64  # candidates while it is built
     ef: int = 200  # candidates while it is searched
     exact: int = 5_000  # pieces of a collection up to which it has no graph: all are compared
     building: float = 900.0  # seconds that the building of a graph may take
