@@ -167,7 +167,7 @@ def memory(
     *,
     chunks: int = 1,
     version: int = 1,
-    type: str = "note",  # noqa: A002 - as the field is called
+    type: str = "note",
     status: str = "active",
     tags: Sequence[str] = (),
     created: float = 1_700_000_000.0,
@@ -680,7 +680,7 @@ class Faults:
         yield "count", lambda: arm.count(Sieve())
         yield "find", lambda: bench.matches(arm=arm)
         yield "find in one", lambda: bench.matches(Sieve(collections=("notes",)), arm=arm)
-        yield "drop", lambda: arm.drop()
+        yield "drop", arm.drop
 
     @classmethod
     def _fails(

@@ -51,6 +51,18 @@ def _postgres_vectors(address: str, key: str, names: Names, patience: float) -> 
     return PostgresVectors(address, key, names, patience=patience, dimension=DIMENSION)
 
 
+def _upstash(_directory: Path) -> servers.Server:
+    from tests.engines.upstash_server import Upstash
+
+    return Upstash(KEY, DIMENSION)
+
+
+def _upstash_vectors(address: str, key: str, names: Names, patience: float) -> Arm:
+    from retain.engines.upstash import UpstashVectors
+
+    return UpstashVectors(address, key, names, patience=patience, dimension=DIMENSION)
+
+
 ROWS = [
     Row("qdrant-vectors", "qdrant", "vector", _qdrant, _qdrant_vectors),
     Row("meilisearch-text", "meilisearch", "text", _meilisearch, _meilisearch_text),
@@ -62,4 +74,5 @@ ROWS = [
         "postgres-vectors", "postgres", "vector", _postgres, _postgres_vectors,
         speaks_http=False, scheme="postgresql",
     ),
+    Row("upstash-vectors", "upstash", "vector", _upstash, _upstash_vectors),
 ]  # fmt: skip

@@ -304,7 +304,7 @@ def _greets(port: int) -> Callable[[], bool]:
 Odd = Literal["hang", "drip", "endless", "error", "busy", "garbage", "html", "cut"]
 _HEAD: Final = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\n"
 _BODIES: Final[Mapping[Odd, bytes]] = {
-    "error": _HEAD % b"500 Internal Server Error" + b"Content-Length: 18\r\n\r\n" + b'{"error":"\x1b[2Jx"}\n',
+    "error": _HEAD % b"500 Broken" + b'Content-Length: 18\r\n\r\n{"error":"\x1b[2Jx"}\n',
     "busy": _HEAD % b"429 Too Many Requests" + b"Retry-After: 1\r\nContent-Length: 2\r\n\r\n{}",
     "garbage": b"\x00\xff\x16\x03 this is no answer\r\n\r\n",
     "html": _HEAD % b"200 OK" + b"Content-Length: 13\r\n\r\n<html></html>",
@@ -314,48 +314,53 @@ _BODIES: Final[Mapping[Odd, bytes]] = {
 }  # fmt: skip
 
 
+class _Listener(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, how: Odd) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.how, self.is_over = how, threading.Event()
+
+
+class _Handler(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        assert isinstance(self.server, _Listener)
+        try:
+            self._answer(self.server.how, self.server.is_over)
+        except OSError:
+            return  # the other side has had enough
+
+    def _answer(self, how: Odd, is_over: threading.Event) -> None:
+        if how == "hang":
+            self._wait(is_over)
+            return
+        self.request.recv(65536)
+        self.request.sendall(_BODIES[how])
+        if how == "drip":
+            while not is_over.wait(0.05):
+                self.request.sendall(b" ")
+        elif how == "endless":
+            while not is_over.is_set():
+                self.request.sendall(b" " * 65536)
+
+    def _wait(self, is_over: threading.Event) -> None:
+        while not is_over.wait(0.05):
+            readable, _, _ = select.select([self.request], [], [], 0)
+            if readable and not self.request.recv(65536):
+                return
+
+
 @contextmanager
 def odd(how: Odd) -> Iterator[int]:
     """The port of a server that answers whatever it is asked in one wrong way, or never."""
-    is_over = threading.Event()
-
-    class Handler(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            try:
-                self._answer()
-            except OSError:
-                return  # the other side has had enough
-
-        def _answer(self) -> None:
-            if how == "hang":
-                self._wait()
-                return
-            self.request.recv(65536)
-            self.request.sendall(_BODIES[how])
-            if how == "drip":
-                while not is_over.wait(0.05):
-                    self.request.sendall(b" ")
-            elif how == "endless":
-                while not is_over.is_set():
-                    self.request.sendall(b" " * 65536)
-
-        def _wait(self) -> None:
-            while not is_over.wait(0.05):
-                readable, _, _ = select.select([self.request], [], [], 0)
-                if readable and not self.request.recv(65536):
-                    return
-
-    class Listener(socketserver.ThreadingTCPServer):
-        allow_reuse_address = True
-        daemon_threads = True
-        block_on_close = False
-
-    with Listener(("127.0.0.1", 0), Handler) as listener:
+    with _Listener(how) as listener:
         thread = threading.Thread(target=listener.serve_forever, args=(0.02,))
         thread.start()
         try:
             yield int(listener.server_address[1])
         finally:
-            is_over.set()
+            listener.is_over.set()
             listener.shutdown()
             thread.join()

@@ -1,0 +1,635 @@
+"""Vectors in Qdrant: one collection there for each collection of the bank."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+
+from retain.engines.arm import GRAVE, EngineError, EngineRefused, Held, Match, Piece, Sieve
+from retain.engines.portions import Lanes, best, grouped, parts
+from retain.engines.tally import Row, firsts, tally
+from retain.engines.trouble import Speaker
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+    from qdrant_client.http import models as q
+
+    from retain.engines.naming import Names
+    from retain.index.vectors import Floats
+
+__all__ = ["QdrantSettings", "QdrantVectors"]
+
+_OLDEST: Final = (1, 16)  # the first that can refuse to replace a newer piece by itself
+_PAGE: Final = 1_000
+_FLOATS: Final = 250_000  # in one request, some three megabytes of JSON
+# The server reads a number of more than fifteen digits not quite as it was written, so a version
+# is two of them: the second, and then the parts of a second and the beginning of the hash.
+_TICKS: Final = 22  # bits: a float tells moments apart as finely between 2004 and 2038
+_BITS: Final = 27
+_HELD: Final = ["memory", "hash", "written", "pieces", "model"]
+_FOUND: Final = ["memory", "place", "digest"]
+# All that is ever asked for has an index: a server may refuse to search without.
+_WORDS: Final = ("memory", "collection", "type", "status", "tags", "model")
+_WHOLE: Final = ("place", "second", "order")
+
+T = TypeVar("T")
+
+
+class QdrantSettings(NamedTuple):
+    """What a collection is made with, and how it is asked."""
+
+    shards: int = 1  # parts that a collection is split into
+    replicas: int = 1  # copies of each part
+    write_consistency: int = 1  # copies that must have a write before it counts
+    write_ordering: Literal["weak", "medium", "strong"] = "medium"
+    read_consistency: Literal["", "majority", "quorum", "all"] = ""  # how many copies are asked
+    m: int = 16  # edges of each point in the graph
+    ef_construct: int = 128  # neighbours looked at when a point is added
+    ef: int = 128  # and when one is looked for
+    quantization: Literal["none", "int8", "binary"] = "none"
+    oversampling: float = 2.0  # with quantization: how many more are compared again exactly
+    on_disk: bool = False  # vectors are read from disk, not kept in memory
+    payload_on_disk: bool = True
+    lanes: int = 8  # requests at a time
+    batch: int = 256  # pieces in one request
+
+
+class _Version(NamedTuple):
+    """Which version of a memory a piece is of, in numbers that the server can compare."""
+
+    second: int
+    order: int  # within that second
+
+
+def _version(piece: Piece) -> _Version:
+    ticks = math.floor(piece.written * (1 << _TICKS))
+    rank = int(piece.hash[:7] or "0", 16) >> (28 - _BITS)
+    return _Version(ticks >> _TICKS, (ticks & ((1 << _TICKS) - 1)) << _BITS | rank)
+
+
+class QdrantVectors:
+    """The vectors of a bank on a Qdrant server."""
+
+    name = "Qdrant"
+
+    def __init__(
+        self,
+        address: str,
+        key: str,
+        names: Names,
+        *,
+        patience: float,
+        dimension: int = 0,
+        settings: QdrantSettings | None = None,
+    ) -> None:
+        self._url, self._key, self._names = address, key, names
+        self._patience, self._dimension = patience, dimension
+        self._settings = settings or QdrantSettings()
+        self._speaker = Speaker(self.name, address, key)
+        self.address = self._speaker.address
+        self._ready: set[str] = set()
+        self._made: QdrantClient | None = None
+        self._making = Lock()  # lest each lane makes one
+        self._lanes = Lanes(self._settings.lanes)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.address!r})"
+
+    # What every arm can do
+
+    def version(self) -> str:
+        return str(self._ask(lambda client: client.info().version))
+
+    def ready(self, collections: Iterable[str]) -> None:
+        self._check_version()
+        names = [self._names.of(collection) for collection in collections]
+        self._lanes.each(lambda name: self._make(name, self._dimension), names)
+        if not names:
+            self._ask(lambda client: client.get_collections())
+
+    def put(self, pieces: Sequence[Piece]) -> None:
+        groups = grouped(pieces, lambda piece: self._names.of(piece.collection))
+        for name, its in groups.items():
+            self._put(name, its)
+
+    def remove(self, memories: Sequence[str]) -> None:
+        groups = grouped(memories, self._name_of)
+
+        def remove(name: str) -> None:
+            for some in parts(groups[name], _PAGE):
+                self._delete(name, _any("memory", some))
+
+        self._lanes.each(remove, groups)
+
+    def held(self, memories: Sequence[str]) -> Mapping[str, Held]:
+        groups = grouped(dict.fromkeys(memories), self._name_of)
+        found = self._lanes.each(lambda name: tally(self._rows_of(name, groups[name])), groups)
+        return {memory: held for one in found for memory, held in one.items()}
+
+    def manifest(self) -> Iterator[Held]:
+        for name in self._all():
+            for page, is_whole in self._pages(name):
+                rows = page if is_whole else self._rows_of(name, {row.memory for row in page})
+                yield from firsts(page, grouped(rows, lambda row: row.memory))
+
+    def count(self, sieve: Sieve) -> int:
+        condition = _sieved(sieve, _is_grave())
+        return sum(self._lanes.each(lambda name: self._count(name, condition), self._wanted(sieve)))
+
+    def drop(self) -> None:
+        def drop(name: str) -> None:
+            self._there(lambda client: client.delete_collection(name), None)
+            self._ready.discard(name)
+
+        self._lanes.each(drop, self._all())
+
+    def close(self) -> None:
+        self._lanes.close()
+        made, self._made = self._made, None
+        if made:
+            made.close()
+
+    # What finds
+
+    def nearest(
+        self, vectors: Sequence[Floats], model: str, sieve: Sieve, limits: Sequence[int]
+    ) -> list[list[Match]]:
+        if not vectors:
+            return []
+        self._client()
+        from qdrant_client.http import models as q
+
+        condition = _sieved(sieve, None, _is("model", model))
+        requests = [
+            q.QueryRequest(
+                query=vector.tolist(),
+                filter=condition,
+                limit=max(1, limit),
+                params=self._search(),
+                with_payload=_FOUND,
+            )
+            for vector, limit in zip(vectors, limits, strict=True)
+        ]
+        found = self._lanes.each(lambda name: self._query(name, requests), self._wanted(sieve))
+        return [
+            best((matches for lists in found for matches in lists[at : at + 1]), limit)
+            for at, limit in enumerate(limits)
+        ]
+
+    def _query(self, name: str, requests: list[q.QueryRequest]) -> list[list[Match]]:
+        def query(client: QdrantClient) -> list[list[Match]]:
+            answers = client.query_batch_points(name, requests, consistency=self._consistency())
+            return [[_match(point) for point in answer.points] for answer in answers]
+
+        return self._there(query, [])
+
+    def _search(self) -> q.SearchParams:
+        from qdrant_client.http import models as q
+
+        settings = self._settings
+        return q.SearchParams(
+            hnsw_ef=settings.ef,
+            quantization=None
+            if settings.quantization == "none"
+            else q.QuantizationSearchParams(rescore=True, oversampling=settings.oversampling),
+        )
+
+    def _consistency(self) -> Any:
+        from qdrant_client.http import models as q
+
+        wanted = self._settings.read_consistency
+        return q.ReadConsistencyType(wanted) if wanted else None
+
+    # What writes
+
+    def _put(self, name: str, pieces: Sequence[Piece]) -> None:
+        dimension = next((len(p.vector) for p in pieces if p.vector is not None), self._dimension)
+        self._make(name, dimension)
+        memories = grouped(pieces, lambda piece: piece.memory)
+        most = max(1, min(self._settings.batch, _FLOATS // max(1, dimension)))
+        for some in _batches(memories, most):
+            self._put_some(name, {memory: memories[memory] for memory in some}, most)
+
+    def _put_some(self, name: str, memories: Mapping[str, Sequence[Piece]], most: int) -> None:
+        versions = {memory: _version(pieces[0]) for memory, pieces in memories.items()}
+        pieces = [piece for its in memories.values() for piece in its]
+        for some in parts(pieces, most):
+            self._upsert(name, some, _should(_not_newer(m, v) for m, v in versions.items()))
+        self._delete(name, _should(_older(m, v) for m, v in versions.items()))
+        self._give_way(name, versions)
+
+    def _give_way(self, name: str, versions: Mapping[str, _Version]) -> None:
+        """Take back what was put beside pieces of a newer version, which keeps the places it has.
+
+        A newer version that is put at this very moment takes it back itself: whoever comes second
+        sees the other.
+        """
+        newer = _should(_newer(m, v) for m, v in versions.items())
+        late = {row.memory for row in self._rows(name, newer)}
+        if late:
+            same = (_same(memory, versions[memory]) for memory in late if memory in versions)
+            self._delete(name, _should(same))
+
+    def _upsert(self, name: str, pieces: Sequence[Piece], condition: q.Filter) -> None:
+        from qdrant_client.http import models as q
+
+        points = [
+            q.PointStruct(id=piece.id, vector=_vector(piece), payload=_payload(piece))
+            for piece in pieces
+        ]
+
+        def upsert(client: QdrantClient) -> None:
+            client.upsert(
+                name, points, wait=True, ordering=self._ordering(), update_filter=condition
+            )
+
+        self._ask(upsert, absent=lambda: self._make_again(name, pieces))
+
+    def _make_again(self, name: str, pieces: Sequence[Piece]) -> None:
+        """Another machine has dropped it since."""
+        self._ready.discard(name)
+        dimension = next((len(p.vector) for p in pieces if p.vector is not None), self._dimension)
+        self._make(name, dimension)
+
+    def _delete(self, name: str, condition: q.Filter) -> None:
+        from qdrant_client.http import models as q
+
+        selector = q.FilterSelector(filter=condition)
+        self._there(
+            lambda client: client.delete(name, selector, wait=True, ordering=self._ordering()),
+            None,
+        )
+
+    def _ordering(self) -> q.WriteOrdering:
+        from qdrant_client.http import models as q
+
+        return q.WriteOrdering(self._settings.write_ordering)
+
+    # What reads
+
+    def _name_of(self, memory: str) -> str:
+        return self._names.of(memory.rpartition("/")[0])
+
+    def _all(self) -> list[str]:
+        listed = self._ask(
+            lambda client: [one.name for one in client.get_collections().collections]
+        )
+        return [name for name in listed if name.startswith(self._names.prefix)]
+
+    def _wanted(self, sieve: Sieve) -> list[str]:
+        if not sieve.collections:
+            return self._all()
+        return list(dict.fromkeys(self._names.of(one) for one in sieve.collections))
+
+    def _count(self, name: str, condition: q.Filter) -> int:
+        return self._there(
+            lambda client: client.count(name, count_filter=condition, exact=True).count, 0
+        )
+
+    def _rows_of(self, name: str, memories: Iterable[str]) -> list[Row]:
+        return [
+            row for some in parts(memories, _PAGE) for row in self._rows(name, _any("memory", some))
+        ]
+
+    def _rows(self, name: str, condition: q.Filter) -> list[Row]:
+        return [row for page, _ in self._pages(name, condition) for row in page]
+
+    def _pages(
+        self, name: str, condition: q.Filter | None = None
+    ) -> Iterator[tuple[list[Row], bool]]:
+        """The pieces of a collection page by page, and whether a page is all there is."""
+        offset: Any = None
+        while True:
+            start = offset
+
+            def scroll(client: QdrantClient, start: Any = start) -> tuple[list[Row], Any]:
+                points, after = client.scroll(
+                    name,
+                    scroll_filter=condition,
+                    limit=_PAGE,
+                    offset=start,
+                    with_payload=_HELD,
+                    consistency=self._consistency(),
+                )
+                return [_row(point) for point in points], after
+
+            nothing: tuple[list[Row], Any] = ([], None)
+            rows, offset = self._there(scroll, nothing)
+            yield rows, start is None and offset is None
+            # A server that repeats itself must not be listened to for ever.
+            if offset is None or offset == start or not rows:
+                return
+
+    # What makes collections
+
+    def _check_version(self) -> None:
+        found = self.version()
+        numbers = re.match(r"(\d+)\.(\d+)", found)
+        if not numbers or (int(numbers[1]), int(numbers[2])) < _OLDEST:
+            oldest = ".".join(map(str, _OLDEST))
+            raise self._speaker.refused(
+                f"is version {found[:20] or 'unknown'}, and {oldest} is needed",
+                f"Qdrant {oldest} or later does.",
+            )
+
+    def _make(self, name: str, dimension: int) -> None:
+        if name in self._ready or not dimension:
+            return
+        info = self._there(lambda client: client.get_collection(name), None)
+        if info is None:
+            self._create(name, dimension)
+            info = self._ask(lambda client: client.get_collection(name))
+        self._check(name, info, dimension)
+        self._index(name, info)
+        self._ready.add(name)
+
+    def _check(self, name: str, info: q.CollectionInfo, dimension: int) -> None:
+        from qdrant_client.http import models as q
+
+        vectors = info.config.params.vectors
+        if not isinstance(vectors, q.VectorParams) or vectors.distance != q.Distance.DOT:
+            raise self._speaker.refused(f"has a collection {name} that Retain did not make")
+        if vectors.size != dimension:
+            raise self._speaker.refused(
+                f"has vectors of dimension {vectors.size} in {name}, and these have {dimension}",
+                "Another model made them: fill the engine anew.",
+            )
+
+    def _create(self, name: str, dimension: int) -> None:
+        from qdrant_client.http import models as q
+
+        wanted = self._settings
+
+        def create(client: QdrantClient) -> None:
+            client.create_collection(
+                name,
+                vectors_config=q.VectorParams(
+                    size=dimension, distance=q.Distance.DOT, on_disk=wanted.on_disk
+                ),
+                hnsw_config=q.HnswConfigDiff(m=wanted.m, ef_construct=wanted.ef_construct),
+                quantization_config=_quantization(wanted.quantization),
+                shard_number=wanted.shards,
+                replication_factor=wanted.replicas,
+                write_consistency_factor=wanted.write_consistency,
+                on_disk_payload=wanted.payload_on_disk,
+            )
+
+        try:
+            self._ask(create)
+        except EngineRefused:
+            # Another machine may have made it in the meantime: that one is looked at next.
+            if not self._there(lambda client: client.collection_exists(name), False):
+                raise
+
+    def _index(self, name: str, info: q.CollectionInfo) -> None:
+        from qdrant_client.http import models as q
+
+        kinds: dict[str, Any] = {
+            **dict.fromkeys(_WORDS, q.PayloadSchemaType.KEYWORD),
+            **dict.fromkeys(_WHOLE, q.PayloadSchemaType.INTEGER),
+            "created": q.PayloadSchemaType.FLOAT,
+        }
+
+        def index(client: QdrantClient) -> None:
+            for field, kind in kinds.items():
+                if field not in info.payload_schema:
+                    client.create_payload_index(name, field, kind, wait=True)
+
+        self._ask(index)
+
+    # How it is asked
+
+    def _client(self) -> QdrantClient:
+        with self._making:
+            if self._made is None:
+                self._made = self._connected()
+            return self._made
+
+    def _connected(self) -> QdrantClient:
+        try:
+            from qdrant_client import QdrantClient
+        except ImportError:
+            raise EngineRefused(
+                "Qdrant's client is not installed.", hint="pip install 'retain-bank[qdrant]'"
+            ) from None
+        from retain.engines import wire
+
+        return QdrantClient(
+            url=self._url,
+            # Not as `api_key`: on this machine a key without encryption is no mistake.
+            headers={"api-key": self._key} if self._key else None,
+            timeout=max(1, round(self._patience)),
+            check_compatibility=False,
+            **wire.options(self._patience, self._settings.lanes),
+        )
+
+    def _there(self, act: Callable[[QdrantClient], T], otherwise: T) -> T:
+        """The same for a collection that may not be there."""
+        try:
+            return self._ask(act)
+        except _Absent:
+            return otherwise
+
+    def _ask(self, act: Callable[[QdrantClient], T], absent: Callable[[], None] | None = None) -> T:
+        client = self._client()  # which says so where it is not installed
+        from qdrant_client.common.client_exceptions import QdrantException
+        from qdrant_client.http.exceptions import ApiException
+
+        try:
+            return act(client)
+        except (ApiException, QdrantException, *_WRONG) as error:
+            found = self._failure(error)
+        if isinstance(found, _Absent) and absent:
+            absent()
+            return self._ask(act)
+        raise found from None
+
+    def _failure(self, error: Exception) -> EngineError:
+        from qdrant_client.common.client_exceptions import QdrantException
+        from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+        from retain.engines import wire
+
+        if isinstance(error, UnexpectedResponse):
+            status, said = error.status_code or 0, error.content[:2_000].decode("utf-8", "replace")
+            found = self._speaker.answered(status, said)
+            return _Absent(found.message) if status == 404 else found
+        if isinstance(error, QdrantException):  # it was asked too often
+            return self._speaker.answered(429, "")
+        if isinstance(error, ResponseHandlingException):
+            return wire.failure(self._speaker, error.source)
+        return wire.failure(self._speaker, error)
+
+
+class _Absent(EngineRefused):
+    """There is no such collection."""
+
+
+# What a client makes of an answer that is none, and what we make of one that lacks something.
+_WRONG: Final = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    RecursionError,
+    OSError,
+)
+
+
+def _vector(piece: Piece) -> Any:
+    # A grave has none, and is not found by any question.
+    return {} if piece.vector is None or piece.place == GRAVE else piece.vector.tolist()
+
+
+def _payload(piece: Piece) -> dict[str, Any]:
+    """All that is searched by or told again; what the memory says stays at home."""
+    version = _version(piece)
+    return {
+        "memory": piece.memory,
+        "place": piece.place,
+        "pieces": piece.pieces,
+        "collection": piece.collection,
+        "type": piece.type,
+        "status": piece.status,
+        "tags": list(piece.tags),
+        "created": float(piece.created),
+        "hash": piece.hash,
+        "written": repr(float(piece.written)),  # a number might come back rounded
+        "digest": piece.digest,
+        "model": piece.model,
+        "second": version.second,
+        "order": version.order,
+    }
+
+
+def _row(point: Any) -> Row:
+    said = point.payload
+    return Row(
+        str(point.id),
+        str(said["memory"]),
+        str(said["hash"]),
+        float(said["written"]),
+        int(said["pieces"]),
+        str(said["model"]),
+    )
+
+
+def _match(point: Any) -> Match:
+    said = point.payload
+    return Match(str(said["memory"]), int(said["place"]), str(said["digest"]), float(point.score))
+
+
+def _quantization(kind: str) -> Any:
+    from qdrant_client.http import models as q
+
+    if kind == "int8":
+        scalar = q.ScalarQuantizationConfig(type=q.ScalarType.INT8, quantile=0.99, always_ram=True)
+        return q.ScalarQuantization(scalar=scalar)
+    if kind == "binary":
+        return q.BinaryQuantization(binary=q.BinaryQuantizationConfig(always_ram=True))
+    return None
+
+
+def _batches(memories: Mapping[str, Sequence[Piece]], most: int) -> Iterator[list[str]]:
+    """Memories that go into one request together; one that is too large goes alone."""
+    some: list[str] = []
+    room = most
+    for memory, pieces in memories.items():
+        if some and len(pieces) > room:
+            yield some
+            some, room = [], most
+        some.append(memory)
+        room -= len(pieces)
+    if some:
+        yield some
+
+
+# Conditions
+
+
+def _is(field: str, value: str | int) -> q.FieldCondition:
+    from qdrant_client.http import models as q
+
+    return q.FieldCondition(key=field, match=q.MatchValue(value=value))
+
+
+def _in(field: str, values: Iterable[str]) -> q.FieldCondition:
+    from qdrant_client.http import models as q
+
+    return q.FieldCondition(key=field, match=q.MatchAny(any=list(values)))
+
+
+def _any(field: str, values: Iterable[str]) -> q.Filter:
+    from qdrant_client.http import models as q
+
+    return q.Filter(must=[_in(field, values)])
+
+
+def _should(conditions: Iterable[Any]) -> q.Filter:
+    from qdrant_client.http import models as q
+
+    return q.Filter(should=list(conditions))
+
+
+def _is_grave() -> q.FieldCondition:
+    return _is("place", GRAVE)
+
+
+def _sieved(sieve: Sieve, without: Any, *must: Any) -> q.Filter:
+    from qdrant_client.http import models as q
+
+    wanted = [*must]
+    for field, values in (
+        ("collection", sieve.collections),
+        ("type", sieve.types),
+        ("tags", sieve.tags),
+        ("status", sieve.statuses),
+    ):
+        if values:
+            wanted.append(_in(field, values))
+    unwanted = [without] if without else []
+    if sieve.without_statuses:
+        unwanted.append(_in("status", sieve.without_statuses))
+    if sieve.since is not None or sieve.until is not None:
+        within = q.Range(gte=sieve.since, lte=sieve.until)
+        wanted.append(q.FieldCondition(key="created", range=within))
+        unwanted.append(q.FieldCondition(key="created", range=q.Range(gte=0.0, lte=0.0)))
+    return q.Filter(must=wanted or None, must_not=unwanted or None)
+
+
+def _beside(memory: str, version: _Version, *, newer: bool) -> q.Filter:
+    """The pieces of a memory that are of a newer version than this, or of an older one."""
+    from qdrant_client.http import models as q
+
+    def beyond(field: str, value: int) -> q.FieldCondition:
+        limits = q.Range(gt=value) if newer else q.Range(lt=value)
+        return q.FieldCondition(key=field, range=limits)
+
+    tie = q.Filter(must=[_is("second", version.second), beyond("order", version.order)])
+    return q.Filter(must=[_is("memory", memory)], should=[beyond("second", version.second), tie])
+
+
+def _newer(memory: str, version: _Version) -> q.Filter:
+    return _beside(memory, version, newer=True)
+
+
+def _older(memory: str, version: _Version) -> q.Filter:
+    return _beside(memory, version, newer=False)
+
+
+def _not_newer(memory: str, version: _Version) -> q.Filter:
+    from qdrant_client.http import models as q
+
+    return q.Filter(must=[_is("memory", memory)], must_not=[_newer(memory, version)])
+
+
+def _same(memory: str, version: _Version) -> q.Filter:
+    from qdrant_client.http import models as q
+
+    return q.Filter(
+        must=[_is("memory", memory), _is("second", version.second), _is("order", version.order)]
+    )

@@ -1,0 +1,66 @@
+"""What is said when an engine fails: who, where and why, in one line that holds no secret."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+from retain.engines.arm import EngineDown, EngineError, EngineRefused
+from retain.guard.characters import flat
+
+__all__ = ["Speaker", "plain"]
+
+_WORDS: Final = 200  # characters of a stranger's message that are shown
+_PASSING: Final = frozenset({408, 425, 429})  # of the errors that are not the server's own
+_FULL: Final = 507
+
+
+def plain(address: str) -> str:
+    """An address as anyone may see it: without the person's name, password, query or fragment."""
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        host = parts.hostname or ""
+        host = f"[{host}]" if ":" in host else host
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "an address that cannot be read"
+    return flat(urlunsplit((parts.scheme, host + port, parts.path.rstrip("/"), "", "")), _WORDS)
+
+
+class Speaker:
+    """Turns the failures of one server into errors."""
+
+    def __init__(self, name: str, address: str, *secrets: str) -> None:
+        self.name, self.address = name, plain(address)
+        self._secrets = tuple(secret for secret in secrets if secret)
+
+    def down(self, why: str) -> EngineDown:
+        """It could not be reached, or has trouble of its own."""
+        return EngineDown(self._line(why), hint="Nothing is lost: it is told as soon as it is up.")
+
+    def refused(self, why: str, hint: str = "") -> EngineRefused:
+        """It will not do this however often it is asked."""
+        return EngineRefused(self._line(why), hint=hint)
+
+    def answered(self, status: int, said: str) -> EngineError:
+        """It answered with a status that is no success."""
+        words = f"{status}: {self._clean(said)}" if said.strip() else f"{status}"
+        if status in {401, 403}:
+            return self.refused(f"did not accept the key ({words})", "Is the key right?")
+        if status == _FULL:
+            return self.refused(f"has no room left ({words})")
+        if status >= 500 or status in _PASSING:
+            return self.down(f"cannot answer at the moment ({words})")
+        return self.refused(f"refused ({words})")
+
+    def unreadable(self) -> EngineRefused:
+        """What it said makes no sense: something else may be listening there."""
+        return self.refused("gave an answer that cannot be read", "Is the address right?")
+
+    def _line(self, why: str) -> str:
+        return f"{self.name} at {self.address} {why}."
+
+    def _clean(self, said: str) -> str:
+        for secret in self._secrets:
+            said = said.replace(secret, "***")  # a server may repeat what it was given
+        return flat(said, _WORDS)

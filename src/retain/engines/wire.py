@@ -1,0 +1,74 @@
+"""HTTP to a server that may be slow or hostile: every answer has an end, in time and in size.
+
+Only an adapter whose client uses `httpx` imports this, when it is first asked something.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+import httpx
+
+from retain.engines.arm import EngineError
+from retain.engines.trouble import Speaker
+
+__all__ = ["failure", "options"]
+
+_MOST: Final = 64 * 1024 * 1024  # bytes of an answer; a page of a manifest has less than one
+
+
+class _Bounded(httpx.SyncByteStream):
+    """A body that is read no longer than patience lasts, and no further than its limit."""
+
+    def __init__(self, inner: httpx.SyncByteStream, patience: float) -> None:
+        self._inner, self._end = inner, time.monotonic() + patience
+
+    def __iter__(self) -> Iterator[bytes]:
+        left = _MOST
+        for part in self._inner:
+            left -= len(part)
+            if left < 0:
+                raise httpx.DecodingError("too large")
+            # One byte now and then would keep the usual limit, which is for each read, for ever.
+            if time.monotonic() > self._end:
+                raise httpx.ReadTimeout("too slow")
+            yield part
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def options(patience: float, connections: int) -> dict[str, Any]:
+    """What a client's connections are made with."""
+
+    def ask(request: httpx.Request) -> None:
+        # Whole seconds are all that some clients can be told.
+        request.extensions["timeout"] = httpx.Timeout(patience).as_dict()
+        request.headers["accept-encoding"] = "identity"
+
+    def bound(response: httpx.Response) -> None:
+        # It was not asked for: a small answer could unfold into all the memory there is.
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise httpx.DecodingError("packed")
+        stream = response.stream
+        if isinstance(stream, httpx.SyncByteStream):
+            response.stream = _Bounded(stream, patience)
+
+    return {
+        "event_hooks": {"request": [ask], "response": [bound]},
+        "limits": httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+        "follow_redirects": False,  # the key is for this server alone
+    }
+
+
+def failure(speaker: Speaker, error: BaseException) -> EngineError:
+    """What went wrong on the way, as an error of ours."""
+    if isinstance(error, httpx.TimeoutException):
+        return speaker.down("did not answer in time")
+    if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
+        return speaker.refused("has no address that can be used", "It begins with https://.")
+    if isinstance(error, httpx.TransportError | OSError):
+        return speaker.down("cannot be reached")
+    return speaker.unreadable()
