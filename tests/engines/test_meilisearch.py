@@ -222,7 +222,7 @@ class _Elsewhere(BaseHTTPRequestHandler):
     seen: list[dict[str, str]] = []  # noqa: RUF012 - one server at a time
     target = ""
 
-    def do_GET(self) -> None:  # noqa: N802 - as the library calls it
+    def do_GET(self) -> None:
         self.seen.append(dict(self.headers))
         if self.target:
             self.send_response(307)

@@ -29,6 +29,8 @@ from retain.engines.arm import (
     Sieve,
 )
 from retain.engines.spelling import kept, meant, word
+from retain.engines.tally import Row, tally
+from retain.engines.trouble import Speaker, plain
 from retain.guard.characters import flat
 
 if TYPE_CHECKING:
@@ -97,7 +99,7 @@ class MeilisearchText:
         patience: float,
         settings: MeilisearchSettings = MeilisearchSettings(),  # noqa: B008 - a tuple
     ) -> None:
-        url = _shown(address)
+        url = _usable(address)
         self.address = url or "an address that cannot be read"
         self._names = names
         self._settings = settings
@@ -246,22 +248,22 @@ class MeilisearchText:
 
     def _held(self, index: str, condition: str) -> Iterator[Held]:
         """The memories whose pieces all pass a filter or none of them."""
-        found: dict[str, Held] = {}
         with self._wire.reading():
-            for document in self._documents(index, condition):
-                one = Held(
+            found = tally(
+                Row(
+                    id=str(document["id"]),
                     memory=meant(document["memory"]),
                     hash=str(document["hash"]),
                     written=float(document["written"]),
                     pieces=int(document["pieces"]),
-                    found=1,
                     model=meant(document["model"]),
                 )
-                found[one.memory] = _newer(one, found.get(one.memory))
+                for document in self._documents(index, condition)
+            )
         yield from found.values()
 
     def _documents(self, index: str, condition: str) -> Iterator[Mapping[str, Any]]:
-        fields = ["memory", "hash", "written", "pieces", "model"]
+        fields = ["id", "memory", "hash", "written", "pieces", "model"]
         offset = 0
         while True:
             body = {"filter": condition, "fields": fields, "limit": _PAGE, "offset": offset}
@@ -352,12 +354,8 @@ class MeilisearchText:
         status = task["status"]
         if status in ("failed", "canceled"):
             error = task.get("error") or {}
-            code = str(error.get("code", status))
-            if not (lenient and code == "index_already_exists"):
-                raise self._wire.failure(
-                    str(error.get("message", status)),
-                    refused=code in _FULL or error.get("type") == "invalid_request",
-                )
+            if not (lenient and error.get("code") == "index_already_exists"):
+                raise self._wire.failed(error)
         return status not in ("enqueued", "processing")
 
 
@@ -375,6 +373,8 @@ class _Wire:
 
     def __init__(self, address: str, key: str, patience: float) -> None:
         self._address = address
+        self._speaker = Speaker("Meilisearch", address, key)
+        self._speaker.address = address or "an address that cannot be read"
         self._key = key
         self._patience = patience
         self._session: Session | None = None
@@ -402,9 +402,8 @@ class _Wire:
         from meilisearch.errors import MeilisearchCommunicationError, MeilisearchTimeoutError
 
         if not self._address:
-            raise EngineRefused(
-                "The address of Meilisearch cannot be read.",
-                hint="It looks like http://127.0.0.1:7700.",
+            raise self._speaker.refused(
+                "cannot be asked", hint="An address looks like http://127.0.0.1:7700."
             )
         if self._session is None:
             self._session = _session(self._key, self._patience)
@@ -429,39 +428,34 @@ class _Wire:
         except EngineError:
             raise
         except (LookupError, TypeError, ValueError, AttributeError):
-            raise self.failure("it answered with something else than it should") from None
-
-    def failure(self, reason: str, *, refused: bool = False, hint: str = "") -> EngineError:
-        """What is raised for a reason; a server's own words are shortened and made harmless."""
-        reason = flat(reason.replace(self._key, "***") if self._key else reason, 200)
-        kind = EngineRefused if refused else EngineDown
-        return kind(f"Meilisearch at {self._address}: {reason.rstrip('.')}.", hint=hint)
+            raise self._speaker.unreadable() from None
 
     def _refusal(self, status: int, error: Mapping[str, Any]) -> EngineError:
-        said = str(error.get("message", f"it answered with status {status}"))
-        if status in (401, 403):
-            return self.failure(
-                "it does not take the key", refused=True, hint="Set the engine's key again."
-            )
-        full = error.get("code") in _FULL or status == 507
-        later = status >= 500 or status in (408, 425, 429)
-        return self.failure(said, refused=full or not later)
+        said = str(error.get("message", ""))
+        if error.get("code") in _FULL:
+            return self._speaker.answered(507, said)
+        return self._speaker.answered(status, said)
+
+    def failed(self, error: Mapping[str, Any]) -> EngineError:
+        """What a task says that came to nothing."""
+        if error.get("type") == "invalid_request":
+            return self._refusal(400, error)
+        return self._refusal(500, error)
 
     def _trouble(self, error: Exception) -> EngineError:
         # Only what kind it is: the text of some of these holds the headers, and so the key.
         from requests import exceptions
 
+        speaker = self._speaker
         if isinstance(error, exceptions.JSONDecodeError):
-            return self.failure("it answered with something else than it should")
+            return speaker.unreadable()
         if isinstance(error, TimeoutError | exceptions.Timeout):
-            return self.failure(f"it did not answer within {self._patience:g} seconds")
+            return speaker.down(f"did not answer within {self._patience:g} seconds")
         if isinstance(error, exceptions.SSLError):
-            return self.failure("its certificate is not to be trusted", refused=True)
-        if isinstance(error, exceptions.TooManyRedirects):
-            return self.failure("it sends Retain to another address", refused=True)
+            return speaker.refused("has a certificate that is not to be trusted")
         if isinstance(error, ValueError):
-            return self.failure("its address or key cannot be used", refused=True)
-        return self.failure("it cannot be reached")
+            return speaker.refused("has an address or a key that cannot be used")
+        return speaker.down("cannot be reached")
 
     def close(self) -> None:
         if self._session is not None:
@@ -528,18 +522,14 @@ def _error(body: bytes) -> Mapping[str, Any]:
     return error if isinstance(error, dict) else {}
 
 
-def _shown(address: str) -> str:
-    """The address without what only the server is to know; empty if it cannot be read."""
+def _usable(address: str) -> str:
+    """The address without what only the server is to know; empty if there is no asking it."""
+    url = plain(address if "://" in address else f"http://{address}")
     try:
-        parts = urlsplit(address if "://" in address else f"http://{address}")
-        host, port = parts.hostname, parts.port
+        parts = urlsplit(url)
     except ValueError:
         return ""
-    if not host or parts.scheme not in ("http", "https"):
-        return ""
-    host = f"[{host}]" if ":" in host else host
-    shown = f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
-    return shown if shown == flat(shown, 300) else ""
+    return url if parts.scheme in ("http", "https") and parts.hostname else ""
 
 
 def _agree(wanted: Any, found: Any) -> bool:
@@ -553,15 +543,6 @@ def _agree(wanted: Any, found: Any) -> bool:
 
 def _slot(owner: str) -> int:
     return zlib.crc32(owner.encode()) % _SLOTS
-
-
-def _newer(one: Held, other: Held | None) -> Held:
-    """The version of a memory that counts, with its pieces counted."""
-    if other is None:
-        return one
-    if (one.written, one.hash) == (other.written, other.hash):
-        return other._replace(found=other.found + one.found)
-    return max(one, other, key=lambda held: (held.written, held.hash))
 
 
 def _among(field: str, values: Iterable[str]) -> str:
