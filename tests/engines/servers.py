@@ -21,7 +21,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
@@ -228,10 +228,29 @@ _NOBODY: Final = 65534
 
 
 class _Postgres(Process):
-    """A Postgres; its processes end when the first of them does."""
+    """A Postgres: a process for each connection, and each of them ends a little after the first."""
+
+    def kill(self) -> None:
+        pid = self.pid
+        if pid is None:
+            return
+        listed = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii")
+        children = [int(child) for child in listed.split()]
+        super().kill()
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        # Nobody may be there to bury them, so this is not waited for without end.
+        end = time.monotonic() + 5
+        while time.monotonic() < end and any(map(_is_there, children)):
+            time.sleep(0.01)
 
     def stop(self) -> None:
         self._end(signal.SIGINT)  # what it calls a fast stop: connections are ended, data is kept
+
+
+def _is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 def postgres(directory: Path, key: str) -> Process:

@@ -388,7 +388,8 @@ class _Wire:
             if missing is not None and error.get("code") == "index_not_found":
                 return missing
             raise self._refusal(answer.status, error) from None
-        except (OSError, ValueError) as error:  # all that `requests` raises is one of them
+        # All that `requests` raises is one of the first two; a body may be nested without end.
+        except (OSError, ValueError, RecursionError) as error:
             raise self._trouble(error) from None
 
     def _asked(self, method: str, path: str, body: Any) -> Any:
@@ -447,7 +448,7 @@ class _Wire:
         from requests import exceptions
 
         speaker = self._speaker
-        if isinstance(error, exceptions.JSONDecodeError):
+        if isinstance(error, exceptions.JSONDecodeError | RecursionError):
             return speaker.unreadable()
         if isinstance(error, TimeoutError | exceptions.Timeout):
             return speaker.down(f"did not answer within {self._patience:g} seconds")
@@ -517,7 +518,7 @@ def _error(body: bytes) -> Mapping[str, Any]:
 
     try:
         error = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return error if isinstance(error, dict) else {}
 

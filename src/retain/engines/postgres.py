@@ -42,7 +42,10 @@ __all__ = ["PostgresSettings", "PostgresText", "PostgresVectors"]
 _OLDEST: Final = 140_000
 _OLDEST_VECTOR: Final = (0, 8)  # that goes on looking where a condition leaves too few
 _MAKING: Final = 0x52657461  # the lock under which tables are made
+_BUILDING: Final = _MAKING + 1  # and graphs, which takes long
 _PAGE: Final = 2_000  # rows fetched at once
+_PORTION: Final = 100  # pieces written in one transaction, unless one memory has more
+_EACH: Final = 0.05  # seconds that each of them may add to what a transaction may take
 _IDLE: Final = 8  # connections kept open for the next question
 _TERMS: Final = 64  # asked for at once
 _LONGEST: Final = 255  # bytes of a term as it is; Postgres takes 2046
@@ -188,9 +191,11 @@ class _Arm:
         # Apart from what follows: while a table is made nobody reads those beside it.
         with self._wire.transaction() as connection:
             self._ready(connection, {self._names.of(piece.collection) for piece in pieces})
-        with self._wire.transaction() as connection:
-            won = self._won(connection, memories)
-            self._replace(connection, [p for owner in won for p in memories[owner]], won)
+        for portion in _portions(memories):
+            more = _EACH * sum(map(len, portion.values()))
+            with self._wire.transaction(more) as connection:
+                won = self._won(connection, portion)
+                self._replace(connection, [p for owner in won for p in portion[owner]], won)
 
     def _won(self, connection: Connection, memories: Mapping[str, Sequence[Piece]]) -> list[str]:
         """Enter memories, and say which of them are not older than what was there."""
@@ -524,8 +529,12 @@ class PostgresVectors(_Arm):
             if _estimate(connection, self._space, name, self._bytes) <= self._settings.exact:
                 return
         settings = self._settings
-        with self._wire.transaction(patience=settings.building) as connection:
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
+        with self._wire.transaction(settings.building) as connection:
+            row = connection.execute(
+                "SELECT pg_try_advisory_xact_lock(%s)", (_BUILDING,)
+            ).fetchone()
+            if row != (True,):
+                return  # another machine builds one; the next put sees to it
             self._built.add(name)
             if self._has_graph(connection, name):
                 return
@@ -636,16 +645,18 @@ class _Wire:
         self._lock = threading.Lock()
 
     @contextmanager
-    def transaction(self, patience: float = 0.0) -> Iterator[Connection]:
-        """A connection for one transaction, which is over in time or broken off."""
+    def transaction(self, more: float = 0.0) -> Iterator[Connection]:
+        """A connection for one transaction, which is over in time or broken off.
+
+        It may take so many seconds more than others, but not to wait for what someone else holds.
+        """
         from psycopg import Error
 
-        patience = patience or self._patience
         try:
             connection = self._taken() or self._connected()
             try:
-                with self._watched(connection, patience), connection.transaction():
-                    self._set(connection, patience)
+                with self._watched(connection, more), connection.transaction():
+                    self._set(connection, more)
                     yield connection
             finally:
                 self._give(connection)
@@ -654,14 +665,17 @@ class _Wire:
         except OSError:
             raise self.failure("it cannot be reached") from None
 
-    def _set(self, connection: Connection, patience: float) -> None:
+    def _set(self, connection: Connection, more: float) -> None:
         """Say how long a statement may take, and whether a write waits for the disk."""
         # For each transaction anew: a pooler may give each to another of its own connections.
-        milliseconds = str(max(1, math.ceil(patience * 1000)))
         connection.execute(
             "SELECT set_config('statement_timeout', %s, true), "
             "set_config('lock_timeout', %s, true), set_config('synchronous_commit', %s, true)",
-            (milliseconds, milliseconds, "on" if self._synchronous else "off"),
+            (
+                str(math.ceil((self._patience + more) * 1000)),
+                str(max(1, math.ceil(self._patience * 1000))),
+                "on" if self._synchronous else "off",
+            ),
         )
 
     def _taken(self) -> Connection | None:
@@ -694,20 +708,22 @@ class _Wire:
         return psycopg.connect(**options, autocommit=True, prepare_threshold=None)
 
     @contextmanager
-    def _watched(self, connection: Connection, patience: float) -> Iterator[None]:
+    def _watched(self, connection: Connection, more: float) -> Iterator[None]:
         """Break a connection off whose server neither answers nor goes away."""
+        from psycopg import Error
+
         is_over = threading.Event()
 
         def break_off() -> None:
             is_over.set()
-            with suppress(OSError), socket.socket(fileno=connection.fileno()) as ours:
+            with suppress(OSError, Error), socket.socket(fileno=connection.fileno()) as ours:
                 try:
                     ours.shutdown(socket.SHUT_RDWR)
                 finally:
                     ours.detach()  # it stays psycopg's
 
         # The server itself ends a statement in time; so this is for one that cannot.
-        timer = threading.Timer(patience + 0.5, break_off)
+        timer = threading.Timer(self._patience + more + 0.5, break_off)
         timer.daemon = True
         timer.start()
         try:
@@ -778,6 +794,20 @@ def _parsed(address: str) -> tuple[dict[str, Any], str]:
     places = [f"{host}:{ports[min(at, len(ports) - 1)]}" for at, host in enumerate(hosts)]
     name = options.get("dbname")
     return options, flat(f"postgresql://{','.join(places)}" + (f"/{name}" if name else ""), 120)
+
+
+def _portions(memories: Mapping[str, list[Piece]]) -> Iterator[dict[str, list[Piece]]]:
+    """Whole memories, a few at a time: what took too long together would never be written."""
+    portion: dict[str, list[Piece]] = {}
+    size = 0
+    for owner in sorted(memories):
+        if portion and size + len(memories[owner]) > _PORTION:
+            yield portion
+            portion, size = {}, 0
+        portion[owner] = memories[owner]
+        size += len(memories[owner])
+    if portion:
+        yield portion
 
 
 def _one(connection: Connection, query: LiteralString) -> str:
