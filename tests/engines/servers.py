@@ -6,6 +6,7 @@ that someone else runs is ever touched.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.util
 import os
@@ -14,9 +15,9 @@ import shutil
 import signal
 import socket
 import socketserver
-import stat
 import struct
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.request
@@ -256,12 +257,13 @@ def _is_there(pid: int) -> bool:
 def postgres(directory: Path, key: str) -> Process:
     """A Postgres with pgvector, not started yet; the key is its superuser's password."""
     programs = _postgres_programs()
-    user = _NOBODY if os.geteuid() == 0 else None
+    user = None
+    if os.geteuid() == 0:
+        user, directory = _NOBODY, _others_directory(_NOBODY)
     data, password = directory / "data", directory / "password"
+    password.touch(0o600)
     password.write_text(key, "utf-8")
     if user is not None:
-        _open_to_all(directory)
-        shutil.chown(directory, user, user)
         shutil.chown(password, user, user)
     subprocess.run(
         [
@@ -295,11 +297,12 @@ def _postgres_programs() -> Path:
     return found[-1].parent
 
 
-def _open_to_all(directory: Path) -> None:
-    """Let another user reach a directory of a test's, though not look around on the way."""
-    for above in directory.parents:
-        if above.stat().st_uid == os.geteuid() and not above.stat().st_mode & stat.S_IXOTH:
-            above.chmod(above.stat().st_mode | stat.S_IXOTH)
+def _others_directory(user: int) -> Path:
+    """A directory of another user's: those of tests are closed to others, again and again."""
+    directory = Path(tempfile.mkdtemp(prefix="retain-postgres-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    shutil.chown(directory, user, user)
+    return directory
 
 
 def _greets(port: int) -> Callable[[], bool]:
