@@ -182,8 +182,8 @@ def _answers(url: str) -> Callable[[], bool]:
     return is_up
 
 
-def qdrant(directory: Path, key: str = "") -> Process:
-    """A Qdrant, not started yet."""
+def qdrant(directory: Path, key: str = "", **settings: str) -> Process:
+    """A Qdrant, not started yet; settings are named as its variables are, without the prefix."""
     found = program(_QDRANT)
     port = free_port()
     env = {
@@ -194,6 +194,7 @@ def qdrant(directory: Path, key: str = "") -> Process:
         "QDRANT__STORAGE__SNAPSHOTS_PATH": str(directory / "snapshots"),
         "QDRANT__STORAGE__PERFORMANCE__MAX_SEARCH_THREADS": "2",
         "QDRANT__LOG_LEVEL": "WARN",
+        **{f"QDRANT__{name}": value for name, value in settings.items()},
     }
     if key:
         env["QDRANT__SERVICE__API_KEY"] = key

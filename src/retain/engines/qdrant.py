@@ -12,6 +12,7 @@ from retain.engines.arm import GRAVE, EngineError, EngineRefused, Held, Match, P
 from retain.engines.portions import Lanes, best, grouped, parts
 from retain.engines.tally import Row, firsts, tally
 from retain.engines.trouble import Speaker
+from retain.guard.characters import flat
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -44,6 +45,7 @@ class QdrantSettings(NamedTuple):
     shards: int = 1  # parts that a collection is split into
     replicas: int = 1  # copies of each part
     write_consistency: int = 1  # copies that must have a write before it counts
+    log: int = 8  # megabytes of a collection's log that are set aside from the start
     write_ordering: Literal["weak", "medium", "strong"] = "medium"
     read_consistency: Literal["", "majority", "quorum", "all"] = ""  # how many copies are asked
     m: int = 16  # edges of each point in the graph
@@ -64,7 +66,7 @@ class _Version(NamedTuple):
     order: int  # within that second
 
 
-def _version(piece: Piece) -> _Version:
+def _version(piece: Piece | Row) -> _Version:
     ticks = math.floor(piece.written * (1 << _TICKS))
     rank = int(piece.hash[:7] or "0", 16) >> (28 - _BITS)
     return _Version(ticks >> _TICKS, (ticks & ((1 << _TICKS) - 1)) << _BITS | rank)
@@ -101,7 +103,7 @@ class QdrantVectors:
     # What every arm can do
 
     def version(self) -> str:
-        return str(self._ask(lambda client: client.info().version))
+        return flat(str(self._ask(lambda client: client.info().version)), 20)
 
     def ready(self, collections: Iterable[str]) -> None:
         self._check_version()
@@ -112,8 +114,7 @@ class QdrantVectors:
 
     def put(self, pieces: Sequence[Piece]) -> None:
         groups = grouped(pieces, lambda piece: self._names.of(piece.collection))
-        for name, its in groups.items():
-            self._put(name, its)
+        self._lanes.each(lambda name: self._put(name, groups[name]), groups)
 
     def remove(self, memories: Sequence[str]) -> None:
         groups = grouped(memories, self._name_of)
@@ -215,23 +216,25 @@ class QdrantVectors:
 
     def _put_some(self, name: str, memories: Mapping[str, Sequence[Piece]], most: int) -> None:
         versions = {memory: _version(pieces[0]) for memory, pieces in memories.items()}
+        condition = _should(_not_newer(memory, version) for memory, version in versions.items())
         pieces = [piece for its in memories.values() for piece in its]
         for some in parts(pieces, most):
-            self._upsert(name, some, _should(_not_newer(m, v) for m, v in versions.items()))
-        self._delete(name, _should(_older(m, v) for m, v in versions.items()))
-        self._give_way(name, versions)
+            self._upsert(name, some, condition)
+        self._tidy(name, versions)
 
-    def _give_way(self, name: str, versions: Mapping[str, _Version]) -> None:
-        """Take back what was put beside pieces of a newer version, which keeps the places it has.
+    def _tidy(self, name: str, versions: Mapping[str, _Version]) -> None:
+        """Remove what is left of older versions; and what was put here, where a newer one is.
 
-        A newer version that is put at this very moment takes it back itself: whoever comes second
-        sees the other.
+        A newer version keeps its own places, but what was put beyond its end is to go. If it comes
+        at this very moment it does the same: whoever is second sees the other.
         """
-        newer = _should(_newer(m, v) for m, v in versions.items())
-        late = {row.memory for row in self._rows(name, newer)}
-        if late:
-            same = (_same(memory, versions[memory]) for memory in late if memory in versions)
-            self._delete(name, _should(same))
+        wrong: list[q.Filter] = []
+        for memory, rows in grouped(self._rows_of(name, versions), lambda row: row.memory).items():
+            newest = max(_version(row) for row in rows)
+            if any(_version(row) != newest for row in rows):
+                wrong.append(_older(memory, newest))
+        if wrong:
+            self._delete(name, _should(wrong))
 
     def _upsert(self, name: str, pieces: Sequence[Piece], condition: q.Filter) -> None:
         from qdrant_client.http import models as q
@@ -331,7 +334,7 @@ class QdrantVectors:
         if not numbers or (int(numbers[1]), int(numbers[2])) < _OLDEST:
             oldest = ".".join(map(str, _OLDEST))
             raise self._speaker.refused(
-                f"is version {found[:20] or 'unknown'}, and {oldest} is needed",
+                f"is version {found or 'unknown'}, and {oldest} is needed",
                 f"Qdrant {oldest} or later does.",
             )
 
@@ -371,6 +374,7 @@ class QdrantVectors:
                 ),
                 hnsw_config=q.HnswConfigDiff(m=wanted.m, ef_construct=wanted.ef_construct),
                 quantization_config=_quantization(wanted.quantization),
+                wal_config=q.WalConfigDiff(wal_capacity_mb=wanted.log),
                 shard_number=wanted.shards,
                 replication_factor=wanted.replicas,
                 write_consistency_factor=wanted.write_consistency,
@@ -625,11 +629,3 @@ def _not_newer(memory: str, version: _Version) -> q.Filter:
     from qdrant_client.http import models as q
 
     return q.Filter(must=[_is("memory", memory)], must_not=[_newer(memory, version)])
-
-
-def _same(memory: str, version: _Version) -> q.Filter:
-    from qdrant_client.http import models as q
-
-    return q.Filter(
-        must=[_is("memory", memory), _is("second", version.second), _is("order", version.order)]
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -13,6 +14,8 @@ __all__ = ["Speaker", "plain"]
 _WORDS: Final = 200  # characters of a stranger's message that are shown
 _PASSING: Final = frozenset({408, 425, 429})  # of the errors that are not the server's own
 _FULL: Final = 507
+_MUCH: Final = 2_000  # characters that are looked through for what an answer says in words
+_ERROR: Final = re.compile(r'"(?:error|message)"\s*:\s*"([^"]*)"')
 
 
 def plain(address: str) -> str:
@@ -44,6 +47,8 @@ class Speaker:
 
     def answered(self, status: int, said: str) -> EngineError:
         """It answered with a status that is no success."""
+        found = _ERROR.search(said[:_MUCH])
+        said = found[1] if found else said
         words = f"{status}: {self._clean(said)}" if said.strip() else f"{status}"
         if status in {401, 403}:
             return self.refused(f"did not accept the key ({words})", "Is the key right?")

@@ -393,7 +393,7 @@ class UpstashVectors:
             def _execute_request(self, payload: Any = None, path: str = "") -> Any:
                 response = http.post(url + path, json=payload)
                 if response.status_code != 200:
-                    raise _Answered(response.status_code, _said(response))
+                    raise _Answered(response.status_code, response.text[:2_000])
                 body = response.json()
                 if "error" in body:
                     raise _Answered(400, str(body["error"]))
@@ -422,13 +422,6 @@ class UpstashVectors:
 
 # What a client makes of an answer that is none, and what we make of one that lacks something.
 _WRONG: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OSError)
-
-
-def _said(response: httpx.Response) -> str:
-    """What an error says in its own words."""
-    text = response.text[:2_000]
-    found = re.search(r'"error"\s*:\s*"([^"]*)"', text)
-    return found[1] if found else text
 
 
 def _may(piece: Piece, held: Held | None) -> bool:
