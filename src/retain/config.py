@@ -144,6 +144,17 @@ def _engines() -> Iterator[Setting]:
     about = "Whether Qdrant compares small copies of vectors first."
     yield Setting("engine.qdrant.quantization", "none", about, False, ("none", "int8", "binary"))
     yield Setting("engine.qdrant.on_disk", False, "Whether it reads vectors from disk.")
+    for key, default, least, about in (
+        ("m", 16, 2, "How many neighbours a point has in Postgres' graph of vectors."),
+        ("ef_construction", 64, 4, "How many candidates are looked at while it is built."),
+        ("ef", 200, 1, "How many are looked at while it is searched."),
+        ("exact", 5000, 0, "Up to how many pieces a collection has no graph: all are compared."),
+    ):
+        yield Setting(f"engine.postgres.{key}", default, about, False, (), least)
+    yield Setting(
+        "engine.postgres.schema", "retain", "What the names of its two schemas begin with."
+    )
+    yield Setting("engine.postgres.half", False, "Whether vectors take 16 bits a number.")
 
 
 SETTINGS: Final[Mapping[str, Setting]] = {

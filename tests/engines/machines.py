@@ -53,8 +53,8 @@ class Machine:
         self.bank = Indexed(Bank(indexes.place(root)), Words, self._engines)
 
     def _engines(self, bank: Indexed) -> Engines:
-        def make() -> object:
-            return self.bench.another(self.bench.names, patience=self._patience)
+        def make(patience: float) -> object:
+            return self.bench.another(self.bench.names, patience=patience)
 
         model = MODEL if self.part == VECTOR else ""
         wire: Wire[object] = Wire(  # type: ignore[type-var]

@@ -23,6 +23,7 @@ _Result = TypeVar("_Result")
 
 _FIRST_PAUSE: Final = 2.0  # seconds before an engine that failed is asked again
 _LONGEST_PAUSE: Final = 300.0
+_AT_LEISURE: Final = 30.0  # seconds for one request while nobody waits
 _TOLD: Final = 300  # characters of a refusal that are kept
 
 
@@ -42,13 +43,18 @@ class Wire(Generic[_Arm]):
     """The way to one arm of a bank that lives elsewhere."""
 
     def __init__(
-        self, part: str, target: str, make: Callable[[], _Arm], store: Store, patience: float
+        self,
+        part: str,
+        target: str,
+        make: Callable[[float], _Arm],
+        store: Store,
+        patience: float,
     ) -> None:
         self.part = part  # "text" or "vector"
         self.target = target  # which server, which bank, which model: what is noted is about these
         self.patience = patience
-        self._make, self._store = make, store
-        self._arm: _Arm | None = None
+        self._make, self._store = make, store  # an arm that waits for so many seconds
+        self._arms: dict[float, _Arm] = {}
         self._lock = threading.Lock()
 
     @property
@@ -66,20 +72,27 @@ class Wire(Generic[_Arm]):
     def insist(self, work: Callable[[_Arm], _Result], seconds: float | None = None) -> _Result:
         """Ask whatever was known, and note what comes of it."""
         try:
-            found = self._within(work, seconds or self.patience)
+            found = self._within(work, seconds or self.patience, self._patience_for(seconds))
         except EngineError as error:
             self._note(error.message)
             raise
         self._note("")
         return found
 
-    def _within(self, work: Callable[[_Arm], _Result], seconds: float) -> _Result:
+    def _patience_for(self, seconds: float | None) -> float:
+        """How long the server itself is waited for: what a person asks, and what nobody waits for.
+
+        Two arms do, whatever the seconds: each has connections of its own.
+        """
+        return self.patience if seconds is None or seconds <= self.patience else _AT_LEISURE
+
+    def _within(self, work: Callable[[_Arm], _Result], seconds: float, patience: float) -> _Result:
         """Do something in a thread that nobody has to wait for: no client keeps every promise."""
         outcome: list[Any] = []
 
         def run() -> None:
             try:
-                outcome.extend((True, work(self._opened())))
+                outcome.extend((True, work(self._opened(patience))))
             except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
                 outcome.extend((False, error))
 
@@ -94,11 +107,11 @@ class Wire(Generic[_Arm]):
         result: _Result = found
         return result
 
-    def _opened(self) -> _Arm:
+    def _opened(self, patience: float) -> _Arm:
         with self._lock:
-            if self._arm is None:
-                self._arm = self._make()
-            return self._arm
+            if patience not in self._arms:
+                self._arms[patience] = self._make(patience)
+            return self._arms[patience]
 
     # What is remembered, also by the next process
 
@@ -130,7 +143,7 @@ class Wire(Generic[_Arm]):
     def close(self) -> None:
         """Let go of the connections; a question that hangs keeps its own until it ends."""
         with self._lock:
-            arm, self._arm = self._arm, None
-        if arm is not None:
+            arms, self._arms = self._arms, {}
+        for arm in arms.values():
             with contextlib.suppress(EngineError):
                 arm.close()

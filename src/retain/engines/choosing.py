@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from retain import machine
@@ -87,7 +86,9 @@ def chosen(
     way = _Way(config, env, names, lambda: model.dimension if model else 0)
 
     def wire(part: str, kind: str, vectors_of: str) -> Wire[Arm]:
-        make = partial(_MAKERS[part, kind], way)
+        def make(patience: float) -> Arm:
+            return _MAKERS[part, kind](way, patience)
+
         address = config.text(f"engine.{kind}.url")
         target = " ".join(filter(None, (kind, _plain(address), name, vectors_of)))
         return Wire(part, target, make, store, patience)
@@ -147,18 +148,55 @@ class _Way(NamedTuple):
         return self.config.text(f"engine.{kind}.url"), _key(self.config, self.env, kind)
 
 
-def _qdrant(way: _Way) -> VectorArm:
+def _qdrant(way: _Way, patience: float) -> Arm:
     from retain.engines.qdrant import QdrantSettings, QdrantVectors
 
     return QdrantVectors(
         *way.address("qdrant"),
         way.names,
-        patience=_patience(way.config),
+        patience=patience,
         dimension=way.dimension(),
         settings=_settings(way.config, "qdrant", QdrantSettings),
     )
 
 
-_MAKERS: Final[Mapping[tuple[str, str], Callable[[_Way], Arm]]] = {
+def _upstash(way: _Way, patience: float) -> Arm:
+    from retain.engines.upstash import UpstashVectors
+
+    return UpstashVectors(
+        *way.address("upstash"), way.names, patience=patience, dimension=way.dimension()
+    )
+
+
+def _meilisearch(way: _Way, patience: float) -> Arm:
+    from retain.engines.meilisearch import MeilisearchText
+
+    return MeilisearchText(*way.address("meilisearch"), way.names, patience=patience)
+
+
+def _postgres_text(way: _Way, patience: float) -> Arm:
+    from retain.engines.postgres import PostgresSettings, PostgresText
+
+    settings = _settings(way.config, "postgres", PostgresSettings)
+    return PostgresText(*way.address("postgres"), way.names, patience=patience, settings=settings)
+
+
+def _postgres_vectors(way: _Way, patience: float) -> Arm:
+    from retain.engines.postgres import PostgresSettings, PostgresVectors
+
+    return PostgresVectors(
+        *way.address("postgres"),
+        way.names,
+        patience=patience,
+        dimension=way.dimension(),
+        settings=_settings(way.config, "postgres", PostgresSettings),
+    )
+
+
+_MAKERS: Final[Mapping[tuple[str, str], Callable[[_Way, float], Arm]]] = {
+    (TEXT, "meilisearch"): _meilisearch,
+    (TEXT, "postgres"): _postgres_text,
+    (VECTOR, "postgres"): _postgres_vectors,
     (VECTOR, "qdrant"): _qdrant,
+    (VECTOR, "upstash"): _upstash,
 }
