@@ -610,7 +610,11 @@ def _parse(text: str, path: str) -> dict[str, object]:
         ) from error
 
 
-_DEPTHS: Final = {"categories": 3, "triage": 4}  # parts of the longest keys of a section
+_DEPTHS: Final = {
+    "categories": 3,
+    "engine": 3,
+    "triage": 4,
+}  # parts of the longest keys of a section
 
 
 def flat(tables: Mapping[str, object]) -> Iterator[tuple[str, object]]:

@@ -73,11 +73,11 @@ class Remote:
     def _state(self, part: str, wire: Wire[Arm] | None) -> State:
         if wire is None:
             return State(part, EMBEDDED)
-        version, pieces, address = "", 0, ""
+        version, pieces = "", 0
         with contextlib.suppress(EngineError):  # the wire has noted why
-            address, version, pieces = wire.insist(_about)
+            version, pieces = wire.insist(_about)
         given, waits = self._bank.look(partial(outbox.state, arm=part))
-        return State(part, wire.kind, address, version, pieces, given, waits, wire.trouble())
+        return State(part, wire.kind, wire.address, version, pieces, given, waits, wire.trouble())
 
     def push(
         self,
@@ -198,10 +198,10 @@ class Remote:
         own.set_config(setting(f"engine.{part}"), kind)
 
 
-def _about(arm: Arm) -> tuple[str, str, int]:
+def _about(arm: Arm) -> tuple[str, int]:
     from retain.engines.arm import Sieve
 
-    return arm.address, arm.version(), arm.count(Sieve())
+    return arm.version(), arm.count(Sieve())
 
 
 _Outcome = TypeVar("_Outcome")

@@ -62,6 +62,11 @@ class Wire(Generic[_Arm]):
         """The product's name."""
         return self.target.partition(" ")[0]
 
+    @property
+    def address(self) -> str:
+        """Where it is, as a person may see it."""
+        return self.target.split(" ")[1]
+
     def ask(self, work: Callable[[_Arm], _Result]) -> _Result:
         """Ask within a person's patience; EngineDown at once while it is known not to answer."""
         trouble = self.trouble()
