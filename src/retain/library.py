@@ -373,6 +373,18 @@ class Library:
                 waits = True
         return waits
 
+    def _send_off(self) -> None:
+        """Have engines told by a process of its own: nobody should wait for a client to load."""
+        engines = self.in_force().engines
+        if engines is None:
+            return
+        troubles = [wire.trouble() for wire in engines.wires.values()]
+        if all(trouble and not trouble.is_over for trouble in troubles):
+            return
+        from retain.engines.sending import send_off
+
+        send_off(self.in_force().bank.root, self._workspace.env)
+
     def pending(self) -> int:
         """How many chunks of the bank in force have no vector yet."""
         from retain.index import embedding
@@ -455,9 +467,8 @@ class Library:
         """Let go of every index; the next question opens them again."""
         if self._has_news:
             self._has_news = False
-            patience = self._workspace.config.number("engine.patience_ms") / 1000
             with contextlib.suppress(RetainError):
-                self.deliver(seconds=patience)
+                self._send_off()
         _close_all(self._indexed)
 
 

@@ -30,6 +30,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "postgres": (TEXT, VECTOR),
 }
 _PARTS: Final = (TEXT, VECTOR)
+_STATUS: Final = 10.0  # seconds: who asks how an engine is would rather wait than not know
 _LONG: Final = 60.0  # seconds that a whole manifest may take
 
 
@@ -75,7 +76,7 @@ class Remote:
             return State(part, EMBEDDED)
         version, pieces = "", 0
         with contextlib.suppress(EngineError):  # the wire has noted why
-            version, pieces = wire.insist(_about)
+            version, pieces = wire.insist(_about, _STATUS)
         given, waits = self._bank.look(partial(outbox.state, arm=part))
         return State(part, wire.kind, wire.address, version, pieces, given, waits, wire.trouble())
 
@@ -93,6 +94,10 @@ class Remote:
                 seconds=seconds, is_stopped=is_stopped, progress=progress
             ),
         )
+
+    def check(self) -> None:
+        """Refuse where nothing lives elsewhere, before any work is done."""
+        _ = self._needed
 
     @property
     def _needed(self) -> Engines:

@@ -67,9 +67,13 @@ def _state_data(one: State) -> dict[str, object]:
 
 
 def _push(args: argparse.Namespace) -> Output:
-    remote = open_app(args).remote
+    app = open_app(args)
+    app.remote.check()
+    app.library.sync()
+    with Bar("Vectors") as bar:
+        app.library.fill(progress=bar)
     with Bar("Delivering") as bar:
-        done = remote.push(progress=bar)
+        done = app.remote.push(progress=bar)
     return _pushed(done)
 
 
@@ -147,9 +151,13 @@ def _migrate_arguments(parser: Any) -> None:
 
 
 def _migrate(args: argparse.Namespace) -> Output:
-    remote = open_app(args).remote
+    app = open_app(args)
+    if args.to != _EMBEDDED:
+        app.library.sync()
+        with Bar("Vectors") as bar:
+            app.library.fill(progress=bar)
     with Bar("Delivering") as bar:
-        done = remote.migrate(args.to, bar)
+        done = app.remote.migrate(args.to, bar)
     output = _pushed(done)
     where = "the bank's own index" if args.to == _EMBEDDED else args.to
     data = {"to": args.to, "arms": output.data}

@@ -23,6 +23,7 @@ _Result = TypeVar("_Result")
 
 _FIRST_PAUSE: Final = 2.0  # seconds before an engine that failed is asked again
 _LONGEST_PAUSE: Final = 300.0
+_KNOCK: Final = 1.0  # seconds to find out whether anyone is there
 _AT_LEISURE: Final = 30.0  # seconds for one request while nobody waits
 _TOLD: Final = 300  # characters of a refusal that are kept
 
@@ -115,8 +116,23 @@ class Wire(Generic[_Arm]):
     def _opened(self, patience: float) -> _Arm:
         with self._lock:
             if patience not in self._arms:
+                self._knock(min(patience, _KNOCK))
                 self._arms[patience] = self._make(patience)
             return self._arms[patience]
+
+    def _knock(self, seconds: float) -> None:
+        """See whether anyone is there before a client is loaded, which may take longer than all."""
+        host, _, port = self.address.partition("/")[0].rpartition(":")
+        if not host or not port.isdecimal():
+            return
+        import socket
+
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), seconds).close()
+        except OSError as error:
+            raise EngineDown(
+                f"{self.kind} at {self.address} cannot be reached: {error.strerror or error}"
+            ) from None
 
     # What is remembered, also by the next process
 
