@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -95,15 +96,20 @@ def chronicle(
 ) -> list[Event]:
     """Everything that is known to have happened, the newest first."""
     clock = _Clock(zone)
-    there = {_ref(one) for one in memories}
-    found = [
-        *_learned(memories, clock),
-        *_changed(memories, clock),
-        *_revised(memories, shelf, clock),
-        *(_deleted(one, clock) for one in trashed),
-        *(_begun(one, clock) for one in sessions),
-        *(_saved(one, clock) for one in facts if one.ref not in there),
-    ]
+    found: list[Event] = []
+    revised: list[Dated] = []
+    for one in memories:
+        found.append(_learned(one, clock))
+        if one.changes:
+            found += _changed(one, clock)
+        elif one.updated != one.created:
+            revised.append(one)
+    found += _revised(revised, shelf, clock)
+    found += (_deleted(one, clock) for one in trashed)
+    found += (_begun(one, clock) for one in sessions)
+    saved = list(facts)
+    there = {_ref(one) for one in memories} if saved else set()
+    found += (_saved(one, clock) for one in saved if one.ref not in there)
     dated = [event for event in found if event.when]
     return sorted(dated, key=itemgetter(0, 2, 7), reverse=True)  # when, kind, id
 
@@ -112,33 +118,35 @@ def _ref(one: Dated) -> str:
     return f"{one.collection}/{one.id}" if one.collection else one.id
 
 
-def _event(one: Dated, clock: _Clock, when: str, kind: str, **more: Any) -> Event:
+def _event(one: Dated, clock: _Clock, when: str, kind: str, summary: str = "") -> Event:
     named = (one.title, one.collection, one.id, one.type)
-    return Event(*clock.read(when), kind, more.pop("by", ""), more.pop("who", ""), *named, **more)
+    return Event(*clock.read(when), kind, "", "", *named, summary)
 
 
-def _learned(memories: Iterable[Dated], clock: _Clock) -> Iterator[Event]:
-    for one in memories:
-        by, who = _author(one), one.created_by
-        yield _event(one, clock, one.created, "learned", by=by, who=who, source=one.source)
+def _learned(one: Dated, clock: _Clock) -> Event:
+    when, day = clock.read(one.created)
+    author, source = one.created_by, one.source
+    by = _author(author, source) if author or source else ""
+    named = (one.title, one.collection, one.id, one.type)
+    return Event(when, day, "learned", by, author, *named, "", source)
 
 
-def _author(one: Dated) -> str:
+@lru_cache(maxsize=1_000)
+def _author(author: str, source: str) -> str:
     """Whether an agent, a chat or a person made a memory, as far as it says who did."""
-    if one.source.startswith(_FROM_CHAT):
+    if source.startswith(_FROM_CHAT):
         return "chat"
-    if not one.created_by:
+    if not author:
         return ""
-    first = _WORD.match(one.created_by.casefold())
+    first = _WORD.match(author.casefold())
     return "agent" if first and first[0] in _AGENTS else "person"
 
 
-def _changed(memories: Iterable[Dated], clock: _Clock) -> Iterator[Event]:
-    """What typed memories tell of themselves."""
-    for one in memories:
-        for entry in one.changes:
-            summary = str(entry.get("summary") or "")
-            yield _event(one, clock, str(entry.get("date")), _step(entry), summary=summary)
+def _changed(one: Dated, clock: _Clock) -> Iterator[Event]:
+    """What a typed memory tells of itself."""
+    for entry in one.changes:
+        summary = str(entry.get("summary") or "")
+        yield _event(one, clock, str(entry.get("date")), _step(entry), summary)
 
 
 def _step(entry: Mapping[str, Any]) -> str:
@@ -146,13 +154,12 @@ def _step(entry: Mapping[str, Any]) -> str:
     return "retired" if is_state else "changed"
 
 
-def _revised(memories: Iterable[Dated], shelf: Shelf, clock: _Clock) -> Iterator[Event]:
+def _revised(changed: list[Dated], shelf: Shelf, clock: _Clock) -> Iterator[Event]:
     """Changes of memories that keep no list of them: the last, and those with a version kept.
 
     A version bears the time of the change that it was kept for, so the last one and the memory
     speak of the same change.
     """
-    changed = [one for one in memories if not one.changes and one.updated != one.created]
     changed.sort(key=lambda one: one.updated, reverse=True)
     for number, one in enumerate(changed):
         kept = shelf(one.collection, one.id) if number < _MOST_SHELVES else ()
