@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from retain.brief import Brief
     from retain.embed import Embedder
     from retain.index.calendar import Dated
-    from retain.index.catalogue import Chosen, Listed, Shelf, Survey
+    from retain.index.catalogue import Chosen, Kind, Listed, Shelf, Survey
     from retain.index.checking import Facts
     from retain.model import Answer
     from retain.recall.linking import Graph, Related
@@ -76,6 +76,22 @@ class Library:
 
         answer = search(self.banks(), wanted, self._recency, now or datetime.now(UTC))
         return self._with_links(answer)
+
+    def considered(
+        self, wanted: Wanted, scopes: Collection[str] = ()
+    ) -> tuple[Answer, Mapping[Kind, int]]:
+        """The same, and of which kinds all memories are that the search has considered.
+
+        `scopes` leaves the other banks out.
+        """
+        from collections import Counter
+
+        from retain.recall.searching import search
+
+        tally: Counter[Kind] = Counter()
+        banks = [one for one in self.banks() if not scopes or one.bank.place.scope in scopes]
+        answer = search(banks, wanted, self._recency, datetime.now(UTC), tally)
+        return self._with_links(answer), tally
 
     def linked(self, target: str, query: str = "", limit: int = 5) -> Answer:
         """The memories that link to a document, ranked by a question or the newest first."""

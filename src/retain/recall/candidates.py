@@ -99,7 +99,13 @@ def meaning(bank: Indexed, wanted: Wanted, asked: Asked) -> Meaning:
     try:
         embedder = bank.embedder
         if embedder is not None:
-            return Meaning(embedder.name, embedder.query(asked.meaning))
+            vector = bank.meant.get(asked.meaning)
+            if vector is None:
+                vector = embedder.query(asked.meaning)
+                bank.meant = {
+                    asked.meaning: vector
+                }  # whoever narrows a question down asks it again
+            return Meaning(embedder.name, vector)
     except RetainError as error:
         return Meaning(reasons=(error.message,))
     if wanted.mode == "semantic":

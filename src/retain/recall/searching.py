@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, cached_property, partial
@@ -12,6 +13,7 @@ from typing import Final, NamedTuple
 
 from retain.embed import EmbedderError
 from retain.index import embedding, graph
+from retain.index.catalogue import Kind, kinds
 from retain.indexed import Indexed
 from retain.model import Answer, Degraded, Hit
 from retain.paths import key
@@ -37,13 +39,27 @@ class _Outcome(NamedTuple):
     hits: list[Hit]
     confidence: float
     degraded: Degraded
+    kinds: Mapping[Kind, int] = {}
 
 
-def search(banks: Sequence[Indexed], wanted: Wanted, recency: Recency, now: datetime) -> Answer:
-    """Answer one question from every bank; scores are absolute, so they can be merged."""
+def search(
+    banks: Sequence[Indexed],
+    wanted: Wanted,
+    recency: Recency,
+    now: datetime,
+    tally: Counter[Kind] | None = None,
+) -> Answer:
+    """Answer one question from every bank; scores are absolute, so they can be merged.
+
+    `tally` is told of which kinds all memories are that would be hits without a limit.
+    """
     wanted = wanted.checked()
     asked = banks if wanted.query.strip() or wanted.lists_all else ()
-    outcomes = [_in_bank(bank, wanted, recency, now) for bank in asked]
+    counts = tally is not None
+    outcomes = [_in_bank(bank, wanted, recency, now, counts=counts) for bank in asked]
+    if tally is not None:
+        for one in outcomes:
+            tally.update(one.kinds)
     hits = sorted((hit for one in outcomes for hit in one.hits), key=_order)
     sure = max((one.confidence for one in outcomes if one.hits), default=0.0)
     degraded = Degraded.of(one.degraded for one in outcomes)
@@ -57,7 +73,9 @@ def _order(hit: Hit) -> float:
     return -hit.score
 
 
-def _in_bank(bank: Indexed, wanted: Wanted, recency: Recency, now: datetime) -> _Outcome:
+def _in_bank(
+    bank: Indexed, wanted: Wanted, recency: Recency, now: datetime, *, counts: bool
+) -> _Outcome:
     bank.refresh()
     degraded = bank.mended(lambda: prepared(bank, wanted.mode))
     take_apart = partial(asking.asked, query=wanted.query, today=now.date())
@@ -68,7 +86,8 @@ def _in_bank(bank: Indexed, wanted: Wanted, recency: Recency, now: datetime) -> 
 
     def answered(connection: sqlite3.Connection) -> _Outcome:
         found = candidates.gather(bank, connection, wanted, asked, meant)
-        return _ranked(bank, connection, wanted, found, _boosts(connection, recency, now))
+        boosts = _boosts(connection, recency, now)
+        return _ranked(bank, connection, wanted, found, boosts, counts=counts)
 
     outcome = bank.read(answered, is_fresh=True)
     reasons = (*degraded.reasons, *outcome.degraded.reasons, *bank.shortfalls)
@@ -112,12 +131,18 @@ def _ranked(
     wanted: Wanted,
     found: Candidates,
     boosts: Boosts,
+    *,
+    counts: bool,
 ) -> _Outcome:
     weighed = weighing.weigh(found, boosts, partial(graph.connected, connection))
     reading = _Reading(bank, connection, found, weighed, explains=wanted.explain)
     hits = [reading.hit(one) for one in _best(weighed, wanted)]
     sure = scoring.confidence(weighing.signs(found, weighed), found.weights)
-    return _Outcome(hits, sure, Degraded(reasons=found.reasons))
+    outcome = _Outcome(hits, sure, Degraded(reasons=found.reasons))
+    if not counts:
+        return outcome
+    numbers = {one.row.memory for one in weighed if one.score > 0 or wanted.lists_all}
+    return outcome._replace(kinds=kinds(connection, numbers, bank.bank.place.scope))
 
 
 def _best(weighed: Sequence[Weighed], wanted: Wanted) -> list[Weighed]:

@@ -81,10 +81,11 @@ class Memories(BaseModel):
 
 
 class Hits(BaseModel):
-    """What a search found; facets count what it looked through."""
+    """One page of what a search found; the total and the facets count all it has considered."""
 
     query: str
     mode: str
+    total: int
     hits: list[dict[str, Any]]
     confidence: float
     confident: bool

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
@@ -78,12 +77,14 @@ class Cell(NamedTuple):
 
 async def happenings(office: Office, window: Window) -> Happenings:
     """What happened, the newest first, as far as it was asked for."""
-    found: list[list[Happened]] = []
+    found: list[tuple[str, Sequence[Event]]] = []
     for scope in await office.use(lambda _app: office.scopes):
         if window.scope in ("all", scope):
             events = await office.use(lambda app: app.chronicle(), scope)
-            found.append([Happened(scope, one) for one in events])
-    return await anyio.to_thread.run_sync(lambda: _counted(list(itertools.chain(*found)), window))
+            found.append((scope, events))
+    return await anyio.to_thread.run_sync(
+        lambda: _counted([Happened(scope, one) for scope, some in found for one in some], window)
+    )
 
 
 def _counted(found: list[Happened], window: Window) -> Happenings:

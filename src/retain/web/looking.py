@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from retain.errors import UsageError
 from retain.filters import Filter
-from retain.index.catalogue import FACETS, ORDERS, Chosen, Kind, Listed, counted, failing
+from retain.index.catalogue import FACETS, ORDERS, Chosen, Listed, counted
 from retain.model import Answer, Hit
 from retain.recall.asking import Conditions, Wanted, conditions
 
@@ -19,10 +18,11 @@ if TYPE_CHECKING:
 
     from retain.app import App
 
-__all__ = ["PAGE", "Found", "Sought", "found", "sought"]
+__all__ = ["LONGEST", "PAGE", "Found", "Sought", "found", "sought"]
 
 PAGE: Final = 50
-_LOOKED: Final = 100  # hits that a search looks through and counts
+LONGEST: Final = 4_000  # characters of a question; in any script they fit into an address
+_MOST_HITS: Final = 10_000  # before a page; a search considers far fewer
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MOST_PAGES: Final = 1_000_000
 
@@ -86,8 +86,7 @@ class Found(NamedTuple):
     hits: tuple[Hit, ...]  # for a question
     listed: tuple[Listed, ...]  # without one
     facets: Mapping[str, Mapping[str, int]]
-    answer: Answer | None = None
-    is_all: bool = True  # false where a search found more than it looked through
+    answer: Answer | None = None  # with all hits up to the end of the page
 
 
 def sought(values: QueryParams) -> Sought:
@@ -98,10 +97,16 @@ def sought(values: QueryParams) -> Sought:
     if "" in values.getlist("collection"):  # memories at the root of a bank
         several["collection"] = ("", *several["collection"])
     several |= {name: _day(values.get(name, "")) for name in ("since", "until")}
+    question = values.get("q", "").strip()
+    if len(question) > LONGEST:
+        raise UsageError(
+            f"a question has at most {LONGEST:,} characters, and this one {len(question):,}",
+            hint="Ask for the few words that matter most.",
+        )
     page = values.get("page", "1")
     order = values.get("sort", "updated")
     return Sought(
-        values.get("q", "").strip(),
+        question,
         Chosen(**several),
         order if order in ORDERS else "updated",
         min(int(page), _MOST_PAGES) if page.isascii() and page.isdecimal() and int(page) else 1,
@@ -118,43 +123,43 @@ def found(app: App, wanted: Sought, limit: int = PAGE, offset: int | None = None
     """One page of what is looked for."""
     start = (wanted.page - 1) * limit if offset is None else offset
     if wanted.question:
-        return _searched(app, wanted, limit)
+        return _searched(app, wanted, limit, start)
     shelf = app.library.shelf(wanted.chosen, wanted.order, limit, start)
     facets = {name: _ordered(shelf.facets.get(name, {}), wanted, name) for name in FACETS}
     return Found(shelf.total, (), shelf.memories, facets)
 
 
-def _searched(app: App, wanted: Sought, limit: int) -> Found:
-    """The best hits that were chosen; facets count what the search has looked through.
+def _searched(app: App, wanted: Sought, limit: int, start: int) -> Found:
+    """The best hits that were chosen; facets count everything that the search has considered.
 
-    What the facets leave out is looked at all the same, because they count it. Only where that
-    leaves too few of a search that found more, what was chosen is asked for alone.
+    A facet counts also what its own choice leaves out. So where something is chosen, the question
+    is asked twice: of what was chosen, for the hits, and of everything, for the counts alone.
     """
-    base = app.library.search(_asking(wanted))
-    kinds = [(hit, _kind(hit)) for hit in base.hits]
-    chosen = tuple(hit for hit, kind in kinds if not failing(kind, wanted.chosen))
-    facets = counted(Counter(kind for _, kind in kinds), wanted.chosen)
-    is_all = len(base.hits) < _LOOKED
-    answer = base
-    if not is_all and wanted.is_narrowed and len(chosen) < limit:
-        asking = _asking(wanted)
-        narrow = _narrowed(app, wanted.chosen, asking.conditions)
-        answer = app.library.search(asking._replace(conditions=narrow))
-        chosen = tuple(hit for hit in answer.hits if not failing(_kind(hit), wanted.chosen))
+    asking = _asking(wanted, min(start, _MOST_HITS) + limit)
+    # The conditions know dates to the second, and facets to the day: the conditions decide.
+    chosen = wanted.chosen._replace(since="", until="")
+    if chosen == Chosen():
+        answer, kinds = app.library.considered(asking)
+        every = kinds
+    else:
+        narrow = asking._replace(conditions=_narrowed(app, wanted.chosen, asking.conditions))
+        answer, kinds = app.library.considered(narrow, chosen.scope)
+        _, every = app.library.considered(asking._replace(limit=1, explain=False))
+    facets = counted(every, chosen)
     shown = {name: _ordered(facets[name], wanted, name) for name in FACETS}
-    return Found(len(chosen), chosen[:limit], (), shown, answer, is_all)
+    return Found(sum(kinds.values()), answer.hits[start:], (), shown, answer)
 
 
-def _asking(wanted: Sought) -> Wanted:
+def _asking(wanted: Sought, limit: int) -> Wanted:
     asked: Conditions = conditions(since=wanted.chosen.since, until=wanted.chosen.until)
     if wanted.chosen.status:
         # A search shows retired memories to whoever speaks of the status, and to nobody else.
         asked = asked._replace(filters=(Filter("status", "!=", ("",)),))
-    return Wanted(wanted.question, limit=_LOOKED, mode=wanted.mode, conditions=asked, explain=True)
+    return Wanted(wanted.question, limit=limit, mode=wanted.mode, conditions=asked, explain=True)
 
 
 def _narrowed(app: App, chosen: Chosen, asked: Conditions) -> Conditions:
-    """Conditions that leave what was chosen, and little else: the search knows most by itself."""
+    """Conditions that leave what was chosen and nothing else: the search knows most by itself."""
     if any(len(one) > 1 for one in (chosen.collection, chosen.type)) or chosen.month:
         return asked._replace(only=app.library.chosen(chosen))
     return asked._replace(
@@ -162,12 +167,6 @@ def _narrowed(app: App, chosen: Chosen, asked: Conditions) -> Conditions:
         type=chosen.type[0] if chosen.type else "",
         tags=tuple(tag.casefold() for tag in chosen.tag),
         filters=(Filter("status", "=", chosen.status),) if chosen.status else (),
-    )
-
-
-def _kind(hit: Hit) -> Kind:
-    return Kind(
-        hit.collection, hit.type, hit.status, hit.created_at[:10], hit.tags, scope=hit.scope
     )
 
 

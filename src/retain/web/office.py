@@ -41,6 +41,7 @@ class Office:
         self._fillings: dict[str, Filling] = {}
         self.turn = threading.RLock()
         self.ended = threading.Event()
+        self._where = ""
         self._limit: anyio.CapacityLimiter | None = None
 
     async def use(
@@ -85,9 +86,11 @@ class Office:
 
     @property
     def where(self) -> str:
-        """The bank in force, as people call it."""
-        with self.turn:
-            return from_home(self.app().place.root, os.environ.get("HOME", ""))
+        """The bank in force, as people call it; every page says it, so it waits for no turn."""
+        if not self._where:
+            with self.turn:
+                self._where = from_home(self.app().place.root, os.environ.get("HOME", ""))
+        return self._where
 
     def scope_of(self, shown: str) -> Scope:
         """Which of the two banks has a memory of this scope, as listings and hits call it."""

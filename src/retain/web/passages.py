@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from html import escape
 from typing import Any, Final, NamedTuple
 
@@ -107,11 +108,17 @@ def _spans(text: str, wanted: frozenset[str]) -> Iterator[tuple[int, int]]:
     if not wanted:
         return
     for word in _WORD.finditer(text):
-        found = wanted.intersection(words.words(word[0]))
+        found = wanted.intersection(_stems(word[0]))
         if not found:
             continue
         inside = [] if word[0].isascii() else list(_inside(word, found))
         yield from inside or [word.span()]
+
+
+@lru_cache(maxsize=20_000)
+def _stems(word: str) -> tuple[str, ...]:
+    """A word's terms; fifty passages on a page have most of their words in common."""
+    return tuple(words.words(word))
 
 
 def _inside(word: re.Match[str], found: Collection[str]) -> Iterator[tuple[int, int]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import quote
 
+import anyio.to_thread
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -17,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from retain import __version__
 from retain.errors import RetainError
 from retain.web import prose
+from retain.web.office import Office
 from retain.web.operation import ROOT, STATUSES
 
 __all__ = ["Static", "address", "failure", "fragment", "page", "part"]
@@ -94,10 +96,27 @@ def page(
     request: Request, template: str, values: Mapping[str, Any], *, status: int = 200
 ) -> Response:
     """A whole page; `here` names the part of Retain that it belongs to."""
-    given = {"here": "", "place": request.app.state.office.where, **values, "request": request}
-    made = _templates().get_template(template).render(given)
-    # A file's name may hold bytes that are no text.
-    return HTMLResponse(made.encode("utf-8", "replace"), status)
+    office: Office = request.app.state.office
+
+    def made() -> bytes:
+        given = {"here": "", "place": office.where, **values, "request": request}
+        text = _templates().get_template(template).render(given)
+        return text.encode("utf-8", "replace")  # a file's name may hold bytes that are no text
+
+    return _Page(made, status)
+
+
+class _Page(HTMLResponse):
+    """A page that is made on a thread when it is sent: a long one must keep no other waiting."""
+
+    def __init__(self, make: Callable[[], bytes], status: int) -> None:
+        super().__init__(b"", status)
+        self._make = make
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.body = await anyio.to_thread.run_sync(self._make)
+        self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
 
 
 def part(template: str, values: Mapping[str, Any]) -> str:

@@ -59,8 +59,9 @@ class Listing(Facets):
 class Question(Facets):
     """A question, and what its answers must be."""
 
-    q: Annotated[str, Field(max_length=100_000)]
+    q: Annotated[str, Field(max_length=looking.LONGEST)]
     limit: Annotated[int, Field(ge=1, le=100)] = 20
+    offset: Annotated[int, Field(ge=0, le=10_000)] = 0
     mode: Literal["hybrid", "text", "semantic"] = "hybrid"
 
 
@@ -109,7 +110,7 @@ async def _search(call: Call) -> Data:
     def read(app: Any) -> Data:
         if not wanted.question:
             return {**_NOTHING, "query": given.q, "mode": given.mode}
-        found = looking.found(app, wanted, given.limit)
+        found = looking.found(app, wanted, given.limit, given.offset)
         assert found.answer is not None  # noqa: S101 - there is a question
         told = shapes.answer(given.q, given.mode, found.answer._replace(hits=found.hits))
         pages = [
@@ -118,6 +119,7 @@ async def _search(call: Call) -> Data:
         hits = zip(list(map(shapes.hit, found.hits)), pages, strict=True)
         return {
             **told,
+            "total": found.total,
             "hits": [{**hit, "page": page} for hit, page in hits],
             "facets": {name: dict(values) for name, values in found.facets.items()},
         }
@@ -126,6 +128,7 @@ async def _search(call: Call) -> Data:
 
 
 _NOTHING: Final = {
+    "total": 0,
     "hits": [],
     "confidence": 0.0,
     "confident": False,

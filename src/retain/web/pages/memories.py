@@ -106,6 +106,7 @@ async def _all(request: Request) -> Response:
         "sureness": passages.sureness(view.found.answer) if view.found.answer else "",
         "pages": last,
         "first": (wanted.page - 1) * PAGE + 1,
+        "longest": looking.LONGEST,
         "focus": "focus" in request.query_params,
     }
     return page(request, "memories.html", values)
