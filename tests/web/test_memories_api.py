@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,57 @@ def test_a_search_is_narrowed_by_the_same_facets_and_says_why(served: Served) ->
     assert found["hits"][0]["explanation"]["parts"]["text"] > 0
     assert found["facets"]["tag"] == {"cold": 1, "hot": 1}
     assert _ids(served.api("GET", "/search", q="green tea", mode="text", tag="cold")) == ["iced"]
+
+
+def _many(served: Served, count: int) -> None:
+    """Notes that all speak of tea; every third is hot."""
+    served.store("# Bread\n\nWarm.", id="bread")  # makes the bank
+    folder = served.bank / "memories"
+    for number in range(count):
+        tag = "hot" if number % 3 == 0 else "cold"
+        head = f"---\nid: n{number}\ntitle: Tea {number}\ntags: [{tag}]\n---\n"
+        text = f"{head}\nGreen tea of garden {number}.\n"
+        (folder / f"n{number}.md").write_text(text, encoding="utf-8")
+
+
+def test_a_search_goes_on_where_a_page_ends_and_counts_all_it_considered(served: Served) -> None:
+    _many(served, 130)
+    seen: list[str] = []
+    for offset in range(0, 150, 30):
+        found = served.api("GET", "/search", q="green tea", mode="text", limit=30, offset=offset)
+        assert found["total"] == 130
+        assert found["facets"]["tag"] == {"cold": 86, "hot": 44}
+        seen += _ids(found)
+    assert len(seen) == len(set(seen)) == 130
+    narrow = served.api("GET", "/search", q="green tea", mode="text", tag="hot", limit=10)
+    assert (narrow["total"], len(narrow["hits"])) == (44, 10)
+    assert narrow["facets"]["tag"] == {"cold": 86, "hot": 44}  # what one could choose instead
+    assert all("hot" in hit["tags"] for hit in narrow["hits"])
+
+
+def test_more_hits_are_a_link_away_without_javascript(served: Served) -> None:
+    _many(served, 130)
+    seen: list[str] = []
+    address = "/?q=green+tea&tag=cold"
+    for _ in range(2):
+        text = served.get(address).text
+        seen += re.findall(r'data-id="([^"]+)"', text)
+        following = re.search(r'rel="next" href="([^"]+)"', text)
+        address = unescape(following[1]) if following else ""
+    assert not address
+    assert len(seen) == len(set(seen)) == 86
+    assert "everything that this search considered" in text
+
+
+@pytest.mark.parametrize("letter", ["a", "\U0001f375"])
+def test_the_longest_question_fits_into_an_address_and_a_longer_one_is_told_so(
+    served: Served, letter: str
+) -> None:
+    for path in ("/", "/api/v1/search"):
+        assert served.get(path, q=letter * 4_000).status_code == 200
+        answer = served.get(path, q=letter * 4_001)
+        assert answer.status_code == 400
+        assert re.search(r"at most 4,?000 characters", answer.text)
 
 
 def test_a_search_finds_retired_memories_only_when_they_are_named(served: Served) -> None:
