@@ -120,7 +120,7 @@ def gather(
     within = None
     if wanted.conditions.any or asking.hides_any(connection):
         within = Within(asking.allowed(connection, wanted.conditions))
-    near = _nearest(bank, connection, meant, within, max(_DENSE, wanted.limit))
+    near = _nearest(bank, connection, meant, within, max(_DENSE, wanted.sought))
     weights = scoring.TEXT if near is None else scoring.HYBRID
     lexicon = text.lexicon(connection, asked.terms, bank.counts)
     shares: Mapping[int, Shares] = {}
@@ -151,7 +151,7 @@ def _by_words(
     wanted: Wanted,
 ) -> Mapping[int, Shares]:
     """The text arm; where one long talk holds every place, what comes after it as well."""
-    most = max(text.CANDIDATES, wanted.limit)
+    most = max(text.CANDIDATES, wanted.sought)
     shares = text.chunk_shares(connection, lexicon, weights.k1, within, most)
     if len(shares) < most or wanted.per == "chunk":
         return shares
@@ -159,8 +159,8 @@ def _by_words(
         "SELECT DISTINCT memory FROM json_each(?) "
         "JOIN chunks ON number = json_each.value LIMIT ?"  # ends with the first few, as a rule
     )
-    values = (json.dumps(list(shares)), wanted.limit)
-    if len(connection.execute(query, values).fetchall()) == wanted.limit:
+    values = (json.dumps(list(shares)), wanted.sought)
+    if len(connection.execute(query, values).fetchall()) == wanted.sought:
         return shares
     return text.chunk_shares(connection, lexicon, weights.k1, within, _FURTHER * most)
 

@@ -81,7 +81,7 @@ class Memories(BaseModel):
 
 
 class Hits(BaseModel):
-    """One page of what a search found; the total and the facets count all it has considered."""
+    """One page of what a search found; facets count what the question alone brings up."""
 
     query: str
     mode: str

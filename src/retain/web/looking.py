@@ -87,6 +87,7 @@ class Found(NamedTuple):
     listed: tuple[Listed, ...]  # without one
     facets: Mapping[str, Mapping[str, int]]
     answer: Answer | None = None  # with all hits up to the end of the page
+    considered: int = 0  # memories that facets count
 
 
 def sought(values: QueryParams) -> Sought:
@@ -147,7 +148,7 @@ def _searched(app: App, wanted: Sought, limit: int, start: int) -> Found:
         _, every = app.library.considered(asking._replace(limit=1, explain=False))
     facets = counted(every, chosen)
     shown = {name: _ordered(facets[name], wanted, name) for name in FACETS}
-    return Found(sum(kinds.values()), answer.hits[start:], (), shown, answer)
+    return Found(sum(kinds.values()), answer.hits[start:], (), shown, answer, sum(every.values()))
 
 
 def _asking(wanted: Sought, limit: int) -> Wanted:
@@ -155,7 +156,8 @@ def _asking(wanted: Sought, limit: int) -> Wanted:
     if wanted.chosen.status:
         # A search shows retired memories to whoever speaks of the status, and to nobody else.
         asked = asked._replace(filters=(Filter("status", "!=", ("",)),))
-    return Wanted(wanted.question, limit=limit, mode=wanted.mode, conditions=asked, explain=True)
+    wide = Wanted(wanted.question, mode=wanted.mode, conditions=asked, breadth=PAGE)
+    return wide._replace(limit=limit, explain=True)
 
 
 def _narrowed(app: App, chosen: Chosen, asked: Conditions) -> Conditions:
