@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,6 +12,7 @@ from retain.errors import NotFound
 from retain.guard.characters import flat
 from retain.sessions.formats import FORMATS, document
 from retain.trash import CHATS
+from retain.web import answers, undoing
 from retain.web.office import Office
 from retain.web.operation import Call, Given, Operation
 
@@ -124,18 +126,20 @@ class Written(_Gives):
 
 
 class Deleted(_Gives):
-    """Where a chat lies in the trash."""
+    """Where a chat lies in the trash, and the call that brings it back."""
 
     status: str
     id: str
     name: str
+    undo: list[answers.Again]
 
 
 class Restored(_Gives):
-    """The chat that is there again."""
+    """The chat that is there again, and the call that throws it away again."""
 
     status: str
     id: str
+    undo: list[answers.Again]
 
 
 class Listed(NamedTuple):
@@ -211,14 +215,16 @@ async def _delete(call: Call) -> Data:
     await talks.let_go(scope, name)
     kept = await call.office.use(lambda app: app.sessions.delete(name), scope)
     _tell(call)
-    return {"status": "deleted", "id": name, "name": kept.name}
+    undo = undoing.to_call("POST", f"/deleted-sessions/{quote(scope)}", {"name": kept.name})
+    return {"status": "deleted", "id": name, "name": kept.name, "undo": [undo]}
 
 
 async def _restore(call: Call) -> Data:
-    name = str(call.body.name)
-    done = await call.office.use(lambda app: _brought_back(app, name), call.path["scope"])
+    scope, name = call.path["scope"], str(call.body.name)
+    done = await call.office.use(lambda app: _brought_back(app, name), scope)
     _tell(call)
-    return {"status": "restored", "id": done}
+    undo = undoing.to_call("DELETE", f"/sessions/{quote(scope)}/{quote(done, safe='')}", None)
+    return {"status": "restored", "id": done, "undo": [undo]}
 
 
 def _brought_back(app: App, name: str) -> str:
