@@ -133,9 +133,7 @@ def test_whatever_was_settled_can_be_taken_back(served: Served, action: str) -> 
     keep = older if action == "retire" else newer
     before = served.api("GET", "/health"), state(served)
     others = [] if action == "retire" else [older]
-    done = served.api(
-        "POST", "/health/settle", {"action": action, "keep": keep, "others": others}
-    )
+    done = served.api("POST", "/health/settle", {"action": action, "keep": keep, "others": others})
     assert state(served) != before[1]
     taken_back(served, done)
     now = state(served)
@@ -204,7 +202,7 @@ def test_the_page_shows_it_and_its_buttons_work(page: Page, served: Served) -> N
     for action, said in (
         ("Retire the older", "Retired memories/kettle"),
         ("The newer one replaces it", "Replaced: memories/kettle"),
-        ("Merge into one", "Merged into memories/kettle-again"),
+        ("Merge into one", "Merged into memories/kettle"),
     ):
         page.get_by_role("button", name=action).click()
         expect(page.locator("#toasts")).to_contain_text(said)
