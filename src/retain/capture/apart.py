@@ -41,9 +41,12 @@ def keep(root: str, refs: Iterable[str]) -> None:
 
 def forget(root: str, refs: Iterable[str]) -> None:
     """Let these memories be spoken of again."""
-    with suppress(NotFound), inbox.opened(root) as folder, folder.child(_FOLDER) as apart:
-        with suppress(FileNotFoundError):
-            os.unlink(_file(frozenset(refs)), dir_fd=apart.fd)
+    with (
+        suppress(NotFound, FileNotFoundError),
+        inbox.opened(root) as folder,
+        folder.child(_FOLDER) as apart,
+    ):
+        os.unlink(_file(frozenset(refs)), dir_fd=apart.fd)
 
 
 def known(root: str) -> list[Refs]:
