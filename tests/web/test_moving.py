@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import command
+from tests.typed.filing import draft
 from tests.web import stage
 from tests.web.stage import Served
 
@@ -17,10 +20,12 @@ TYPED = """---
 id: db
 title: Use Postgres
 type: decision
+tags: [db]
 content:
-  title: Use Postgres
-  decision: We use Postgres.
-  rationale: It is known.
+  status: accepted
+  context: one writer is not enough
+  decision: Postgres 17
+  rationale: [transactions]
 ---
 """
 
@@ -89,7 +94,7 @@ def test_a_typed_memory_keeps_its_fields(served: Served) -> None:
     file.write_text(TYPED, encoding="utf-8")
     done = served.api("POST", "/memories/here/decisions/db/move", {"scope": "global"})
     source = served.api("GET", "/memories/global/decisions/db")["source"]
-    assert "rationale: It is known." in source
+    assert "context: one writer is not enough" in source
     taken_back(served, done)
     assert file.read_text(encoding="utf-8") == TYPED
 
@@ -101,9 +106,7 @@ def test_what_links_to_a_memory_follows_it_into_another_collection(served: Serve
     around = served.api("GET", "/memories/here/memories/ship/links")
     assert "places/harbour" in json.dumps(around)
     taken_back(served, done)
-    assert "memories/harbour" in json.dumps(
-        served.api("GET", "/memories/here/memories/ship/links")
-    )
+    assert "memories/harbour" in json.dumps(served.api("GET", "/memories/here/memories/ship/links"))
 
 
 def test_several_become_one_and_several_again(served: Served) -> None:
@@ -124,26 +127,35 @@ def test_several_become_one_and_several_again(served: Served) -> None:
 
 def test_a_store_of_records_has_its_undo_of_a_successor(tmp_path: Path) -> None:
     work = tmp_path / "work"
-    store = work / ".claude" / "memory" / "decisions"
-    store.mkdir(parents=True)
+    work.mkdir()
+    for name in ("npm", "pnpm"):
+        at = f".claude/memory/decisions/{name}.json"
+        subprocess.run(
+            [*command(), "record", "write", "--action", "create", "--category", "decision"]
+            + ["--input", "-", "--target", at],
+            input=json.dumps(draft(title=f"Use {name}")).encode(),
+            env=stage.world(tmp_path),
+            cwd=work,
+            check=True,
+            capture_output=True,
+        )
+    root = work / ".claude" / "memory"
     with stage.started(tmp_path, env=PLAIN) as server:
-        for name in ("npm", "pnpm"):
-            given = {"title": f"Use {name}", "decision": f"We use {name}.", "rationale": "Why not."}
-            server.run("record", "decision", "--id", name, "--stdin", input=json.dumps(given))
-        root = work / ".claude" / "memory"
-        assert {one.name for one in store.glob("*.json")} == {"npm.json", "pnpm.json"}
-        before = {
-            name: server.api("GET", f"/memories/here/decisions/{name}")["content"]
-            for name in ("npm", "pnpm")
-        }
+        before = {name: json.loads(data) for name, data in state(root).items() if "/" in name}
+        assert set(before) == {"decisions/npm.json", "decisions/pnpm.json"}
         done = server.api(
             "POST", "/memories/here/decisions/npm/supersede", {"by": "decisions/pnpm"}
         )
         assert b"superseded_by" in state(root)["decisions/npm.json"]
+        assert "Superseded by" in server.get("/memory/here/decisions/npm").text
         taken_back(server, done)
-        after = state(root)
-        for name, content in before.items():
-            assert server.api("GET", f"/memories/here/decisions/{name}")["content"] == content
-            assert server.get(f"/memory/here/decisions/{name}").status_code == 200
-        assert not server.api("GET", "/memories/here/decisions/npm").get("superseded_by")
-        assert "supersedes" not in json.loads(after["decisions/pnpm.json"])
+        for name, old in before.items():
+            now = json.loads(state(root)[name])
+            assert now == old
+            assert server.get(f"/memory/here/{name.removesuffix('.json')}").status_code == 200
+        assert "Superseded by" not in server.get("/memory/here/decisions/npm").text
+        assert server.run("record", "index", "--validate")
+        # The first step only: what was done before is not dropped with it.
+        given = {"exact": True}
+        path = "/api/v1/memories/here/decisions/npm/versions/v1/restore"
+        assert server.post(path, given).status_code == 400

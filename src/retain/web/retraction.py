@@ -15,6 +15,8 @@ from retain.guard.characters import flat
 from retain.paths import GLOBAL
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from retain.app import App
     from retain.model import Memory
     from retain.sessions.model import Fact
@@ -60,7 +62,7 @@ def _memory(app: App, ref: str) -> Memory | None:
         return None
 
 
-def _replaced(noted: list[Fact] | tuple[Fact, ...], fact: Fact) -> tuple[str, ...]:
+def _replaced(noted: Sequence[Fact], fact: Fact) -> tuple[str, ...]:
     found = (one.ref for one in noted if one.superseded_by == fact.id != one.id and one.ref)
     return tuple(dict.fromkeys(found))
 

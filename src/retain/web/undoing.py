@@ -72,7 +72,8 @@ def to_version(app: App, scope: str, before: Memory, done: Written) -> list[Data
     kept = done.kept or _kept(app, before, after)
     path = api_path(scope, after.collection, after.id)
     if kept:
-        return [to_call("POST", f"{path}/versions/{kept}/restore", {"expect": after.hash})]
+        exact = {"exact": True} if after.path.endswith(".json") else {}
+        return [to_call("POST", f"{path}/versions/{kept}/restore", {"expect": after.hash, **exact})]
     source = before.data.decode("utf-8", "replace")
     return [to_call("PUT", f"{path}/source", {"source": source, "expect": after.hash})]
 

@@ -18,6 +18,7 @@ const DRAFT = `retain-draft:${location.pathname}${isWhole ? "?whole" : ""}`;
 let seen = form.dataset.hash; // of the text that these changes were made to
 let theirs; // what someone else saved meanwhile
 let isSaved = false;
+let isSaving = false;
 
 const values = () => Object.fromEntries(FIELDS.filter((name) => form.elements[name]).map((name) => [name, form.elements[name].value]));
 const first = JSON.stringify(values());
@@ -66,9 +67,9 @@ function tell(words, action, work) {
 
 // Nobody is let in without a cookie that is good: what was typed waits here for another one.
 document.addEventListener("retain:locked-out", (event) => {
-  if (!isChanged()) return;
+  if (!isChanged() && !isSaved) return;
   event.preventDefault();
-  tell("This browser is no longer let in. Open the link that `retain web` shows, in another tab, and save here again: your text is still here.");
+  if (!isSaved) tell("This browser is no longer let in. Open the link that `retain web` shows, in another tab, and save here again: your text is still here.");
 });
 
 addEventListener("beforeunload", (event) => { if (isChanged()) event.preventDefault(); });
@@ -115,6 +116,7 @@ function saving(body) {
 async function save(body = text.value) {
   const button = document.getElementById("save");
   button.disabled = true;
+  isSaving = true;
   try {
     const done = await saving(body);
     isSaved = true;
@@ -126,6 +128,7 @@ async function save(body = text.value) {
     else if (error.status !== 401) say(`${error.message} What you typed is still here.`, { bad: true, seconds: 10 });
     if (!isNew && (error.status === 404 || error.status === 422)) offerNew(error.status === 404);
   } finally {
+    isSaving = false;
     button.disabled = false;
   }
 }
@@ -217,7 +220,8 @@ document.addEventListener("retain:memories", async () => {
   if (isNew || isSaved || !conflict.hidden) return;
   try {
     const now = await get(api);
-    if (now.hash === seen) return;
+    // Word of one's own save may come before its answer.
+    if (isSaved || isSaving || now.hash === seen) return;
     if (!isChanged()) { isSaved = true; location.reload(); return; }
     tell("This memory was changed elsewhere. Your text is untouched.", "Compare", () => attempt(disagree));
   } catch (error) {
