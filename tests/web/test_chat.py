@@ -322,6 +322,15 @@ def test_a_chat_goes_on_in_the_terminal_and_in_the_browser_again(
     assert "Now in the terminal." in in_terminal(served, model, session, "And where now?")
     roles = [one["role"] for one in served.api("GET", f"/sessions/here/{session}")["messages"]]
     assert roles == ["user", "assistant"] * 2
+    # The conversation is open still: its pages see the other's words before the next ones.
+    model.says(claude("Here again."))
+    talk.says("Back here")
+    assert [one["text"] for one in talk.words("person")] == [
+        "Where do we begin?",
+        "And where now?",
+        "Back here",
+    ]
+    assert len(talk.words("reply")) == 3
     # A chat of the terminal's own is taken up in the browser, with all that was said.
     model.says(claude("A chat of its own."))
     in_terminal(served, model, "", "Something else")

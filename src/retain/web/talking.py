@@ -31,7 +31,7 @@ from retain.web.script import Script
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.sessions.model import Session
+    from retain.sessions.model import Message, Session
 
 __all__ = ["Talk"]
 
@@ -90,6 +90,7 @@ class Talk:
         self._saved: dict[str, str] = {}  # facts that can be taken back: by reference, the piece
         self._doing = ""
         self._title = ""
+        self._last = 0  # the number of the last message that the pages know of
         self._growing = Growing(self.script)
         self._tools: dict[str, str] = {}  # the pieces of tools that run
         self._table: Mapping[type, Callable[[Any], Awaitable[None]]] = {
@@ -150,6 +151,7 @@ class Talk:
         session = await self.chat.resume(name)
         messages = await self.chat.away(lambda: self.chat.sessions.messages(session.id))
         self._title = session.title
+        self._last = messages[-1].id if messages else 0
         if len(messages) > _SHOWN:
             self.script.say("earlier", self.script.piece(), count=len(messages) - _SHOWN)
         facts = await self.chat.away(lambda: self._kept(session.id))
@@ -159,6 +161,23 @@ class Talk:
             if one["kind"] == "memory":
                 self._saved[one["ref"]] = piece
             self.script.say(one["kind"], piece, **data)
+
+    async def catch_up(self) -> None:
+        """Show what was said elsewhere since, by a terminal that went on with the same chat."""
+        if not self.is_busy:
+            with contextlib.suppress(RetainError):
+                for one in spoken.pieces(await self._news()):
+                    data = {key: value for key, value in one.items() if key != "kind"}
+                    self.script.say(one["kind"], self.script.piece(), **data)
+
+    async def _news(self) -> list[Message]:
+        """The messages that no page knows of yet; from now on they do."""
+        if (session := self.session) is None:
+            return []
+        every = await self.chat.away(lambda: self.chat.sessions.messages(session.id))
+        found = [one for one in every if one.id > self._last]
+        self._last = every[-1].id if every else self._last
+        return found
 
     def _kept(self, session: str) -> list[spoken.Piece]:
         """The facts that were saved here before, each with the page that shows it; blocking."""
@@ -298,6 +317,8 @@ class Talk:
         finally:
             await asyncio.shield(asyncio.ensure_future(self._growing.end()))
             await asyncio.shield(asyncio.ensure_future(self._retitle()))
+            with contextlib.suppress(RetainError):
+                await asyncio.shield(asyncio.ensure_future(self._news()))
 
     async def _retitle(self) -> None:
         with contextlib.suppress(RetainError):

@@ -51,6 +51,7 @@ class Talks:
         async with self._opening:
             # By its whole name: `latest`, or the beginning of an id, is not what an address has.
             if session and (found := self._at(scope, session)):
+                await found.catch_up()
                 return found
             await self._make_room()
             talk = Talk(secrets.token_hex(8), scope, self.page_of, self._changed)
