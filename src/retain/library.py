@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from retain.index.checking import Facts
     from retain.model import Answer
     from retain.recall.linking import Graph, Related
-    from retain.similar import Alike, Cluster, Proposal
+    from retain.similar import Alike, Cluster, Member, Proposal
 
 __all__ = ["Health", "Library", "Stats", "project_of"]
 
@@ -173,19 +173,39 @@ class Library:
         )
         return pack(answer, budget, names if answer.is_confident else ())
 
-    def suggest_merges(self, threshold: float, kind: str, limit: int) -> list[Cluster]:
-        """Groups of memories that could be one."""
+    def suggest_merges(
+        self, threshold: float, kind: str, limit: int, *, ignored: bool = False
+    ) -> list[Cluster]:
+        """Groups of memories that could be one; those that a person ignores only if asked for."""
         from retain.similar import clusters
 
         threshold, limit = share("threshold", threshold), whole("limit", limit)
         bank = self._ready()
-        return clusters(bank, threshold=threshold, kind=kind, limit=limit)
+        apart = () if ignored else self.apart()
+        # As many more are asked for as may be left out.
+        found = clusters(bank, threshold=threshold, kind=kind, limit=limit + len(apart))
+        return [one for one in found if not _is_apart(one.members, apart)][:limit]
 
-    def dedupe(self) -> list[Proposal]:
-        """Pairs of memories that state one fact twice, as proposals."""
+    def dedupe(self, *, ignored: bool = False) -> list[Proposal]:
+        """Pairs of memories that state one fact twice, as proposals; see `suggest_merges`."""
         from retain.similar import proposals
 
-        return proposals(self._ready())
+        apart = () if ignored else self.apart()
+        found = proposals(self._ready())
+        return [one for one in found if not _is_apart((one.older, one.newer), apart)]
+
+    def apart(self) -> Sequence[frozenset[str]]:
+        """The memories of the bank in force that are alike, and a person says they may be."""
+        from retain.capture import apart
+
+        return apart.known(self._workspace.writable.bank.root)
+
+    def set_apart(self, refs: Sequence[str], *, again: bool = False) -> None:
+        """Ignore from now on that these memories are alike, or speak of it again."""
+        from retain.capture import apart
+
+        act = apart.forget if again else apart.keep
+        act(self._workspace.writable.bank.root, refs)
 
     def alike(self, collection: str, name: str) -> list[Alike]:
         """Memories that seem to state the same fact as one that was just written."""
@@ -443,6 +463,11 @@ class Library:
     def close(self) -> None:
         """Let go of every index; the next question opens them again."""
         _close_all(self._indexed)
+
+
+def _is_apart(members: Iterable[Member], apart: Iterable[frozenset[str]]) -> bool:
+    refs = {one.ref for one in members}
+    return any(refs <= one for one in apart)
 
 
 def _page(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +22,7 @@ from retain.web.growing import whole_blocks
 from retain.web.live import Live
 from retain.web.office import Office
 from retain.web.talks import Talks
+from tests.conftest import command
 from tests.talk.servers import Server, Thought, Use, claude, claude_error, running
 from tests.web import stage
 from tests.web.stage import TOKEN, Served, Trouble
@@ -278,6 +281,71 @@ def test_commands_answer_and_lead_elsewhere(served: Served, model: Server) -> No
     assert served.post(f"/api/v1/chats/{talk.id}/commands", {"line": "hello"}).status_code == 400
 
 
+def test_a_message_of_200_kilobytes_is_sent_and_kept(served: Served, model: Server) -> None:
+    model.says(claude("That is much."))
+    text = "word " * 40_000
+    talk = Talk(served)
+    talk.says(text)
+    assert talk.words("reply")
+    kept = served.api("GET", f"/sessions/here/{talk.state['session']}")
+    assert kept["messages"][0]["content"] == text.strip()
+
+
+def in_terminal(served: Served, model: Server, session: str, text: str) -> str:
+    """What the terminal's chat answers, on the same bank."""
+    given = ["--resume", session] if session else []
+    done = subprocess.run(
+        [*command(), "chat", "--plain", *given],
+        input=text.encode(),
+        env={
+            **stage.world(served.home),
+            "ANTHROPIC_API_KEY": KEY,
+            "ANTHROPIC_BASE_URL": model.url,
+        },
+        cwd=served.work,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def test_a_chat_goes_on_in_the_terminal_and_in_the_browser_again(
+    served: Served, model: Server
+) -> None:
+    model.says(claude("Begun in the browser."))
+    talk = Talk(served)
+    talk.says("Where do we begin?")
+    session = talk.state["session"]
+    model.says(claude("Now in the terminal."))
+    assert "Now in the terminal." in in_terminal(served, model, session, "And where now?")
+    roles = [one["role"] for one in served.api("GET", f"/sessions/here/{session}")["messages"]]
+    assert roles == ["user", "assistant"] * 2
+    # The conversation is open still: its pages see the other's words before the next ones.
+    model.says(claude("Here again."))
+    talk.says("Back here")
+    assert [one["text"] for one in talk.words("person")] == [
+        "Where do we begin?",
+        "And where now?",
+        "Back here",
+    ]
+    assert len(talk.words("reply")) == 3
+    # A chat of the terminal's own is taken up in the browser, with all that was said.
+    model.says(claude("A chat of its own."))
+    in_terminal(served, model, "", "Something else")
+    (other,) = (
+        one["id"]
+        for one in served.api("GET", "/sessions")["sessions"]
+        if one["title"] == "Something else"
+    )
+    taken = Talk(served, session=other)
+    assert [one["kind"] for one in taken.words("person", "reply")] == ["person", "reply"]
+    model.says(claude("Going on."))
+    taken.says("Go on")
+    assert any("Something else" in asked.words for asked in model.asked[-3:])
+
+
 def test_a_conversation_that_is_not_open_is_not_found(served: Served) -> None:
     for path in ("", "/words", "/context", "/models", "/stream"):
         assert served.get(f"/api/v1/chats/none{path}").status_code == 404
@@ -511,6 +579,20 @@ def test_a_saved_fact_is_taken_back_with_a_button(page: Page, model: Server) -> 
     memory.get_by_role("button", name="Undo").click()
     expect(memory).to_contain_text("taken back")
     expect(memory.get_by_role("button")).to_have_count(0)
+
+
+@pytest.mark.slow
+def test_a_question_waits_for_the_first_page_that_looks(
+    page: Page, served: Served, model: Server
+) -> None:
+    talk, _ = asking(served, model, "git --version")
+    model.says(claude("Thank you."))
+    page.goto(f"/chat/{talk.state['session']}")
+    question = page.locator(".question")
+    expect(question).to_contain_text("git --version")
+    question.get_by_role("button", name=re.compile("once|Yes", re.IGNORECASE)).first.click()
+    expect(page.locator(".reply", has_text="Thank you.")).to_be_visible()
+    expect(question).to_have_count(0)
 
 
 @pytest.mark.slow

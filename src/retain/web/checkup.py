@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from retain.errors import Conflict, RetainError
@@ -15,7 +15,7 @@ from retain.errors import Conflict, RetainError
 if TYPE_CHECKING:
     from retain.app import App
     from retain.model import Problem
-    from retain.similar import Cluster, Proposal
+    from retain.similar import Cluster, Member, Proposal
 
 __all__ = ["Checkup", "Found", "Loose", "State", "Work"]
 
@@ -54,6 +54,19 @@ class Found(NamedTuple):
     pairs: tuple[Proposal, ...]
     groups: tuple[Cluster, ...]
     loose: tuple[Loose, ...]
+
+    def without(self, apart: Iterable[frozenset[str]]) -> tuple[Found, int]:
+        """The same without what a person ignores by now, and how much that is."""
+        known = list(apart)
+
+        def is_open(members: Iterable[Member]) -> bool:
+            refs = {one.ref for one in members}
+            return not any(refs <= one for one in known)
+
+        pairs = tuple(one for one in self.pairs if is_open((one.older, one.newer)))
+        groups = tuple(one for one in self.groups if is_open(one.members))
+        left = len(self.pairs) + len(self.groups) - len(pairs) - len(groups)
+        return self._replace(pairs=pairs, groups=groups), left
 
 
 class State(NamedTuple):
@@ -190,11 +203,11 @@ def _found(app: App, progress: Progress) -> Found:
 
 def _alike(app: App) -> tuple[list[Proposal], list[Cluster]]:
     """Pairs and groups that are alike; many that are alike are one group, not many pairs."""
-    groups = app.library.suggest_merges(_NEAR, "", _GROUPS)
+    groups = app.library.suggest_merges(_NEAR, "", _GROUPS, ignored=True)
     large = [{one.ref for one in group.members} for group in groups if len(group.members) > 2]
     pairs = [
         one
-        for one in app.library.dedupe()
+        for one in app.library.dedupe(ignored=True)
         if not any({one.older.ref, one.newer.ref} <= group for group in large)
     ]
     paired = [{one.older.ref, one.newer.ref} for one in pairs]

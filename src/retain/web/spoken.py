@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from retain.guard.characters import flat, visible
-from retain.sessions.model import Chat, Message
+from retain.sessions.model import Compaction, Message
 from retain.talk import blocks
 from retain.talk.events import Block, Text, ToolResult, ToolUse
 from retain.talk.tools import summary
 from retain.web.prose import rendered
+from retain.web.retraction import Kept
 
-__all__ = ["inert", "laid_out", "of_chat", "pieces", "shown_result", "shown_tool"]
+__all__ = ["Piece", "fact_piece", "inert", "laid_out", "pieces", "shown_result", "shown_tool"]
 
 _MOST_RESULT: Final = 20_000  # characters of what a tool gave, on a page
 _MOST_INPUT: Final = 10_000
@@ -52,25 +53,48 @@ def shown_result(result: ToolResult) -> Piece:
     }
 
 
-def pieces(messages: Sequence[Message]) -> list[Piece]:
-    """A conversation as it looked; each tool with its result."""
-    tools: dict[str, Piece] = {}
-    return [piece for message in messages for piece in _of_message(message, tools)]
+def pieces(
+    messages: Sequence[Message],
+    facts: Sequence[Piece] = (),
+    compactions: Sequence[Compaction] = (),
+) -> list[Piece]:
+    """A conversation as it looked: each tool with its result, facts where they were saved.
 
-
-def of_chat(chat: Chat) -> list[Piece]:
-    """A whole chat, with the summaries that stand for its first messages where a model reads."""
+    Summaries stand behind the messages for which a model reads them.
+    """
     tools: dict[str, Piece] = {}
     found: list[Piece] = []
-    for number, said in enumerate(chat.said, 1):
-        given = (said.role, said.content, said.timestamp, None, said.blocks)
-        found += _of_message(Message(number, chat.id, *given), tools)
+    left = list(facts)
+    for number, message in enumerate(messages, 1):
+        while left and message.role == "user" and message.content:
+            if left[0]["when"] >= message.timestamp:
+                break
+            found.append(left.pop(0))
+        made = list(_of_message(message, tools))
+        for one in made[:1]:  # in place: a tool's result comes with a later message
+            one["message"] = message.id
+        found += made
         found += [
             {"kind": "summary", "html": laid_out(one.summary), "when": one.created_at}
-            for one in chat.compactions
+            for one in compactions
             if one.messages == number
         ]
-    return found
+    return found + left
+
+
+def fact_piece(kept: Kept, page: str) -> Piece:
+    """A fact that was saved, which can still be taken back."""
+    return {
+        "kind": "memory",
+        "when": kept.created_at,
+        "fact": flat(kept.fact, 2_000),
+        "ref": kept.ref,
+        "status": "supersedes" if kept.replaced else "saved",
+        "replaced": flat(", ".join(kept.replaced)),
+        "notes": [],
+        "page": page,
+        "can_undo": True,
+    }
 
 
 def _of_message(message: Message, tools: dict[str, Piece]) -> Iterator[Piece]:

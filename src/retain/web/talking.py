@@ -26,13 +26,12 @@ from retain.talk.models.access import FILE, key_variable
 from retain.talk.models.errors import ModelError
 from retain.web import spoken
 from retain.web.growing import Growing
-from retain.web.retraction import retract
+from retain.web.retraction import kept, retract
 from retain.web.script import Script
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.sessions.model import Session
-    from retain.talk.retention import Saved
+    from retain.sessions.model import Message, Session
 
 __all__ = ["Talk"]
 
@@ -88,9 +87,10 @@ class Talk:
         self._task: asyncio.Task[None] | None = None
         self._warm: asyncio.Task[None] | None = None
         self._asked: _Asked | None = None
-        self._saved: dict[str, tuple[str, Saved]] = {}  # by reference: the piece, and what it was
+        self._saved: dict[str, str] = {}  # facts that can be taken back: by reference, the piece
         self._doing = ""
         self._title = ""
+        self._last = 0  # the number of the last message that the pages know of
         self._growing = Growing(self.script)
         self._tools: dict[str, str] = {}  # the pieces of tools that run
         self._table: Mapping[type, Callable[[Any], Awaitable[None]]] = {
@@ -151,11 +151,38 @@ class Talk:
         session = await self.chat.resume(name)
         messages = await self.chat.away(lambda: self.chat.sessions.messages(session.id))
         self._title = session.title
+        self._last = messages[-1].id if messages else 0
         if len(messages) > _SHOWN:
             self.script.say("earlier", self.script.piece(), count=len(messages) - _SHOWN)
-        for one in await asyncio.to_thread(spoken.pieces, messages[-_SHOWN:]):
+        facts = await self.chat.away(lambda: self._kept(session.id))
+        for one in await asyncio.to_thread(spoken.pieces, messages[-_SHOWN:], facts):
             data = {key: value for key, value in one.items() if key != "kind"}
-            self.script.say(one["kind"], self.script.piece(), **data)
+            piece = self.script.piece()
+            if one["kind"] == "memory":
+                self._saved[one["ref"]] = piece
+            self.script.say(one["kind"], piece, **data)
+
+    async def catch_up(self) -> None:
+        """Show what was said elsewhere since, by a terminal that went on with the same chat."""
+        if not self.is_busy:
+            with contextlib.suppress(RetainError):
+                for one in spoken.pieces(await self._news()):
+                    data = {key: value for key, value in one.items() if key != "kind"}
+                    self.script.say(one["kind"], self.script.piece(), **data)
+
+    async def _news(self) -> list[Message]:
+        """The messages that no page knows of yet; from now on they do."""
+        if (session := self.session) is None:
+            return []
+        every = await self.chat.away(lambda: self.chat.sessions.messages(session.id))
+        found = [one for one in every if one.id > self._last]
+        self._last = every[-1].id if every else self._last
+        return found
+
+    def _kept(self, session: str) -> list[spoken.Piece]:
+        """The facts that were saved here before, each with the page that shows it; blocking."""
+        app = self.chat.app
+        return [spoken.fact_piece(one, self._page_of(app, one.ref)) for one in kept(app, session)]
 
     async def leave(self, seconds: float) -> None:
         """Stop what goes on, leave a summary behind, and let go of everything."""
@@ -290,6 +317,8 @@ class Talk:
         finally:
             await asyncio.shield(asyncio.ensure_future(self._growing.end()))
             await asyncio.shield(asyncio.ensure_future(self._retitle()))
+            with contextlib.suppress(RetainError):
+                await asyncio.shield(asyncio.ensure_future(self._news()))
 
     async def _retitle(self) -> None:
         with contextlib.suppress(RetainError):
@@ -359,7 +388,7 @@ class Talk:
         if saved.ref:
             page = await self.chat.away(lambda: self._page_of(self.chat.app, saved.ref))
         if saved.status in ("saved", "supersedes"):
-            self._saved[saved.ref] = piece, saved
+            self._saved[saved.ref] = piece
         self.script.say(
             "memory",
             piece,
@@ -424,14 +453,13 @@ class Talk:
 
     async def undo(self, ref: str) -> list[str]:
         """Take back a fact that this conversation saved; what it replaced is in force again."""
-        if ref not in self._saved:
+        session = self.session
+        if ref not in self._saved or session is None:
             raise NotFound(
                 f"no fact {flat(ref, 80)!r} was saved here", unchanged="Nothing changed."
             )
-        piece, saved = self._saved[ref]
-        back = await self.chat.away(lambda: retract(self.chat, saved))
-        self._saved.pop(ref, None)
-        self.script.say("undone", piece, back=back)
+        back = await self.chat.away(lambda: retract(self.chat.app, session.id, ref))
+        self.script.say("undone", self._saved.pop(ref), back=back)
         return back
 
     async def use(self, name: str) -> str:

@@ -11,6 +11,7 @@ from retain.errors import Conflict, LimitExceeded, NotFound, RetainError
 from retain.paths import GLOBAL
 from retain.web.office import HERE, Office
 from retain.web.rendering import address
+from retain.web.retraction import retract
 from retain.web.talking import Talk
 
 if TYPE_CHECKING:
@@ -50,9 +51,10 @@ class Talks:
         async with self._opening:
             # By its whole name: `latest`, or the beginning of an id, is not what an address has.
             if session and (found := self._at(scope, session)):
+                await found.catch_up()
                 return found
             await self._make_room()
-            talk = Talk(secrets.token_hex(8), scope, self._page_of, self._changed)
+            talk = Talk(secrets.token_hex(8), scope, self.page_of, self._changed)
             await talk.begin(lambda: self._office.another(scope), session, model)
             # The id may have been given by its beginning.
             known = self._at(scope, talk.session.id) if talk.session else None
@@ -87,13 +89,19 @@ class Talks:
             None,
         )
 
-    def _page_of(self, app: App, ref: str) -> str:
+    def page_of(self, app: App, ref: str) -> str:
         """The address of the memory that a conversation calls so."""
         is_own = ref.startswith(GLOBAL) or app.place.scope == "global"
         collection, _, name = ref.removeprefix(GLOBAL).rpartition("/")
         with self._office.turn:
             scope = self._office.scope_of("global" if is_own else app.place.scope)
         return address(scope, collection, name)
+
+    async def undo(self, scope: str, session: str, ref: str) -> list[str]:
+        """Take back a fact that a chat saved; its pages hear of it if it is open."""
+        if talk := self._at(scope, session):
+            return await talk.undo(ref)
+        return await self._office.use(lambda app: retract(app, session, ref), scope, writes=True)
 
     def _changed(self) -> None:
         self._live.tell("sessions", {})

@@ -205,6 +205,7 @@ async def _send(call: Call) -> Data:
     if name := talk.goes_elsewhere(text):
         page = _ELSEWHERE.get(name) or await _resumed(talk, text)
         return {"status": "elsewhere", "page": page}
+    await talk.catch_up()
     talk.send(text)
     return {"status": "sent", "page": ""}
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import anyio.to_thread
 
 from retain import shapes
-from retain.errors import Conflict
+from retain.errors import Conflict, UsageError
+from retain.model import Memory, Written
 from retain.web import answers, contents, undoing
 from retain.web.comparing import compared
 from retain.web.operation import Call, Given, Operation, named
@@ -37,6 +38,16 @@ class Two(Given):
     new: Text
 
 
+class Returning(Expected):
+    """The same, and whether the text comes back byte by byte, as if nothing had been done to it.
+
+    A record tells of its own changes, also of those that are taken back: without this it would
+    go on saying what has taken its place.
+    """
+
+    exact: bool = False
+
+
 class Thrown(Given):
     """An entry of the trash: its name, after its collection's if it has one."""
 
@@ -62,7 +73,7 @@ async def _version(call: Call) -> Data:
 
 
 async def _restore(call: Call) -> Data:
-    given: Expected = call.body
+    given: Returning = call.body
     scope = call.path["scope"]
 
     def work(app: App) -> Data:
@@ -73,11 +84,31 @@ async def _restore(call: Call) -> Data:
                 unchanged="It was left as it is.",
                 hint="Look at its history, and restore the version you want.",
             )
-        done = app.restore(before.address, call.path["version"])
+        if given.exact:
+            done = _taken_back(app, before, call.path["version"])
+        else:
+            done = app.restore(before.address, call.path["version"])
         undo = undoing.to_version(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
     return await call.office.use(work, scope, writes=True)
+
+
+def _taken_back(app: App, before: Memory, version: str) -> Written:
+    """The last text before this one, whole; of an older one, more would be lost than one step."""
+    numbers = [one.number for one in app.bank.versions(before)]
+    data = app.bank.read_version(before, numbers[-1]) if numbers else None
+    if data is None or f"v{numbers[-1]}" != version:
+        raise UsageError(
+            "only the last step can be taken back byte by byte",
+            unchanged="It was left as it is.",
+            hint="Without exact, every version can be restored.",
+        )
+    text = data
+    done = app.bank.change(before.address, lambda _: text, expect=before.hash, status="restored")
+    what = f"restore {before.ref} to {version}"
+    commit, warnings = app.ledger.settled({done.memory.path: done.memory.data}, what)
+    return done._replace(commit=commit, warnings=(*done.warnings, *warnings))
 
 
 async def _links(call: Call) -> Data:
@@ -135,7 +166,7 @@ OPERATIONS: Final = (
     ),
     Operation(
         "POST", f"{ONE}/versions/{{version}}/restore", "restore_version",
-        "Bring an earlier text back", _restore, answers.Changed, body=Expected,
+        "Bring an earlier text back", _restore, answers.Changed, body=Returning,
     ),
     Operation(
         "GET", f"{ONE}/links", "links", "Show what is around a memory", _links, answers.Links

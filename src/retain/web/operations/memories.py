@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from retain import shapes
 from retain.drafts import Draft
-from retain.errors import Conflict, UsageError
+from retain.errors import Conflict, RetainError, UsageError
 from retain.model import Memory
 from retain.web import answers, undoing
+from retain.web.office import Scope
 from retain.web.operation import Call, Given, Operation, collection_of, named
 from retain.web.operations.given import ONE, Expected, Name, Tags, Text
 
@@ -56,10 +57,11 @@ class Tagging(Given):
 
 
 class Place(Given):
-    """Where a memory goes: another collection, another id, or both."""
+    """Where a memory goes: another collection, another id, another bank, or all of these."""
 
     collection: Name | None = None
     id: Name = ""
+    scope: Scope | None = None
 
 
 async def _create(call: Call) -> Data:
@@ -158,11 +160,39 @@ async def _move(call: Call) -> Data:
 
     def work(app: App) -> Data:
         before = app.ours(named(call))
+        if given.scope and call.office.app(given.scope) is not app:
+            return _moved_over(app, before, call.office.app(given.scope), scope, given)
+        if collection is None and not given.id:
+            return undoing.changed(scope, before, "unchanged", (), ())
         done = app.move(named(call), to_collection=collection, to_id=given.id)
         undo = [] if done.status == "unchanged" else [undoing.moving(scope, before, done.memory)]
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
     return await call.office.use(work, scope, writes=True)
+
+
+def _moved_over(app: App, before: Memory, other: App, scope: str, given: Place) -> Data:
+    """Into the other bank under the same name; out of the first one only when it is there."""
+    if not before.path.endswith(".md") or before.problem:
+        raise UsageError(
+            f"{before.ref} is no Markdown that can be read",
+            unchanged="Nothing was moved.",
+            hint="Only such memories can go to another bank.",
+        )
+    there = str(given.scope)
+    collection = before.collection if given.collection is None else collection_of(given.collection)
+    draft = Draft(before.data.decode("utf-8", "replace"))
+    done = other.put(draft, collection=collection, name=given.id or before.id, is_new=True)
+    try:
+        gone = app.delete(before.address, expect=before.hash)
+    except RetainError:
+        other.delete(done.memory.address)
+        raise
+    undo = [undoing.deleting(there, done.memory), *undoing.untrashing(scope, [gone.trashed])]
+    warnings = [*done.warnings, *gone.warnings]
+    if app.bank.versions(before):
+        warnings.append("its earlier texts stay where it was")
+    return undoing.changed(there, done.memory, "moved", warnings, undo)
 
 
 async def _delete(call: Call) -> Data:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from retain.shapes import size
+from retain.trash import CHATS
 from retain.web.checkup import Checkup
 from retain.web.office import Office
 from retain.web.operations.health import now
@@ -32,19 +33,25 @@ async def _health(request: Request) -> Response:
     office: Office = request.app.state.office
     checkup: Checkup = request.app.state.checkup
     checkup.look_first()
-    (facts, trashed), root = await office.use(lambda app: (now(app), app.place.root))
+    (facts, trashed, apart), root = await office.use(lambda app: (now(app), app.place.root))
     state = checkup.state
-    found = state.found
+    found, ignored = state.found, 0
+    if found and "ignored" not in request.query_params:
+        found, ignored = found.without(apart)
     values = {
         "title": "Health",
         "here": "health",
         "facts": facts,
         "size": size,
         "trashed": trashed[:_MOST_TRASHED],
+        "chats": CHATS,
         "trashed_count": len(trashed),
         "state": state,
         "doing": _DOING.get(state.work, ""),
         "found": found,
+        "ignored": ignored,
+        "shows_ignored": "ignored" in request.query_params and bool(apart),
+        "is_apart": lambda *refs: any(set(refs) <= one for one in apart),
         "problems": [(_shown(one.path, root), one.reason) for one in found.problems]
         if found
         else [],

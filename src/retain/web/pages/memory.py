@@ -65,6 +65,7 @@ class _Read(NamedTuple):
     near: list[tuple[Related, str]]
     successor: str
     collections: list[str]
+    several: bool  # whether there is another bank to move it to
 
 
 async def _one(request: Request) -> Response:
@@ -120,6 +121,7 @@ def _read(app: App, office: Office, request: Request) -> _Read:
         others,
         app.successor(memory),
         sorted({name for name, where, _ in app.collections() if where == memory.scope}),
+        not office.is_one,
     )
 
 

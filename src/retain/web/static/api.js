@@ -8,6 +8,12 @@ export class Refused extends Error {
   }
 }
 
+/** The cookie is no longer good: the page that says so takes this one's place, unless something was
+ *  typed here that would go with it. */
+export function lockedOut() {
+  if (document.dispatchEvent(new CustomEvent("retain:locked-out", { cancelable: true }))) location.reload();
+}
+
 /** Call the interface; what it refuses is thrown, with the reason. */
 export async function call(method, path, body) {
   let answer;
@@ -20,7 +26,7 @@ export async function call(method, path, body) {
   } catch {
     throw new Refused(0, "Retain does not answer. Is `retain web` still running?");
   }
-  if (answer.status === 401) location.reload();
+  if (answer.status === 401) lockedOut();
   const found = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Refused(answer.status, found.error);
   return found;

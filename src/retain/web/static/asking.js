@@ -2,12 +2,15 @@
 
 import { make } from "./dom.js";
 
+/** The banks there may be, for a field that chooses one. */
+export const BANKS = [["here", "of the project"], ["global", "your own"]];
+
 let count = 0;
 
 function control(field, id) {
   const { name, value = "", rows, list, placeholder, required = false, options } = field;
   if (options) {
-    return make("select", { id, name }, ...options.map(([key, label]) => make("option", { value: key }, label)));
+    return make("select", { id, name }, ...options.map(([key, label]) => make("option", { value: key, selected: key === value }, label)));
   }
   if (rows) {
     const area = make("textarea", { id, name, rows, required });

@@ -1,7 +1,7 @@
 // Several memories at once: chosen with x, by a click or a range of them; one undo for all.
 
 import { call, get, post } from "./api.js";
-import { ask, tell } from "./asking.js";
+import { BANKS, ask, tell } from "./asking.js";
 import { attempt, make, say } from "./dom.js";
 import { announce, carry } from "./undo.js";
 
@@ -87,11 +87,26 @@ async function each(doing, done, work) {
 
 const tags = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
 
-async function collections() {
-  const found = await get("/memories?limit=1");
+/** The collections there are; and whether there is more than one bank. */
+async function places() {
+  const { facets } = await get("/memories?limit=1");
   const list = make("datalist", { id: "bulk-collections" },
-    ...Object.keys(found.facets.collection ?? {}).filter(Boolean).map((value) => make("option", { value })));
-  return [list];
+    ...Object.keys(facets.collection ?? {}).filter(Boolean).map((value) => make("option", { value })));
+  return [list, Object.keys(facets.scope ?? {}).length > 1];
+}
+
+async function move() {
+  const [list, isSeveral] = await places();
+  const bank = { name: "scope", label: "Bank", options: [["", "where each is"], ...BANKS] };
+  const given = await ask({
+    title: `Move ${chosen.size} memories`, action: "Move", below: [list],
+    fields: [{ name: "collection", label: "Collection", list: "bulk-collections", required: !isSeveral, placeholder: isSeveral ? "as it is" : "" }, ...(isSeveral ? [bank] : [])],
+  });
+  if (!given) return;
+  const place = {};
+  if (given.collection.trim()) place.collection = given.collection.trim();
+  if (given.scope) place.scope = given.scope;
+  await each("Moving", "moved", (item) => post(`${path(item)}/move`, place));
 }
 
 async function merge() {
@@ -127,13 +142,7 @@ const ACTIONS = {
     const given = await ask({ title: `Untag ${chosen.size} memories`, action: "Remove tags", fields: [{ name: "tags", label: "Tags, with commas", required: true }] });
     if (given) await each("Untagging", "untagged", (item) => post(`${path(item)}/tags`, { remove: tags(given.tags) }));
   },
-  move: async () => {
-    const given = await ask({
-      title: `Move ${chosen.size} memories`, action: "Move", below: await collections(),
-      fields: [{ name: "collection", label: "Collection", list: "bulk-collections", required: true }],
-    });
-    if (given) await each("Moving", "moved", (item) => post(`${path(item)}/move`, { collection: given.collection.trim() }));
-  },
+  move,
   archive: () => each("Archiving", "archived", (item) => post(`${path(item)}/archive`)),
   retire: async () => {
     const given = await ask({ title: `Retire ${chosen.size} memories`, action: "Retire", fields: [{ name: "reason", label: "Why" }] });

@@ -18,25 +18,42 @@ const DRAFT = `retain-draft:${location.pathname}${isWhole ? "?whole" : ""}`;
 let seen = form.dataset.hash; // of the text that these changes were made to
 let theirs; // what someone else saved meanwhile
 let isSaved = false;
+let isSaving = false;
 
 const values = () => Object.fromEntries(FIELDS.filter((name) => form.elements[name]).map((name) => [name, form.elements[name].value]));
 const first = JSON.stringify(values());
 const isChanged = () => !isSaved && JSON.stringify(values()) !== first;
 
-// Drafts: what was typed outlives a reload, a crash of the tab's page, and a refused save.
+// Drafts: what was typed outlives a reload, a closed tab, a refused save, and a server that ended.
+
+const LONGEST = 30 * 24 * 3600 * 1000; // milliseconds after which nobody comes back to it
+
+const merged = document.getElementById("merged");
+const isMerging = () => !conflict.hidden && !document.getElementById("both").hidden;
 
 function keep() {
-  if (isChanged()) sessionStorage.setItem(DRAFT, JSON.stringify({ seen, values: values() }));
-  else sessionStorage.removeItem(DRAFT);
+  if (!isChanged()) { localStorage.removeItem(DRAFT); return; }
+  const typed = isMerging() ? { ...values(), text: merged.value } : values();
+  try {
+    localStorage.setItem(DRAFT, JSON.stringify({ seen, values: typed, at: Date.now() }));
+  } catch {
+    say("This browser has no room to keep what you type. Save it soon.", { bad: true });
+  }
+}
+
+/** What an earlier page left, unless it is too old to be of use. */
+function draft() {
+  const found = JSON.parse(localStorage.getItem(DRAFT) ?? "null");
+  return found && Date.now() - found.at < LONGEST ? found : null;
 }
 
 function bringBack() {
-  const draft = JSON.parse(sessionStorage.getItem(DRAFT) ?? "null");
-  if (!draft || JSON.stringify(draft.values) === first) return;
-  for (const [name, value] of Object.entries(draft.values)) if (form.elements[name]) form.elements[name].value = value;
-  seen = draft.seen;
+  const found = draft();
+  if (!found || JSON.stringify(found.values) === first) return;
+  for (const [name, value] of Object.entries(found.values)) if (form.elements[name]) form.elements[name].value = value;
+  seen = found.seen;
   tell("What you had typed here and not saved is back.", "Discard it", () => {
-    sessionStorage.removeItem(DRAFT);
+    localStorage.removeItem(DRAFT);
     isSaved = true;
     location.reload();
   });
@@ -47,6 +64,13 @@ function tell(words, action, work) {
   if (action) line.append(make("button", { type: "button", onclick: () => { line.remove(); work(); } }, action));
   notice.replaceChildren(line);
 }
+
+// Nobody is let in without a cookie that is good: what was typed waits here for another one.
+document.addEventListener("retain:locked-out", (event) => {
+  if (!isChanged() && !isSaved) return;
+  event.preventDefault();
+  if (!isSaved) tell("This browser is no longer let in. Open the link that `retain web` shows, in another tab, and save here again: your text is still here.");
+});
 
 addEventListener("beforeunload", (event) => { if (isChanged()) event.preventDefault(); });
 
@@ -92,18 +116,44 @@ function saving(body) {
 async function save(body = text.value) {
   const button = document.getElementById("save");
   button.disabled = true;
+  isSaving = true;
   try {
     const done = await saving(body);
     isSaved = true;
-    sessionStorage.removeItem(DRAFT);
+    localStorage.removeItem(DRAFT);
     carry(`${isNew ? "Stored" : done.status === "unchanged" ? "Nothing had changed" : "Saved"}.${warned(done)}`, done.undo, done.page);
   } catch (error) {
     keep();
     if (error.status === 409 && !isNew) await attempt(disagree);
-    else say(`${error.message} What you typed is still here.`, { bad: true, seconds: 10 });
+    else if (error.status !== 401) say(`${error.message} What you typed is still here.`, { bad: true, seconds: 10 });
+    if (!isNew && (error.status === 404 || error.status === 422)) offerNew(error.status === 404);
   } finally {
+    isSaving = false;
     button.disabled = false;
   }
+}
+
+/** The file is gone, or cannot be written any more: what was typed can still become a memory. */
+function offerNew(isGone) {
+  if (suffix === ".json") return;
+  const words = isGone ? "This memory is gone: moved, or deleted." : "The file cannot be changed as it is now.";
+  tell(`${words} Your text is still here.`, "Store it as a new memory", () => attempt(storeAnew));
+}
+
+async function storeAnew() {
+  const [, , scope, collection, id] = api.split("/").map(decodeURIComponent);
+  const { title = "", type = "", tags: line = "", text: body } = values();
+  const given = { text: body, title: title.trim(), type: type.trim(), tags: tags(line), collection };
+  let done;
+  try {
+    done = await post(`/memories/${scope}`, { ...given, id });
+  } catch (error) {
+    if (error.status !== 409) throw error;
+    done = await post(`/memories/${scope}`, { ...given, id: `${id.slice(0, 80)}-${Date.now().toString(36)}` });
+  }
+  isSaved = true;
+  localStorage.removeItem(DRAFT);
+  carry(`Stored as ${done.id}.${warned(done)}`, done.undo, done.page);
 }
 
 form.addEventListener("submit", (event) => {
@@ -170,11 +220,12 @@ document.addEventListener("retain:memories", async () => {
   if (isNew || isSaved || !conflict.hidden) return;
   try {
     const now = await get(api);
-    if (now.hash === seen) return;
+    // Word of one's own save may come before its answer.
+    if (isSaved || isSaving || now.hash === seen) return;
     if (!isChanged()) { isSaved = true; location.reload(); return; }
     tell("This memory was changed elsewhere. Your text is untouched.", "Compare", () => attempt(disagree));
   } catch (error) {
-    if (error.status === 404) tell("This memory is gone: moved, or deleted. Your text is still here.");
+    if (error.status === 404) offerNew(true);
   }
 });
 

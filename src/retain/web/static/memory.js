@@ -1,7 +1,7 @@
 // One memory: its tags, its steps through life, and word of changes; every action can be undone.
 
 import { call, get, post } from "./api.js";
-import { ask } from "./asking.js";
+import { BANKS, ask } from "./asking.js";
 import { attempt, make, refresh, say } from "./dom.js";
 import { announce, carry, resume, warned } from "./undo.js";
 
@@ -63,9 +63,13 @@ async function move() {
     fields: [
       { name: "collection", label: "Collection", value: data().collection, list: "collections" },
       { name: "id", label: "Id, which is the file's name", value: data().id, required: true },
+      ...(data().several ? [{ name: "scope", label: "Bank", value: data().scope, options: BANKS }] : []),
     ],
   });
-  if (given) await finish("Moved.", await post(`${data().api}/move`, { collection: given.collection.trim() || ":root", id: given.id.trim() }));
+  if (!given) return;
+  const place = { collection: given.collection.trim() || ":root", id: given.id.trim() };
+  if (given.scope) place.scope = given.scope;
+  await finish("Moved.", await post(`${data().api}/move`, place));
 }
 
 async function withReason(step, title, text) {

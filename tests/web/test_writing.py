@@ -1,0 +1,188 @@
+"""What is typed is never lost, and a file that changes on disk changes on the page."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.web import stage
+from tests.web.stage import Served, Trouble
+
+pytestmark = pytest.mark.slow
+
+PLAIN = {"RETAIN_RECALL_EMBEDDER": "none"}
+EDIT = "/memory/here/memories/tea/edit"
+TYPED = "# Tea\n\nTyped by hand, for an hour."
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """A project's bank and the person's own, each with a memory."""
+    with stage.started(tmp_path / "web", project=True, env=PLAIN) as server:
+        server.store("# Tea\n\nBoil the water.", id="tea", tags=["hot"])
+        server.api("POST", "/memories/global", {"text": "# Own\n\nMine.", "id": "own"})
+        yield server
+
+
+def _file(served: Served, name: str = "tea") -> Path:
+    return served.bank / "memories" / f"{name}.md"
+
+
+def _saved(page: Page) -> None:
+    page.get_by_role("button", name="Save", exact=True).click()
+
+
+def _typed(page: Page) -> None:
+    page.goto(EDIT)
+    page.locator("#text").fill(TYPED)
+
+
+# Writing
+
+
+def test_a_draft_outlives_the_tab(page: Page, context: BrowserContext) -> None:
+    _typed(page)
+    page.close(run_before_unload=False)
+    other = context.new_page()
+    other.goto(EDIT)
+    expect(other.locator("#text")).to_have_value(TYPED)
+    expect(other.locator("#notice")).to_contain_text("not saved is back")
+    _saved(other)
+    expect(other).to_have_url(re.compile("/memory/here/memories/tea$"))
+    other.goto(EDIT)
+    expect(other.locator("#notice")).to_be_empty()
+
+
+def test_a_text_merged_by_hand_outlives_a_reload(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("409", "dialog")
+    _typed(page)
+    page.route("**/api/v1/events", lambda route: route.abort())  # no word of the other's change
+    served.api("PUT", "/memories/here/memories/tea", {"text": "# Tea\n\nTheirs."})
+    _saved(page)
+    page.get_by_role("button", name="Merge by hand").click()
+    page.locator("#merged").fill("# Tea\n\nBoth of them.")
+    other = page.context.new_page()
+    other.goto(EDIT)
+    expect(other.locator("#text")).to_have_value("# Tea\n\nBoth of them.")
+
+
+def test_a_lost_cookie_costs_no_word(
+    page: Page, context: BrowserContext, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("401")
+    _typed(page)
+    context.clear_cookies()
+    _saved(page)
+    expect(page.locator("#notice")).to_contain_text("no longer let in")
+    expect(page.locator("#text")).to_have_value(TYPED)
+    name, value = served.cookie()
+    context.add_cookies([{"name": name, "value": value, "url": served.url, "httpOnly": True}])
+    _saved(page)
+    expect(page).to_have_url(re.compile("/memory/here/memories/tea$"))
+    assert "for an hour" in _file(served).read_text(encoding="utf-8")
+
+
+def test_a_server_that_ended_costs_no_word(page: Page, served: Served, trouble: Trouble) -> None:
+    trouble.expects("ERR_", "Failed to load")
+    _typed(page)
+    served.end()
+    _saved(page)
+    expect(page.locator("#toasts")).to_contain_text("What you typed is still here")
+    expect(page.locator("#text")).to_have_value(TYPED)
+    kept = page.evaluate("localStorage.getItem('retain-draft:' + location.pathname)")
+    assert "for an hour" in kept
+
+
+@pytest.mark.parametrize("how", ["deleted", "moved"])
+def test_what_was_typed_into_a_memory_that_is_gone_becomes_one(
+    page: Page, served: Served, trouble: Trouble, how: str
+) -> None:
+    trouble.expects("404")
+    _typed(page)
+    if how == "deleted":
+        _file(served).unlink()
+    else:
+        served.run("move", "tea", "--id", "chai")
+    expect(page.locator("#notice")).to_contain_text("This memory is gone")
+    expect(page.locator("#text")).to_have_value(TYPED)
+    page.get_by_role("button", name="Store it as a new memory").click()
+    expect(page.locator("#toasts")).to_contain_text("Stored as tea")
+    stored = served.api("GET", "/memories/here/memories/tea")
+    assert (stored["content"].strip(), stored["tags"]) == (TYPED, ["hot"])
+
+
+def test_what_was_typed_into_a_file_that_broke_is_kept(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("409", "422")
+    _typed(page)
+    _file(served).write_bytes(b"---\ntitle: [\n---\nbroken\n")
+    expect(page.locator("#notice")).to_contain_text("changed elsewhere")
+    _saved(page)
+    expect(page.locator("#text")).to_have_value(TYPED)
+    page.get_by_role("button", name="Store it as a new memory").click()
+    expect(page.locator("#toasts")).to_contain_text("Stored as tea-")
+    assert _file(served).read_bytes().endswith(b"broken\n")
+
+
+# What happens on disk
+
+
+def test_each_way_of_writing_a_file_shows_within_a_moment(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("404")
+    page.goto("/memory/here/memories/tea")
+    text = page.locator("#memory .prose")
+    _file(served).write_text("# Tea\n\nWritten in place.", encoding="utf-8")
+    expect(text).to_contain_text("Written in place", timeout=2_000)
+    draft = _file(served).with_name(".tea.md.swp")
+    draft.write_text("# Tea\n\nPut in its place at once.", encoding="utf-8")
+    os.replace(draft, _file(served))
+    expect(text).to_contain_text("Put in its place at once", timeout=2_000)
+    _file(served).unlink()
+    expect(page.locator("#toasts")).to_contain_text("This memory is gone", timeout=2_000)
+
+
+def test_files_of_both_banks_come_and_go_in_the_list(page: Page, served: Served) -> None:
+    page.goto("/")
+    titles = page.locator("#results h2")
+    expect(titles).to_have_count(2)
+    for folder in (served.bank / "memories", served.home / ".retain" / "memories"):
+        (folder / "new.md").write_text(f"# New in {folder.parent.parent.name}", encoding="utf-8")
+    expect(titles).to_have_count(4, timeout=3_000)
+    (served.home / ".retain" / "memories" / "new.md").unlink()
+    expect(titles).to_have_count(3, timeout=3_000)
+    assert _file(served, "new").exists()
+
+
+def test_a_checkout_of_many_files_leaves_what_is_typed_alone(page: Page, served: Served) -> None:
+    def git(*args: str) -> None:
+        names = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+        subprocess.run(["git", *names, *args], cwd=served.work, check=True, capture_output=True)
+
+    git("init", "-q", "-b", "main")
+    for number in range(50):
+        _file(served, f"many-{number}").write_text(f"# Many {number}\n\nOld.", encoding="utf-8")
+    git("add", "-A")
+    git("commit", "-qm", "old")
+    git("checkout", "-qb", "new")
+    for number in range(50):
+        _file(served, f"many-{number}").write_text(f"# Fresh {number}\n\nNew.", encoding="utf-8")
+    git("commit", "-qam", "new")
+    git("checkout", "-q", "main")
+    _typed(page)
+    other = page.context.new_page()
+    other.goto("/?q=fresh")
+    git("checkout", "-q", "new")
+    expect(other.locator("#results h2").first).to_contain_text("Fresh", timeout=5_000)
+    expect(page.locator("#text")).to_have_value(TYPED)
+    expect(page.locator("#notice")).to_be_empty()
