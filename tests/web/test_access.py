@@ -50,8 +50,8 @@ def pages() -> list[str]:
     found = []
     for route in ROUTES:
         assert isinstance(route, Route)
-        if route.path.startswith("/api/") or "GET" not in (route.methods or ()):
-            continue
+        if route.path.startswith("/api/") or route.path.endswith("/export"):
+            continue  # no page: what is answered, and a file to be kept
         given = {**memory, "id": Demo.session} if "/sessions/" in route.path else memory
         found.append(re.sub(r"{(\w+)(?::\w+)?}", lambda it, given=given: given[it[1]], route.path))
     return [
