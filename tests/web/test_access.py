@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 from starlette.routing import Route
 
 from retain.web.pages import ROUTES
@@ -21,8 +21,9 @@ from tests.web import demo, stage
 from tests.web.stage import Served, Trouble
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
-DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
-NARROW, ZOOMED = {"width": 320, "height": 640}, {"width": 640, "height": 400}  # 200 % of a desk
+DESK, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=844)
+NARROW = ViewportSize(width=320, height=640)
+ZOOMED = ViewportSize(width=640, height=400)  # a desk at 200 %
 SHIFT = 0.05  # of the window's area, in all
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -47,13 +48,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def pages() -> list[str]:
     """An address for every page, and for those that look otherwise with something else on them."""
     memory = {"scope": "here", "collection": "knowledge", "id": demo.LONG, "session": Demo.session}
+    talk = {**memory, "id": Demo.session}
     found = []
     for route in ROUTES:
         assert isinstance(route, Route)
         if route.path.startswith("/api/") or route.path.endswith("/export"):
             continue  # no page: what is answered, and a file to be kept
-        given = {**memory, "id": Demo.session} if "/sessions/" in route.path else memory
-        found.append(re.sub(r"{(\w+)(?::\w+)?}", lambda it, given=given: given[it[1]], route.path))
+        given = talk if "/sessions/" in route.path else memory
+        found.append(re.sub(r":\w+}", "}", route.path).format(**given))
     return [
         *found,
         "/?q=database+connections",
@@ -286,10 +288,10 @@ _WIDE = """() => {
 def test_nothing_is_wider_than_a_narrow_window(page: Page, quiet: Trouble) -> None:
     wrong = []
     for path in pages():
-        page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+        page.set_viewport_size(PHONE)
         at_rest(page, path)
         for size in (PHONE, NARROW, ZOOMED):
-            page.set_viewport_size(size)  # type: ignore[arg-type]
+            page.set_viewport_size(size)
             wrong += [f"{path} at {size['width']}: {one}" for one in page.evaluate(_WIDE)]
     assert not wrong, "\n".join(wrong)
 
@@ -428,7 +430,7 @@ def test_the_way_in_is_for_everyone_too(browser: Browser, served: Served, scheme
     )
     page = made.new_page()
     for size in (DESK, NARROW):
-        page.set_viewport_size(size)  # type: ignore[arg-type]
+        page.set_viewport_size(size)
         page.goto("/enter")
         page.evaluate(AXE.read_text(encoding="utf-8"))
         assert page.evaluate(_RULES) == []

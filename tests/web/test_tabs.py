@@ -10,7 +10,7 @@ from tests.web.stage import Served, Trouble
 pytestmark = pytest.mark.slow
 expect.set_options(timeout=20_000)
 
-# A browser without a screen shows every tab, so that a tab has to be told that it is behind another.
+# Without a screen a browser shows every tab: one has to be told that it is behind another.
 HIDE = """(isHidden) => {
   Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
   document.dispatchEvent(new Event("visibilitychange"));
