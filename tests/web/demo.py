@@ -46,8 +46,8 @@ class Note(NamedTuple):
 
 
 _POOL: Final = """\
-Every service opens **one** pool at start and shares it; a pool for each request ran the database out
-of connections twice in a week ([[pool-incident]]).
+Every service opens **one** pool at start and shares it; a pool for each request ran the database
+out of connections twice in a week ([[pool-incident]]).
 
 ## The numbers
 
@@ -70,7 +70,8 @@ def order(number: int) -> Order:
 
 > Postgres counts connections, not queries. An idle one costs about 10 MB.
 
-What is still open is in [[pool-for-reports]], and why it is Postgres at all in [[postgres-for-orders]].
+What is still open is in [[pool-for-reports]], and why it is Postgres at all in
+[[postgres-for-orders]].
 """
 
 _DECISION: Final = {
@@ -131,11 +132,11 @@ _NOTES: Final = (
          "Say what happened, what was not changed, and what to do next. No jokes in errors.",
          "style", "preference", "Ada"),
     Note("preferences/no-mocks", 96, "Tests use real things",
-         "A real database in a container, real files, real servers. Mocks agreed with us twice while "
-         "production did not.", "style,testing", "preference", "Ada"),
+         "A real database in a container, real files, real servers. Mocks agreed with us twice "
+         "while production did not.", "style,testing", "preference", "Ada"),
     Note("knowledge/money-in-cents", 140, "Money is whole cents, never a float",
-         "Amounts are integers of the smallest unit with the currency beside them. Rounding happens "
-         "once, when a price is made: see [[rounding]].", "money"),
+         "Amounts are integers of the smallest unit with the currency beside them. Rounding "
+         "happens once, when a price is made: see [[rounding]].", "money"),
     Note("knowledge/rounding", 138, "Prices are rounded half to even",
          "Finance wants banker's rounding. The tax office accepts it per line, not per order.",
          "money"),
@@ -146,7 +147,8 @@ _NOTES: Final = (
          "Changing `package-lock.json` or `uv.lock` begins a new cache. A broken one is forgotten "
          "with the button _Clear caches_.", "build,performance"),
     Note("runbooks/restore-backup", 75, "Bring back yesterday's database",
-         "1. Stop the workers.\n2. `wal-g backup-fetch LATEST`.\n3. Replay to the minute before.\n\n"
+         "1. Stop the workers.\n2. `wal-g backup-fetch LATEST`.\n3. Replay to the minute before."
+         "\n\n"
          "Practised every quarter; the last time took 38 minutes.", "database,on-call", "runbook",
          "Ada"),
     Note("runbooks/certificate", 52, "The certificate is about to end",
@@ -190,7 +192,8 @@ _NOTES: Final = (
          "A choice of one's own wins, and is kept in the browser. Colours are variables.",
          "frontend"),
     Note("knowledge/checkout-steps", 19, "Three steps to pay, and the back button works",
-         "Each step has an address. A reload never pays: see [[idempotency]].", "frontend,payments"),
+         "Each step has an address. A reload never pays: see [[idempotency]].",
+         "frontend,payments"),
     Note("knowledge/forms", 18, "What was typed is never lost",
          "Forms keep a draft in the tab until the server has it.", "frontend"),
     Note("knowledge/locale", 33, "Numbers and dates are written for the reader's language",
@@ -259,12 +262,14 @@ _NOTES: Final = (
 )  # fmt: skip
 
 _PROPOSED: Final = (
-    ("decision", "Use wal-g for backups", "wal-g writes to the store we have, and restores to the "
-     "minute. pgBackRest would need a host of its own."),
-    ("runbook", "Payouts were refused by the bank", "Wait a minute, halve the group, try again. "
-     "The limit is five calls a second."),
+    (
+        "decision",
+        "Use wal-g for backups",
+        "It writes to the store we have, and goes to the minute.",
+    ),
+    ("runbook", "Payouts were refused by the bank", "Wait a minute, halve the group, try again."),
     ("preference", "Dates in logs are UTC", "Everybody reads them in another time zone."),
-)  # fmt: skip
+)
 
 
 def _stamp(when: datetime) -> str:

@@ -184,9 +184,11 @@ _EDGES = (
     + _COLOURS
     + """
   const fields = "input:not([type=hidden], [type=checkbox], [type=radio]), select, textarea";
-  return [...document.querySelectorAll(fields)].filter((one) => one.checkVisibility()).flatMap((one) => {
+  const shown = [...document.querySelectorAll(fields)].filter((one) => one.checkVisibility());
+  return shown.flatMap((one) => {
     const [style, around] = [getComputedStyle(one), ground(one.parentElement)];
-    const edge = Math.max(contrast(parsed(style.borderTopColor), around), contrast(ground(one), around));
+    const edge = Math.max(
+      contrast(parsed(style.borderTopColor), around), contrast(ground(one), around));
     return edge >= 3 ? [] : [`${named(one)} ${edge.toFixed(2)}`];
   });
 }"""
@@ -204,7 +206,8 @@ def test_fields_have_an_edge_that_is_seen(viewed: Page) -> None:
 _TABBABLE = """() => {
   const all = [...document.querySelectorAll(
     "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex]")];
-  const found = all.filter((one) => one.tabIndex >= 0 && !one.disabled && !one.closest("dialog:not([open])")
+  const found = all.filter((one) => one.tabIndex >= 0 && !one.disabled
+    && !one.closest("dialog:not([open])")
     && one.checkVisibility({ visibilityProperty: true, contentVisibilityAuto: true })
     && one.getClientRects().length);
   found.forEach((one, at) => { one.dataset.reach = at; });
@@ -227,7 +230,8 @@ _STOP = (
       && contrast(parsed(style.outlineColor), ground(at.parentElement ?? at)) >= 3;
   };
   const wrong = [];
-  if (![one, one.parentElement, one.closest("form")].some((at) => at && shown(at))) wrong.push("no focus is seen");
+  if (![one, one.parentElement, one.closest("form")].some((at) => at && shown(at)))
+    wrong.push("no focus is seen");
   const box = one.getClientRects()[0];
   const [x, y] = [box.left + Math.min(box.width / 2, 40), box.top + Math.min(box.height / 2, 20)];
   const top = document.elementFromPoint(x, y);
@@ -242,7 +246,8 @@ _MISSED = (
     + _COLOURS
     + """
   const seen = new Set(reached);
-  return [...document.querySelectorAll("[data-reach]")].filter((one) => !seen.has(one.dataset.reach))
+  return [...document.querySelectorAll("[data-reach]")]
+    .filter((one) => !seen.has(one.dataset.reach))
     .filter((one) => one.checkVisibility()).map((one) => `${named(one)}: not reached`);
 }"""
 )
@@ -278,10 +283,12 @@ def test_tab_reaches_everything_and_is_seen_there(viewed: Page) -> None:
 _WIDE = """() => {
   const width = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth <= width) return [];
-  const scrolls = (one) => one && (getComputedStyle(one).overflowX !== "visible" || scrolls(one.parentElement));
+  const scrolls = (one) => one
+    && (getComputedStyle(one).overflowX !== "visible" || scrolls(one.parentElement));
   return [...document.querySelectorAll("body *")]
     .filter((one) => one.getBoundingClientRect().right > width + 1 && !scrolls(one.parentElement))
-    .slice(0, 5).map((one) => `${one.tagName}.${one.className} ${one.getBoundingClientRect().right} > ${width}`);
+    .slice(0, 5).map((one) =>
+      `${one.tagName}.${one.className} ${one.getBoundingClientRect().right} > ${width}`);
 }"""
 
 
@@ -301,7 +308,7 @@ window.shifts = [];
 new PerformanceObserver((list) => {
   for (const one of list.getEntries()) {
     const from = one.sources.map(({ node, previousRect: a, currentRect: b }) =>
-      `${node?.nodeName}.${node?.className ?? ""} ${a.y.toFixed()}+${a.height.toFixed()} to ${b.y.toFixed()}+${b.height.toFixed()}`);
+      `${node?.nodeName}.${node?.className ?? ""} ${[a.y, a.height, b.y, b.height].map(Math.round)}`);
     shifts.push([one.value, from.join("; ")]);
   }
 }).observe({ type: "layout-shift", buffered: true });
@@ -351,9 +358,10 @@ def test_results_take_each_others_place_without_a_jump(
 _MOVING = """() => [
   ...document.getAnimations().map((one) => `${one.effect.target.className} is moved`),
   ...[...document.querySelectorAll("*")].filter((one) => {
-    const { transitionDuration, animationDuration, animationName, scrollBehavior } = getComputedStyle(one);
-    return scrollBehavior === "smooth" || (animationName !== "none" && parseFloat(animationDuration) > 0)
-      || transitionDuration.split(",").some((time) => parseFloat(time) > 0);
+    const style = getComputedStyle(one);
+    return style.scrollBehavior === "smooth"
+      || (style.animationName !== "none" && parseFloat(style.animationDuration) > 0)
+      || style.transitionDuration.split(",").some((time) => parseFloat(time) > 0);
   }).map((one) => `${one.tagName}.${one.className} may move`)]"""
 
 
@@ -374,7 +382,7 @@ _INSIDE = "() => Boolean(document.activeElement.closest('dialog[open]'))"
 
 
 @pytest.mark.parametrize(
-    ("path", "before", "opener"),
+    "path, before, opener",
     [
         ("/", "", "#keys"),
         ("/?q=pool", "", "#keep"),
