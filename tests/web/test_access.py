@@ -308,7 +308,7 @@ window.shifts = [];
 new PerformanceObserver((list) => {
   for (const one of list.getEntries()) {
     const from = one.sources.map(({ node, previousRect: a, currentRect: b }) =>
-      `${node?.nodeName}.${node?.className ?? ""} ${[a.y, a.height, b.y, b.height].map(Math.round)}`);
+      `${node?.nodeName}.${node?.className} ${[a.y, a.height, b.y, b.height].map(Math.round)}`);
     shifts.push([one.value, from.join("; ")]);
   }
 }).observe({ type: "layout-shift", buffered: true });
