@@ -256,12 +256,15 @@ _MISSED = (
 def walked(page: Page) -> list[str]:
     """Press Tab through the whole page: what is not reached, not seen, or does not let go."""
     count = page.evaluate(_TABBABLE)
-    wrong, reached = [], []
-    for _ in range(count + 60):  # a field for a date has several stops of its own
+    wrong, reached, rounds = [], [], 0
+    for _ in range(2 * count + 90):  # a field for a date has several stops of its own
         page.keyboard.press("Tab")
         stop: Any = page.evaluate(_STOP)
-        if stop is None:
-            break
+        if stop is None:  # out of the page; once more, should it have taken the focus meanwhile
+            rounds += 1
+            if rounds == 2 or len(set(reached)) >= count:
+                break
+            continue
         if stop["at"] not in reached:
             wrong += stop["wrong"]
         reached.append(stop["at"])
