@@ -256,7 +256,9 @@ _MISSED = (
 def walked(page: Page) -> list[str]:
     """Press Tab through the whole page: what is not reached, not seen, or does not let go."""
     count = page.evaluate(_TABBABLE)
-    wrong, reached, rounds = [], [], 0
+    wrong: list[str] = []
+    reached: list[str] = []
+    rounds = 0
     for _ in range(2 * count + 90):  # a field for a date has several stops of its own
         page.keyboard.press("Tab")
         stop: Any = page.evaluate(_STOP)
