@@ -14,10 +14,10 @@ import anyio.to_thread
 from retain.errors import NotFound, RetainError
 from retain.filling import Filling
 from retain.paths import from_home
+from retain.sync import Changes
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.sync import Changes
 
 __all__ = ["HERE", "OWN", "Office", "Scope"]
 
@@ -119,13 +119,18 @@ class Office:
 
     def changes(self, scope: str = HERE) -> Iterator[Changes]:
         """What happens to the files of a bank, whoever indexes them, until the end."""
+        was_missing = False
         while not self.ended.is_set():
             try:
                 with self.turn:
                     library = self.app(scope).library
                     watching = library.watch(self.ended, self.turn, all_events=True)
+                if was_missing:  # what the bank was made with came before anyone watched
+                    was_missing = False
+                    yield Changes(added=1)
                 yield from watching
             except NotFound:  # the bank is made with the first memory
+                was_missing = True
                 self.ended.wait(1)
             except RetainError:
                 self.ended.wait(5)

@@ -75,15 +75,33 @@ document.addEventListener("keydown", (event) => {
 });
 
 // Pages that show what may change listen for "retain:memories" and the like.
-const live = new EventSource("/api/v1/events");
-for (const name of ["memories", "inbox", "sessions", "health"]) {
-  live.addEventListener(name, (event) => {
-    document.dispatchEvent(new CustomEvent(`retain:${name}`, { detail: JSON.parse(event.data) }));
+const NEWS = ["memories", "inbox", "sessions", "health"];
+const tell = (name, detail) => document.dispatchEvent(new CustomEvent(`retain:${name}`, { detail }));
+let live = null;
+let isBehind = false; // something may have happened that this page was not told
+let wasLost = false;
+
+function listen() {
+  live = new EventSource("/api/v1/events");
+  for (const name of NEWS) live.addEventListener(name, (event) => tell(name, JSON.parse(event.data)));
+  live.addEventListener("error", () => { wasLost = isBehind = true; });
+  live.addEventListener("open", () => {
+    if (wasLost) say("Retain answers again.");
+    if (isBehind) for (const name of NEWS) tell(name, {});
+    wasLost = isBehind = false;
   });
 }
-let wasLost = false;
-live.addEventListener("error", () => { wasLost = true; });
-live.addEventListener("open", () => {
-  if (wasLost) { say("Retain answers again."); document.dispatchEvent(new CustomEvent("retain:memories", { detail: {} })); }
-  wasLost = false;
-});
+
+// A browser has six connections for one server: a page that is not seen leaves its own to others,
+// and looks once at everything when it is seen again.
+function follow() {
+  if (!document.hidden && !live) listen();
+  else if (document.hidden && live) {
+    live.close();
+    live = null;
+    isBehind = true;
+    wasLost = false;
+  }
+}
+document.addEventListener("visibilitychange", follow);
+follow();

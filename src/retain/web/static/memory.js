@@ -119,13 +119,15 @@ const ACTIONS = {
 document.addEventListener("click", (event) => {
   const action = event.target.closest("[data-act]")?.dataset.act;
   if (action) {
-    event.target.closest(".menu")?.removeAttribute("open");
+    const menu = event.target.closest(".menu");
+    // What the menu hides cannot have the focus again when a dialog gives it back.
+    if (menu) { menu.open = false; menu.querySelector("summary").focus(); }
     attempt(() => ACTIONS[action]());
   }
   const tag = event.target.closest("[data-untag]")?.dataset.untag;
   if (tag !== undefined) tagged({ remove: [tag] }, `Removed “${tag}”.`);
-  const menu = document.querySelector(".menu[open]");
-  if (menu && !menu.contains(event.target)) menu.open = false;
+  const open = document.querySelector(".menu[open]");
+  if (open && !open.contains(event.target)) open.open = false;
 });
 document.addEventListener("keydown", (event) => {
   const menu = event.key === "Escape" && document.querySelector(".menu[open]");
