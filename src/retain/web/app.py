@@ -63,7 +63,8 @@ def build(office: Office, live: Live, entrance: Entrance, checkup: Checkup) -> S
 def _interface() -> list[Route]:
     """One route for each path, so that a method it does not have is told those that it has."""
     paths: dict[str, dict[str, Operation]] = {}
-    for one in OPERATIONS:
+    # A path that is all words comes before one with a part that the same words would fit.
+    for one in sorted(OPERATIONS, key=lambda one: one.path.count("{")):
         paths.setdefault(one.path, {})[one.method] = one
     return [
         Route(f"/api/v1{path}", partial(_operate, methods), methods=[*methods])
