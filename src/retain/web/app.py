@@ -89,7 +89,8 @@ async def _enter(request: Request) -> Response:
         return failed(error)
     code = given.get("code") if isinstance(given, dict) else None
     if not isinstance(code, str) or not entrance.takes(code):
-        return JSONResponse({"error": "The link was used already, or is too old"}, 401)
+        said = {"error": "The link was used already, or is too old"}
+        return JSONResponse(said, 401, {"Connection": "close"})  # no stranger keeps a connection
     answer = JSONResponse({"status": "ok"})
     answer.set_cookie(
         entrance.cookie_name,
