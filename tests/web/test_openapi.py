@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis import GenerationMode
@@ -97,32 +96,21 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def session() -> Iterator[requests.Session]:
-    """One connection for all calls."""
-    with requests.Session() as made:
-        yield made
-
-
 @pytest.mark.slow
 @schema.parametrize()
 @SAME
-def test_an_operation_does_what_is_written_about_it(
-    case: Any, served: Served, session: requests.Session
-) -> None:
-    case.call_and_validate(base_url=served.url, headers=HEADERS, checks=CHECKS, session=session)
+def test_an_operation_does_what_is_written_about_it(case: Any, served: Served) -> None:
+    case.call_and_validate(base_url=served.url, headers=HEADERS, checks=CHECKS)
 
 
 @pytest.mark.slow
 @schema.include(path_regex=r"{collection}/{id}").parametrize()
 @SAME
-def test_an_operation_does_so_on_a_memory_that_is_there(
-    case: Any, served: Served, session: requests.Session
-) -> None:
+def test_an_operation_does_so_on_a_memory_that_is_there(case: Any, served: Served) -> None:
     if served.get("/api/v1/memories/here/memories/hello").status_code == 404:
         served.store("# Hello", id="hello", collection="memories")
     case.path_parameters |= {"scope": "here", "collection": "memories", "id": "hello"}
-    case.call_and_validate(base_url=served.url, headers=HEADERS, checks=ALWAYS, session=session)
+    case.call_and_validate(base_url=served.url, headers=HEADERS, checks=ALWAYS)
 
 
 @pytest.mark.parametrize("one", OPERATIONS, ids=lambda one: one.name)
