@@ -88,7 +88,7 @@ def test_the_way_in_works_for_a_browser_in_the_dark_and_by_keyboard(
 
 def test_a_code_is_good_once_and_nobody_guesses_one(served: Served) -> None:
     good = code(served)
-    for wrong in ("", "x", good[:-1], good + "x", good.swapcase(), "é", "\0", "x" * 100_000):
+    for wrong in ("", "x", good[:-1], good + "x", good.swapcase(), "é", "\0", "x" * 10_000):
         body = {"code": wrong}
         answer = served.ask("POST", "/api/v1/enter", headers={}, json=body)
         assert answer.status_code == 401
@@ -107,7 +107,7 @@ def test_a_code_is_good_once_and_nobody_guesses_one(served: Served) -> None:
 
 
 def test_a_body_that_is_no_json_is_refused(served: Served) -> None:
-    for content in (b"", b"{", b"\xff", b"[" * 100_000):
+    for content in (b"", b"{", b"\xff", b"[" * 10_000):
         answer = served.ask(
             "POST",
             "/api/v1/enter",

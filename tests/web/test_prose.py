@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import cProfile
 import html.parser
 import re
-import time
+from collections.abc import Callable
 from html import unescape
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -107,14 +109,78 @@ def test_links_to_the_web_into_pages_and_to_memories_work() -> None:
     assert found == '<p><a class="wiki" href="/memory/it">&quot;&gt;&lt;b&gt;</a></p>\n'
 
 
+class Counted(prose._Budget):
+    """A budget of which a test sees what was spent."""
+
+    made: ClassVar[list[Counted]] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made.append(self)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[str, int]]:
+    """What a text becomes, and in how many steps; of the clock there is as much as it takes."""
+    monkeypatch.setattr(prose, "_Budget", Counted)
+    monkeypatch.setattr(prose, "_SECONDS", float("inf"))
+
+    def count(text: str) -> tuple[str, int]:
+        Counted.made.clear()
+        made = rendered(text)
+        (budget,) = Counted.made
+        return made, budget._steps
+
+    return count
+
+
 @pytest.mark.parametrize("name", ENDLESS)
-def test_an_endless_text_has_an_end(name: str) -> None:
-    before = time.thread_time()
-    made = rendered(ENDLESS[name])
-    # Of a processor's time, which is the same on a busy machine: the budget, and what one step
-    # and the cutting of a text may take beyond it.
-    assert time.thread_time() - before < 3 * prose._SECONDS
+def test_an_endless_text_has_an_end(
+    name: str, counted: Callable[[str], tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prose, "_STEPS", 10_000)  # which each text that is not tame would pass
+    made, steps = counted(ENDLESS[name])
+    assert steps <= 10_000 + prose._EVERY
     assert Seen(made).wrong == []
+
+
+def calls(text: str) -> int:
+    """How many functions are called for a text, which is the same on any machine."""
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        rendered(text)
+    finally:
+        profile.disable()
+    return sum(one.callcount for one in profile.getstats())
+
+
+@pytest.mark.parametrize("name", sorted(ENDLESS.keys() - {"a table"}))
+def test_a_step_is_a_small_one(name: str, counted: Callable[[str], tuple[str, int]]) -> None:
+    """Twice the text is about twice the work, within the steps as well as in their number."""
+    text = ENDLESS[name][: N // 16]
+    rendered(text[:1_000])  # what is made once is made now
+    more = calls(text)
+    assert more <= 2.5 * max(calls(text[: N // 32]), 1_000)
+    assert more < 220 * N // 16
+
+
+def test_a_table_has_only_so_many_cells() -> None:
+    """One more row is as many cells as there are columns."""
+    env = {"resolve": lambda _: "", "budget": prose._Budget()}
+    tokens = prose._parser().parse(ENDLESS["a table"], env)
+    assert len([one for one in tokens if one.type in ("td_open", "th_open")]) < 70_000
+
+
+def test_a_text_whose_steps_are_slow_ends_by_the_clock(
+    monkeypatch: pytest.MonkeyPatch, counted: Callable[[str], tuple[str, int]]
+) -> None:
+    monkeypatch.setattr(prose, "_SECONDS", -1.0)
+    made, steps = counted("*<b>* " * 1_000)
+    assert steps == prose._EVERY
+    assert made.startswith('<pre class="as-written">*&lt;b&gt;*')
+    code = f"```python\n{'a = 1 # <b>' * 10}\n```"
+    assert "<span" not in counted(code)[0]
 
 
 def test_what_is_too_long_is_shown_as_it_is_written() -> None:

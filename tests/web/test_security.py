@@ -9,7 +9,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,8 +83,22 @@ def routes() -> tuple[Way, ...]:
     return tuple(found)
 
 
-def everywhere() -> Any:
-    return pytest.mark.parametrize("route", routes(), ids=" ".join)
+def everywhere(check: Callable[[Served, Way], None]) -> Callable[[Served], None]:
+    """A test that tries a check on every route, several at once, and tells all that fail."""
+
+    def walk(served: Served) -> None:
+        def tried(route: Way) -> str:
+            try:
+                check(served, route)
+            except AssertionError as error:
+                return f"{' '.join(route)}: {error}"
+            return ""
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            wrong = list(filter(None, pool.map(tried, routes())))
+        assert not wrong, "\n".join(wrong)
+
+    return walk
 
 
 class Head(NamedTuple):
@@ -113,7 +127,7 @@ def head(
 def _head(served: Served, route: Way, headers: Mapping[str, str], body: bytes, host: str) -> Head:
     sent = {"Host": host, "Connection": "close", **headers}
     if body or route.method in ("POST", "PUT", "PATCH"):
-        sent["Content-Length"] = str(len(body))
+        sent.setdefault("Content-Length", str(len(body)))
     lines = [f"{route.method} {route.path} HTTP/1.1", *(f"{k}: {v}" for k, v in sent.items())]
     with socket.create_connection(("127.0.0.1", served.port), timeout=60) as sock:
         with contextlib.suppress(ConnectionError):  # it may refuse before all of it was sent
@@ -154,7 +168,7 @@ def test_the_walk_finds_pages_operations_files_and_the_stream() -> None:
     assert len(paths) > len(OPERATIONS)
 
 
-@everywhere()
+@everywhere
 def test_without_the_token_nothing_is_reached(served: Served, route: Way) -> None:
     for given in ({}, {"Authorization": "Bearer wrong"}, {"Cookie": f"retain_{served.port}=x"}):
         found = head(served, route, {"Content-Type": "application/json", **given}, b"{}")
@@ -163,19 +177,60 @@ def test_without_the_token_nothing_is_reached(served: Served, route: Way) -> Non
     assert head(served, asked, {"Content-Type": "application/json"}, b"{}").status == 401
 
 
-@everywhere()
+@everywhere
 def test_no_method_is_exempt(served: Served, route: Way) -> None:
-    for method in ("DELETE", "OPTIONS", "PUT"):
-        assert head(served, route._replace(method=method), {}).status == 401
+    for method in ("DELETE", "OPTIONS", "PUT", "HEAD", "TRACE", "PATCH", "BREW"):
+        assert head(served, route._replace(method=method), {}).status == 401, method
+    for method in ("OPTIONS", "TRACE", "BREW"):
+        found = head(served, route._replace(method=method), {**BEARER, "X-Echo": "parrot"})
+        assert found.status in (404, 405), method
+        assert b"parrot" not in found.start
 
 
-@everywhere()
+@everywhere
 def test_a_name_that_was_bent_to_this_machine_is_refused(served: Served, route: Way) -> None:
-    for host in ("evil.com", f"localhost.evil.com:{served.port}"):
-        assert head(served, route, JSON, b"{}", host).status == 421
+    for host in foreign_hosts(served.port):
+        assert head(served, route, JSON, b"{}", host).status == 421, host
 
 
-@everywhere()
+def foreign_hosts(port: int) -> tuple[str, ...]:
+    return (
+        "evil.com",
+        f"localhost.evil.com:{port}",
+        f"localhost.:{port}",  # the root's dot makes another name of it
+        f"127.0.0.1.:{port}",
+        "127.0.0.1",  # without the port that it is
+        f"127.0.0.1:{port % 60_000 + 1}",
+        f"0.0.0.0:{port}",
+        f"[::]:{port}",
+        f"2130706433:{port}",
+        f"127.0.0.1:{port}@evil.com",
+        f"evil.com, 127.0.0.1:{port}",
+    )
+
+
+def test_every_name_that_means_this_server_is_good(served: Served) -> None:
+    for name in ("127.0.0.1", "localhost", "LOCALHOST", "LocalHost", "[::1]"):
+        assert head(served, Way("GET", "/"), BEARER, host=f"{name}:{served.port}").status == 200
+
+
+def test_a_request_names_one_host_and_that_counts(served: Served) -> None:
+    port, rest = served.port, f"Connection: close\nAuthorization: Bearer {TOKEN}\n\n"
+    for start in (
+        f"GET / HTTP/1.1\nHost: 127.0.0.1:{port}\nHost: 127.0.0.1:{port}\n",
+        f"GET / HTTP/1.1\nHost: 127.0.0.1:{port}\nHost: evil.com\n",
+        "GET / HTTP/1.1\nHost:\n",
+        "GET / HTTP/1.1\n",
+        "GET / HTTP/1.0\n",
+        f"GET http://evil.com/ HTTP/1.1\nHost: 127.0.0.1:{port}\n",
+        f"GET //evil.com/ HTTP/1.1\nHost: 127.0.0.1:{port}\n",
+    ):
+        answer = served.raw(start + rest)
+        assert int(answer.split(" ")[1]) in (400, 404, 421), start
+        assert "\r\nlocation:" not in answer.lower(), start
+
+
+@everywhere
 def test_a_foreign_page_is_refused(served: Served, route: Way) -> None:
     for origin in ("null", "https://evil.com", f"http://localhost.evil.com:{served.port}"):
         found = head(served, route, {**JSON, "Origin": origin}, b"{}")
@@ -183,17 +238,41 @@ def test_a_foreign_page_is_refused(served: Served, route: Way) -> None:
         assert not [name for name in found.names if name.startswith("access-control")]
 
 
-@everywhere()
+@everywhere
 def test_a_foreign_page_is_refused_also_with_the_cookie(served: Served, route: Way) -> None:
-    name, value = served.cookie()
-    given = {"Cookie": f"{name}={value}", "Origin": "http://evil.com"}
+    given = {"Cookie": cookie(served), "Origin": "http://evil.com"}
     assert head(served, route, given).status == 403
+    # One on another port of this machine is of the same site, whose cookies go with it.
+    given["Origin"] = f"http://127.0.0.1:{served.port % 60_000 + 1}"
+    assert head(served, route, given).status == 403
+
+
+@cache
+def cookie(served: Served) -> str:
+    return "=".join(served.cookie())
+
+
+@everywhere
+def test_a_foreign_page_can_load_nothing(served: Served, route: Way) -> None:
+    """A picture, a script, a frame or a form of a page elsewhere, which sends no Origin."""
+    for site in ("cross-site", "same-site", "odd"):
+        for mode, dest in (("no-cors", "script"), ("no-cors", "image"), ("navigate", "iframe")):
+            told = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+            assert head(served, route, {"Cookie": cookie(served), **told}).status == 403, told
+
+
+@everywhere
+def test_a_link_elsewhere_leads_to_pages_only(served: Served, route: Way) -> None:
+    told = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    given = {"Cookie": cookie(served), "Sec-Fetch-Dest": "document", **told}
+    is_page = route.method == "GET" and not route.path.startswith("/api/")
+    assert (head(served, route, given).status == 403) != is_page
 
 
 # What every answer has
 
 
-@everywhere()
+@everywhere
 def test_every_answer_has_the_headers(served: Served, route: Way) -> None:
     kinds = [
         head(served, route, JSON if route.method != "GET" else BEARER),
@@ -251,7 +330,7 @@ def test_an_answer_of_a_fault_has_them_too_and_tells_nothing(
     assert "ZeroDivisionError" in capfd.readouterr().err
 
 
-@everywhere()
+@everywhere
 def test_no_answer_tells_about_the_machine(served: Served, route: Way) -> None:
     for body in (b"", b"{", b"null", b"[]", b"7", b"[" * 100_000, b"\xff\xfe", b'{"a":1}'):
         found = head(served, route, JSON, body)
@@ -286,8 +365,13 @@ def value_of(schema: Mapping[str, Any]) -> object:
     return kinds.get(str(schema.get("type")), "hello")
 
 
+@cache
+def described() -> dict[str, Any]:
+    return document(OPERATIONS)["paths"]
+
+
 def queries(path: str, method: str = "get") -> dict[str, object]:
-    for pattern, methods in document(OPERATIONS)["paths"].items():
+    for pattern, methods in described().items():
         made = re.sub(r"{(\w+)}", lambda it: PARTS.get(it[1], "1"), pattern)
         if made == path and method in methods:
             given = methods[method].get("parameters", [])
@@ -295,34 +379,41 @@ def queries(path: str, method: str = "get") -> dict[str, object]:
     return dict.fromkeys(QUERY, "hello")
 
 
+@everywhere
+def read(served: Served, route: Way) -> None:
+    if route.method in ("GET", "HEAD"):
+        for query in ({}, queries(route.path)):
+            asked = route._replace(path=f"{route.path}?{urlencode(query)}")
+            assert head(served, asked, BEARER).status < 500, asked
+
+
 def test_reading_changes_nothing(served: Served) -> None:
     before = tree(served.home)
     assert len(before) > 3
-    for route in routes():
-        if route.method not in ("GET", "HEAD"):
-            continue
-        for query in ({}, queries(route.path)):
-            asked = route._replace(path=f"{route.path}?{urlencode(query)}")
-            found = head(served, asked, BEARER)
-            assert found.status < 500, asked
+    read(served)
     assert tree(served.home) == before
 
 
-@everywhere()
-def test_what_a_form_can_send_is_not_taken(served: Served, route: Way) -> None:
-    before = tree(served.home)
+@everywhere
+def refuse_forms(served: Served, route: Way) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
         given = {**BEARER, "Content-Type": kind}
         assert head(served, route._replace(method="POST"), given, b"{}").status == 415, kind
+
+
+def test_what_a_form_can_send_is_not_taken(served: Served) -> None:
+    before = tree(served.home)
+    refuse_forms(served)
     assert tree(served.home) == before
 
 
 # What it bears (S6)
 
 
-@everywhere()
+@everywhere
 def test_a_huge_body_is_refused(served: Served, route: Way) -> None:
-    assert head(served, route, JSON, b" " * 5_242_880).status == 413
+    # Refused for what it says it will send, before it has.
+    assert head(served, route, {**JSON, "Content-Length": "5242880"}).status == 413
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     given = f"{route.method} {route.path} HTTP/1.1\nHost: 127.0.0.1:{served.port}\n"
     more = "Content-Type: application/json\nTransfer-Encoding: chunked\n\n"
@@ -330,10 +421,15 @@ def test_a_huge_body_is_refused(served: Served, route: Way) -> None:
     assert " 413 " in answer.partition("\r\n")[0]
 
 
-@everywhere()
+@everywhere
 def test_a_question_without_end_is_refused(served: Served, route: Way) -> None:
     for asked in (f"{route.path}?q={'x' * 100_000}", f"{route.path}/{'x' * 100_000}"):
         assert head(served, route._replace(path=asked), JSON, b"").status in (400, 414)
+
+
+def test_who_sends_a_huge_body_to_its_end_sees_why_it_is_refused(served: Served) -> None:
+    for route in (Way("POST", "/api/v1/memories/here"), Way("POST", ENTER), Way("GET", "/")):
+        assert head(served, route, JSON, b" " * 5_242_880).status == 413
 
 
 def test_a_long_question_is_still_answered(served: Served) -> None:
@@ -377,6 +473,63 @@ def test_a_flood_of_strangers_takes_nothing_from_who_may_enter(served: Served) -
     assert seen == [200] * 10
     assert statuses <= {0, 401, 429, 503}
     assert memory_of(served) - before < 100_000
+
+
+def test_who_guesses_takes_nothing_from_those_who_are_known() -> None:
+    """A link's code can be guessed so many times a second, whatever others do meanwhile."""
+    limits = Limits(rate=0.001, burst=5)
+    wall = Wall(built(), Entrance(TOKEN, 1), {"test"}, {"http://test"}, limits)
+
+    async def asked() -> tuple[list[int], list[int]]:
+        transport = httpx2.ASGITransport(app=wall)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+            guesses = [await http.post(ENTER, json={"code": f"{n:032}"}) for n in range(20)]
+            known = [await http.get("/api/v1/openapi.json", headers=BEARER) for _ in range(6)]
+        return [one.status_code for one in guesses], [one.status_code for one in known]
+
+    guesses, known = anyio.run(asked)
+    assert guesses == [401] * 5 + [429] * 15
+    assert known == [200] * 5 + [429]
+
+
+def test_a_flood_of_guesses_opens_nothing(served: Served) -> None:
+    given = {"Content-Type": "application/json"}
+
+    def guess(number: int) -> int:
+        body = json.dumps({"code": f"{number:032}"}).encode()
+        with contextlib.suppress(OSError):
+            host = f"127.0.0.1:{served.port}"
+            return _head(served, Way("POST", ENTER), given, body, host).status
+        return 0
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        waiting = [pool.submit(guess, number) for number in range(1_000)]
+        seen = [served.get("/api/v1/search", q="hello").status_code for _ in range(10)]
+        statuses = {one.result() for one in waiting}
+    assert seen == [200] * 10
+    assert statuses <= {0, 401, 429, 503}
+
+
+def test_who_is_not_known_sends_little(served: Served) -> None:
+    given = {"Content-Type": "application/json"}
+    assert head(served, Way("POST", ENTER), given, b" " * 19_000).status == 400
+    assert head(served, Way("POST", ENTER), given, b" " * 21_000).status == 413
+
+
+def test_connections_that_say_nothing_do_not_keep_others_out(served: Served) -> None:
+    silent: list[socket.socket] = []
+    try:
+        address = ("127.0.0.1", served.port)
+        silent.extend(socket.create_connection(address, timeout=60) for _ in range(400))
+        partly = [served.port.to_bytes(2, "big"), b"GET / HTTP/1.1\r\nHost: ", b"\r\n"]
+        for sock, data in zip(silent[-60:], partly * 20, strict=True):
+            with contextlib.suppress(OSError):
+                sock.sendall(data)
+        for _ in range(5):
+            assert head(served, Way("GET", "/"), BEARER).status == 200
+    finally:
+        for sock in silent:
+            sock.close()
 
 
 def test_so_many_pages_may_listen_and_others_are_still_served(served: Served) -> None:
@@ -483,13 +636,13 @@ def hostile_bank(bank: Path) -> list[tuple[str, str]]:
             "extra": {"deep": [payload]},
         }
         text = "---\n" + json.dumps(head) + "\n---\n" + hostile_text()
-        names = [f"plain-{number}", re.sub(r"[/\0]", "", payload)[:60]]
-        for collection in ("memories", re.sub(r"[/\0]", "", payload)[:40]):
+        plain = re.sub(r"[/\0]", "", payload)
+        # As a plain file, and as one whose collection and name are hostile as well.
+        for collection, name in (("memories", f"plain-{number}"), (plain[:40], plain[:60])):
             folder = bank / collection
             folder.mkdir(exist_ok=True)
-            for name in names:
-                (folder / f"{name}.md").write_text(text, encoding="utf-8")
-                found.append((collection, name))
+            (folder / f"{name}.md").write_text(text, encoding="utf-8")
+            found.append((collection, name))
     return found
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from retain.httpd.wall import Refusal, bearer, header
+from retain.httpd.wall import OPEN, Refusal, bearer, header
 
 __all__ = ["ENTER", "NONCE", "PROOF", "Entrance", "proof"]
 
@@ -51,11 +51,13 @@ class Entrance:
 
     def __call__(self, scope: Scope) -> Refusal | None:
         """None for who may come in; everyone else is told how to."""
-        if self._has_cookie(scope) or (scope["path"] == ENTER and scope["method"] == "POST"):
+        if self._has_cookie(scope):
             return None
         refusal = self._bearer(scope)
         if refusal is None:
             return None
+        if scope["path"] == ENTER and scope["method"] == "POST":
+            return OPEN
         more = self._proofs(scope)
         if _wants_page(scope):
             return refusal._replace(headers=(*self._headers, *more), page=self._page)

@@ -25,7 +25,8 @@ _WIKI: Final = re.compile(r"\[\[([^\[\]\n]{1,300})\]\]")
 _UNSEEN: Final = re.compile(r"[\x00-\x20\x7f-\xa0\u200b-\u200f\u2028-\u202e\ufeff]+")
 _PART: Final = re.compile(r"[/?#]")
 _MOST: Final = 200_000  # characters that are laid out; what follows is shown as it is written
-_SECONDS: Final = 2.0  # of a processor for one text; some are made to take for ever
+_STEPS: Final = 120_000  # of the parser for one text; some are made to take for ever
+_SECONDS: Final = 2.0  # of a processor for one text, where its steps are slow ones
 _EVERY: Final = 64  # steps between two looks at the clock
 _MOST_COLOURED: Final = 20_000  # characters of code that get colours
 _MOST_MARKED: Final = 32  # words of a question that are marked
@@ -60,14 +61,14 @@ class _TooLong(Exception):
 
 
 class _Budget:
-    """So much of a processor's time; what others use of it meanwhile does not count."""
+    """So many steps, and so much of a processor's time; what others use of that does not count."""
 
     def __init__(self) -> None:
         self._end = time.thread_time() + _SECONDS
         self._steps = 0
 
     def is_spent(self) -> bool:
-        return time.thread_time() > self._end
+        return self._steps > _STEPS or time.thread_time() > self._end
 
     def step(self) -> None:
         self._steps += 1
@@ -152,6 +153,7 @@ def _shown_link(self: Any, tokens: Sequence[Token], index: int, options: Any, en
 
 def _shown_cell(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
     """A column's side is said with a class: pages take no style from a text."""
+    env["budget"].step()  # a short text can make very many cells
     token = tokens[index]
     side = str(token.attrs.pop("style", "")).removeprefix("text-align:")
     if side:
