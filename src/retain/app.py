@@ -537,11 +537,13 @@ class App:
         def shelf(collection: str, name: str) -> Sequence[str]:
             return [one.time for one in bank.versions(Memory(name, collection, "", {}, ""))]
 
+        known = self.sessions.facts(superseded=True)
         return chronicle(
             self.library.dated(),
             self.trashed(),
             self.sessions.list(_ALL),
-            self.sessions.facts(superseded=True),
+            # What went to the person's own bank happened there.
+            [one for one in known if not one.ref.startswith(paths.GLOBAL)],
             shelf,
         )
 

@@ -20,6 +20,11 @@ _WORD: Final = re.compile(r"\w+(?:[.'\u2019+#]\w+)*(?:\+\+|#)?")
 _LEADS: Final = re.compile(
     r"^[ \t]*(?:#{1,6}|>|[-*+]|\d{1,3}[.)])[ \t]+|^[ \t]*(?:```|~~~).*$", re.MULTILINE
 )
+# The line below a table's head, and the lines between its cells.
+_RULES: Final = re.compile(
+    r"^[ \t]*\|?(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*(?::?-+:?)?[ \t]*$", re.MULTILINE
+)
+_EDGES: Final = re.compile(r"^[ \t]*\|[ \t]*|[ \t]*\|[ \t]*$", re.MULTILINE)
 _MARKS: Final = re.compile(r"\*\*|`|\[\[|\]\]")
 _LONGEST: Final = 320  # characters of a passage
 _LEAD: Final = 80  # that stand before the first marked word
@@ -67,7 +72,8 @@ def terms(question: str) -> frozenset[str]:
 
 def plain(text: str) -> str:
     """Markdown without its marks, on one line."""
-    return " ".join(_MARKS.sub("", _LEADS.sub(" ", text)).split())
+    rows = _EDGES.sub("", _RULES.sub("", text))
+    return " ".join(_MARKS.sub("", _LEADS.sub(" ", rows)).replace(" | ", " · ").split())
 
 
 def excerpt(text: str, wanted: frozenset[str], title: str = "") -> Markup:
@@ -76,7 +82,9 @@ def excerpt(text: str, wanted: frozenset[str], title: str = "") -> Markup:
     A title that the text begins with stands above it anyway.
     """
     shown = plain(text)
-    shown = shown.removeprefix(plain(title)).lstrip() or shown
+    rest = shown.removeprefix(plain(title))
+    if not rest[:1].isalnum():  # else it is only a word that begins alike
+        shown = rest.lstrip(" .")
     spans = list(_spans(shown, wanted))
     start = _start(shown, spans)
     end = min(len(shown), start + _LONGEST)

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from retain import __version__
-from retain.errors import RetainError
+from retain.errors import NotFound, RetainError
 from retain.web import prose
 from retain.web.office import Office
 from retain.web.operation import ROOT, STATUSES
@@ -131,7 +131,8 @@ def fragment(request: Request) -> bool:
 
 def failure(request: Request, error: RetainError, status: int = 0) -> Response:
     """A page that says what went wrong, and what can be done."""
-    values = {"title": "That did not work", "error": error}
+    title = "Not found" if isinstance(error, NotFound) else "That did not work"
+    values = {"title": title, "error": error}
     return page(request, "failure.html", values, status=status or STATUSES.get(error.code, 422))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from retain.guard.characters import flat, visible
 from retain.sessions.model import Compaction, Message
-from retain.talk import blocks
+from retain.talk import blocks, flagged
 from retain.talk.events import Block, Text, ToolResult, ToolUse
 from retain.talk.tools import summary
 from retain.web.prose import rendered
@@ -111,8 +111,9 @@ def _of_message(message: Message, tools: dict[str, Piece]) -> Iterator[Piece]:
 def _piece(block: Block, tools: dict[str, Piece]) -> Iterator[Piece]:
     if isinstance(block, Text) and block.text == blocks.STOPPED:
         yield {"kind": "note", "text": "Stopped here.", "tone": "warning"}
-    elif isinstance(block, Text) and block.text.strip():
-        yield {"kind": "reply", "html": laid_out(block.text)}
+    elif isinstance(block, Text) and (said := flagged.without(block.text)).strip():
+        # What was flagged stands below as a memory, with a button that takes it back.
+        yield {"kind": "reply", "html": laid_out(said)}
     elif isinstance(block, ToolUse):
         tools[block.id] = shown_tool(block)
         yield tools[block.id]
