@@ -436,6 +436,7 @@ def test_what_was_saved_is_said(page: Page) -> None:
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="scripts/check installs axe-core")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_way_in_is_for_everyone_too(browser: Browser, served: Served, scheme: str) -> None:
     made = browser.new_context(
         base_url=served.url, color_scheme="dark" if scheme == "dark" else "light"
