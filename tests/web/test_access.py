@@ -91,7 +91,7 @@ def at_rest(page: Page, path: str) -> None:
     if path == "/health":
         page.wait_for_selector("#going", state="detached")
     if path.startswith("/chat/"):
-        page.get_by_role("button", name="Yes, this once").wait_for()
+        expect(page.get_by_role("button", name="Yes, this once")).to_be_enabled()
     page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 120)))")
 
 
