@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from retain.app import App
+from retain.drafts import Draft
 from retain.errors import Busy, Conflict, NotFound
 from retain.web import spoken, talking
 from retain.web.growing import whole_blocks
@@ -722,18 +724,19 @@ def test_pages_hear_of_changes_after_a_fault(
         live = Live(office, again=0.01)
         live.start()
         await comes(lambda: not broken.left)
-        await office.use(lambda app: app.put("There is a bank now.", id="first"), writes=True)
+        await office.use(lambda app: app.put(Draft("There is a bank now.")), writes=True)
         heard: list[str] = []
 
         async def listen() -> None:
             async for line in live.listen():
-                heard.append(line)
+                heard[:] = [*heard, line]
 
         listening = asyncio.create_task(listen())
         number = 0
         while not any("event: memories" in line for line in heard):
             number += 1
-            await office.use(lambda app: app.put("One more.", id=f"more-{number}"))  # noqa: B023
+            draft = Draft(f"It is number {number}.")
+            await office.use(partial(App.put, draft=draft))
             await asyncio.sleep(0.2)
             assert number < 100
         live.close()
