@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from retain.app import App
+from retain.capture import inbox
 from retain.drafts import Draft
 from retain.errors import Busy, Conflict, NotFound
 from retain.web import spoken, talking
@@ -749,6 +750,42 @@ def test_pages_hear_of_changes_after_a_fault(
     said = capfd.readouterr().err
     assert "watching for changes: ZeroDivisionError" in said
     assert "secret" not in said
+
+
+def test_pages_hear_of_the_inbox_after_a_fault(
+    office: Office, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broken, real = Broken(), office.roots
+
+    def roots() -> list[str]:
+        broken.fails()
+        return real()
+
+    monkeypatch.setattr(office, "roots", roots)
+
+    async def scene() -> None:
+        await office.use(lambda app: app.put(Draft("There is a bank now.")))
+        folder = Path(real()[0], inbox.FOLDER)
+        folder.mkdir(exist_ok=True)
+        live = Live(office, again=0.01)
+        live.start()
+        heard = live.listen()
+        await anext(heard)
+
+        async def fills() -> None:
+            for number in range(100):
+                (folder / f"{number}.md").write_text("A proposal.", encoding="utf-8")
+                await asyncio.sleep(0.3)
+
+        filling = asyncio.create_task(fills())
+        while "event: inbox" not in await anext(heard):
+            assert not filling.done()
+        filling.cancel()
+        live.close()
+
+    played(scene)
+    assert not broken.left
+    assert re.search(r"web/live\.py:\d+ in _watch_inboxes", capfd.readouterr().err)
 
 
 def test_nothing_is_laid_out_in_the_servers_loop(
