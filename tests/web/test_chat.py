@@ -653,8 +653,14 @@ def test_a_fault_in_leaving_one_conversation_keeps_no_other(
         talks = Talks(office, Live(office), short=0.0, pause=0.01)
         bad, good = await talks.open(), await talks.open()
         closed: list[bool] = []
+        real = bad.chat.close
+
+        def close() -> None:
+            real()
+            closed.append(True)
+
         monkeypatch.setattr(bad.chat, "leave", Broken())
-        monkeypatch.setattr(bad.chat, "close", lambda: closed.append(True))
+        monkeypatch.setattr(bad.chat, "close", close)
         talks.start()
         await comes(lambda: not talks._open)
         await comes(lambda: closed)
