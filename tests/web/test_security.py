@@ -327,7 +327,10 @@ def test_an_answer_of_a_fault_has_them_too_and_tells_nothing(
                 assert answer.headers[name] == value
         assert "secret" not in answer.text
         assert "Traceback" not in answer.text
-    assert "ZeroDivisionError" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "ZeroDivisionError" in said
+    assert re.search(r"web/test_security\.py:\d+ in fault", said)
+    assert "secret" not in said
 
 
 @everywhere

@@ -131,6 +131,15 @@ def test_a_title_and_tags_are_changed(served: Served, tmp_path: Path) -> None:
     served.api("DELETE", path)
 
 
+def test_the_new_title_of_a_chat_is_on_its_open_pages(served: Served, tmp_path: Path) -> None:
+    name = stored(served, tmp_path)
+    talk = served.api("POST", "/chats", {"session": name})["id"]
+    served.api("PUT", f"/sessions/here/{name}", {"title": "Named while open"})
+    (state,) = [one for one in words(served, talk) if one["kind"] == "state"]
+    assert state["title"] == "Named while open"
+    served.api("DELETE", f"/sessions/here/{name}")
+
+
 def test_a_deleted_chat_lies_in_the_trash_and_comes_back_whole(
     served: Served, tmp_path: Path
 ) -> None:

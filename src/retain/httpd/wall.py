@@ -12,13 +12,14 @@ import hashlib
 import hmac
 import json
 import math
-import sys
 import time
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from retain.httpd.faults import log_fault
 
 __all__ = ["OPEN", "Entrance", "Limits", "Refusal", "Wall", "bearer", "header"]
 
@@ -133,7 +134,7 @@ class Wall:
             try:
                 await self._inner(scope, _replayed(body, receive), send)
             except Exception as error:  # noqa: BLE001 - the client has its 500; this is the log
-                print(f"retain: {error!r}", file=sys.stderr)  # noqa: T201
+                log_fault(error, "answering")
 
     async def _body(self, receive: Receive, most: int) -> bytes | Refusal | None:
         """A request's whole body, or why it is not taken; None if the client has gone."""

@@ -107,6 +107,12 @@ class Office:
         with self.turn:
             return len(self.scopes) == 1
 
+    async def settled(self, scope: str) -> str:
+        """The one name of a bank: with one bank alone, both names mean the bank in force."""
+        if scope != OWN:
+            return scope
+        return HERE if await self.use(lambda _app: self.is_one) else OWN
+
     def roots(self) -> list[str]:
         """Where the banks are, the one in force first."""
         with self.turn:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 from typing import TYPE_CHECKING, Final
 
 from retain.errors import Conflict, LimitExceeded, NotFound, RetainError
+from retain.httpd.faults import log_fault
 from retain.paths import GLOBAL
 from retain.web.office import HERE, Office
 from retain.web.rendering import address
@@ -33,10 +33,16 @@ class Talks:
     """Opens conversations, one for each session, and leaves those that nobody looks at."""
 
     def __init__(
-        self, office: Office, live: Live, *, long: float = _LONG, short: float = _SHORT
+        self,
+        office: Office,
+        live: Live,
+        *,
+        long: float = _LONG,
+        short: float = _SHORT,
+        pause: float = _TIDY_SECONDS,
     ) -> None:
         self._office, self._live = office, live
-        self._long, self._short = long, short
+        self._long, self._short, self._pause = long, short, pause
         self._open: dict[str, Talk] = {}
         self._opening = asyncio.Lock()
         self._tidying: asyncio.Task[None] | None = None
@@ -49,8 +55,10 @@ class Talks:
     async def open(self, session: str = "", scope: str = HERE, model: str = "") -> Talk:
         """A new conversation, or the one that goes on with a session, which may be open already."""
         async with self._opening:
+            scope = await self._office.settled(scope)
             # By its whole name: `latest`, or the beginning of an id, is not what an address has.
             if session and (found := self._at(scope, session)):
+                found.script.touch()
                 await found.catch_up()
                 return found
             await self._make_room()
@@ -67,12 +75,14 @@ class Talks:
     def get(self, name: str) -> Talk:
         """A conversation that is open."""
         try:
-            return self._open[name]
+            found = self._open[name]
         except KeyError:
             raise NotFound(
                 "this conversation is not open any more",
                 hint="Everything said is kept: resume it from the sessions.",
             ) from None
+        found.script.touch()  # a program has no page that looks
+        return found
 
     @property
     def is_full(self) -> bool:
@@ -99,9 +109,15 @@ class Talks:
 
     async def undo(self, scope: str, session: str, ref: str) -> list[str]:
         """Take back a fact that a chat saved; its pages hear of it if it is open."""
+        scope = await self._office.settled(scope)
         if talk := self._at(scope, session):
             return await talk.undo(ref)
         return await self._office.use(lambda app: retract(app, session, ref), scope, writes=True)
+
+    async def renamed(self, scope: str, session: str) -> None:
+        """Show a session's new title on the pages of its conversation, if it is open."""
+        if talk := self._at(await self._office.settled(scope), session):
+            await talk.retitle()
 
     def _changed(self) -> None:
         self._live.tell("sessions", {})
@@ -110,7 +126,7 @@ class Talks:
 
     async def let_go(self, scope: str, session: str) -> None:
         """Close the conversation that has a session open, which is about to be deleted."""
-        talk = self._at(scope, session)
+        talk = self._at(await self._office.settled(scope), session)
         if talk and talk.is_busy:
             raise Conflict(
                 f"a reply comes in {session}",
@@ -118,8 +134,7 @@ class Talks:
                 hint="Stop it first.",
             )
         if talk:
-            del self._open[talk.name]
-            await talk.leave(0)
+            await self._leave(talk, 0)
 
     async def _make_room(self) -> None:
         while len(self._open) >= _MOST:
@@ -132,19 +147,28 @@ class Talks:
 
     async def _keep_tidy(self) -> None:
         while True:
-            await asyncio.sleep(_TIDY_SECONDS)
-            await self.tidy()
+            await asyncio.sleep(self._pause)
+            try:
+                await self.tidy()
+            except Exception as error:  # noqa: BLE001 - else nobody would look after them any more
+                log_fault(error, "looking after conversations")
 
     async def tidy(self) -> None:
         """Leave the conversations that nobody has looked at for long."""
         for talk in list(self._open.values()):
-            if talk.alone_for() > (self._long if talk.session else self._short):
+            if not talk.is_busy and talk.alone_for() > (
+                self._long if talk.session else self._short
+            ):
                 await self._leave(talk, _SUMMARY_SECONDS)
 
     async def _leave(self, talk: Talk, seconds: float) -> None:
         self._open.pop(talk.name, None)
-        with contextlib.suppress(RetainError, OSError):
+        try:
             await talk.leave(seconds)
+        except (RetainError, OSError):
+            pass  # every message is on disk already
+        except Exception as error:  # noqa: BLE001 - the others are to be left too
+            log_fault(error, "leaving a conversation")
 
     def _hush(self) -> None:
         for talk in self._open.values():

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from retain.errors import NotFound
 from retain.guard.characters import flat
@@ -14,7 +14,9 @@ from retain.sessions.formats import FORMATS, document
 from retain.trash import CHATS
 from retain.web import answers, undoing
 from retain.web.office import Office
-from retain.web.operation import Call, Given, Operation
+from retain.web.operation import Call, Given, Gives, Operation
+from retain.web.operations.chat import Fact, Undone
+from retain.web.operations.given import Name
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS", "Listed", "listed"]
 
 Data = dict[str, Any]
-Name = Annotated[str, Field(max_length=400)]
 
 _EXCERPT: Final = 240
 _HITS: Final = 200
@@ -52,23 +53,13 @@ class Renamed(Given):
     tags: Annotated[tuple[Name, ...], Field(max_length=100)] | None = None
 
 
-class Fact(Given):
-    """A fact that a chat saved."""
-
-    ref: Name
-
-
 class Kept(Given):
     """A deleted chat, as it is called in the trash."""
 
     name: Name
 
 
-class _Gives(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Shown(_Gives):
+class Shown(Gives):
     """A chat without what was said in it; the excerpt is what answers the words best.
 
     `message` is the number of the message it is from; 0 where it is from none.
@@ -88,23 +79,23 @@ class Shown(_Gives):
     message: int
 
 
-class Found(_Gives):
+class Found(Gives):
     """Chats, the one that was used last first."""
 
     sessions: list[Shown]
 
 
-class Uttered(_Gives):
+class Uttered(Gives):
     """What one side said; blocks where the text alone is not the whole."""
 
     role: str
     content: str
     timestamp: str
     token_count: int | None = None
-    blocks: list[dict[str, Any]] = []
+    blocks: list[dict[str, Any]] = Field(default_factory=list)
 
 
-class Shortened(_Gives):
+class Shortened(Gives):
     """A summary that stands for the first messages when a model is asked."""
 
     messages: int
@@ -112,7 +103,7 @@ class Shortened(_Gives):
     created_at: str
 
 
-class Whole(_Gives):
+class Whole(Gives):
     """A chat with all that was said in it; what says nothing is left out."""
 
     id: str
@@ -124,10 +115,10 @@ class Whole(_Gives):
     summary: str = ""
     model: str = ""
     origin: str = ""
-    compactions: list[Shortened] = []
+    compactions: list[Shortened] = Field(default_factory=list)
 
 
-class Written(_Gives):
+class Written(Gives):
     """A chat as a file, and what that would be called."""
 
     name: str
@@ -135,7 +126,7 @@ class Written(_Gives):
     text: str
 
 
-class Deleted(_Gives):
+class Deleted(Gives):
     """Where a chat lies in the trash, and the call that brings it back."""
 
     status: str
@@ -144,19 +135,12 @@ class Deleted(_Gives):
     undo: list[answers.Again]
 
 
-class Restored(_Gives):
+class Restored(Gives):
     """The chat that is there again, and the call that throws it away again."""
 
     status: str
     id: str
     undo: list[answers.Again]
-
-
-class Undone(_Gives):
-    """What was taken back, and the facts that are in force again."""
-
-    status: str
-    back: list[str]
 
 
 class Listed(NamedTuple):
@@ -233,6 +217,8 @@ async def _rename(call: Call) -> Data:
         return Listed(scope, app.sessions.get(name)).data
 
     found = await call.office.use(work, scope)
+    talks: Talks = call.request.app.state.talks
+    await talks.renamed(scope, name)
     _tell(call)
     return found
 
