@@ -109,6 +109,7 @@ class Looked(TypedDict):
     groups: list[Group]
     links: list[LooseLink]
     ignored: list[list[str]]
+    unsure: str  # why pairs and groups are not known; empty if they are
 
 
 class Health(TypedDict):
@@ -196,6 +197,7 @@ def _looked(every: Found, apart: Sequence[frozenset[str]]) -> Looked:
     found, _ = every.without(apart)
     return {
         "ignored": sorted(map(sorted, apart)),
+        "unsure": found.unsure,
         "at": found.at,
         "memories": found.memories,
         "bytes": found.size,
