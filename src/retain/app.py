@@ -587,9 +587,7 @@ class App:
                 hint="Without exact, every version can be restored.",
             )
         text = data
-        written = bank.change(
-            before.address, lambda _: text, expect=before.hash, status="restored"
-        )
+        written = bank.change(before.address, lambda _: text, expect=before.hash, status="restored")
         return self._done(written, f"restore {before.ref} to {version}", ())
 
     def trashed(self) -> Sequence[Trashed]:

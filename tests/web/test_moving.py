@@ -79,7 +79,9 @@ def test_a_memory_goes_to_the_other_bank_and_comes_back(served: Served) -> None:
 def test_the_other_bank_gets_the_very_bytes(served: Served, scope: str) -> None:
     roots = {"here": served.bank, "global": served.home / ".retain"}
     other = "global" if scope == "here" else "here"
-    text = b"---\r\ncreated_by: Ada # long ago\r\nodd:   [a,  b]\r\n---\r\n# Hers\r\n\r\nAs it is.  "
+    text = (
+        b"---\r\ncreated_by: Ada # long ago\r\nodd:   [a,  b]\r\n---\r\n# Hers\r\n\r\nAs it is.  "
+    )
     file = roots[scope] / "memories" / f"hers-{scope}.md"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(text)

@@ -303,6 +303,21 @@ def check_headers(status: int, headers: Mapping[str, str], names: tuple[str, ...
     assert not [name for name in names if name.startswith("access-control")]
 
 
+def test_a_wall_without_pages_lets_no_link_from_elsewhere_through() -> None:
+    told = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    given = {**BEARER, "Sec-Fetch-Dest": "document", **told}
+
+    async def asked(path: str, **more: Any) -> int:
+        wall = Wall(built(), Entrance(TOKEN, 1), {"test"}, {"http://test"}, Limits(), **more)
+        transport = httpx2.ASGITransport(app=wall)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+            return (await http.get(path, headers=given)).status_code
+
+    assert anyio.run(asked, "/enter") == 403
+    assert anyio.run(partial(asked, "/enter", is_page=serving._is_page)) == 303
+    assert anyio.run(partial(asked, "/api/v1/openapi.json", is_page=serving._is_page)) == 403
+
+
 def test_an_answer_of_a_fault_has_them_too_and_tells_nothing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
