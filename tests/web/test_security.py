@@ -10,7 +10,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
