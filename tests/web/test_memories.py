@@ -307,6 +307,47 @@ def test_what_is_refused_of_several_is_said_for_each(
     expect(_titles(page)).to_have_count(3)
 
 
+def test_an_undo_of_several_goes_on_where_one_is_refused(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("409")
+    before = {name: _file(served, name).read_bytes() for name in ("tea", "iced", "bread")}
+    page.goto("/")
+    for box in page.locator("#results [data-item] input").all():
+        box.check()
+    page.get_by_role("button", name="Tag", exact=True).click()
+    page.get_by_label("Tags, with commas").fill("all")
+    page.get_by_role("button", name="Add tags").click()
+    _has_toast(page, "3 memories tagged.")
+    served.run("update", "iced", "--title", "Changed elsewhere")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("dialog .failures li")).to_have_count(1)
+    expect(page.locator("dialog .failures")).to_contain_text("Iced tea")
+    _has_toast(page, "2 of 3 undone.")
+    for name in ("tea", "bread"):
+        assert _file(served, name).read_bytes() == before[name]
+    assert "Changed elsewhere" in _file(served, "iced").read_text(encoding="utf-8")
+
+
+def test_an_undo_that_nobody_heard_can_be_tried_again(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("net::ERR")
+    page.goto("/")
+    before = _file(served, "tea").read_bytes()
+    page.get_by_label("Choose Green tea").check()
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    page.context.set_offline(True)
+    page.get_by_role("button", name="Undo").click()
+    again = page.locator(".toast", has_text="Retain does not answer.").get_by_role("button")
+    expect(again).to_be_visible()
+    page.context.set_offline(False)
+    again.click()
+    _has_toast(page, "Undone.")
+    assert _file(served, "tea").read_bytes() == before
+
+
 def test_everything_can_be_done_by_keys_alone(page: Page, served: Served) -> None:
     page.goto("/?sort=title")
     expect(_titles(page)).to_have_text(["Bread", "Green tea", "Iced tea"])

@@ -182,6 +182,33 @@ def test_without_versions_a_change_is_taken_back_all_the_same(served: Served) ->
     assert "Hot." in _file(served, "tea")
 
 
+def test_a_title_and_a_type_that_are_emptied_are_gone(served: Served) -> None:
+    served.store("# Heading\n\nText.", id="emptied", title="Stated", type="plan")
+    path = "/memories/here/memories/emptied"
+    done = served.api("PUT", path, {"title": "", "type": ""})
+    assert done["status"] == "updated"
+    source = served.api("GET", path)["source"]
+    assert "title:" not in source
+    assert "type:" not in source
+    assert done["title"] == "Heading"
+    for one in done["undo"]:
+        served.api(one["method"], one["path"], one["body"])
+    assert served.api("GET", path)["title"] == "Stated"
+    served.api("PUT", path, {"text": "# Heading\n\nOther."})  # what is not named stays
+    assert served.api("GET", path)["title"] == "Stated"
+
+
+def test_a_tag_has_no_comma_whoever_brings_it(served: Served) -> None:
+    served.store("# Tagged", id="tagged")
+    path = "/api/v1/memories/here/memories/tagged"
+    assert served.put(path, {"tags": ["x, y"]}).status_code == 400
+    assert served.post(f"{path}/tags", {"add": ["x, y"]}).status_code == 400
+    new = {"text": "# New", "id": "tagged-too", "tags": ["x, y"]}
+    assert served.post("/api/v1/memories/here", new).status_code == 400
+    assert served.put(path, {"tags": ["  x ", "", "x"]}).status_code == 200
+    assert served.api("GET", "/memories/here/memories/tagged")["tags"] == ["x"]
+
+
 def test_a_stale_update_changes_nothing_and_says_so(served: Served) -> None:
     seen = served.store("# Tea\n\nHot.", id="tea")["hash"]
     served.run("update", "tea", "--content", "-", input="# Tea\n\nLukewarm.")

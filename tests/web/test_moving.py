@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import command
+from tests.guard_samples import TOKENS
 from tests.typed.filing import draft
 from tests.web import stage
 from tests.web.stage import Served
@@ -72,6 +73,43 @@ def test_a_memory_goes_to_the_other_bank_and_comes_back(served: Served) -> None:
     taken_back(served, done)
     assert both(served)[0] == before[0]
     assert served.get("/api/v1/memories/global/memories/tea").status_code == 404
+
+
+@pytest.mark.parametrize("scope", ["here", "global"])
+def test_the_other_bank_gets_the_very_bytes(served: Served, scope: str) -> None:
+    roots = {"here": served.bank, "global": served.home / ".retain"}
+    other = "global" if scope == "here" else "here"
+    text = (
+        b"---\r\ncreated_by: Ada # long ago\r\nodd:   [a,  b]\r\n---\r\n# Hers\r\n\r\nAs it is.  "
+    )
+    file = roots[scope] / "memories" / f"hers-{scope}.md"
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(text)
+    path = f"/memories/{scope}/memories/hers-{scope}/move"
+    done = served.api("POST", path, {"scope": other})
+    assert (roots[other] / "memories" / file.name).read_bytes() == text
+    assert not file.exists()
+    taken_back(served, done)
+    assert file.read_bytes() == text
+
+
+def test_another_name_changes_nothing_but_the_name(served: Served) -> None:
+    file = served.bank / "memories" / "old-name.md"
+    file.write_bytes(b"---\nid: old-name\ncreated_by: Ada\n---\n# It\n")
+    place = {"scope": "global", "id": "new-name"}
+    served.api("POST", "/memories/here/memories/old-name/move", place)
+    made = served.home / ".retain" / "memories" / "new-name.md"
+    assert made.read_bytes() == b"---\nid: new-name\ncreated_by: Ada\n---\n# It\n"
+
+
+def test_a_secret_does_not_go_to_a_bank_that_takes_none(served: Served) -> None:
+    _, secret = TOKENS[0]
+    file = served.bank / "memories" / "secret.md"
+    file.write_text(f"# Secret\n\n{secret}\n", encoding="utf-8")
+    before = both(served)
+    answer = served.post("/api/v1/memories/here/memories/secret/move", {"scope": "global"})
+    assert answer.status_code == 400
+    assert both(served) == before
 
 
 def test_a_name_that_is_taken_there_changes_nothing(served: Served) -> None:

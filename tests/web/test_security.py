@@ -10,7 +10,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -301,6 +301,21 @@ def check_headers(status: int, headers: Mapping[str, str], names: tuple[str, ...
     assert "no-store" in headers["cache-control"] or "immutable" in headers["cache-control"]
     assert "server" not in headers
     assert not [name for name in names if name.startswith("access-control")]
+
+
+def test_a_wall_without_pages_lets_no_link_from_elsewhere_through() -> None:
+    told = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    given = {**BEARER, "Sec-Fetch-Dest": "document", **told}
+
+    async def asked(path: str, **more: Any) -> int:
+        wall = Wall(built(), Entrance(TOKEN, 1), {"test"}, {"http://test"}, Limits(), **more)
+        transport = httpx2.ASGITransport(app=wall)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+            return (await http.get(path, headers=given)).status_code
+
+    assert anyio.run(asked, "/enter") == 403
+    assert anyio.run(partial(asked, "/enter", is_page=serving._is_page)) == 303
+    assert anyio.run(partial(asked, "/api/v1/openapi.json", is_page=serving._is_page)) == 403
 
 
 def test_an_answer_of_a_fault_has_them_too_and_tells_nothing(

@@ -89,8 +89,12 @@ class Wall:
         origins: Collection[str],
         limits: Limits,
         headers: Headers = (),
+        *,
+        is_page: Callable[[Scope], bool] = lambda _scope: False,
     ) -> None:
+        """`is_page` says what a person may come to by a link that stands anywhere."""
         self._inner, self._entrance, self._limits = inner, entrance, limits
+        self._is_page = is_page
         self._headers = headers
         self._hosts, self._origins = frozenset(hosts), frozenset(origins)
         # Two, so that a flood without the token takes nothing from those who have it.
@@ -123,7 +127,7 @@ class Wall:
             return Refusal(421, "The Host header does not name this server")
         if len(origin) > 1 or not self._origins.issuperset(origin):
             return Refusal(403, "The Origin header names a foreign page")
-        return _foreign(scope) or self._entrance(scope)
+        return _foreign(scope, self._is_page) or self._entrance(scope)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_knock = self._entrance(scope) is OPEN
@@ -172,7 +176,7 @@ def header(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
 
 
-def _foreign(scope: Scope) -> Refusal | None:
+def _foreign(scope: Scope, is_page: Callable[[Scope], bool]) -> Refusal | None:
     """Why a browser should not have sent this, by its own account of who asked for it.
 
     A page of another server on this machine counts as the same site, whose cookies it sends, and
@@ -182,8 +186,8 @@ def _foreign(scope: Scope) -> Refusal | None:
         return None
     is_followed = header(scope, b"sec-fetch-mode") == ["navigate"]
     is_shown = header(scope, b"sec-fetch-dest") == ["document"]
-    is_page = scope["method"] == "GET" and not scope["path"].startswith("/api/")
-    return None if is_followed and is_shown and is_page else _FOREIGN
+    is_read = scope["method"] == "GET" and is_page(scope)
+    return None if is_followed and is_shown and is_read else _FOREIGN
 
 
 def _unfit(scope: Scope, limits: Limits) -> Refusal | None:

@@ -17,6 +17,7 @@ __all__ = [
     "Memory",
     "Preview",
     "Searches",
+    "SearchesChanged",
     "Trash",
     "Version",
     "Versions",
@@ -179,3 +180,9 @@ class Searches(BaseModel):
     """All searches that were kept."""
 
     searches: list[Search]
+
+
+class SearchesChanged(Searches):
+    """The same after a change, with the calls that undo it."""
+
+    undo: list[Again]

@@ -26,6 +26,7 @@ _EVERY_SECONDS: Final = 0.3  # between two words about progress
 _MOST: Final = 100  # of each kind that are shown; a page with more helps nobody
 _GROUPS: Final = 20
 _NEAR: Final = 0.85
+_BROKEN: Final = "It broke off: something went wrong in Retain, and its log has more."
 _STALE: Final = ("changed", "moved", "gone")
 
 
@@ -54,6 +55,7 @@ class Found(NamedTuple):
     pairs: tuple[Proposal, ...]
     groups: tuple[Cluster, ...]
     loose: tuple[Loose, ...]
+    unsure: str = ""  # why nobody knows what is stated twice
 
     def without(self, apart: Iterable[frozenset[str]]) -> tuple[Found, int]:
         """The same without what a person ignores by now, and how much that is."""
@@ -115,7 +117,8 @@ class Checkup:
         return True
 
     def _run(self, work: Work) -> None:
-        said, is_bad, found = "", False, self.state.found
+        # Bad until it has ended well: a fault of ours must not look like work that was done.
+        said, is_bad, found = _BROKEN, True, self.state.found
         try:
             app = self._open(False)
             try:
@@ -126,8 +129,9 @@ class Checkup:
                     said = "There is no bank yet."
             finally:
                 app.close()
+            is_bad = False
         except (RetainError, OSError) as error:
-            said, is_bad = str(error), True
+            said = str(error)
         finally:
             with self._lock:
                 self.state = State(said=said, is_bad=is_bad, found=found, was_tried=True)
@@ -180,10 +184,8 @@ _WORKS: Final[Mapping[str, Callable[[App, Progress], str]]] = {
 def _found(app: App, progress: Progress) -> Found:
     """All that takes long to find out."""
     status, stats = app.status(), app.library.stats()
-    if app.library.has_model():
-        app.library.fill(progress=progress)
     health = app.library.health()
-    pairs, groups = _alike(app) if app.library.has_model() else ([], [])
+    pairs, groups, unsure = _meanings(app, progress)
     return Found(
         time.time(),
         status.memories,
@@ -198,7 +200,20 @@ def _found(app: App, progress: Progress) -> Found:
         tuple(pairs[:_MOST]),
         tuple(groups),
         tuple(_loose(app))[:_MOST],
+        unsure,
     )
+
+
+def _meanings(app: App, progress: Progress) -> tuple[list[Proposal], list[Cluster], str]:
+    """What is alike by its meaning, or why that is not known: it hides nothing else."""
+    if not app.library.has_model():
+        return [], [], "no model compares what memories mean (recall.embedder)"
+    try:
+        app.library.fill(progress=progress)
+        pairs, groups = _alike(app)
+    except RetainError as error:
+        return [], [], str(error)
+    return pairs, groups, ""
 
 
 def _alike(app: App) -> tuple[list[Proposal], list[Cluster]]:

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from retain.chronicle import Event
 from retain.web.office import Office
-from retain.web.operation import Given
+from retain.web.operation import Given, Name
 from retain.web.rendering import address
 
 __all__ = ["PAGE", "Cell", "Happened", "Happenings", "Window", "happenings", "weeks"]
@@ -22,7 +22,6 @@ PAGE: Final = 60
 _WEEKS: Final = 53
 _STEPS: Final = 4  # of colour, beside none
 
-Name = Annotated[str, Field(max_length=400)]
 Day = Annotated[str, Field(pattern=r"^$|^\d{4}-\d{2}-\d{2}$")]
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from retain.errors import NotFound
 from retain.web.office import Office, Scope
-from retain.web.operation import ROOT, Given
+from retain.web.operation import ROOT, Given, Name
 from retain.web.rendering import address
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ __all__ = ["HIDDEN", "Link", "Look", "Net", "Node", "network"]
 HIDDEN: Final = {"tags": "tag", "files": "ghost", "dangling": "dangling"}
 _TAG: Final = "tag:"
 _MOST_TAGS: Final = 300  # that are offered as a choice
-
-Name = Annotated[str, Field(max_length=400)]
 
 
 class Look(Given):

@@ -21,7 +21,7 @@ from retain.web import prose
 from retain.web.office import Office
 from retain.web.operation import ROOT, STATUSES
 
-__all__ = ["Static", "address", "failure", "fragment", "page", "part"]
+__all__ = ["Static", "address", "failure", "page", "part"]
 
 _KINDS: Final = {
     "css": "text/css; charset=utf-8",
@@ -95,11 +95,15 @@ def _templates() -> Environment:
 def page(
     request: Request, template: str, values: Mapping[str, Any], *, status: int = 200
 ) -> Response:
-    """A whole page; `here` names the part of Retain that it belongs to."""
+    """A whole page, or for one that is open already what may have changed on it.
+
+    `here` names the part of Retain that it belongs to.
+    """
     office: Office = request.app.state.office
+    layout = "part.html" if _FRAGMENT in request.headers else "base.html"
 
     def made() -> bytes:
-        given = {"here": "", "place": office.where, **values, "request": request}
+        given = {"here": "", "place": office.where, **values, "layout": layout}
         text = _templates().get_template(template).render(given)
         return text.encode("utf-8", "replace")  # a file's name may hold bytes that are no text
 
@@ -122,11 +126,6 @@ class _Page(HTMLResponse):
 def part(template: str, values: Mapping[str, Any]) -> str:
     """A piece of a page, for the interface to hand out."""
     return _templates().get_template(template).render(values)
-
-
-def fragment(request: Request) -> bool:
-    """Whether a page asks for its changing part alone, to put it in the place of the old one."""
-    return _FRAGMENT in request.headers
 
 
 def failure(request: Request, error: RetainError, status: int = 0) -> Response:

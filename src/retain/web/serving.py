@@ -15,6 +15,8 @@ from retain.web.live import Live
 from retain.web.office import Office
 
 if TYPE_CHECKING:
+    from starlette.types import Scope
+
     from retain.app import App
 
 __all__ = ["Welcome", "serve"]
@@ -37,6 +39,11 @@ _HEADERS: Final = (
 )
 
 
+def _is_page(scope: Scope) -> bool:
+    """Whether an address is a page; what the pages call is for them alone."""
+    return not str(scope["path"]).startswith("/api/")
+
+
 class Welcome(NamedTuple):
     """Where a server is reached, by whom it was not yet asked."""
 
@@ -56,7 +63,7 @@ def serve(
     office = Office(open_app)
     live = Live(office)
     app = build(office, live, entrance, Checkup(open_app, live.tell))
-    wall = Wall(app, entrance, address.hosts, address.origins, limits, _HEADERS)
+    wall = Wall(app, entrance, address.hosts, address.origins, limits, _HEADERS, is_page=_is_page)
     with office.turn:
         bank = office.app().place.root
 

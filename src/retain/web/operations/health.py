@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from retain.drafts import Draft
 from retain.errors import NotFound, UsageError
 from retain.index.checking import Facts
 from retain.web import answers, undoing
@@ -109,6 +107,7 @@ class Looked(TypedDict):
     groups: list[Group]
     links: list[LooseLink]
     ignored: list[list[str]]
+    unsure: str  # why pairs and groups are not known; empty if they are
 
 
 class Health(TypedDict):
@@ -196,6 +195,7 @@ def _looked(every: Found, apart: Sequence[frozenset[str]]) -> Looked:
     found, _ = every.without(apart)
     return {
         "ignored": sorted(map(sorted, apart)),
+        "unsure": found.unsure,
         "at": found.at,
         "memories": found.memories,
         "bytes": found.size,
@@ -287,19 +287,10 @@ def _stepped(app: App, given: Settling) -> Data:
 
 
 def _merged(app: App, given: Settling) -> Data:
-    """One memory in the place of several, under the name of the one that stays."""
-    keep = app.ours(_ref(given.keep))
-    others = [app.ours(_ref(ref)) for ref in given.others]
-    bodies = dict.fromkeys(one.body.strip() for one in (keep, *others))
-    draft = Draft("\n\n".join(bodies), keep.title, keep.type)
-    between = f"{keep.id[:80]}-{secrets.token_hex(4)}"
-    sources = [one.address for one in (keep, *others)]
-    done = app.merge(sources, between, draft, collection=keep.collection)
-    # The name is free only now that its bearer is in the trash.
-    moved = app.move(done.written.memory.address, to_collection=None, to_id=keep.id)
-    warnings = [*done.written.warnings, *moved.warnings]
-    undo = [undoing.deleting(HERE, moved.memory), *undoing.untrashing(HERE, done.trashed)]
-    return undoing.changed(HERE, moved.memory, "merged", warnings, undo)
+    done = app.unite(_ref(given.keep), [_ref(ref) for ref in given.others])
+    after = done.written.memory
+    undo = [undoing.deleting(HERE, after), *undoing.untrashing(HERE, done.trashed)]
+    return undoing.changed(HERE, after, "merged", done.written.warnings, undo)
 
 
 def _set_apart(app: App, given: Settling) -> Data:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import anyio.to_thread
 
 from retain import shapes
-from retain.errors import Conflict, UsageError
-from retain.model import Memory, Written
+from retain.errors import Conflict
 from retain.web import answers, contents, undoing
 from retain.web.comparing import compared
 from retain.web.operation import Call, Given, Operation, named
@@ -85,30 +84,13 @@ async def _restore(call: Call) -> Data:
                 hint="Look at its history, and restore the version you want.",
             )
         if given.exact:
-            done = _taken_back(app, before, call.path["version"])
+            done = app.take_back(before.address, call.path["version"])
         else:
             done = app.restore(before.address, call.path["version"])
         undo = undoing.to_version(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
     return await call.office.use(work, scope, writes=True)
-
-
-def _taken_back(app: App, before: Memory, version: str) -> Written:
-    """The last text before this one, whole; of an older one, more would be lost than one step."""
-    numbers = [one.number for one in app.bank.versions(before)]
-    data = app.bank.read_version(before, numbers[-1]) if numbers else None
-    if data is None or f"v{numbers[-1]}" != version:
-        raise UsageError(
-            "only the last step can be taken back byte by byte",
-            unchanged="It was left as it is.",
-            hint="Without exact, every version can be restored.",
-        )
-    text = data
-    done = app.bank.change(before.address, lambda _: text, expect=before.hash, status="restored")
-    what = f"restore {before.ref} to {version}"
-    commit, warnings = app.ledger.settled({done.memory.path: done.memory.data}, what)
-    return done._replace(commit=commit, warnings=(*done.warnings, *warnings))
 
 
 async def _links(call: Call) -> Data:

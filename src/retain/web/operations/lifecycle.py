@@ -22,10 +22,6 @@ Data = dict[str, Any]
 Step = Callable[["App", str, str], Outcome]
 
 
-class Nothing(Given):
-    """No values."""
-
-
 class Successor(Given):
     """The memory that takes another one's place: `collection/id`, or an id."""
 
@@ -108,11 +104,11 @@ OPERATIONS: Final = (
     ),
     Operation(
         "POST", f"{ONE}/restore", "restore", "Put a retired memory in force again", _restore,
-        answers.Changed, body=Nothing,
+        answers.Changed,
     ),
     Operation(
         "POST", f"{ONE}/unarchive", "unarchive", "Take a memory off the shelf", _unarchive,
-        answers.Changed, body=Nothing,
+        answers.Changed,
     ),
     Operation(
         "POST", f"{ONE}/supersede", "supersede", "Say what has taken a memory's place",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from retain import shapes
+from retain import drafts, shapes
 from retain.drafts import Draft
-from retain.errors import Conflict, RetainError, UsageError
+from retain.errors import Conflict
 from retain.model import Memory
 from retain.web import answers, undoing
 from retain.web.office import Scope
@@ -33,11 +33,14 @@ class New(Given):
 
 
 class Changed(Given):
-    """What changes in a memory; `expect` is the hash of the text that was seen."""
+    """What changes in a memory; `expect` is the hash of the text that was seen.
+
+    A title or a type that is empty is taken out of the file.
+    """
 
     text: Text | None = None
-    title: Name = ""
-    type: Name = ""
+    title: Name | None = None
+    type: Name | None = None
     tags: Tags | None = None
     expect: Name = ""
 
@@ -67,7 +70,7 @@ class Place(Given):
 async def _create(call: Call) -> Data:
     given: New = call.body
     scope = call.path["scope"]
-    draft = Draft(given.text, given.title, given.type, given.tags or None)
+    draft = Draft(given.text, given.title, given.type, drafts.tags(given.tags) or None)
 
     def work(app: App) -> Data:
         done = app.put(
@@ -89,16 +92,19 @@ async def _get(call: Call) -> Data:
 
 async def _update(call: Call) -> Data:
     given: Changed = call.body
-    draft = Draft(given.text, given.title, given.type, given.tags)
-    return await _changed(call, draft, given.expect)
-
-
-async def _changed(call: Call, draft: Draft, expect: str) -> Data:
     scope = call.path["scope"]
+    heads = {"title": given.title, "type": given.type}
+    draft = Draft(
+        given.text,
+        given.title or "",
+        given.type or "",
+        None if given.tags is None else drafts.tags(given.tags),
+        fields={key: None for key, value in heads.items() if value == ""},
+    )
 
     def work(app: App) -> Data:
         before = app.ours(named(call))
-        done = app.update(named(call), draft, expect=expect or before.hash)
+        done = app.update(named(call), draft, expect=given.expect or before.hash)
         undo = undoing.to_version(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
@@ -135,7 +141,8 @@ async def _tag(call: Call) -> Data:
     def work(app: App) -> Data:
         before = app.ours(named(call))
         gone = set(given.remove) - set(given.add)
-        tags = [tag for tag in dict.fromkeys((*before.tags, *_clean(given.add))) if tag not in gone]
+        wanted = dict.fromkeys((*before.tags, *drafts.tags(given.add)))
+        tags = [tag for tag in wanted if tag not in gone]
         if tags == list(before.tags):
             return undoing.changed(scope, before, "unchanged", (), ())
         done = app.update(named(call), Draft(tags=tags), expect=before.hash)
@@ -143,14 +150,6 @@ async def _tag(call: Call) -> Data:
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
     return await call.office.use(work, scope, writes=True)
-
-
-def _clean(tags: Tags) -> list[str]:
-    """Tags as they are written: without spaces around them, and none that is empty."""
-    found = [" ".join(tag.split()) for tag in tags]
-    if any("," in tag for tag in found):
-        raise UsageError("a tag has no comma in it", hint="Give several tags one by one.")
-    return [tag for tag in found if tag]
 
 
 async def _move(call: Call) -> Data:
@@ -172,27 +171,14 @@ async def _move(call: Call) -> Data:
 
 
 def _moved_over(app: App, before: Memory, other: App, scope: str, given: Place) -> Data:
-    """Into the other bank under the same name; out of the first one only when it is there."""
-    if not before.path.endswith(".md") or before.problem:
-        raise UsageError(
-            f"{before.ref} is no Markdown that can be read",
-            unchanged="Nothing was moved.",
-            hint="Only such memories can go to another bank.",
-        )
     there = str(given.scope)
-    collection = before.collection if given.collection is None else collection_of(given.collection)
-    draft = Draft(before.data.decode("utf-8", "replace"))
-    done = other.put(draft, collection=collection, name=given.id or before.id, is_new=True)
-    try:
-        gone = app.delete(before.address, expect=before.hash)
-    except RetainError:
-        other.delete(done.memory.address)
-        raise
+    collection = None if given.collection is None else collection_of(given.collection)
+    done, gone = app.move_over(before.address, other, to_collection=collection, to_id=given.id)
     undo = [undoing.deleting(there, done.memory), *undoing.untrashing(scope, [gone.trashed])]
     warnings = [*done.warnings, *gone.warnings]
     if app.bank.versions(before):
         warnings.append("its earlier texts stay where it was")
-    return undoing.changed(there, done.memory, "moved", warnings, undo)
+    return undoing.changed(there, done.memory, done.status, warnings, undo)
 
 
 async def _delete(call: Call) -> Data:

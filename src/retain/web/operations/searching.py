@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
 
 from pydantic import Field
 
 from retain import shapes
 from retain.index.catalogue import Chosen
-from retain.web import answers, looking
+from retain.web import answers, looking, undoing
 from retain.web.looking import Sought
 from retain.web.office import Office
 from retain.web.operation import Call, Given, Operation, collection_of
@@ -144,12 +145,18 @@ async def _searches(call: Call) -> Data:
 async def _keep(call: Call) -> Data:
     given: Kept = call.body
     name = call.path["name"]
-    return {"searches": await call.office.use(lambda _app: Searches().keep(name, given.query))}
+    every, before = await call.office.use(lambda _app: Searches().keep(name, given.query))
+    path = f"/searches/{quote(' '.join(name.split()), safe='')}"
+    back = None if before is None else {"query": before}
+    undo = undoing.to_call("DELETE" if before is None else "PUT", path, back)
+    return {"searches": every, "undo": [undo]}
 
 
 async def _forget(call: Call) -> Data:
     name = call.path["name"]
-    return {"searches": await call.office.use(lambda _app: Searches().forget(name))}
+    every, query = await call.office.use(lambda _app: Searches().forget(name))
+    undo = undoing.to_call("PUT", f"/searches/{quote(name, safe='')}", {"query": query})
+    return {"searches": every, "undo": [undo]}
 
 
 OPERATIONS: Final = (
@@ -159,11 +166,11 @@ OPERATIONS: Final = (
     Operation("GET", "/search", "search", "Find memories", _search, answers.Hits, Question),
     Operation("GET", "/searches", "searches", "List kept searches", _searches, answers.Searches),
     Operation(
-        "PUT", "/searches/{name}", "keep_search", "Keep a search", _keep, answers.Searches,
+        "PUT", "/searches/{name}", "keep_search", "Keep a search", _keep, answers.SearchesChanged,
         body=Kept,
     ),
     Operation(
         "DELETE", "/searches/{name}", "forget_search", "Forget a search", _forget,
-        answers.Searches,
+        answers.SearchesChanged,
     ),
 )  # fmt: skip

@@ -1,9 +1,9 @@
 // Several memories at once: chosen with x, by a click or a range of them; one undo for all.
 
 import { call, get, post } from "./api.js";
-import { BANKS, ask, tell } from "./asking.js";
+import { BANKS, ask } from "./asking.js";
 import { attempt, make, say } from "./dom.js";
-import { announce, carry } from "./undo.js";
+import { announceAll, carry, fallenShort } from "./undo.js";
 
 const bar = document.getElementById("bulk");
 const said = document.getElementById("chosen");
@@ -53,24 +53,19 @@ document.addEventListener("click", (event) => {
   show();
 });
 
-function fallenShort(failures) {
-  tell("Some were left as they were", make("ul", { class: "failures" },
-    ...failures.map(([item, error]) => make("li", {}, make("strong", {}, item.title), ` — ${error.message}`))));
-}
-
 /** Do the same to each, one after the other; say how far it is, and what was refused. */
 async function each(doing, done, work) {
   const several = [...chosen.values()];
-  const undo = [];
+  const changes = []; // the last one first, as they are undone
   const failures = [];
   isRunning = true;
   for (const button of bar.querySelectorAll("button")) button.disabled = true;
   for (const [number, item] of several.entries()) {
     said.textContent = `${doing} ${number + 1} of ${several.length}…`;
     try {
-      undo.unshift(...(await work(item)).undo);
+      changes.unshift({ title: item.title, undo: (await work(item)).undo });
     } catch (error) {
-      failures.push([item, error]);
+      failures.push([item.title, error]);
     }
   }
   isRunning = false;
@@ -81,7 +76,7 @@ async function each(doing, done, work) {
   const renew = () => document.dispatchEvent(new CustomEvent("retain:acted"));
   renew();
   const count = several.length - failures.length;
-  if (count) announce(`${count} ${count === 1 ? "memory" : "memories"} ${done}.`, undo, renew);
+  if (count) announceAll(`${count} ${count === 1 ? "memory" : "memories"} ${done}.`, changes, renew);
   if (failures.length) fallenShort(failures);
 }
 

@@ -123,18 +123,18 @@ async function keep() {
   });
   if (!given?.name.trim()) return;
   await attempt(async () => {
-    await put(one(given.name.trim()), { query: location.search.slice(1) });
+    const { undo } = await put(one(given.name.trim()), { query: location.search.slice(1) });
     await renew();
-    announce(`Kept as “${given.name.trim()}”.`, [{ method: "DELETE", path: one(given.name.trim()) }], renew);
+    announce(`Kept as “${given.name.trim()}”.`, undo, renew);
   });
 }
 
 async function forget(button) {
-  const { forget: name, query } = button.dataset;
+  const { forget: name } = button.dataset;
   await attempt(async () => {
-    await remove(one(name));
+    const { undo } = await remove(one(name));
     await renew();
-    announce(`Forgot “${name}”.`, [{ method: "PUT", path: one(name), body: { query } }], renew);
+    announce(`Forgot “${name}”.`, undo, renew);
   });
 }
 
