@@ -30,6 +30,7 @@ from retain.web import serving
 from retain.web.app import build
 from retain.web.checkup import Checkup
 from retain.web.entrance import ENTER, Entrance
+from retain.web.entrance import name as own_name
 from retain.web.live import Live
 from retain.web.office import Office
 from retain.web.openapi import document
@@ -149,7 +150,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with started(home, project=True, env={"RETAIN_RECALL_EMBEDDER": "none"}) as server:
         server.store("# Hello\n\nSee [[other]].", id="hello", tags=["greeting"])
         yield server
-        assert len(server.said().splitlines()) == 2, server.said()
+        assert len(server.said().splitlines()) == 3, server.said()
 
 
 # Who gets in (S3, S4)
@@ -198,6 +199,10 @@ def foreign_hosts(port: int) -> tuple[str, ...]:
         "evil.com",
         f"localhost.evil.com:{port}",
         f"localhost.:{port}",  # the root's dot makes another name of it
+        f"evil.localhost:{port}",
+        f"retain-0123456789abcdef.localhost:{port}",
+        f"{own_name(TOKEN, port + 1)}:{port}",
+        f"x.{own_name(TOKEN, port)}:{port}",
         f"127.0.0.1.:{port}",
         "127.0.0.1",  # without the port that it is
         f"127.0.0.1:{port % 60_000 + 1}",
@@ -210,8 +215,9 @@ def foreign_hosts(port: int) -> tuple[str, ...]:
 
 
 def test_every_name_that_means_this_server_is_good(served: Served) -> None:
-    for name in ("127.0.0.1", "localhost", "LOCALHOST", "LocalHost", "[::1]"):
-        assert head(served, Way("GET", "/"), BEARER, host=f"{name}:{served.port}").status == 200
+    own = own_name(TOKEN, served.port)
+    for one in ("127.0.0.1", "localhost", "LOCALHOST", "LocalHost", "[::1]", own):
+        assert head(served, Way("GET", "/"), BEARER, host=f"{one}:{served.port}").status == 200
 
 
 def test_a_request_names_one_host_and_that_counts(served: Served) -> None:
