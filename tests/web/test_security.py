@@ -9,7 +9,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -536,6 +536,68 @@ def test_connections_that_say_nothing_do_not_keep_others_out(served: Served) -> 
     finally:
         for sock in silent:
             sock.close()
+
+
+def test_strangers_that_never_finish_do_not_keep_others_out(served: Served) -> None:
+    lines = (
+        f"POST {ENTER} HTTP/1.1",
+        f"Host: 127.0.0.1:{served.port}",
+        "Content-Type: application/json",
+        "Content-Length: 100",
+    )
+    halves: list[socket.socket] = []
+    # A person's own slow request is under way since before that, and is no stranger's.
+    own = (lines[0].replace(ENTER, "/api/v1/links"), *lines[1:3], "Content-Length: 2")
+    slow = socket.create_connection(("127.0.0.1", served.port), timeout=60)
+    slow.sendall("\r\n".join([*own, f"Authorization: Bearer {TOKEN}", "", "{"]).encode())
+    try:
+        for _ in range(300):
+            sock = socket.create_connection(("127.0.0.1", served.port), timeout=60)
+            halves.append(sock)
+            with contextlib.suppress(OSError):
+                sock.sendall("\r\n".join([*lines, "", "{"]).encode())
+        statuses = [head(served, Way("GET", "/"), BEARER).status for _ in range(5)]
+        name, value = served.cookie()  # and a new browser may still enter
+        slow.sendall(b"}")
+        told = slow.recv(12)
+    finally:
+        for sock in (slow, *halves):
+            sock.close()
+    assert statuses == [200] * 5
+    assert served.ask("GET", "/", headers={"Cookie": f"{name}={value}"}).status_code == 200
+    assert told == b"HTTP/1.1 200"
+
+
+def test_only_so_many_knock_at_once_and_the_newest_is_heard() -> None:
+    """However many take their time, whoever says all of it at once is answered."""
+    limits = Limits(knocks=2, knock_seconds=60)
+    wall = Wall(built(), Entrance(TOKEN, 1), {"test"}, {"http://test"}, limits)
+    statuses: list[int] = []
+
+    async def never() -> AsyncIterator[bytes]:
+        yield b"{"
+        await anyio.sleep_forever()
+
+    async def asked() -> None:
+        transport = httpx2.ASGITransport(app=wall)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+            kind = {"Content-Type": "application/json"}
+
+            async def knock() -> None:
+                statuses.append((await http.post(ENTER, headers=kind, content=never())).status_code)
+
+            async with anyio.create_task_group() as tasks:
+                for _ in range(5):
+                    tasks.start_soon(knock)
+                    await anyio.wait_all_tasks_blocked()
+                statuses.append((await http.post(ENTER, json={"code": "x"})).status_code)
+                with anyio.fail_after(20):
+                    while len(statuses) < 5:
+                        await anyio.sleep(0.05)
+                tasks.cancel_scope.cancel()
+
+    anyio.run(asked)
+    assert sorted(statuses) == [401, 408, 408, 408, 408]  # and one still takes its time
 
 
 def test_so_many_pages_may_listen_and_others_are_still_served(served: Served) -> None:
