@@ -556,6 +556,7 @@ def test_strangers_that_never_finish_do_not_keep_others_out(served: Served) -> N
             halves.append(sock)
             with contextlib.suppress(OSError):
                 sock.sendall("\r\n".join([*lines, "", "{"]).encode())
+            time.sleep(0.01)  # so that it is heard before it counts as silent
         statuses = [head(served, Way("GET", "/"), BEARER).status for _ in range(5)]
         name, value = served.cookie()  # and a new browser may still enter
         slow.sendall(b"}")
