@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -301,6 +302,41 @@ def test_the_token_is_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
         token = kept.read_text(encoding="utf-8").strip()
         assert served.ask("GET", "/", headers={"Authorization": f"Bearer {token}"}).is_success
         assert token not in served.said()
+
+
+def test_a_browser_is_started_with_a_file_that_leads_in_and_not_with_the_code(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """What a program is started with can be read by every other."""
+    argv, program = tmp_path / "argv", tmp_path / "browser"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >>{argv}\n', encoding="utf-8")
+    program.chmod(0o700)
+    with started(tmp_path, "--open", env={"BROWSER": str(program)}) as served:
+        address = _first_line(argv)
+        assert served.link.partition("#")[2] not in address
+        assert address.startswith("file://")
+        file = Path(address.removeprefix("file://"))
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(address)
+        expect(page.get_by_role("navigation", name="Retain")).to_be_visible()
+        assert page.url == f"http://{own_name(served)}/"
+        context.close()
+        for _ in range(600):
+            if not file.exists():
+                break
+            time.sleep(0.1)
+        assert not file.exists()
+
+
+def _first_line(path: Path) -> str:
+    for _ in range(600):
+        if path.exists() and (text := path.read_text(encoding="utf-8")).endswith("\n"):
+            return text.splitlines()[0]
+        time.sleep(0.1)
+    raise AssertionError("no browser was started")
 
 
 def test_a_second_one_for_the_same_bank_is_given_a_link_by_the_first(tmp_path: Path) -> None:

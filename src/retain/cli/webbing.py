@@ -127,8 +127,15 @@ def _say(to: Welcome, args: argparse.Namespace) -> None:
 
 def _browse(link: str) -> None:
     import webbrowser
+    from pathlib import Path
 
-    if not webbrowser.open(link):
+    from retain.web.doorstep import laid, taken_away
+
+    path = laid(link, os.environ)
+    is_open = bool(path) and webbrowser.open(Path(path).as_uri())
+    if path:
+        taken_away(path)
+    if not is_open:
         print("No browser could be started here; open the link yourself.", file=sys.stderr)
 
 
