@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import cProfile
 import json
 import re
 import subprocess
@@ -25,7 +26,7 @@ from retain.capture import inbox
 from retain.drafts import Draft
 from retain.errors import Busy, Conflict, NotFound
 from retain.web import spoken, talking
-from retain.web.growing import whole_blocks
+from retain.web.growing import Growing, _Blocks, whole_blocks
 from retain.web.live import Live
 from retain.web.office import Office
 from retain.web.operation import Call
@@ -867,6 +868,35 @@ def test_a_page_is_told_that_the_beginning_is_gone() -> None:
 )
 def test_only_blocks_that_are_whole_are_laid_out(text: str, whole: str) -> None:
     assert text[: whole_blocks(text)] == whole
+    for size in range(1, len(text)):  # however it comes
+        blocks = _Blocks()
+        ends = [blocks.add(text[at : at + size]) for at in range(0, len(text), size)]
+        assert text[: ends[-1]] == whole
+        assert ends == sorted(ends)
+
+
+def test_each_line_of_a_reply_is_looked_at_once() -> None:
+    """A long piece of code comes line by line, in the loop that everyone else waits for."""
+
+    def calls(lines: int) -> int:
+        growing = Growing(Script())
+        profile = cProfile.Profile()
+
+        async def reply() -> None:
+            await growing.add("~~~\n")
+            for number in range(lines):
+                await growing.add(f"line {number}\n")
+            growing._hush()
+
+        profile.enable()
+        with asyncio.Runner() as runner:
+            runner.run(reply())
+        profile.disable()
+        return sum(one.callcount for one in profile.getstats())
+
+    with ThreadPoolExecutor(1) as pool:  # this thread's loop may be a browser's
+        few, many = pool.submit(lambda: (calls(300), calls(1_200))).result(120)
+    assert many < 6 * few
 
 
 def test_without_a_key_the_page_says_how_to_set_one(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from retain.web import serving
 from retain.web.app import build
 from retain.web.checkup import Checkup
 from retain.web.entrance import ENTER, Entrance
+from retain.web.entrance import name as own_name
 from retain.web.live import Live
 from retain.web.office import Office
 from retain.web.openapi import document
@@ -149,7 +150,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with started(home, project=True, env={"RETAIN_RECALL_EMBEDDER": "none"}) as server:
         server.store("# Hello\n\nSee [[other]].", id="hello", tags=["greeting"])
         yield server
-        assert len(server.said().splitlines()) == 2, server.said()
+        assert len(server.said().splitlines()) == 3, server.said()
 
 
 # Who gets in (S3, S4)
@@ -198,6 +199,10 @@ def foreign_hosts(port: int) -> tuple[str, ...]:
         "evil.com",
         f"localhost.evil.com:{port}",
         f"localhost.:{port}",  # the root's dot makes another name of it
+        f"evil.localhost:{port}",
+        f"retain-0123456789abcdef.localhost:{port}",
+        f"{own_name(TOKEN, port + 1)}:{port}",
+        f"x.{own_name(TOKEN, port)}:{port}",
         f"127.0.0.1.:{port}",
         "127.0.0.1",  # without the port that it is
         f"127.0.0.1:{port % 60_000 + 1}",
@@ -210,8 +215,9 @@ def foreign_hosts(port: int) -> tuple[str, ...]:
 
 
 def test_every_name_that_means_this_server_is_good(served: Served) -> None:
-    for name in ("127.0.0.1", "localhost", "LOCALHOST", "LocalHost", "[::1]"):
-        assert head(served, Way("GET", "/"), BEARER, host=f"{name}:{served.port}").status == 200
+    own = own_name(TOKEN, served.port)
+    for one in ("127.0.0.1", "localhost", "LOCALHOST", "LocalHost", "[::1]", own):
+        assert head(served, Way("GET", "/"), BEARER, host=f"{one}:{served.port}").status == 200
 
 
 def test_a_request_names_one_host_and_that_counts(served: Served) -> None:
@@ -548,6 +554,69 @@ def test_connections_that_say_nothing_do_not_keep_others_out(served: Served) -> 
     finally:
         for sock in silent:
             sock.close()
+
+
+def test_strangers_that_never_finish_do_not_keep_others_out(served: Served) -> None:
+    lines = (
+        f"POST {ENTER} HTTP/1.1",
+        f"Host: 127.0.0.1:{served.port}",
+        "Content-Type: application/json",
+        "Content-Length: 100",
+    )
+    halves: list[socket.socket] = []
+    # A person's own slow request is under way since before that, and is no stranger's.
+    own = (lines[0].replace(ENTER, "/api/v1/links"), *lines[1:3], "Content-Length: 2")
+    slow = socket.create_connection(("127.0.0.1", served.port), timeout=60)
+    slow.sendall("\r\n".join([*own, f"Authorization: Bearer {TOKEN}", "", "{"]).encode())
+    try:
+        for _ in range(300):
+            sock = socket.create_connection(("127.0.0.1", served.port), timeout=60)
+            halves.append(sock)
+            with contextlib.suppress(OSError):
+                sock.sendall("\r\n".join([*lines, "", "{"]).encode())
+            time.sleep(0.01)  # so that it is heard before it counts as silent
+        statuses = [head(served, Way("GET", "/"), BEARER).status for _ in range(5)]
+        name, value = served.cookie()  # and a new browser may still enter
+        slow.sendall(b"}")
+        told = slow.recv(12)
+    finally:
+        for sock in (slow, *halves):
+            sock.close()
+    assert statuses == [200] * 5
+    assert served.ask("GET", "/", headers={"Cookie": f"{name}={value}"}).status_code == 200
+    assert told == b"HTTP/1.1 200"
+
+
+def test_only_so_many_knock_at_once_and_the_newest_is_heard() -> None:
+    """However many take their time, whoever says all of it at once is answered."""
+    limits = Limits(knocks=2, knock_seconds=60)
+    wall = Wall(built(), Entrance(TOKEN, 1), {"test"}, {"http://test"}, limits)
+    statuses: list[int] = []
+
+    async def never() -> AsyncIterator[bytes]:
+        yield b"{"
+        await anyio.sleep_forever()
+
+    async def asked() -> None:
+        transport = httpx2.ASGITransport(app=wall)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+            kind = {"Content-Type": "application/json"}
+
+            async def knock() -> None:
+                statuses.append((await http.post(ENTER, headers=kind, content=never())).status_code)
+
+            async with anyio.create_task_group() as tasks:
+                for _ in range(5):
+                    tasks.start_soon(knock)
+                    await anyio.wait_all_tasks_blocked()
+                statuses.append((await http.post(ENTER, json={"code": "x"})).status_code)
+                with anyio.fail_after(20):
+                    while len(statuses) < 5:
+                        await anyio.sleep(0.05)
+                tasks.cancel_scope.cancel()
+
+    anyio.run(asked)
+    assert sorted(statuses) == [401, 408, 408, 408, 408]  # and one still takes its time
 
 
 def test_so_many_pages_may_listen_and_others_are_still_served(served: Served) -> None:

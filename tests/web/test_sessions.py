@@ -349,3 +349,16 @@ def test_a_fact_is_taken_back_after_a_restart(model: Server, tmp_path: Path) -> 
         # What is in force again is a fact of the chat that saved it.
         assert server.api("POST", f"/sessions/here/{first}/undo", {"ref": old})["back"] == []
         assert not list(facts.glob("*.md"))
+
+
+def test_a_chat_that_takes_for_ever_to_lay_out_keeps_nobody_waiting(
+    served: Served, tmp_path: Path
+) -> None:
+    when = "2026-11-01T08:00:00Z"
+    said = ["*a_b" * 25_000] * 60 + ["The **last** word."]
+    messages = [{"role": "assistant", "content": one, "timestamp": when} for one in said]
+    name = stored(served, tmp_path, id="session_20261101_777", messages=messages)
+    shown = served.get(f"/sessions/here/{name}")
+    assert shown.status_code == 200
+    assert "<strong>last</strong>" in shown.text
+    assert 'class="as-written"' in shown.text

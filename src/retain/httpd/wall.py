@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from retain.httpd.faults import log_fault
 
-__all__ = ["OPEN", "Entrance", "Limits", "Refusal", "Wall", "bearer", "header"]
+__all__ = ["KNOWN", "OPEN", "Entrance", "Limits", "Refusal", "Wall", "bearer", "header"]
 
 _LINGER: Final = 1.0  # seconds in which a refused client may finish sending
 
@@ -37,6 +37,8 @@ class Limits(NamedTuple):
     rate: float = 200.0  # requests in a second, over time
     burst: int = 400  # and at once
     knock: int = 20_000  # bytes of a body from someone who is not known yet
+    knock_seconds: float = 2.0  # for that to arrive
+    knocks: int = 8  # of them under way
 
 
 class Refusal(NamedTuple):
@@ -52,6 +54,9 @@ Entrance = Callable[[Scope], Refusal | None]
 
 # What an entrance says of a request that anyone may send, in order to become known.
 OPEN: Final = Refusal(0, "")
+
+# Where a request says that it is from someone who may enter, to whoever minds its connection.
+KNOWN: Final = "retain.known"
 
 _BEARER: Final = ((b"www-authenticate", b'Bearer realm="retain"'),)
 _TOO_LARGE: Final = Refusal(413, "The request is too large")
@@ -100,6 +105,7 @@ class Wall:
         # Two, so that a flood without the token takes nothing from those who have it.
         self._known = _Bucket(limits.rate, limits.burst)
         self._strangers = _Bucket(limits.rate, limits.burst)
+        self._knocking: dict[anyio.CancelScope, None] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -130,8 +136,11 @@ class Wall:
         return _foreign(scope, self._is_page) or self._entrance(scope)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_knock = self._entrance(scope) is OPEN
-        body = await self._body(receive, self._limits.knock if is_knock else self._limits.body)
+        if self._entrance(scope) is OPEN:
+            body = await self._knock(receive)
+        else:
+            scope[KNOWN] = True
+            body = await self._body(receive, self._limits.body, self._limits.seconds)
         if isinstance(body, Refusal):
             await _refuse(body, receive, send)
         elif body is not None:
@@ -140,10 +149,25 @@ class Wall:
             except Exception as error:  # noqa: BLE001 - the client has its 500; this is the log
                 log_fault(error, "answering")
 
-    async def _body(self, receive: Receive, most: int) -> bytes | Refusal | None:
+    async def _knock(self, receive: Receive) -> bytes | Refusal | None:
+        """The body of someone who is not known; of too many that take their time, the oldest goes.
+
+        Refusing the newest instead, a few that never finish would keep everyone out.
+        """
+        if len(self._knocking) >= self._limits.knocks:
+            next(iter(self._knocking)).cancel()
+        with anyio.CancelScope() as turn:
+            self._knocking[turn] = None
+            try:
+                return await self._body(receive, self._limits.knock, self._limits.knock_seconds)
+            finally:
+                del self._knocking[turn]
+        return _TOO_SLOW
+
+    async def _body(self, receive: Receive, most: int, seconds: float) -> bytes | Refusal | None:
         """A request's whole body, or why it is not taken; None if the client has gone."""
         body = bytearray()
-        with anyio.move_on_after(self._limits.seconds):
+        with anyio.move_on_after(seconds):
             while True:
                 message = await receive()
                 if message["type"] != "http.request":

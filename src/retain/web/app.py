@@ -27,7 +27,7 @@ from retain.web.talks import Talks
 
 __all__ = ["build"]
 
-_YEAR: Final = 365 * 86_400
+_MONTH: Final = 30 * 86_400
 
 
 def build(office: Office, live: Live, entrance: Entrance, checkup: Checkup) -> Starlette:
@@ -94,8 +94,8 @@ async def _enter(request: Request) -> Response:
     answer = JSONResponse({"status": "ok"})
     answer.set_cookie(
         entrance.cookie_name,
-        entrance.cookie,
-        max_age=_YEAR,
+        entrance.cookie(request.headers["host"]),
+        max_age=_MONTH,
         path="/",
         httponly=True,
         samesite="strict",

@@ -11,10 +11,20 @@ from retain.sessions.model import Compaction, Message
 from retain.talk import blocks, flagged
 from retain.talk.events import Block, Text, ToolResult, ToolUse
 from retain.talk.tools import summary
-from retain.web.prose import rendered
+from retain.web.prose import Budget, rendered
 from retain.web.retraction import Kept
 
-__all__ = ["Piece", "fact_piece", "inert", "laid_out", "pieces", "shown_result", "shown_tool"]
+__all__ = [
+    "Piece",
+    "dressed",
+    "fact_piece",
+    "inert",
+    "laid_out",
+    "outlined",
+    "pieces",
+    "shown_result",
+    "shown_tool",
+]
 
 _MOST_RESULT: Final = 20_000  # characters of what a tool gave, on a page
 _MOST_INPUT: Final = 10_000
@@ -27,9 +37,9 @@ def inert(text: str) -> str:
     return visible(text.replace("\r\n", "\n"))
 
 
-def laid_out(text: str) -> str:
+def laid_out(text: str, budget: Budget | None = None) -> str:
     """A text of a model's as HTML."""
-    return str(rendered(inert(text)))
+    return str(rendered(inert(text), budget=budget))
 
 
 def shown_tool(call: ToolUse) -> Piece:
@@ -58,7 +68,26 @@ def pieces(
     facts: Sequence[Piece] = (),
     compactions: Sequence[Compaction] = (),
 ) -> list[Piece]:
-    """A conversation as it looked: each tool with its result, facts where they were saved.
+    """A conversation as it looked: each tool with its result, facts where they were saved."""
+    return dressed(outlined(messages, facts, compactions))
+
+
+def dressed(found: Sequence[Piece]) -> list[Piece]:
+    """Pieces with their texts as HTML; of what would take too long, the oldest is as written."""
+    budget = Budget()
+    made = [dict(one) for one in found]
+    for one in reversed(made):
+        if "said" in one:
+            one["html"] = laid_out(one.pop("said"), budget)
+    return made
+
+
+def outlined(
+    messages: Sequence[Message],
+    facts: Sequence[Piece] = (),
+    compactions: Sequence[Compaction] = (),
+) -> list[Piece]:
+    """The pieces of a conversation, whose texts nobody has laid out yet.
 
     Summaries stand behind the messages for which a model reads them.
     """
@@ -75,7 +104,7 @@ def pieces(
             one["message"] = message.id
         found += made
         found += [
-            {"kind": "summary", "html": laid_out(one.summary), "when": one.created_at}
+            {"kind": "summary", "said": one.summary, "when": one.created_at}
             for one in compactions
             if one.messages == number
         ]
@@ -102,7 +131,7 @@ def _of_message(message: Message, tools: dict[str, Piece]) -> Iterator[Piece]:
     if message.role == "user" and message.content:
         yield {"kind": "person", "text": inert(message.content), **when}
     elif message.role == "system":
-        yield {"kind": "summary", "html": laid_out(message.content), **when}
+        yield {"kind": "summary", "said": message.content, **when}
     else:
         for block in blocks.turn(message).blocks:
             yield from _piece(block, tools)
@@ -113,7 +142,7 @@ def _piece(block: Block, tools: dict[str, Piece]) -> Iterator[Piece]:
         yield {"kind": "note", "text": "Stopped here.", "tone": "warning"}
     elif isinstance(block, Text) and (said := flagged.without(block.text)).strip():
         # What was flagged stands below as a memory, with a button that takes it back.
-        yield {"kind": "reply", "html": laid_out(said)}
+        yield {"kind": "reply", "said": said}
     elif isinstance(block, ToolUse):
         tools[block.id] = shown_tool(block)
         yield tools[block.id]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+import anyio
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -16,10 +18,10 @@ from retain.web.operations.chat import page_of_session
 from retain.web.operations.sessions import listed
 from retain.web.rendering import page
 from retain.web.retraction import kept
-from retain.web.spoken import Piece, fact_piece, pieces
+from retain.web.spoken import Piece, dressed, fact_piece, outlined
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from retain.app import App
     from retain.sessions.model import Session
@@ -69,20 +71,27 @@ async def _one(request: Request) -> Response:
 
     talks: Talks = request.app.state.talks
 
-    def work(app: App) -> tuple[Session, list[Piece]]:
+    def work(app: App) -> tuple[Session, Callable[[], list[Piece]]]:
         session, chat = app.sessions.get(name), app.sessions.chat(name)
         facts = [fact_piece(one, talks.page_of(app, one.ref)) for one in kept(app, name)]
-        return session, pieces(app.sessions.messages(name), facts, chat.compactions)
+        messages = app.sessions.messages(name)
+        return session, partial(outlined, messages, facts, chat.compactions)
 
-    session, found = await office.use(work, scope)
-    hidden = 0 if "all" in request.query_params else max(0, len(found) - _MOST_PIECES)
-    hidden = min(hidden, _place(found, request.query_params.get("message", "")))
+    def laid_out() -> tuple[list[Piece], int]:
+        found = outline()
+        hidden = 0 if "all" in request.query_params else max(0, len(found) - _MOST_PIECES)
+        hidden = min(hidden, _place(found, request.query_params.get("message", "")))
+        return dressed(found[hidden:]), hidden
+
+    session, outline = await office.use(work, scope)
+    # Everyone else waits while a bank is used: what takes long comes after it.
+    found, hidden = await anyio.to_thread.run_sync(laid_out)
     values = {
         "title": session.title,
         "here": "sessions",
         "scope": scope,
         "session": session,
-        "pieces": found[hidden:],
+        "pieces": found,
         "hidden": hidden,
         "chat_page": page_of_session(session.id, scope),
     }

@@ -1,5 +1,7 @@
 // The JSON interface, as every page calls it.
 
+const RELOADED = "retain-locked-out";
+
 export class Refused extends Error {
   constructor(status, error) {
     super(typeof error === "string" ? error : error?.message ?? "That did not work.");
@@ -11,7 +13,12 @@ export class Refused extends Error {
 /** The cookie is no longer good: the page that says so takes this one's place, unless something was
  *  typed here that would go with it. */
 export function lockedOut() {
-  if (document.dispatchEvent(new CustomEvent("retain:locked-out", { cancelable: true }))) location.reload();
+  if (!document.dispatchEvent(new CustomEvent("retain:locked-out", { cancelable: true }))) return;
+  // A page that is let in again and refused again would reload for ever.
+  const last = Number(sessionStorage.getItem(RELOADED));
+  if (Date.now() - last < 30_000) return;
+  sessionStorage.setItem(RELOADED, Date.now());
+  location.reload();
 }
 
 /** Call the interface; what it refuses is thrown, with the reason. */
