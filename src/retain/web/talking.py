@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from retain.errors import Busy, Conflict, LimitExceeded, NotFound, RetainError, UsageError
+from retain.facts.retraction import kept, retract
 from retain.guard.characters import flat
 from retain.paths import from_home, global_root
 from retain.talk import models
@@ -26,7 +27,6 @@ from retain.talk.models.access import FILE, key_variable
 from retain.talk.models.errors import ModelError
 from retain.web import spoken
 from retain.web.growing import Growing
-from retain.web.retraction import kept, retract
 from retain.web.script import Script
 
 if TYPE_CHECKING:
