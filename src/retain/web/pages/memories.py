@@ -103,13 +103,17 @@ async def _all(request: Request) -> Response:
         "facets": _facets(wanted, view),
         "searches": view.searches,
         "has_any": view.has_any,
-        "sureness": passages.sureness(view.found.answer) if view.found.answer else "",
+        "sureness": _sureness(wanted, view.found),
         "pages": last,
         "first": (wanted.page - 1) * PAGE + 1,
         "longest": looking.LONGEST,
         "focus": "focus" in request.query_params,
     }
     return page(request, "memories.html", values)
+
+
+def _sureness(wanted: Sought, found: Found) -> str:
+    return passages.sureness(found.answer, passages.terms(wanted.question)) if found.answer else ""
 
 
 def _view(app: App, office: Office, wanted: Sought) -> _View:
