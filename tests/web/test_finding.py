@@ -58,3 +58,17 @@ def test_the_parts_of_a_score_add_up(served: Served) -> None:
     factors = [float(one) for one in re.findall(r"× ([\d.]+)", first)]
     assert parts * math.prod(factors) == pytest.approx(float(told[0]), abs=0.03)
     assert f'score number">{told[1]}<' in first
+
+
+def test_a_list_and_a_search_tell_the_same_date_and_an_undone_step_changes_none(
+    served: Served,
+) -> None:
+    old = "2020-05-06T07:08:09Z"
+    head = f"---\nid: aged\ntitle: Marzipan\ncreated_at: 2019-01-01T00:00:00Z\nupdated_at: {old}\n---\n"
+    file = served.bank / "memories" / "aged.md"
+    file.write_text(f"{head}\nText.\n", encoding="utf-8")  # a file of this very moment
+    listed = served.get("/").text
+    assert re.findall(r'data-id="([^"]+)"', listed)[-1] == "aged"
+    for text in (listed, served.get("/", q="marzipan").text):
+        row = text[text.index('data-id="aged"') :]
+        assert 'title="Changed 2020-05-06T07:08:09+00:00"' in row[: row.index("</article>")]

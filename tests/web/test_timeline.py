@@ -190,15 +190,16 @@ def test_phone_has_the_newest_weeks_in_sight_and_nothing_sticks_out(page: Page) 
 
 def test_a_change_leads_to_what_it_changed(tmp_path: Path) -> None:
     with stage.started(tmp_path, env={"RETAIN_RECALL_EMBEDDER": "none"}) as server:
-        server.store("# Tea\n\nGreen.", id="tea")
+        server.store("# First\n")  # makes the bank
+        memory(server.bank, "tea", 3, "sam")
         for text in ("Black.", "White."):
-            server.api("PUT", "/memories/here/memories/tea", {"text": f"# Tea\n\n{text}"})
+            server.api("PUT", "/memories/here/notes/tea", {"text": text})
         last, first = (one for one in told(server)["events"] if one["kind"] == "changed")
         assert "newer=v2" in first["diff"]
         assert "newer=current" in last["diff"]
         shown = server.get(first["diff"]).text
-        assert "Green." in shown
-        assert "White." not in shown
+        assert "Black" in shown
+        assert "White" not in shown
         assert f'href="{last["diff"].replace("&", "&amp;")}"' in server.get("/timeline").text
         # The history compares any version with the one after it, too.
-        assert "?older=v1&amp;newer=v2" in server.get("/memory/here/memories/tea/history").text
+        assert "?older=v1&amp;newer=v2" in server.get("/memory/here/notes/tea/history").text

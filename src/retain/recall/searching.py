@@ -233,7 +233,7 @@ def _boosts(connection: sqlite3.Connection, recency: Recency, now: datetime) -> 
 
 _HIT: Final = (
     "SELECT m.id, m.collection, c.text, c.header_path, c.line, m.title, m.type, m.status, "
-    "m.tags, m.created, c.who, m.file, q.text FROM chunks c JOIN memories m "
+    "m.tags, m.created, c.who, m.file, q.text, m.written FROM chunks c JOIN memories m "
     "ON m.number = c.memory LEFT JOIN chunks q ON q.number = c.number - 1 "
     "AND q.memory = c.memory AND q.header_path = c.header_path AND q.is_question AND c.who <> '' "
     "WHERE c.number = ?"
@@ -264,7 +264,7 @@ class _Reading:
         """A candidate with everything a person or an agent wants to know about it."""
         found = self._connection.execute(_HIT, (one.row.shown,)).fetchone()
         name, collection, text, path, line, title, kind, status, tags, created, *rest = found
-        who, file, question = rest
+        who, file, question, changed = rest
         return Hit(
             id=name,
             collection=collection,
@@ -283,6 +283,7 @@ class _Reading:
             is_superseded="superseded" in one.boosts,
             explanation=self._explained(one) if self._explains else None,
             question=question or "",
+            changed=changed,
         )
 
     def _explained(self, one: Weighed) -> dict[str, object]:
