@@ -608,8 +608,9 @@ class App:
             return []
         bank = self.bank
 
-        def shelf(collection: str, name: str) -> Sequence[str]:
-            return [one.time for one in bank.versions(Memory(name, collection, "", {}, ""))]
+        def shelf(collection: str, name: str) -> Sequence[tuple[str, str]]:
+            kept = bank.versions(Memory(name, collection, "", {}, ""))
+            return [(one.time, f"v{one.number}") for one in kept]
 
         known = self.sessions.facts(superseded=True)
         return chronicle(

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from retain.brief import Brief
     from retain.embed import Embedder
     from retain.index.calendar import Dated
-    from retain.index.catalogue import Chosen, Kind, Listed, Shelf, Survey
+    from retain.index.catalogue import Chosen, Listed, Shelf, Survey
     from retain.index.checking import Facts
     from retain.model import Answer
     from retain.recall.linking import Graph, Related
+    from retain.recall.searching import Tally
     from retain.similar import Alike, Cluster, Member, Proposal
 
 __all__ = ["Health", "Library", "Stats", "project_of"]
@@ -77,18 +78,14 @@ class Library:
         answer = search(self.banks(), wanted, self._recency, now or datetime.now(UTC))
         return self._with_links(answer)
 
-    def considered(
-        self, wanted: Wanted, scopes: Collection[str] = ()
-    ) -> tuple[Answer, Mapping[Kind, int]]:
-        """The same, and of which kinds all memories are that the search has considered.
+    def considered(self, wanted: Wanted, scopes: Collection[str] = ()) -> tuple[Answer, Tally]:
+        """The same, and what the search has considered beside the hits.
 
         `scopes` leaves the other banks out.
         """
-        from collections import Counter
+        from retain.recall.searching import Tally, search
 
-        from retain.recall.searching import search
-
-        tally: Counter[Kind] = Counter()
+        tally = Tally()
         banks = [one for one in self.banks() if not scopes or one.bank.place.scope in scopes]
         answer = search(banks, wanted, self._recency, datetime.now(UTC), tally)
         return self._with_links(answer), tally

@@ -50,7 +50,32 @@ def test_an_empty_place_is_in_order(tmp_path: Path, page: Page) -> None:
     with started(tmp_path / "none") as empty:
         assert empty.api("GET", "/health")["memories"] == 0
         assert "no bank yet" in looked(empty)["under"]["said"]
-        assert empty.get("/health").status_code == 200
+        text = empty.get("/health").text
+        assert text.count("There is no bank yet.") == 1
+        assert "All is in order" not in text
+        assert len(re.findall(r'<section id="health-\w+"[^>]* hidden>', text)) == 5
+
+
+def test_the_first_sentence_does_not_contradict_what_stands_below(tmp_path: Path) -> None:
+    with started(tmp_path, project=True) as server:
+        file = server.work / "src" / "pool.py"
+        file.parent.mkdir()
+        file.write_text("size = 20\n", encoding="utf-8")
+        head = "---\nid: pool\ntitle: Pool\nrelated_files: [src/pool.py]\n---\n"
+        (server.bank / "memories").mkdir(exist_ok=True)
+        (server.bank / "memories" / "pool.md").write_text(
+            f"{head}\nThe numbers stand in [[src/pool.py]].\n", encoding="utf-8"
+        )
+        assert looked(server)["found"]["links"] == []
+        assert "All is in order." in server.get("/health").text
+        file.unlink()
+        links = looked(server)["found"]["links"]
+        assert [one["state"] for one in links] == ["gone"]
+        page = server.get("/health").text
+        assert "All is in order" not in page
+        assert "Nothing is broken. 1 suggestion stands below." in page
+        assert page.count('class="badge gone"') == 1
+        assert "ghost:" not in page
 
 
 def test_what_wants_to_be_looked_at_is_told(served: Served) -> None:

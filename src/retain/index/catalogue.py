@@ -38,7 +38,7 @@ class Order(NamedTuple):
 
 
 ORDERS: Final[Mapping[str, Order]] = {
-    "updated": Order("modified"),
+    "updated": Order("written"),  # as the memory says, or else its file
     "created": Order("created"),
     "oldest": Order("created", is_descending=False),
     "title": Order("lower(title)", is_descending=False),
@@ -86,7 +86,7 @@ class Listed(NamedTuple):
     status: str
     tags: tuple[str, ...]
     created: str
-    modified: float
+    changed: float  # when it was written last, as the memory or else its file says
     is_superseded: bool
     problem: str
     start: str  # how its text begins
@@ -211,7 +211,7 @@ def listed(
 ) -> dict[int, Listed]:
     """These memories, by number, as a list shows them."""
     rows = connection.execute(
-        "SELECT number, collection, id, file, title, type, status, tags, created, modified, "
+        "SELECT number, collection, id, file, title, type, status, tags, created, written, "
         "is_superseded, problem, (SELECT substr(text, 1, 400) FROM chunks WHERE memory = "
         "memories.number ORDER BY chunks.number LIMIT 1) FROM memories "
         "WHERE number IN (SELECT value FROM json_each(?))",
@@ -221,6 +221,6 @@ def listed(
 
 
 def _as_listed(scope: str, *row: Any) -> Listed:
-    *named, tags, created, modified, is_superseded, problem, start = row
-    facts = (created, modified / 1e9, bool(is_superseded), problem, start or "", scope)
+    *named, tags, created, changed, is_superseded, problem, start = row
+    facts = (created, changed, bool(is_superseded), problem, start or "", scope)
     return Listed._make([*named, parsed(tags), *facts])

@@ -101,6 +101,8 @@ class Wanted(NamedTuple):
     explain: bool = False
     lists_all: bool = False  # also what the question does not fit at all
     breadth: int = 0  # hits that are looked for, whatever the limit, so that pages fit together
+    share: float = 0.0  # of the best score, below which only those with a word of it are hits
+    best: float = 0.0  # a score that is known to be reached already
 
     @property
     def sought(self) -> int:

@@ -238,4 +238,9 @@ def _loose(app: App) -> list[Loose]:
         if node.kind == "dangling" or node.freshness in _STALE
     }
     named = [(edge.source, edge.target.removeprefix("?")) for edge in graph.edges]
-    return [Loose(source, target, *states[target]) for source, target in named if target in states]
+    loose = (
+        Loose(source, target.removeprefix("ghost:"), *states[target])
+        for source, target in named
+        if target in states
+    )
+    return list(dict.fromkeys(loose))  # a memory may name a file in its head and in its text

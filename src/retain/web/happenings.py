@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Annotated, Final, Literal, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import anyio.to_thread
 from pydantic import Field
@@ -52,6 +52,14 @@ class Happened(NamedTuple):
         if one.kind == "chat":
             return f"/sessions/{quote(one.id, safe='')}"
         return address(self.scope, one.collection, one.id)
+
+    @property
+    def diff(self) -> str:
+        """Where a change can be looked at; empty where what was before it was not kept."""
+        one = self.event
+        if not (one.older and self.page):
+            return ""
+        return f"{self.page}/history?{urlencode({'older': one.older, 'newer': one.newer})}"
 
 
 class Happenings(NamedTuple):

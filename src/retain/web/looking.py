@@ -25,6 +25,7 @@ LONGEST: Final = 4_000  # characters of a question; in any script they fit into 
 _MOST_HITS: Final = 10_000  # before a page; a search considers far fewer
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MOST_PAGES: Final = 1_000_000
+_SHARE: Final = 0.35  # of the best score, below which a memory without the words is only near
 
 
 class Sought(NamedTuple):
@@ -35,6 +36,7 @@ class Sought(NamedTuple):
     order: str = "updated"
     page: int = 1
     mode: str = "hybrid"
+    is_wide: bool = False  # also what only comes near a question, without a word of it
 
     @property
     def values(self) -> list[tuple[str, str]]:
@@ -44,7 +46,8 @@ class Sought(NamedTuple):
         values += [
             (name, day) for name in ("since", "until") if (day := str(getattr(self.chosen, name)))
         ]
-        return values + ([("sort", self.order)] if self.order != "updated" else [])
+        values += [("sort", self.order)] if self.order != "updated" else []
+        return values + ([("near", "1")] if self.is_wide else [])
 
     @property
     def query(self) -> str:
@@ -88,6 +91,7 @@ class Found(NamedTuple):
     facets: Mapping[str, Mapping[str, int]]
     answer: Answer | None = None  # with all hits up to the end of the page
     considered: int = 0  # memories that facets count
+    near: int = 0  # memories that only come near the question and are left out
 
 
 def sought(values: QueryParams) -> Sought:
@@ -111,6 +115,7 @@ def sought(values: QueryParams) -> Sought:
         Chosen(**several),
         order if order in ORDERS else "updated",
         min(int(page), _MOST_PAGES) if page.isascii() and page.isdecimal() and int(page) else 1,
+        is_wide=bool(question and values.get("near")),
     )
 
 
@@ -140,15 +145,17 @@ def _searched(app: App, wanted: Sought, limit: int, start: int) -> Found:
     # The conditions know dates to the second, and facets to the day: the conditions decide.
     chosen = wanted.chosen._replace(since="", until="")
     if chosen == Chosen():
-        answer, kinds = app.library.considered(asking)
-        every = kinds
+        answer, tally = app.library.considered(asking)
+        every = tally
     else:
-        narrow = asking._replace(conditions=_narrowed(app, wanted.chosen, asking.conditions))
-        answer, kinds = app.library.considered(narrow, chosen.scope)
         _, every = app.library.considered(asking._replace(limit=1, explain=False))
-    facets = counted(every, chosen)
+        narrow = asking._replace(conditions=_narrowed(app, wanted.chosen, asking.conditions))
+        # What is far below the best of all is so among fewer as well, or the counts would lie.
+        answer, tally = app.library.considered(narrow._replace(best=every.best), chosen.scope)
+    facets = counted(every.kinds, chosen)
     shown = {name: _ordered(facets[name], wanted, name) for name in FACETS}
-    return Found(sum(kinds.values()), answer.hits[start:], (), shown, answer, sum(every.values()))
+    total, considered = sum(tally.kinds.values()), sum(every.kinds.values())
+    return Found(total, answer.hits[start:], (), shown, answer, considered, tally.left)
 
 
 def _asking(wanted: Sought, limit: int) -> Wanted:
@@ -157,7 +164,7 @@ def _asking(wanted: Sought, limit: int) -> Wanted:
         # A search shows retired memories to whoever speaks of the status, and to nobody else.
         asked = asked._replace(filters=(Filter("status", "!=", ("",)),))
     wide = Wanted(wanted.question, mode=wanted.mode, conditions=asked, breadth=PAGE)
-    return wide._replace(limit=limit, explain=True)
+    return wide._replace(limit=limit, explain=True, share=0.0 if wanted.is_wide else _SHARE)
 
 
 def _narrowed(app: App, chosen: Chosen, asked: Conditions) -> Conditions:

@@ -63,6 +63,7 @@ class Why(NamedTuple):
     parts: tuple[Part, ...]
     factors: tuple[tuple[str, float], ...]  # what the sum is multiplied by
     ranks: tuple[tuple[str, int], ...]  # its place among all, by words and by meaning
+    sum: float  # of the parts, with the factors; what is shown is made of it
 
 
 def terms(question: str) -> frozenset[str]:
@@ -176,6 +177,7 @@ def why(hit: Hit) -> Why | None:
         shown,
         factors,
         tuple((name, rank) for name, rank in places if rank),
+        told["sum"],
     )
 
 
@@ -185,10 +187,16 @@ def _short(parts: Collection[Part], factors: Collection[tuple[str, float]]) -> s
     return ", ".join([" and ".join(said), *(name for name, _ in factors)]).strip(", ")
 
 
-def sureness(answer: Answer) -> str:
+def sureness(answer: Answer, wanted: frozenset[str]) -> str:
     """How sure a search is that anything fits, in words."""
     if not answer.hits:
         return ""
     if not answer.is_confident:
+        first = answer.hits[0]
+        has = wanted.intersection(words.words(f"{first.title} {first.header_path} {first.text}"))
+        if has:  # whoever looks for a number or a name has found it, whatever it may mean
+            return (
+                "The words fit." if has == wanted else "Nothing fits well, only some of the words."
+            )
         return "Nothing fits well. These come nearest."
     return "A good fit." if answer.confidence >= 0.8 else "A likely fit."

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from retain.facts.retraction import Kept
 from retain.guard.characters import flat, visible
 from retain.sessions.model import Compaction, Message
 from retain.talk import blocks, flagged
 from retain.talk.events import Block, Text, ToolResult, ToolUse
 from retain.talk.tools import summary
 from retain.web.prose import Budget, rendered
-from retain.web.retraction import Kept
 
 __all__ = [
     "Piece",

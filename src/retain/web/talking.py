@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from retain.errors import Busy, Conflict, LimitExceeded, NotFound, RetainError, UsageError
+from retain.facts.retraction import kept, retract
 from retain.guard.characters import flat
 from retain.httpd.faults import log_fault
 from retain.paths import from_home, global_root
@@ -27,7 +28,6 @@ from retain.talk.models.access import FILE, key_variable
 from retain.talk.models.errors import ModelError
 from retain.web import spoken
 from retain.web.growing import Growing
-from retain.web.retraction import kept, retract
 from retain.web.script import Script
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ import secrets
 from typing import TYPE_CHECKING, Final
 
 from retain.errors import Conflict, LimitExceeded, NotFound, RetainError
+from retain.facts.retraction import retract
 from retain.httpd.faults import log_fault
 from retain.paths import GLOBAL
 from retain.web.office import HERE, Office
 from retain.web.rendering import address
-from retain.web.retraction import retract
 from retain.web.talking import Talk
 
 if TYPE_CHECKING:

@@ -106,7 +106,7 @@ def _listed(office: Office, one: Any) -> Data:
 
 async def _search(call: Call) -> Data:
     given: Question = call.query
-    wanted = Sought(given.q.strip(), given.chosen(), mode=given.mode)
+    wanted = Sought(given.q.strip(), given.chosen(), mode=given.mode, is_wide=True)
 
     def read(app: Any) -> Data:
         if not wanted.question:

@@ -12,12 +12,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from retain.errors import NotFound, UsageError
+from retain.facts.retraction import kept
 from retain.sessions.formats import FORMATS
 from retain.web.office import Office
 from retain.web.operations.chat import page_of_session
 from retain.web.operations.sessions import listed
 from retain.web.rendering import page
-from retain.web.retraction import kept
 from retain.web.spoken import Piece, dressed, fact_piece, outlined
 
 if TYPE_CHECKING:
