@@ -74,6 +74,82 @@ def test_a_text_merged_by_hand_outlives_a_reload(
     expect(other.locator("#text")).to_have_value("# Tea\n\nBoth of them.")
 
 
+@pytest.mark.parametrize("how", ["", "?whole=1"])
+def test_the_editor_is_ready_to_be_typed_into(page: Page, how: str) -> None:
+    page.goto(EDIT + how)
+    expect(page.locator("#text")).to_be_focused()
+
+
+def test_a_key_pressed_in_haste_decides_no_conflict(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("409", "ERR_FAILED")
+    page.route("**/api/v1/events", lambda route: route.abort())
+    _typed(page)
+    served.api("PUT", "/memories/here/memories/tea", {"text": "# Tea\n\nTheirs."})
+    page.locator("#text").press("Control+Enter")
+    expect(page.locator("#conflict-title")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    expect(page.locator("#conflict")).to_be_visible()
+    expect(page.locator("#conflict button.main").first).to_have_text("Merge by hand")
+    assert "Theirs." in _file(served).read_text(encoding="utf-8")
+
+
+def test_tags_that_another_set_outlive_a_draft_that_is_saved_over_it(
+    page: Page, context: BrowserContext, served: Served
+) -> None:
+    _typed(page)
+    page.get_by_label("Title").fill("My tea")
+    page.close(run_before_unload=False)
+    theirs = {"text": "# Tea\n\nTheirs.", "tags": ["hot", "theirs"], "title": "Their tea"}
+    served.api("PUT", "/memories/here/memories/tea", theirs)
+    other = context.new_page()
+    other.goto(EDIT)
+    expect(other.locator("#text")).to_have_value(TYPED)
+    expect(other.get_by_label("Tags")).to_have_value("hot, theirs")
+    _saved(other)
+    expect(other.locator("#heads-apart")).to_contain_text("Their tea”, yours “My tea”")
+    other.get_by_role("button", name="Save mine over it").click()
+    expect(other).to_have_url(re.compile("/memory/here/memories/tea$"))
+    found = served.api("GET", "/memories/here/memories/tea")
+    assert found["tags"] == ["hot", "theirs"]
+    assert found["title"] == "My tea"
+    assert found["content"].strip() == TYPED
+
+
+def test_all_of_mine_comes_back_after_theirs_was_taken(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("409", "ERR_FAILED")
+    page.route("**/api/v1/events", lambda route: route.abort())
+    _typed(page)
+    page.get_by_label("Title").fill("My tea")
+    page.get_by_label("Tags").fill("mine")
+    theirs = {"text": "# Tea\n\nTheirs.", "tags": ["theirs"], "title": "Their tea", "type": "plan"}
+    served.api("PUT", "/memories/here/memories/tea", theirs)
+    _saved(page)
+    page.get_by_role("button", name="Take theirs").click()
+    expect(page.get_by_label("Title")).to_have_value("Their tea")
+    page.get_by_role("button", name="Bring mine back").click()
+    expect(page.locator("#text")).to_have_value(TYPED)
+    expect(page.get_by_label("Title")).to_have_value("My tea")
+    expect(page.get_by_label("Tags")).to_have_value("mine")
+    expect(page.get_by_label("Type")).to_have_value("plan")
+    _saved(page)
+    expect(page).to_have_url(re.compile("/memory/here/memories/tea$"))
+    found = served.api("GET", "/memories/here/memories/tea")
+    assert (found["title"], found["tags"]) == ("My tea", ["mine"])
+
+
+def test_what_is_refused_is_said_in_whole_sentences(page: Page, trouble: Trouble) -> None:
+    trouble.expects("400")
+    page.goto("/new")
+    _saved(page)
+    said = page.locator(".toast.bad span")
+    expect(said).to_have_text(re.compile(r"^[A-Z][^.]*\. What you typed is still here\.$"))
+
+
 def test_a_lost_cookie_costs_no_word(
     page: Page, context: BrowserContext, served: Served, trouble: Trouble
 ) -> None:

@@ -21,8 +21,10 @@ let isSaved = false;
 let isSaving = false;
 
 const values = () => Object.fromEntries(FIELDS.filter((name) => form.elements[name]).map((name) => [name, form.elements[name].value]));
-const first = JSON.stringify(values());
-const isChanged = () => !isSaved && JSON.stringify(values()) !== first;
+let first = values(); // what these changes were made to, field by field
+const isTouched = (name, mine = values()) => mine[name] !== first[name];
+const isChanged = () => !isSaved && Object.keys(values()).some((name) => isTouched(name));
+const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}${/[.!?]$/.test(words) ? "" : "."}`;
 
 // Drafts: what was typed outlives a reload, a closed tab, a refused save, and a server that ended.
 
@@ -35,7 +37,7 @@ function keep() {
   if (!isChanged()) { localStorage.removeItem(DRAFT); return; }
   const typed = isMerging() ? { ...values(), text: merged.value } : values();
   try {
-    localStorage.setItem(DRAFT, JSON.stringify({ seen, values: typed, at: Date.now() }));
+    localStorage.setItem(DRAFT, JSON.stringify({ seen, first, values: typed, at: Date.now() }));
   } catch {
     say("This browser has no room to keep what you type. Save it soon.", { bad: true });
   }
@@ -47,11 +49,23 @@ function draft() {
   return found && Date.now() - found.at < LONGEST ? found : null;
 }
 
+/** Lay what someone typed over what stands here: only what was touched, for the rest may have been
+ *  changed by another since. */
+function lay(mine, base) {
+  for (const [name, value] of Object.entries(mine)) {
+    if (form.elements[name] && value !== base[name]) form.elements[name].value = value;
+  }
+}
+
 function bringBack() {
   const found = draft();
-  if (!found || JSON.stringify(found.values) === first) return;
-  for (const [name, value] of Object.entries(found.values)) if (form.elements[name]) form.elements[name].value = value;
+  if (!found) return;
+  const base = found.first ?? first;
+  lay(found.values, base);
+  if (!isChanged()) return;
   seen = found.seen;
+  // A field that both have touched is theirs here and the draft's there: it stays touched.
+  for (const name of Object.keys(first)) if (found.values[name] !== base[name]) first[name] = base[name];
   tell("What you had typed here and not saved is back.", "Discard it", () => {
     localStorage.removeItem(DRAFT);
     isSaved = true;
@@ -105,11 +119,10 @@ function saving(body) {
   }
   if (isWhole) return put(`${api}/source`, { source: lines, expect: seen });
   // Only what was touched: the rest is as it is in the file, whoever changed it meanwhile.
-  const old = JSON.parse(first);
   const changes = { text: lines, expect: seen };
-  if (title !== old.title) changes.title = title.trim();
-  if (type !== old.type) changes.type = type.trim();
-  if (line !== old.tags) changes.tags = tags(line);
+  if (isTouched("title")) changes.title = title.trim();
+  if (isTouched("type")) changes.type = type.trim();
+  if (isTouched("tags")) changes.tags = tags(line);
   return put(api, changes);
 }
 
@@ -125,7 +138,7 @@ async function save(body = text.value) {
   } catch (error) {
     keep();
     if (error.status === 409 && !isNew) await attempt(disagree);
-    else if (error.status !== 401) say(`${error.message} What you typed is still here.`, { bad: true, seconds: 10 });
+    else if (error.status !== 401) say(`${sentence(error.message)} What you typed is still here.`, { bad: true, seconds: 10 });
     if (!isNew && (error.status === 404 || error.status === 422)) offerNew(error.status === 404);
   } finally {
     isSaving = false;
@@ -163,33 +176,48 @@ form.addEventListener("submit", (event) => {
 
 // Two have written: both texts are shown, and the person decides.
 
+/** What another saved, in the fields of this form. */
+const saved = () => (isWhole ? { text: theirs.source } : {
+  text: theirs.content,
+  title: theirs.metadata.title ?? "",
+  type: theirs.metadata.type ?? "",
+  tags: theirs.tags.join(", "),
+});
+
+/** Title, type and tags, where the two differ: what one has not touched stays as the other saved it. */
+function headsApart() {
+  const [mine, other] = [values(), saved()];
+  return ["title", "type", "tags"].filter((name) => name in other && mine[name] !== other[name]).map((name) => make("li", {},
+    make("strong", {}, sentence(name).slice(0, -1)), `: theirs “${other[name]}”, `,
+    isTouched(name, mine) ? `yours “${mine[name]}”.` : "which stays: you did not change it."));
+}
+
 async function disagree() {
   theirs = await get(api);
-  const said = isWhole ? theirs.source : theirs.content;
+  const said = saved().text;
   const { html } = await post("/compare", { old: said, new: text.value });
   document.getElementById("differences").replaceChildren(parts(html));
   document.getElementById("theirs").value = said;
   document.getElementById("merged").value = text.value;
   const [left, right] = document.querySelectorAll("#differences th");
   if (left) { left.textContent = "Theirs, as it is saved"; right.textContent = "Yours"; }
+  document.getElementById("heads-apart").replaceChildren(...headsApart());
   notice.replaceChildren();
   conflict.hidden = false;
   conflict.scrollIntoView({ block: "start" });
-  conflict.querySelector("button").focus();
+  // Not a button: a key pressed in haste must not decide.
+  document.getElementById("conflict-title").focus();
 }
 
 function takeTheirs() {
-  const mine = text.value;
-  text.value = isWhole ? theirs.source : theirs.content;
-  if (!isWhole) {
-    form.elements.tags.value = theirs.tags.join(", ");
-    form.elements.title.value = theirs.metadata.title ?? "";
-  }
+  const [mine, base] = [values(), first];
+  for (const [name, value] of Object.entries(saved())) form.elements[name].value = value;
+  first = values();
   seen = theirs.hash;
   conflict.hidden = true;
   look();
-  keep();
-  tell("This is the saved text now. Yours is not lost.", "Bring mine back", () => { text.value = mine; keep(); look(); });
+  // The draft stays what it was: a reload brings back what the person typed, not what is saved.
+  tell("This is the saved text now. Yours is not lost.", "Bring mine back", () => { lay(mine, base); keep(); look(); });
   text.focus();
 }
 
