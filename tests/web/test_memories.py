@@ -307,6 +307,26 @@ def test_what_is_refused_of_several_is_said_for_each(
     expect(_titles(page)).to_have_count(3)
 
 
+def test_what_was_changed_since_it_was_chosen_is_neither_merged_nor_deleted(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("409")
+    page.goto("/?sort=title")
+    for number in (1, 2):
+        with page.expect_response(re.compile("/api/v1/memories/here/")):
+            page.locator("#results input[type=checkbox]").nth(number).click()
+    page.locator("[data-bulk=merge]").click()
+    expect(page.get_by_label("Title")).to_have_value("Green tea")
+    served.run("update", "iced", "--content", "-", input="# Iced tea\n\nWith lemon.\n")
+    page.get_by_role("button", name="Merge", exact=True).last.click()
+    expect(page.locator(".toast.bad")).to_contain_text("changed by someone else")
+    expect(page.locator("#chosen")).to_have_text("2 chosen")
+    page.locator("[data-bulk=delete]").click()
+    expect(page.locator("dialog li")).to_contain_text("Iced tea")
+    assert not _file(served, "tea").exists()
+    assert "With lemon." in _file(served, "iced").read_text(encoding="utf-8")
+
+
 def test_everything_can_be_done_by_keys_alone(page: Page, served: Served) -> None:
     page.goto("/?sort=title")
     expect(_titles(page)).to_have_text(["Bread", "Green tea", "Iced tea"])

@@ -23,10 +23,19 @@ function show() {
   said.textContent = `${chosen.size} chosen`;
 }
 
+/** The hash of what a memory is now; whoever asks for it later hears of a failure, nobody before. */
+function seen(item) {
+  const hash = get(path(item)).then((found) => found.hash);
+  hash.catch(() => {});
+  return hash;
+}
+
 function choose(item, isOn) {
   box(item).checked = isOn;
-  if (isOn) chosen.set(item.dataset.page, { ...item.dataset });
-  else chosen.delete(item.dataset.page);
+  const { page } = item.dataset;
+  // What was chosen is deleted only as it was then, however often the list is shown anew.
+  if (isOn) chosen.set(page, { ...item.dataset, seen: chosen.get(page)?.seen ?? seen(item.dataset) });
+  else chosen.delete(page);
 }
 
 /** After the list was replaced: what is still there stays chosen, what is gone does not. */
@@ -126,7 +135,8 @@ async function merge() {
   });
   if (!given) return undefined;
   const done = await post(`/merges/${part(several[0].scope)}`, {
-    sources: several.map((one) => `${one.collection}/${one.id}`),
+    // Only if they are still what was shown: a change made meanwhile would go to the trash with them.
+    sources: full.map((one) => ({ ref: `${one.collection}/${one.id}`, expect: one.hash })),
     id: given.id, title: given.title, text: given.text, collection: several[0].collection || ":root",
   });
   chosen.clear();
@@ -148,7 +158,7 @@ const ACTIONS = {
     const given = await ask({ title: `Retire ${chosen.size} memories`, action: "Retire", fields: [{ name: "reason", label: "Why" }] });
     if (given) await each("Retiring", "retired", (item) => post(`${path(item)}/retire`, { reason: given.reason }));
   },
-  delete: () => each("Deleting", "moved to the trash", (item) => call("DELETE", path(item))),
+  delete: () => each("Deleting", "moved to the trash", async (item) => call("DELETE", `${path(item)}?expect=${await item.seen}`)),
   merge,
   none: () => { for (const item of items()) choose(item, false); chosen.clear(); show(); },
 };

@@ -96,7 +96,8 @@ async function merge() {
   });
   if (!text) return;
   const done = await post(`/merges/${encodeURIComponent(data().scope)}`, {
-    sources: [`${mine.collection}/${mine.id}`, `${other.collection}/${other.id}`],
+    // Only if they are still what was shown: a change made meanwhile would go to the trash with them.
+    sources: [mine, other].map((one) => ({ ref: `${one.collection}/${one.id}`, expect: one.hash })),
     id: text.id, title: text.title, text: text.text, collection: mine.collection || ":root",
   });
   await finish("Merged.", done);
