@@ -150,6 +150,49 @@ def test_what_is_refused_is_said_in_whole_sentences(page: Page, trouble: Trouble
     expect(said).to_have_text(re.compile(r"^[A-Z][^.]*\. What you typed is still here\.$"))
 
 
+def test_two_tabs_of_new_memories_have_a_draft_each(
+    page: Page, context: BrowserContext, trouble: Trouble
+) -> None:
+    trouble.expects("dialog")
+    other = context.new_page()
+    for tab, words in ((page, "# One"), (other, "# Two")):
+        tab.goto("/new")
+        expect(tab.locator("#notice")).to_be_empty()  # the first is open still, and no other's
+        tab.locator("#text").fill(words)
+    _saved(other)
+    expect(other).to_have_url(re.compile("/memory/here/memories/two$"))
+    page.close(run_before_unload=False)
+    other.goto("/new")
+    expect(other.locator("#notice")).to_contain_text("“# One”")
+    expect(other.locator("#text")).to_have_value("")
+    other.get_by_role("button", name="Bring it back").click()
+    expect(other.locator("#text")).to_have_value("# One")
+    other.on("dialog", lambda dialog: dialog.accept())
+    other.reload()
+    expect(other.locator("#text")).to_have_value("# One")
+    expect(other.locator("#notice")).to_contain_text("is back")
+
+
+def test_a_draft_stays_with_its_bank(page: Page, served: Served, tmp_path: Path) -> None:
+    _typed(page)
+    mine = page.evaluate("Object.keys(localStorage).filter((one) => one.startsWith('retain-draft'))")
+    with stage.started(tmp_path / "web" / "else", project=True, env=PLAIN) as another:
+        found = re.search(r'data-bank="(\w+)"', another.get("/").text)
+    assert found
+    assert len(mine) == 1
+    assert found[1] not in mine[0]
+    assert page.locator("html").get_attribute("data-bank") in mine[0]
+
+
+def test_word_of_a_change_moves_nothing_under_the_hands(page: Page, served: Served) -> None:
+    _typed(page)
+    before = page.locator("#text").bounding_box()
+    served.api("PUT", "/memories/here/memories/tea", {"text": "# Tea\n\nTheirs."})
+    expect(page.locator("#notice")).to_contain_text("changed elsewhere")
+    assert page.locator("#text").bounding_box() == before
+    expect(page.get_by_role("button", name="Compare")).to_be_in_viewport()
+
+
 def test_a_lost_cookie_costs_no_word(
     page: Page, context: BrowserContext, served: Served, trouble: Trouble
 ) -> None:

@@ -13,7 +13,10 @@ const { api, page, suffix } = form.dataset;
 const isNew = Boolean(form.dataset.new);
 const isWhole = Boolean(form.dataset.whole);
 const FIELDS = ["title", "tags", "type", "collection", "scope", "text"];
-const DRAFT = `retain-draft:${location.pathname}${isWhole ? "?whole" : ""}`;
+const DRAFTS = `retain-draft:${document.documentElement.dataset.bank}:`; // of this bank, and no other at this port
+// New memories are written in several tabs at once: each has a draft of its own.
+let isSettled = !isNew;
+let kept = `${DRAFTS}${location.pathname}${isWhole ? "?whole" : ""}`;
 
 let seen = form.dataset.hash; // of the text that these changes were made to
 let theirs; // what someone else saved meanwhile
@@ -34,19 +37,76 @@ const merged = document.getElementById("merged");
 const isMerging = () => !conflict.hidden && !document.getElementById("both").hidden;
 
 function keep() {
-  if (!isChanged()) { localStorage.removeItem(DRAFT); return; }
+  if (!isSettled) return;
+  if (!isChanged()) { forget(); return; }
   const typed = isMerging() ? { ...values(), text: merged.value } : values();
   try {
-    localStorage.setItem(DRAFT, JSON.stringify({ seen, first, values: typed, at: Date.now() }));
+    localStorage.setItem(kept, JSON.stringify({ seen, first, values: typed, at: Date.now() }));
   } catch {
     say("This browser has no room to keep what you type. Save it soon.", { bad: true });
   }
 }
 
+const forget = () => localStorage.removeItem(kept);
+
 /** What an earlier page left, unless it is too old to be of use. */
-function draft() {
-  const found = JSON.parse(localStorage.getItem(DRAFT) ?? "null");
+function draft(key = kept) {
+  const found = JSON.parse(localStorage.getItem(key) ?? "null");
   return found && Date.now() - found.at < LONGEST ? found : null;
+}
+
+// A tab holds a lock on its draft for as long as it is open; a draft that nobody holds was left.
+
+const TAB = "retain-tab";
+
+/** Hold a draft; false if another tab does. A reload may have to wait for the page before it. */
+function hold(key) {
+  return new Promise((resolve) => {
+    navigator.locks.request(key, { signal: AbortSignal.timeout(1000) }, () => {
+      resolve(true);
+      return new Promise(() => {});
+    }).catch(() => resolve(false));
+  });
+}
+
+/** The draft of this tab; a tab that was duplicated has the other's name, and gets a new one. */
+async function settle() {
+  const named = (tab) => `${DRAFTS}/new${location.search}#${tab}`;
+  const another = () => Math.random().toString(36).slice(2);
+  let tab = sessionStorage.getItem(TAB) ?? another();
+  kept = named(tab);
+  if (!(await hold(kept))) {
+    tab = another();
+    kept = named(tab);
+    await hold(kept);
+  }
+  sessionStorage.setItem(TAB, tab);
+  isSettled = true;
+}
+
+/** Drafts of new memories whose tabs are gone: offered, for this tab may be meant for another one. */
+async function offerLeft() {
+  const { held } = await navigator.locks.query();
+  const names = new Set(held.map((one) => one.name));
+  for (const key of Object.keys(localStorage)) {
+    if (!key.startsWith(`${DRAFTS}/new`) || names.has(key)) continue;
+    const found = draft(key);
+    if (found) offerDraft(key, found);
+    else localStorage.removeItem(key);
+  }
+}
+
+function offerDraft(key, found) {
+  const start = (found.values.title || found.values.text).trim().slice(0, 60);
+  const line = told(`A new memory was typed and not saved: “${start}”.`, ["Bring it back", () => {
+    if (isChanged()) { say("Save or clear what is typed here first.", { bad: true }); return false; }
+    lay(found.values, found.first ?? {});
+    localStorage.removeItem(key);
+    keep();
+    look();
+    return true;
+  }], ["Discard it", () => { localStorage.removeItem(key); return true; }]);
+  notice.append(line);
 }
 
 /** Lay what someone typed over what stands here: only what was touched, for the rest may have been
@@ -59,7 +119,7 @@ function lay(mine, base) {
 
 function bringBack() {
   const found = draft();
-  if (!found) return;
+  if (!found || isChanged()) return;
   const base = found.first ?? first;
   lay(found.values, base);
   if (!isChanged()) return;
@@ -67,16 +127,23 @@ function bringBack() {
   // A field that both have touched is theirs here and the draft's there: it stays touched.
   for (const name of Object.keys(first)) if (found.values[name] !== base[name]) first[name] = base[name];
   tell("What you had typed here and not saved is back.", "Discard it", () => {
-    localStorage.removeItem(DRAFT);
+    forget();
     isSaved = true;
     location.reload();
   });
 }
 
-function tell(words, action, work) {
+/** A line with things to do about it; each says whether that is then done. */
+function told(words, ...actions) {
   const line = make("p", { class: "notice" }, make("span", {}, words));
-  if (action) line.append(make("button", { type: "button", onclick: () => { line.remove(); work(); } }, action));
-  notice.replaceChildren(line);
+  for (const [action, work] of actions) {
+    line.append(make("button", { type: "button", onclick: () => { if (work() !== false) line.remove(); } }, action));
+  }
+  return line;
+}
+
+function tell(words, action, work) {
+  notice.replaceChildren(told(words, ...(action ? [[action, () => { work(); }]] : [])));
 }
 
 // Nobody is let in without a cookie that is good: what was typed waits here for another one.
@@ -133,7 +200,7 @@ async function save(body = text.value) {
   try {
     const done = await saving(body);
     isSaved = true;
-    localStorage.removeItem(DRAFT);
+    forget();
     carry(`${isNew ? "Stored" : done.status === "unchanged" ? "Nothing had changed" : "Saved"}.${warned(done)}`, done.undo, done.page);
   } catch (error) {
     keep();
@@ -165,7 +232,7 @@ async function storeAnew() {
     done = await post(`/memories/${scope}`, { ...given, id: `${id.slice(0, 80)}-${Date.now().toString(36)}` });
   }
   isSaved = true;
-  localStorage.removeItem(DRAFT);
+  forget();
   carry(`Stored as ${done.id}.${warned(done)}`, done.undo, done.page);
 }
 
@@ -257,5 +324,10 @@ document.addEventListener("retain:memories", async () => {
   }
 });
 
+if (isNew) await settle();
+// Someone typed faster than that: what an earlier page left is offered instead of brought back.
+if (isChanged() && draft()) localStorage.setItem(`${kept}-before`, localStorage.getItem(kept));
+if (isChanged()) keep();
 bringBack();
+if (isNew) await offerLeft();
 look();
