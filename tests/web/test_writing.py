@@ -175,7 +175,9 @@ def test_two_tabs_of_new_memories_have_a_draft_each(
 
 def test_a_draft_stays_with_its_bank(page: Page, served: Served, tmp_path: Path) -> None:
     _typed(page)
-    mine = page.evaluate("Object.keys(localStorage).filter((one) => one.startsWith('retain-draft'))")
+    mine = page.evaluate(
+        "Object.keys(localStorage).filter((one) => one.startsWith('retain-draft'))"
+    )
     with stage.started(tmp_path / "web" / "else", project=True, env=PLAIN) as another:
         found = re.search(r'data-bank="(\w+)"', another.get("/").text)
     assert found

@@ -47,7 +47,25 @@ export function recheck() {
   }
   last = undefined;
   show();
+  if (isReturning) goBack();
 }
+
+// Who came to the actions from the list goes on there afterwards, at the same place.
+let place; // the row that had the focus, and how far down it stood
+let isReturning = false;
+document.addEventListener("focusin", (event) => {
+  const item = event.target.closest("#results [data-item]");
+  if (item) place = { page: item.dataset.page, at: items().indexOf(item) };
+});
+
+function goBack() {
+  isReturning = false;
+  if (!place || (document.activeElement !== document.body && !bar.contains(document.activeElement))) return;
+  const all = items();
+  const row = all.find((one) => one.dataset.page === place.page) ?? all[Math.min(place.at, all.length - 1)];
+  row?.querySelector("a")?.focus();
+}
+bar.addEventListener("keydown", (event) => { if (event.key === "Escape") goBack(); });
 
 document.addEventListener("click", (event) => {
   if (!event.target.matches("#results [data-item] input[type=checkbox]")) return;
@@ -88,6 +106,7 @@ async function each(doing, done, work) {
   for (const item of items()) box(item).checked = false;
   show();
   const renew = () => document.dispatchEvent(new CustomEvent("retain:acted"));
+  isReturning = true; // as soon as the list is shown anew
   renew();
   const count = several.length - failures.length;
   if (count) announce(`${count} ${count === 1 ? "memory" : "memories"} ${done}.`, undo, renew);
@@ -160,7 +179,7 @@ const ACTIONS = {
   },
   delete: () => each("Deleting", "moved to the trash", async (item) => call("DELETE", `${path(item)}?expect=${await item.seen}`)),
   merge,
-  none: () => { for (const item of items()) choose(item, false); chosen.clear(); show(); },
+  none: () => { for (const item of items()) choose(item, false); chosen.clear(); goBack(); show(); },
 };
 
 bar.addEventListener("click", (event) => {

@@ -12,7 +12,7 @@ const conflict = document.getElementById("conflict");
 const { api, page, suffix } = form.dataset;
 const isNew = Boolean(form.dataset.new);
 const isWhole = Boolean(form.dataset.whole);
-const FIELDS = ["title", "tags", "type", "collection", "scope", "text"];
+const FIELDS = ["title", "tags", "type", "collection", "id", "scope", "text"];
 const DRAFTS = `retain-draft:${document.documentElement.dataset.bank}:`; // of this bank, and no other at this port
 // New memories are written in several tabs at once: each has a draft of its own.
 let isSettled = !isNew;
@@ -179,10 +179,10 @@ form.addEventListener("input", () => {
 const tags = (line) => [...new Set(line.split(",").map((one) => one.trim()).filter(Boolean))];
 
 function saving(body) {
-  const { title, type, scope = "here", collection, tags: line } = values();
+  const { title, type, scope = "here", collection, id = "", tags: line } = values();
   const lines = form.dataset.crlf ? body.replaceAll("\n", "\r\n") : body; // as the file has them
   if (isNew) {
-    return post(`/memories/${scope}`, { text: body, title, type, tags: tags(line), ...(collection.trim() ? { collection: collection.trim() } : {}) });
+    return post(`/memories/${scope}`, { text: body, title, type, id: id.trim(), tags: tags(line), ...(collection.trim() ? { collection: collection.trim() } : {}) });
   }
   if (isWhole) return put(`${api}/source`, { source: lines, expect: seen });
   // Only what was touched: the rest is as it is in the file, whoever changed it meanwhile.

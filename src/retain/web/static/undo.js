@@ -5,6 +5,11 @@ import { attempt, say } from "./dom.js";
 
 const WAITING = "retain-said";
 
+let running = 0;
+
+/** Whether something is being taken back: what then goes from a page is no surprise. */
+export const isTakingBack = () => running > 0;
+
 /** Make the calls that undo something, in their order. */
 export async function takeBack(calls) {
   let last;
@@ -15,9 +20,14 @@ export async function takeBack(calls) {
 /** Say what was done, with an undo if there is one; `after` hears what the undo did. */
 export function announce(text, undo = [], after = () => {}) {
   const back = () => attempt(async () => {
-    const last = await takeBack(undo);
-    say("Undone.");
-    await after(last);
+    running += 1;
+    try {
+      const last = await takeBack(undo);
+      say("Undone.");
+      await after(last);
+    } finally {
+      running -= 1;
+    }
   });
   say(text, undo.length ? { undo: back } : {});
 }
