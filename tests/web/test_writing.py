@@ -218,7 +218,8 @@ def test_a_server_that_ended_costs_no_word(page: Page, served: Served, trouble: 
     _saved(page)
     expect(page.locator("#toasts")).to_contain_text("What you typed is still here")
     expect(page.locator("#text")).to_have_value(TYPED)
-    kept = page.evaluate("localStorage.getItem('retain-draft:' + location.pathname)")
+    bank = page.locator("html").get_attribute("data-bank")
+    kept = page.evaluate(f"localStorage.getItem('retain-draft:{bank}:' + location.pathname)")
     assert "for an hour" in kept
 
 
