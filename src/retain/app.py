@@ -491,9 +491,18 @@ class App:
         self.delete(made.address)
 
     def merge(
-        self, sources: Sequence[str], into: str, draft: Draft, *, collection: str | None = None
+        self,
+        sources: Sequence[str],
+        into: str,
+        draft: Draft,
+        *,
+        collection: str | None = None,
+        expect: Mapping[str, str] | None = None,
     ) -> Merged:
-        """Put one memory in the place of several; what they linked to stays linked."""
+        """Put one memory in the place of several; what they linked to stays linked.
+
+        `expect` has the hashes of the texts that were seen, by address.
+        """
         bank = self.bank
         draft, warnings = self.gate.admitted(draft)
         self.gate.refuse_secret_names(draft.allow_secret, into, collection)
@@ -506,6 +515,7 @@ class App:
             where,
             wanted,
             lambda memories: drafts.merged(memories, wanted, draft, given, self.gate.author()),
+            expect,
         )
         changes: dict[str, bytes | None] = {memory.path: None for memory in merged}
         changes[after.path] = after.data

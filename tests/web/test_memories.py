@@ -86,7 +86,8 @@ def test_facets_narrow_down_without_a_reload_and_without_javascript(
 def test_a_search_is_kept_and_forgotten_and_kept_after_all(page: Page) -> None:
     page.goto("/?tag=hot")
     page.get_by_role("button", name="Keep this search").click()
-    page.get_by_label("Name").fill("Hot things")
+    expect(page.get_by_label("Name")).to_have_value("hot")
+    page.keyboard.type("Hot things")  # in the place of what was proposed
     page.keyboard.press("Enter")
     kept = page.get_by_role("link", name="Hot things")
     expect(kept).to_be_visible()
@@ -207,6 +208,50 @@ def test_a_new_memory_is_written_with_a_preview(page: Page, served: Served) -> N
     page.get_by_label("Text, in").press("Control+Enter")
     expect(page.get_by_role("heading", name="Cake")).to_be_visible()
     assert "sweet" in _file(served, "cake").read_text(encoding="utf-8")
+
+
+def test_undoing_a_new_memory_leads_back_to_the_others(page: Page, served: Served) -> None:
+    page.goto("/new")
+    page.keyboard.type("# Cake\n\nSweet.")
+    page.keyboard.press("Control+Enter")
+    expect(page).to_have_url(re.compile("/cake$"))
+    page.locator(".toast").get_by_role("button", name="Undo").click()
+    expect(page).to_have_url(re.compile(r":\d+/$"))
+    expect(page.locator(".toast")).to_have_count(1)
+    _has_toast(page, "Undone: “Cake” is in the trash.")
+    assert not _file(served, "cake").exists()
+    page.locator(".toast").get_by_role("button", name="Undo").click()
+    expect(_titles(page)).to_have_count(4)
+
+
+def test_a_link_that_leads_nowhere_leads_to_writing_what_is_missing(
+    page: Page, served: Served
+) -> None:
+    served.store("# Cups\n\nSee [[memory:notes/tea-cups]] and [[Big & small: cups?]].", id="cups")
+    page.goto(f"{ONE}/cups")
+    page.locator(".prose a.ghost").nth(1).click()
+    expect(page.get_by_label("Title")).to_have_value("Big & small: cups?")
+    page.goto(f"{ONE}/cups")
+    page.locator(".prose a.ghost").first.click()
+    expect(page.get_by_label("Id")).to_have_value("tea-cups")
+    expect(page.get_by_label("Collection")).to_have_value("notes")
+    page.locator("#text").fill("# China\n\nOf porcelain.")
+    page.keyboard.press("Control+Enter")
+    expect(page).to_have_url(re.compile("/memory/here/notes/tea-cups$"))
+    page.goto(f"{ONE}/cups")
+    expect(page.locator(".prose a.wiki")).to_have_attribute("href", "/memory/here/notes/tea-cups")
+
+
+def test_who_comes_back_from_a_memory_goes_on_where_it_was_opened(page: Page) -> None:
+    page.goto("/?sort=title")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/tea$"))
+    page.go_back()
+    expect(page.locator("#results a", has_text="Green tea")).to_be_focused()
+    page.keyboard.press("j")
+    expect(page.locator("#results a", has_text="Iced tea")).to_be_focused()
 
 
 def test_two_who_write_see_both_texts_and_nothing_is_lost(
@@ -348,15 +393,42 @@ def test_an_undo_that_nobody_heard_can_be_tried_again(
     assert _file(served, "tea").read_bytes() == before
 
 
+def test_what_was_changed_since_it_was_chosen_is_neither_merged_nor_deleted(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("409")
+    page.goto("/?sort=title")
+    for number in (1, 2):
+        with page.expect_response(re.compile("/api/v1/memories/here/")):
+            page.locator("#results input[type=checkbox]").nth(number).click()
+    page.locator("[data-bulk=merge]").click()
+    expect(page.get_by_label("Title")).to_have_value("Green tea")
+    served.run("update", "iced", "--content", "-", input="# Iced tea\n\nWith lemon.\n")
+    page.get_by_role("button", name="Merge", exact=True).last.click()
+    expect(page.locator(".toast.bad")).to_contain_text("changed by someone else")
+    expect(page.locator("#chosen")).to_have_text("2 chosen")
+    page.locator("[data-bulk=delete]").click()
+    expect(page.locator("dialog li")).to_contain_text("Iced tea")
+    assert not _file(served, "tea").exists()
+    assert "With lemon." in _file(served, "iced").read_text(encoding="utf-8")
+
+
 def test_everything_can_be_done_by_keys_alone(page: Page, served: Served) -> None:
     page.goto("/?sort=title")
     expect(_titles(page)).to_have_text(["Bread", "Green tea", "Iced tea"])
     for key in ("j", "j", "x", "j", "x"):
         page.keyboard.press(key)
     expect(page.locator("#chosen")).to_have_text("2 chosen")
-    page.locator("[data-bulk=archive]").focus()
+    page.keyboard.press("b")
+    expect(page.locator("[data-bulk=tag]")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#results a", has_text="Iced tea")).to_be_focused()
+    page.keyboard.press("b")
+    for _ in range(3):
+        page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.locator("#results .badge.archived")).to_have_count(2)
+    expect(page.locator("#results a", has_text="Iced tea")).to_be_focused()
     page.keyboard.press("u")
     expect(page.locator("#results .badge.archived")).to_have_count(0)
     page.keyboard.press("k")
@@ -368,7 +440,7 @@ def test_everything_can_be_done_by_keys_alone(page: Page, served: Served) -> Non
     page.wait_for_load_state()  # keys count once the page's script runs
     page.keyboard.press("e")
     expect(page).to_have_url(re.compile("/edit$"))
-    page.locator("#text").focus()
+    expect(page.locator("#text")).to_be_focused()
     page.keyboard.press("Control+End")
     page.keyboard.type(" Sip.")
     page.keyboard.press("Control+Enter")

@@ -314,6 +314,21 @@ def test_a_merge_is_taken_apart_again(served: Served) -> None:
     assert sorted(_ids(served.api("GET", "/memories"))) == ["coffee", "tea"]
 
 
+def test_a_merge_leaves_alone_what_was_changed_since_it_was_seen(served: Served) -> None:
+    seen = [served.store(f"# {name}\n\nHot.", id=name) for name in ("tea", "coffee")]
+    sources = [{"ref": f"memories/{one['id']}", "expect": one["hash"]} for one in seen]
+    merging = {"sources": sources, "id": "drinks", "text": "# Drinks\n\nHot."}
+    served.api("PUT", "/memories/here/memories/coffee", {"text": "# coffee\n\nIced."})
+    answer = served.post("/api/v1/merges/here", merging)
+    assert answer.status_code == 409
+    assert "coffee" in answer.json()["error"]["message"]
+    assert sorted(_ids(served.api("GET", "/memories"))) == ["coffee", "tea"]
+    assert "Iced." in _file(served, "coffee")
+    sources[1]["expect"] = served.api("GET", "/memories/here/memories/coffee")["hash"]
+    served.api("POST", "/merges/here", merging)
+    assert _ids(served.api("GET", "/memories")) == ["drinks"]
+
+
 # History, links, looks
 
 

@@ -75,6 +75,127 @@ def test_a_text_merged_by_hand_outlives_a_reload(
     expect(other.locator("#text")).to_have_value("# Tea\n\nBoth of them.")
 
 
+@pytest.mark.parametrize("how", ["", "?whole=1"])
+def test_the_editor_is_ready_to_be_typed_into(page: Page, how: str) -> None:
+    page.goto(EDIT + how)
+    expect(page.locator("#text")).to_be_focused()
+
+
+def test_a_key_pressed_in_haste_decides_no_conflict(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("409", "ERR_FAILED")
+    page.route("**/api/v1/events", lambda route: route.abort())
+    _typed(page)
+    served.api("PUT", "/memories/here/memories/tea", {"text": "# Tea\n\nTheirs."})
+    page.locator("#text").press("Control+Enter")
+    expect(page.locator("#conflict-title")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    expect(page.locator("#conflict")).to_be_visible()
+    expect(page.locator("#conflict button.main").first).to_have_text("Merge by hand")
+    assert "Theirs." in _file(served).read_text(encoding="utf-8")
+
+
+def test_tags_that_another_set_outlive_a_draft_that_is_saved_over_it(
+    page: Page, context: BrowserContext, served: Served
+) -> None:
+    _typed(page)
+    page.get_by_label("Title").fill("My tea")
+    page.close(run_before_unload=False)
+    theirs = {"text": "# Tea\n\nTheirs.", "tags": ["hot", "theirs"], "title": "Their tea"}
+    served.api("PUT", "/memories/here/memories/tea", theirs)
+    other = context.new_page()
+    other.goto(EDIT)
+    expect(other.locator("#text")).to_have_value(TYPED)
+    expect(other.get_by_label("Tags")).to_have_value("hot, theirs")
+    _saved(other)
+    expect(other.locator("#heads-apart")).to_contain_text("Their tea”, yours “My tea”")
+    other.get_by_role("button", name="Save mine over it").click()
+    expect(other).to_have_url(re.compile("/memory/here/memories/tea$"))
+    found = served.api("GET", "/memories/here/memories/tea")
+    assert found["tags"] == ["hot", "theirs"]
+    assert found["title"] == "My tea"
+    assert found["content"].strip() == TYPED
+
+
+def test_all_of_mine_comes_back_after_theirs_was_taken(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("409", "ERR_FAILED")
+    page.route("**/api/v1/events", lambda route: route.abort())
+    _typed(page)
+    page.get_by_label("Title").fill("My tea")
+    page.get_by_label("Tags").fill("mine")
+    theirs = {"text": "# Tea\n\nTheirs.", "tags": ["theirs"], "title": "Their tea", "type": "plan"}
+    served.api("PUT", "/memories/here/memories/tea", theirs)
+    _saved(page)
+    page.get_by_role("button", name="Take theirs").click()
+    expect(page.get_by_label("Title")).to_have_value("Their tea")
+    page.get_by_role("button", name="Bring mine back").click()
+    expect(page.locator("#text")).to_have_value(TYPED)
+    expect(page.get_by_label("Title")).to_have_value("My tea")
+    expect(page.get_by_label("Tags")).to_have_value("mine")
+    expect(page.get_by_label("Type")).to_have_value("plan")
+    _saved(page)
+    expect(page).to_have_url(re.compile("/memory/here/memories/tea$"))
+    found = served.api("GET", "/memories/here/memories/tea")
+    assert (found["title"], found["tags"]) == ("My tea", ["mine"])
+
+
+def test_what_is_refused_is_said_in_whole_sentences(page: Page, trouble: Trouble) -> None:
+    trouble.expects("400")
+    page.goto("/new")
+    _saved(page)
+    said = page.locator(".toast.bad span")
+    expect(said).to_have_text(re.compile(r"^[A-Z][^.]*\. What you typed is still here\.$"))
+
+
+def test_two_tabs_of_new_memories_have_a_draft_each(
+    page: Page, context: BrowserContext, trouble: Trouble
+) -> None:
+    trouble.expects("dialog")
+    other = context.new_page()
+    for tab, words in ((page, "# One"), (other, "# Two")):
+        tab.goto("/new")
+        expect(tab.locator("#notice")).to_be_empty()  # the first is open still, and no other's
+        tab.locator("#text").fill(words)
+    _saved(other)
+    expect(other).to_have_url(re.compile("/memory/here/memories/two$"))
+    page.close(run_before_unload=False)
+    other.goto("/new")
+    expect(other.locator("#notice")).to_contain_text("“# One”")
+    expect(other.locator("#text")).to_have_value("")
+    other.get_by_role("button", name="Bring it back").click()
+    expect(other.locator("#text")).to_have_value("# One")
+    other.on("dialog", lambda dialog: dialog.accept())
+    other.reload()
+    expect(other.locator("#text")).to_have_value("# One")
+    expect(other.locator("#notice")).to_contain_text("is back")
+
+
+def test_a_draft_stays_with_its_bank(page: Page, served: Served, tmp_path: Path) -> None:
+    _typed(page)
+    mine = page.evaluate(
+        "Object.keys(localStorage).filter((one) => one.startsWith('retain-draft'))"
+    )
+    with stage.started(tmp_path / "web" / "else", project=True, env=PLAIN) as another:
+        found = re.search(r'data-bank="(\w+)"', another.get("/").text)
+    assert found
+    assert len(mine) == 1
+    assert found[1] not in mine[0]
+    assert page.locator("html").get_attribute("data-bank") in mine[0]
+
+
+def test_word_of_a_change_moves_nothing_under_the_hands(page: Page, served: Served) -> None:
+    _typed(page)
+    before = page.locator("#text").bounding_box()
+    served.api("PUT", "/memories/here/memories/tea", {"text": "# Tea\n\nTheirs."})
+    expect(page.locator("#notice")).to_contain_text("changed elsewhere")
+    assert page.locator("#text").bounding_box() == before
+    expect(page.get_by_role("button", name="Compare")).to_be_in_viewport()
+
+
 def test_a_lost_cookie_costs_no_word(
     page: Page, context: BrowserContext, served: Served, trouble: Trouble
 ) -> None:
@@ -98,7 +219,8 @@ def test_a_server_that_ended_costs_no_word(page: Page, served: Served, trouble: 
     _saved(page)
     expect(page.locator("#toasts")).to_contain_text("What you typed is still here")
     expect(page.locator("#text")).to_have_value(TYPED)
-    kept = page.evaluate("localStorage.getItem('retain-draft:' + location.pathname)")
+    bank = page.locator("html").get_attribute("data-bank")
+    kept = page.evaluate(f"localStorage.getItem('retain-draft:{bank}:' + location.pathname)")
     assert "for an hour" in kept
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cache
 from html import escape
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -136,7 +136,9 @@ def _shown_wiki(_self: Any, tokens: Sequence[Token], index: int, _options: Any, 
     if not page and _is_file(target):
         return f'<code class="file">{shown}</code>'
     if not page:
-        return f'<span class="ghost" title="There is no such memory">{shown}</span>'
+        name = quote(target.strip(), safe="", errors="replace")
+        said = "There is no such memory: write it"
+        return f'<a class="ghost" href="/new?id={name}" title="{said}">{shown}</a>'
     return f'<a class="wiki" href="{escape(page)}">{shown}</a>'
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
@@ -103,11 +104,22 @@ def page(
     layout = "part.html" if _FRAGMENT in request.headers else "base.html"
 
     def made() -> bytes:
-        given = {"here": "", "place": office.where, **values, "layout": layout}
+        given = {"here": "", "place": office.where, "bank": _mark(office), **values}
+        given |= {"request": request, "layout": layout}
         text = _templates().get_template(template).render(given)
         return text.encode("utf-8", "replace")  # a file's name may hold bytes that are no text
 
     return _Page(made, status)
+
+
+def _mark(office: Office) -> str:
+    """What tells this bank from others: a browser keeps drafts by port, which another may have."""
+    return _hashed(os.path.expanduser(office.where))
+
+
+@cache
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
 class _Page(HTMLResponse):

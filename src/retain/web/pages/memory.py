@@ -11,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from retain.errors import RetainError
+from retain.errors import BadName, RetainError
 from retain.model import FREE_TYPES, Memory, Version
+from retain.paths import check_collection, check_id
 from retain.recall.linking import Graph, Related
 from retain.typed.shape import is_record
 from retain.web import contents
@@ -250,10 +251,29 @@ async def _new(request: Request) -> Response:
         "is_whole": False,
         "can_be_plain": False,
         "text": request.query_params.get("text", "")[:100_000],
-        "stated_title": request.query_params.get("title", "")[:400],
         "suffix": "",
+        **_wanted(request),
     }
     return page(request, "edit.html", values)
+
+
+def _wanted(request: Request) -> dict[str, str]:
+    """The name that a link has for what is to be written; a title, if it can be no name."""
+    asked = request.query_params
+    collection, _, name = asked.get("id", "").removeprefix("memory:").rpartition("/")
+    found = {
+        "stated_title": asked.get("title", "")[:400],
+        "wanted_id": name,
+        "wanted_collection": collection,
+        "wanted_scope": asked.get("scope", ""),
+    }
+    try:
+        check_id(name)
+        check_collection(collection)
+    except BadName:
+        plain = found["stated_title"] or asked.get("id", "")[:400]
+        found |= {"stated_title": plain, "wanted_id": "", "wanted_collection": ""}
+    return found
 
 
 def _types(app: App) -> list[str]:

@@ -45,6 +45,8 @@ export function ask({ title, about, fields = [], action = "OK", bad = false, bel
     form.addEventListener("submit", (event) => { event.preventDefault(); dialog.close("yes"); });
     document.body.append(dialog);
     dialog.showModal();
+    // What is filled in is a proposal: the first key replaces it.
+    if (document.activeElement.matches("input[type=text]")) document.activeElement.select();
   });
 }
 

@@ -23,10 +23,19 @@ function show() {
   said.textContent = `${chosen.size} chosen`;
 }
 
+/** The hash of what a memory is now; whoever asks for it later hears of a failure, nobody before. */
+function seen(item) {
+  const hash = get(path(item)).then((found) => found.hash);
+  hash.catch(() => {});
+  return hash;
+}
+
 function choose(item, isOn) {
   box(item).checked = isOn;
-  if (isOn) chosen.set(item.dataset.page, { ...item.dataset });
-  else chosen.delete(item.dataset.page);
+  const { page } = item.dataset;
+  // What was chosen is deleted only as it was then, however often the list is shown anew.
+  if (isOn) chosen.set(page, { ...item.dataset, seen: chosen.get(page)?.seen ?? seen(item.dataset) });
+  else chosen.delete(page);
 }
 
 /** After the list was replaced: what is still there stays chosen, what is gone does not. */
@@ -38,7 +47,25 @@ export function recheck() {
   }
   last = undefined;
   show();
+  if (isReturning) goBack();
 }
+
+// Who came to the actions from the list goes on there afterwards, at the same place.
+let place; // the row that had the focus, and how far down it stood
+let isReturning = false;
+document.addEventListener("focusin", (event) => {
+  const item = event.target.closest("#results [data-item]");
+  if (item) place = { page: item.dataset.page, at: items().indexOf(item) };
+});
+
+function goBack() {
+  isReturning = false;
+  if (!place || (document.activeElement !== document.body && !bar.contains(document.activeElement))) return;
+  const all = items();
+  const row = all.find((one) => one.dataset.page === place.page) ?? all[Math.min(place.at, all.length - 1)];
+  row?.querySelector("a")?.focus();
+}
+bar.addEventListener("keydown", (event) => { if (event.key === "Escape") goBack(); });
 
 document.addEventListener("click", (event) => {
   if (!event.target.matches("#results [data-item] input[type=checkbox]")) return;
@@ -74,6 +101,7 @@ async function each(doing, done, work) {
   for (const item of items()) box(item).checked = false;
   show();
   const renew = () => document.dispatchEvent(new CustomEvent("retain:acted"));
+  isReturning = true; // as soon as the list is shown anew
   renew();
   const count = several.length - failures.length;
   if (count) announceAll(`${count} ${count === 1 ? "memory" : "memories"} ${done}.`, changes, renew);
@@ -121,7 +149,8 @@ async function merge() {
   });
   if (!given) return undefined;
   const done = await post(`/merges/${part(several[0].scope)}`, {
-    sources: several.map((one) => `${one.collection}/${one.id}`),
+    // Only if they are still what was shown: a change made meanwhile would go to the trash with them.
+    sources: full.map((one) => ({ ref: `${one.collection}/${one.id}`, expect: one.hash })),
     id: given.id, title: given.title, text: given.text, collection: several[0].collection || ":root",
   });
   chosen.clear();
@@ -143,9 +172,9 @@ const ACTIONS = {
     const given = await ask({ title: `Retire ${chosen.size} memories`, action: "Retire", fields: [{ name: "reason", label: "Why" }] });
     if (given) await each("Retiring", "retired", (item) => post(`${path(item)}/retire`, { reason: given.reason }));
   },
-  delete: () => each("Deleting", "moved to the trash", (item) => call("DELETE", path(item))),
+  delete: () => each("Deleting", "moved to the trash", async (item) => call("DELETE", `${path(item)}?expect=${await item.seen}`)),
   merge,
-  none: () => { for (const item of items()) choose(item, false); chosen.clear(); show(); },
+  none: () => { for (const item of items()) choose(item, false); chosen.clear(); goBack(); show(); },
 };
 
 bar.addEventListener("click", (event) => {

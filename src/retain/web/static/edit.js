@@ -12,8 +12,11 @@ const conflict = document.getElementById("conflict");
 const { api, page, suffix } = form.dataset;
 const isNew = Boolean(form.dataset.new);
 const isWhole = Boolean(form.dataset.whole);
-const FIELDS = ["title", "tags", "type", "collection", "scope", "text"];
-const DRAFT = `retain-draft:${location.pathname}${isWhole ? "?whole" : ""}`;
+const FIELDS = ["title", "tags", "type", "collection", "id", "scope", "text"];
+const DRAFTS = `retain-draft:${document.documentElement.dataset.bank}:`; // of this bank, and no other at this port
+// New memories are written in several tabs at once: each has a draft of its own.
+let isSettled = !isNew;
+let kept = `${DRAFTS}${location.pathname}${isWhole ? "?whole" : ""}`;
 
 let seen = form.dataset.hash; // of the text that these changes were made to
 let theirs; // what someone else saved meanwhile
@@ -21,8 +24,10 @@ let isSaved = false;
 let isSaving = false;
 
 const values = () => Object.fromEntries(FIELDS.filter((name) => form.elements[name]).map((name) => [name, form.elements[name].value]));
-const first = JSON.stringify(values());
-const isChanged = () => !isSaved && JSON.stringify(values()) !== first;
+let first = values(); // what these changes were made to, field by field
+const isTouched = (name, mine = values()) => mine[name] !== first[name];
+const isChanged = () => !isSaved && Object.keys(values()).some((name) => isTouched(name));
+const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}${/[.!?]$/.test(words) ? "" : "."}`;
 
 // Drafts: what was typed outlives a reload, a closed tab, a refused save, and a server that ended.
 
@@ -32,37 +37,113 @@ const merged = document.getElementById("merged");
 const isMerging = () => !conflict.hidden && !document.getElementById("both").hidden;
 
 function keep() {
-  if (!isChanged()) { localStorage.removeItem(DRAFT); return; }
+  if (!isSettled) return;
+  if (!isChanged()) { forget(); return; }
   const typed = isMerging() ? { ...values(), text: merged.value } : values();
   try {
-    localStorage.setItem(DRAFT, JSON.stringify({ seen, values: typed, at: Date.now() }));
+    localStorage.setItem(kept, JSON.stringify({ seen, first, values: typed, at: Date.now() }));
   } catch {
     say("This browser has no room to keep what you type. Save it soon.", { bad: true });
   }
 }
 
+const forget = () => localStorage.removeItem(kept);
+
 /** What an earlier page left, unless it is too old to be of use. */
-function draft() {
-  const found = JSON.parse(localStorage.getItem(DRAFT) ?? "null");
+function draft(key = kept) {
+  const found = JSON.parse(localStorage.getItem(key) ?? "null");
   return found && Date.now() - found.at < LONGEST ? found : null;
+}
+
+// A tab holds a lock on its draft for as long as it is open; a draft that nobody holds was left.
+
+const TAB = "retain-tab";
+
+/** Hold a draft; false if another tab does. A reload may have to wait for the page before it. */
+function hold(key) {
+  return new Promise((resolve) => {
+    navigator.locks.request(key, { signal: AbortSignal.timeout(1000) }, () => {
+      resolve(true);
+      return new Promise(() => {});
+    }).catch(() => resolve(false));
+  });
+}
+
+/** The draft of this tab; a tab that was duplicated has the other's name, and gets a new one. */
+async function settle() {
+  const named = (tab) => `${DRAFTS}/new${location.search}#${tab}`;
+  const another = () => Math.random().toString(36).slice(2);
+  let tab = sessionStorage.getItem(TAB) ?? another();
+  kept = named(tab);
+  if (!(await hold(kept))) {
+    tab = another();
+    kept = named(tab);
+    await hold(kept);
+  }
+  sessionStorage.setItem(TAB, tab);
+  isSettled = true;
+}
+
+/** Drafts of new memories whose tabs are gone: offered, for this tab may be meant for another one. */
+async function offerLeft() {
+  const { held } = await navigator.locks.query();
+  const names = new Set(held.map((one) => one.name));
+  for (const key of Object.keys(localStorage)) {
+    if (!key.startsWith(`${DRAFTS}/new`) || names.has(key)) continue;
+    const found = draft(key);
+    if (found) offerDraft(key, found);
+    else localStorage.removeItem(key);
+  }
+}
+
+function offerDraft(key, found) {
+  const start = (found.values.title || found.values.text).trim().slice(0, 60);
+  const line = told(`A new memory was typed and not saved: “${start}”.`, ["Bring it back", () => {
+    if (isChanged()) { say("Save or clear what is typed here first.", { bad: true }); return false; }
+    lay(found.values, found.first ?? {});
+    localStorage.removeItem(key);
+    keep();
+    look();
+    return true;
+  }], ["Discard it", () => { localStorage.removeItem(key); return true; }]);
+  notice.append(line);
+}
+
+/** Lay what someone typed over what stands here: only what was touched, for the rest may have been
+ *  changed by another since. */
+function lay(mine, base) {
+  for (const [name, value] of Object.entries(mine)) {
+    if (form.elements[name] && value !== base[name]) form.elements[name].value = value;
+  }
 }
 
 function bringBack() {
   const found = draft();
-  if (!found || JSON.stringify(found.values) === first) return;
-  for (const [name, value] of Object.entries(found.values)) if (form.elements[name]) form.elements[name].value = value;
+  if (!found || isChanged()) return;
+  const base = found.first ?? first;
+  lay(found.values, base);
+  if (!isChanged()) return;
   seen = found.seen;
+  // A field that both have touched is theirs here and the draft's there: it stays touched.
+  for (const name of Object.keys(first)) if (found.values[name] !== base[name]) first[name] = base[name];
   tell("What you had typed here and not saved is back.", "Discard it", () => {
-    localStorage.removeItem(DRAFT);
+    forget();
     isSaved = true;
     location.reload();
   });
 }
 
-function tell(words, action, work) {
+/** A line with things to do about it; each says whether that is then done. */
+function told(words, ...actions) {
   const line = make("p", { class: "notice" }, make("span", {}, words));
-  if (action) line.append(make("button", { type: "button", onclick: () => { line.remove(); work(); } }, action));
-  notice.replaceChildren(line);
+  for (const [action, work] of actions) {
+    line.append(make("button", { type: "button", onclick: () => { if (work() !== false) line.remove(); } }, action));
+  }
+  return line;
+}
+
+function tell(words, action, work) {
+  notice.replaceChildren(told(words, ...(action ? [[action, () => { work(); }]] : [])));
 }
 
 // Nobody is let in without a cookie that is good: what was typed waits here for another one.
@@ -98,18 +179,17 @@ form.addEventListener("input", () => {
 const tags = (line) => [...new Set(line.split(",").map((one) => one.trim()).filter(Boolean))];
 
 function saving(body) {
-  const { title, type, scope = "here", collection, tags: line } = values();
+  const { title, type, scope = "here", collection, id = "", tags: line } = values();
   const lines = form.dataset.crlf ? body.replaceAll("\n", "\r\n") : body; // as the file has them
   if (isNew) {
-    return post(`/memories/${scope}`, { text: body, title, type, tags: tags(line), ...(collection.trim() ? { collection: collection.trim() } : {}) });
+    return post(`/memories/${scope}`, { text: body, title, type, id: id.trim(), tags: tags(line), ...(collection.trim() ? { collection: collection.trim() } : {}) });
   }
   if (isWhole) return put(`${api}/source`, { source: lines, expect: seen });
   // Only what was touched: the rest is as it is in the file, whoever changed it meanwhile.
-  const old = JSON.parse(first);
   const changes = { text: lines, expect: seen };
-  if (title !== old.title) changes.title = title.trim();
-  if (type !== old.type) changes.type = type.trim();
-  if (line !== old.tags) changes.tags = tags(line);
+  if (isTouched("title")) changes.title = title.trim();
+  if (isTouched("type")) changes.type = type.trim();
+  if (isTouched("tags")) changes.tags = tags(line);
   return put(api, changes);
 }
 
@@ -120,12 +200,12 @@ async function save(body = text.value) {
   try {
     const done = await saving(body);
     isSaved = true;
-    localStorage.removeItem(DRAFT);
+    forget();
     carry(`${isNew ? "Stored" : done.status === "unchanged" ? "Nothing had changed" : "Saved"}.${warned(done)}`, done.undo, done.page);
   } catch (error) {
     keep();
     if (error.status === 409 && !isNew) await attempt(disagree);
-    else if (error.status !== 401) say(`${error.message} What you typed is still here.`, { bad: true, seconds: 10 });
+    else if (error.status !== 401) say(`${sentence(error.message)} What you typed is still here.`, { bad: true, seconds: 10 });
     if (!isNew && (error.status === 404 || error.status === 422)) offerNew(error.status === 404);
   } finally {
     isSaving = false;
@@ -152,7 +232,7 @@ async function storeAnew() {
     done = await post(`/memories/${scope}`, { ...given, id: `${id.slice(0, 80)}-${Date.now().toString(36)}` });
   }
   isSaved = true;
-  localStorage.removeItem(DRAFT);
+  forget();
   carry(`Stored as ${done.id}.${warned(done)}`, done.undo, done.page);
 }
 
@@ -163,33 +243,48 @@ form.addEventListener("submit", (event) => {
 
 // Two have written: both texts are shown, and the person decides.
 
+/** What another saved, in the fields of this form. */
+const saved = () => (isWhole ? { text: theirs.source } : {
+  text: theirs.content,
+  title: theirs.metadata.title ?? "",
+  type: theirs.metadata.type ?? "",
+  tags: theirs.tags.join(", "),
+});
+
+/** Title, type and tags, where the two differ: what one has not touched stays as the other saved it. */
+function headsApart() {
+  const [mine, other] = [values(), saved()];
+  return ["title", "type", "tags"].filter((name) => name in other && mine[name] !== other[name]).map((name) => make("li", {},
+    make("strong", {}, sentence(name).slice(0, -1)), `: theirs “${other[name]}”, `,
+    isTouched(name, mine) ? `yours “${mine[name]}”.` : "which stays: you did not change it."));
+}
+
 async function disagree() {
   theirs = await get(api);
-  const said = isWhole ? theirs.source : theirs.content;
+  const said = saved().text;
   const { html } = await post("/compare", { old: said, new: text.value });
   document.getElementById("differences").replaceChildren(parts(html));
   document.getElementById("theirs").value = said;
   document.getElementById("merged").value = text.value;
   const [left, right] = document.querySelectorAll("#differences th");
   if (left) { left.textContent = "Theirs, as it is saved"; right.textContent = "Yours"; }
+  document.getElementById("heads-apart").replaceChildren(...headsApart());
   notice.replaceChildren();
   conflict.hidden = false;
   conflict.scrollIntoView({ block: "start" });
-  conflict.querySelector("button").focus();
+  // Not a button: a key pressed in haste must not decide.
+  document.getElementById("conflict-title").focus();
 }
 
 function takeTheirs() {
-  const mine = text.value;
-  text.value = isWhole ? theirs.source : theirs.content;
-  if (!isWhole) {
-    form.elements.tags.value = theirs.tags.join(", ");
-    form.elements.title.value = theirs.metadata.title ?? "";
-  }
+  const [mine, base] = [values(), first];
+  for (const [name, value] of Object.entries(saved())) form.elements[name].value = value;
+  first = values();
   seen = theirs.hash;
   conflict.hidden = true;
   look();
-  keep();
-  tell("This is the saved text now. Yours is not lost.", "Bring mine back", () => { text.value = mine; keep(); look(); });
+  // The draft stays what it was: a reload brings back what the person typed, not what is saved.
+  tell("This is the saved text now. Yours is not lost.", "Bring mine back", () => { lay(mine, base); keep(); look(); });
   text.focus();
 }
 
@@ -229,5 +324,10 @@ document.addEventListener("retain:memories", async () => {
   }
 });
 
+if (isNew) await settle();
+// Someone typed faster than that: what an earlier page left is offered instead of brought back.
+if (isChanged() && draft()) localStorage.setItem(`${kept}-before`, localStorage.getItem(kept));
+if (isChanged()) keep();
 bringBack();
+if (isNew) await offerLeft();
 look();

@@ -12,11 +12,17 @@ function items() {
   return [...document.querySelectorAll("[data-item]")].filter((one) => one.offsetParent);
 }
 
+/** Where to begin when none of the items has the focus: with what is in sight. */
+function beginning(all, by) {
+  if (by < 0) return all.length - 1;
+  return Math.max(0, all.findIndex((one) => one.getBoundingClientRect().top >= 0));
+}
+
 /** Put the focus on the next of a page's items, or on the one before. */
 function step(by) {
   const all = items();
   const at = all.findIndex((one) => one.contains(document.activeElement));
-  const next = all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + by))];
+  const next = all[at < 0 ? beginning(all, by) : Math.min(all.length - 1, Math.max(0, at + by))];
   if (!next) return;
   (next.querySelector("a, button") ?? next).focus();
   next.scrollIntoView({ block: "nearest" });
@@ -38,6 +44,7 @@ const KEYS = {
   j: () => step(1),
   k: () => step(-1),
   x: () => document.activeElement.closest("[data-item]")?.querySelector("input[type=checkbox]")?.click(),
+  b: () => document.querySelector("#bulk:not([hidden]) button")?.focus(),
   e: () => press("[data-key=e]"),
   n: () => press("[data-key=n]") || (location.href = "/new"),
   u: () => [...document.querySelectorAll(".toast")].reverse().find((one) => one.undo)?.undo(),

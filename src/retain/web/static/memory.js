@@ -3,7 +3,7 @@
 import { call, get, post } from "./api.js";
 import { BANKS, ask } from "./asking.js";
 import { attempt, make, refresh, say } from "./dom.js";
-import { announce, carry, resume, warned } from "./undo.js";
+import { announce, carry, isTakingBack, resume, warned } from "./undo.js";
 
 const shown = () => document.getElementById("memory");
 const data = () => shown().dataset;
@@ -17,9 +17,13 @@ async function finish(text, done) {
   return announce(said, done.undo, returned);
 }
 
-/** After an undo: back to where the memory is then. */
+let isLeaving = false; // this page's memory went by the person's own hand
+
+/** After an undo: back to where the memory is then, or to the others if it is nowhere. */
 async function returned(last) {
-  if (last?.page && last.page !== location.pathname) location.href = last.page;
+  isLeaving = last?.status === "deleted";
+  if (isLeaving) carry(`Undone: “${data().title}” is in the trash.`, last.undo, "/");
+  else if (last?.page && last.page !== location.pathname) location.href = last.page;
   else await renew();
 }
 
@@ -96,7 +100,8 @@ async function merge() {
   });
   if (!text) return;
   const done = await post(`/merges/${encodeURIComponent(data().scope)}`, {
-    sources: [`${mine.collection}/${mine.id}`, `${other.collection}/${other.id}`],
+    // Only if they are still what was shown: a change made meanwhile would go to the trash with them.
+    sources: [mine, other].map((one) => ({ ref: `${one.collection}/${one.id}`, expect: one.hash })),
     id: text.id, title: text.title, text: text.text, collection: mine.collection || ":root",
   });
   await finish("Merged.", done);
@@ -112,11 +117,15 @@ const ACTIONS = {
   unarchive: async () => finish("Off the shelf.", await post(`${data().api}/unarchive`)),
   delete: async () => {
     const done = await call("DELETE", `${data().api}?expect=${data().hash}`);
+    isLeaving = true;
     carry(`“${data().title}” is in the trash.`, done.undo, "/");
   },
 };
 
 document.addEventListener("click", (event) => {
+  // What is missing is written into the bank that links to it.
+  const ghost = event.target.closest("a.ghost");
+  if (ghost && !ghost.search.includes("&scope=")) ghost.search += `&scope=${encodeURIComponent(data().scope)}`;
   const action = event.target.closest("[data-act]")?.dataset.act;
   if (action) {
     const menu = event.target.closest(".menu");
@@ -167,6 +176,7 @@ document.addEventListener("retain:memories", () => {
     if (isBusy()) return;
     const before = data().hash;
     const isThere = await refresh(location.href, ["memory", "collections"]).catch(() => true);
+    if (!isThere && (isLeaving || isTakingBack())) return;
     if (!isThere) say("This memory is gone: moved, or deleted. What is shown here is what it was.", { bad: true });
     else if (data().hash !== before) document.dispatchEvent(new CustomEvent("retain:changed"));
   }, 100);

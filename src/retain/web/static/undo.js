@@ -6,6 +6,11 @@ import { attempt, make, say } from "./dom.js";
 
 const WAITING = "retain-said";
 
+let running = 0;
+
+/** Whether something is being taken back: what then goes from a page is no surprise. */
+export const isTakingBack = () => running > 0;
+
 /** Make the calls that take one change back, in their order; each one that is made is done with, so
  *  that who tries again goes on where it stopped. */
 async function takeBack(calls) {
@@ -29,7 +34,7 @@ export function fallenShort(failures) {
  *  A change is a `title` and the calls that `undo` it; `after` hears what the last undo did. */
 export function announceAll(text, changes, after = () => {}) {
   const left = changes.filter(({ undo }) => undo.length).map(({ title, undo }) => ({ title, undo: [...undo] }));
-  const back = async () => {
+  const undoAll = async () => {
     const failures = [];
     let last;
     for (const { title, undo } of left) {
@@ -47,6 +52,14 @@ export function announceAll(text, changes, after = () => {}) {
     if (isUnheard) announceAll(failures[0][1].message, left, after);
     else if (left.length > 1 && failures.length) fallenShort(failures);
     else if (failures.length) say(failures[0][1].message, { bad: true, seconds: 8 });
+  };
+  const back = async () => {
+    running += 1;
+    try {
+      await undoAll();
+    } finally {
+      running -= 1;
+    }
   };
   say(text, left.length ? { undo: () => attempt(back) } : {});
 }
