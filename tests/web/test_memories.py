@@ -89,7 +89,7 @@ def test_a_search_is_kept_and_forgotten_and_kept_after_all(page: Page) -> None:
     expect(page.get_by_label("Name")).to_have_value("hot")
     page.keyboard.type("Hot things")  # in the place of what was proposed
     page.keyboard.press("Enter")
-    kept = page.get_by_role("link", name="Hot things")
+    kept = page.get_by_role("link", name="Hot things", exact=True)
     expect(kept).to_be_visible()
     page.goto("/")
     page.get_by_role("button", name="Forget the search Hot things").click()

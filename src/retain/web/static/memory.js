@@ -173,7 +173,7 @@ let soon;
 document.addEventListener("retain:memories", () => {
   clearTimeout(soon);
   soon = setTimeout(async () => {
-    if (isBusy()) return;
+    if (isBusy() || isLeaving || isTakingBack()) return;
     const before = data().hash;
     const isThere = await refresh(location.href, ["memory", "collections"]).catch(() => true);
     if (!isThere && (isLeaving || isTakingBack())) return;
