@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from html import unescape
 
 import pytest
+from playwright.sync_api import Page, expect
 
 from tests.web import stage
 from tests.web.stage import Served
@@ -72,3 +73,22 @@ def test_a_list_and_a_search_tell_the_same_date_and_an_undone_step_changes_none(
     for text in (listed, served.get("/", q="marzipan").text):
         row = text[text.index('data-id="aged"') :]
         assert 'title="Changed 2020-05-06T07:08:09+00:00"' in row[: row.index("</article>")]
+
+
+@pytest.mark.slow
+def test_a_phone_has_colours_and_keys_on_the_page_about_health(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto("/health")
+    page.get_by_role("button", name="Theme").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", re.compile("dark|light"))
+    page.get_by_role("button", name="Keys").click()
+    expect(page.locator("#help")).to_be_visible()
+
+
+@pytest.mark.slow
+def test_each_step_says_what_it_does_before_it_is_taken(page: Page) -> None:
+    page.goto("/memory/here/memories/redis")
+    for name, said in (("Archive", "ranks lower"), ("Retire", "no longer in force")):
+        page.locator(f"[data-act={name.lower()}]").first.evaluate("one => one.click()")
+        expect(page.locator("dialog[open]")).to_contain_text(said)
+        page.get_by_role("button", name="Cancel").click()
