@@ -56,7 +56,7 @@ def test_the_parts_of_a_score_add_up(served: Served) -> None:
     first = text[: text.index("</dl>")]
     parts = sum(map(float, re.findall(r'number">([+-][\d.]+)<', first)))
     (told,) = re.findall(r"<dt>sum</dt>.*?>([\d.]+), shown as ([\d.]+)<", first)
-    factors = [float(one) for one in re.findall(r"× ([\d.]+)", first)]
+    factors = [float(one) for one in re.findall(r"\u00d7 ([\d.]+)", first)]
     assert parts * math.prod(factors) == pytest.approx(float(told[0]), abs=0.03)
     assert f'score number">{told[1]}<' in first
 
@@ -65,7 +65,8 @@ def test_a_list_and_a_search_tell_the_same_date_and_an_undone_step_changes_none(
     served: Served,
 ) -> None:
     old = "2020-05-06T07:08:09Z"
-    head = f"---\nid: aged\ntitle: Marzipan\ncreated_at: 2019-01-01T00:00:00Z\nupdated_at: {old}\n---\n"
+    dates = f"created_at: 2019-01-01T00:00:00Z\nupdated_at: {old}"
+    head = f"---\nid: aged\ntitle: Marzipan\n{dates}\n---\n"
     file = served.bank / "memories" / "aged.md"
     file.write_text(f"{head}\nText.\n", encoding="utf-8")  # a file of this very moment
     listed = served.get("/").text
