@@ -1,4 +1,4 @@
-"""What a search shows: what fits, with the tail that is only near left out, and how it was scored."""
+"""What a search shows: what fits, without the tail that is only near, and how it was scored."""
 
 from __future__ import annotations
 
