@@ -1,4 +1,4 @@
-"""What a search shows: what fits, with the tail that is only near left out, and how it was scored."""
+"""What a search shows: what fits, without the tail that is only near, and how it was scored."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from html import unescape
 
 import pytest
+from playwright.sync_api import Page, expect
 
 from tests.web import stage
 from tests.web.stage import Served
@@ -55,7 +56,7 @@ def test_the_parts_of_a_score_add_up(served: Served) -> None:
     first = text[: text.index("</dl>")]
     parts = sum(map(float, re.findall(r'number">([+-][\d.]+)<', first)))
     (told,) = re.findall(r"<dt>sum</dt>.*?>([\d.]+), shown as ([\d.]+)<", first)
-    factors = [float(one) for one in re.findall(r"× ([\d.]+)", first)]
+    factors = [float(one) for one in re.findall(r"\u00d7 ([\d.]+)", first)]
     assert parts * math.prod(factors) == pytest.approx(float(told[0]), abs=0.03)
     assert f'score number">{told[1]}<' in first
 
@@ -64,7 +65,8 @@ def test_a_list_and_a_search_tell_the_same_date_and_an_undone_step_changes_none(
     served: Served,
 ) -> None:
     old = "2020-05-06T07:08:09Z"
-    head = f"---\nid: aged\ntitle: Marzipan\ncreated_at: 2019-01-01T00:00:00Z\nupdated_at: {old}\n---\n"
+    dates = f"created_at: 2019-01-01T00:00:00Z\nupdated_at: {old}"
+    head = f"---\nid: aged\ntitle: Marzipan\n{dates}\n---\n"
     file = served.bank / "memories" / "aged.md"
     file.write_text(f"{head}\nText.\n", encoding="utf-8")  # a file of this very moment
     listed = served.get("/").text
@@ -72,3 +74,22 @@ def test_a_list_and_a_search_tell_the_same_date_and_an_undone_step_changes_none(
     for text in (listed, served.get("/", q="marzipan").text):
         row = text[text.index('data-id="aged"') :]
         assert 'title="Changed 2020-05-06T07:08:09+00:00"' in row[: row.index("</article>")]
+
+
+@pytest.mark.slow
+def test_a_phone_has_colours_and_keys_on_the_page_about_health(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto("/health")
+    page.get_by_role("button", name="Theme").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", re.compile("dark|light"))
+    page.get_by_role("button", name="Keys").click()
+    expect(page.locator("#help")).to_be_visible()
+
+
+@pytest.mark.slow
+def test_each_step_says_what_it_does_before_it_is_taken(page: Page) -> None:
+    page.goto("/memory/here/memories/redis")
+    for name, said in (("Archive", "ranks lower"), ("Retire", "no longer in force")):
+        page.locator(f"[data-act={name.lower()}]").first.evaluate("one => one.click()")
+        expect(page.locator("dialog[open]")).to_contain_text(said)
+        page.get_by_role("button", name="Cancel").click()

@@ -26,6 +26,7 @@ _RULES: Final = re.compile(
 )
 _EDGES: Final = re.compile(r"^[ \t]*\|[ \t]*|[ \t]*\|[ \t]*$", re.MULTILINE)
 _MARKS: Final = re.compile(r"\*\*|`|\[\[|\]\]")
+_LEANING: Final = re.compile(r"(?<![\w*])([*_])(?=\S)([^*_\n]{1,400}?)(?<=\S)\1(?![\w*])")
 _LONGEST: Final = 320  # characters of a passage
 _LEAD: Final = 80  # that stand before the first marked word
 
@@ -74,7 +75,8 @@ def terms(question: str) -> frozenset[str]:
 def plain(text: str) -> str:
     """Markdown without its marks, on one line."""
     rows = _EDGES.sub("", _RULES.sub("", text))
-    return " ".join(_MARKS.sub("", _LEADS.sub(" ", rows)).replace(" | ", " · ").split())
+    bare = _LEANING.sub(r"\2", _MARKS.sub("", _LEADS.sub(" ", rows)))
+    return " ".join(bare.replace(" | ", " · ").split())
 
 
 def excerpt(text: str, wanted: frozenset[str], title: str = "") -> Markup:
@@ -86,6 +88,8 @@ def excerpt(text: str, wanted: frozenset[str], title: str = "") -> Markup:
     rest = shown.removeprefix(plain(title))
     if not rest[:1].isalnum():  # else it is only a word that begins alike
         shown = rest.lstrip(" .")
+    if not any(map(str.isalnum, shown)):  # a full stop, or a line of dashes
+        return Markup()
     spans = list(_spans(shown, wanted))
     start = _start(shown, spans)
     end = min(len(shown), start + _LONGEST)

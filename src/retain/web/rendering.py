@@ -105,7 +105,7 @@ def page(
 
     def made() -> bytes:
         given = {"here": "", "place": office.where, "bank": _mark(office), **values}
-        given |= {"request": request, "layout": layout}
+        given["layout"] = layout
         text = _templates().get_template(template).render(given)
         return text.encode("utf-8", "replace")  # a file's name may hold bytes that are no text
 

@@ -232,7 +232,7 @@ async def _new(request: Request) -> Response:
 
     def read(app: App) -> dict[str, Any]:
         found = [name for name, _, _ in app.collections() if name]
-        names = {"here": "of the project", "global": "your own"}
+        names = {"here": "project", "global": "yours"}
         return {
             "types": _types(app),
             "collections": sorted(set(found)),

@@ -3,7 +3,13 @@
 import { make } from "./dom.js";
 
 /** The banks there may be, for a field that chooses one. */
-export const BANKS = [["here", "of the project"], ["global", "your own"]];
+export const BANKS = [["here", "project"], ["global", "yours"]];
+
+/** What a step does to a memory: four that stand side by side sound alike. */
+export const STEPS = {
+  archive: "It stays where it is and can still be found, but ranks lower.",
+  retire: "It is no longer in force: lists, searches and agents leave it out unless they ask for retired ones.",
+};
 
 let count = 0;
 

@@ -1,7 +1,7 @@
 // Several memories at once: chosen with x, by a click or a range of them; one undo for all.
 
 import { call, get, post } from "./api.js";
-import { BANKS, ask } from "./asking.js";
+import { BANKS, STEPS, ask } from "./asking.js";
 import { attempt, make, say } from "./dom.js";
 import { announceAll, carry, fallenShort } from "./undo.js";
 
@@ -169,7 +169,7 @@ const ACTIONS = {
   move,
   archive: () => each("Archiving", "archived", (item) => post(`${path(item)}/archive`)),
   retire: async () => {
-    const given = await ask({ title: `Retire ${chosen.size} memories`, action: "Retire", fields: [{ name: "reason", label: "Why" }] });
+    const given = await ask({ title: `Retire ${chosen.size} memories`, about: STEPS.retire, action: "Retire", fields: [{ name: "reason", label: "Why" }] });
     if (given) await each("Retiring", "retired", (item) => post(`${path(item)}/retire`, { reason: given.reason }));
   },
   delete: () => each("Deleting", "moved to the trash", async (item) => call("DELETE", `${path(item)}?expect=${await item.seen}`)),

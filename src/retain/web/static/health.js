@@ -61,7 +61,9 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (!button) return;
   const { dataset } = button;
-  if (dataset.work) attempt(() => work(button));
+  // A phone has no room for these beside its parts.
+  if (dataset.press) document.getElementById(dataset.press).click();
+  else if (dataset.work) attempt(() => work(button));
   else if (dataset.settle) attempt(() => settle(button));
   else if (dataset.untrash) attempt(() => untrash(button));
   else if (button.id === "empty") attempt(empty);

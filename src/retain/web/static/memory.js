@@ -1,7 +1,7 @@
 // One memory: its tags, its steps through life, and word of changes; every action can be undone.
 
 import { call, get, post } from "./api.js";
-import { BANKS, ask } from "./asking.js";
+import { BANKS, STEPS, ask } from "./asking.js";
 import { attempt, make, refresh, say } from "./dom.js";
 import { announce, carry, isTakingBack, resume, warned } from "./undo.js";
 
@@ -77,12 +77,12 @@ async function move() {
 }
 
 async function withReason(step, title, text) {
-  const given = await ask({ title, action: title, fields: [{ name: "reason", label: "Why" }] });
+  const given = await ask({ title, about: STEPS[step], action: title, fields: [{ name: "reason", label: "Why" }] });
   if (given) await finish(text, await post(`${data().api}/${step}`, { reason: given.reason }));
 }
 
 async function supersede() {
-  const given = await another("Supersede by another", "Both will remember it; searches prefer the other one.", "Supersede");
+  const given = await another("Supersede by another", "It stays and points to the one that took its place; searches prefer that one.", "Supersede");
   if (given) await finish("Superseded.", await post(`${data().api}/supersede`, { by: given.ref.trim() }));
 }
 
