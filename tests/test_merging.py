@@ -48,10 +48,10 @@ def refs(memory: Retain, query: str) -> list[str]:
     return sorted(hit.ref for hit in memory.search(query).hits)
 
 
-# As document 003 has it
+# The example of a merge that people know
 
 
-def test_merge_as_in_document_003(memory: Retain) -> None:
+def test_merge_keeps_what_its_sources_had(memory: Retain) -> None:
     merged = memory.merge(SOURCES, "auth-consolidated", SUMMARY)
     new = merged.written.memory
     assert (merged.written.status, new.ref) == ("merged", "memories/auth-consolidated")
