@@ -99,13 +99,12 @@ def meaning(bank: Indexed, wanted: Wanted, asked: Asked) -> Meaning:
     try:
         embedder = bank.embedder
         if embedder is not None:
+            name = embedder.name  # a model that is not there says so here, as everywhere
             vector = bank.meant.get(asked.meaning)
             if vector is None:
                 vector = embedder.query(asked.meaning)
-                bank.meant = {
-                    asked.meaning: vector
-                }  # whoever narrows a question down asks it again
-            return Meaning(embedder.name, vector)
+                bank.meant = {asked.meaning: vector}  # who narrows a question down asks it again
+            return Meaning(name, vector)
     except RetainError as error:
         return Meaning(reasons=(error.message,))
     if wanted.mode == "semantic":
