@@ -16,7 +16,9 @@ __all__ = ["handle"]
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 _handles: dict[tuple[int, int, int], int] = {}
-_turn = threading.Lock()
+# The same thread may come here twice: while it is here, Python may let go of a forgotten bank, whose
+# index is then closed and looked at.
+_turn = threading.RLock()
 
 
 def handle(path: str) -> int:
@@ -36,6 +38,7 @@ def handle(path: str) -> int:
 def _forget_removed() -> None:
     """Close what nobody can open any more, so that its room on the disk is free again."""
     for key, fd in list(_handles.items()):
-        if key[0] == os.getpid() and not os.fstat(fd).st_nlink:
-            del _handles[key]
+        if key[0] != os.getpid() or key not in _handles or os.fstat(fd).st_nlink:
+            continue
+        if _handles.pop(key, None) is not None:
             os.close(fd)
