@@ -16,8 +16,8 @@ __all__ = ["handle"]
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 _handles: dict[tuple[int, int, int], int] = {}
-# The same thread may come here twice: while it is here, Python may let go of a forgotten bank, whose
-# index is then closed and looked at.
+# The same thread may come here twice: while it is here, Python may let go of a forgotten bank,
+# whose index is then closed and looked at.
 _turn = threading.RLock()
 
 
