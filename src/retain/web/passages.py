@@ -20,11 +20,6 @@ _WORD: Final = re.compile(r"\w+(?:[.'\u2019+#]\w+)*(?:\+\+|#)?")
 _LEADS: Final = re.compile(
     r"^[ \t]*(?:#{1,6}|>|[-*+]|\d{1,3}[.)])[ \t]+|^[ \t]*(?:```|~~~).*$", re.MULTILINE
 )
-# The line below a table's head, and the lines between its cells.
-_RULES: Final = re.compile(
-    r"^[ \t]*\|?(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*(?::?-+:?)?[ \t]*$", re.MULTILINE
-)
-_EDGES: Final = re.compile(r"^[ \t]*\|[ \t]*|[ \t]*\|[ \t]*$", re.MULTILINE)
 _MARKS: Final = re.compile(r"\*\*|`|\[\[|\]\]")
 _LEANING: Final = re.compile(r"(?<![\w*])([*_])(?=\S)([^*_\n]{1,400}?)(?<=\S)\1(?![\w*])")
 _LONGEST: Final = 320  # characters of a passage
@@ -74,9 +69,17 @@ def terms(question: str) -> frozenset[str]:
 
 def plain(text: str) -> str:
     """Markdown without its marks, on one line."""
-    rows = _EDGES.sub("", _RULES.sub("", text))
+    rows = "\n".join(map(_row, text.splitlines())) if "|" in text else text
     bare = _LEANING.sub(r"\2", _MARKS.sub("", _LEADS.sub(" ", rows)))
     return " ".join(bare.replace(" | ", " · ").split())
+
+
+def _row(line: str) -> str:
+    """A line of a table without its edges; of the line below a table's head nothing is left."""
+    if "|" not in line:
+        return line
+    inner = line.strip().strip("|").strip()
+    return "" if "-" in inner and not inner.strip("|:- ") else inner
 
 
 def excerpt(text: str, wanted: frozenset[str], title: str = "") -> Markup:
