@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -465,7 +464,7 @@ class App:
         first, *more = (self._writable(ref, None)[1] for ref in (keep, *others))
         bodies = dict.fromkeys(one.body.strip() for one in (first, *more))
         draft = Draft("\n\n".join(bodies), first.title, first.type)
-        between = f"{first.id[:80]}-{secrets.token_hex(4)}"
+        between = f"{first.id[:80]}-{os.urandom(4).hex()}"
         sources = [one.address for one in (first, *more)]
         done = self.merge(sources, between, draft, collection=first.collection)
         try:  # the name is free only now that its bearer is in the trash
