@@ -9,7 +9,7 @@ file, with everything that is written to it from then on.
 from __future__ import annotations
 
 import os
-import threading
+from _thread import RLock  # hooks load this: `threading` would cost them more
 
 __all__ = ["handle"]
 
@@ -18,7 +18,7 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _handles: dict[tuple[int, int, int], int] = {}
 # The same thread may come here twice: while it is here, Python may let go of a forgotten bank,
 # whose index is then closed and looked at.
-_turn = threading.RLock()
+_turn = RLock()
 
 
 def handle(path: str) -> int:
