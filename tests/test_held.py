@@ -41,3 +41,16 @@ def test_the_handle_of_a_removed_file_is_closed_when_the_next_is_made(tmp_path: 
     new.write_text("new", encoding="utf-8")
     held.handle(str(new))
     assert fd not in held._handles.values() or held.handle(str(new)) == fd
+
+
+def test_of_many_handles_only_those_in_use_stay_open(tmp_path: Path) -> None:
+    used = tmp_path / "used"
+    used.write_text("used", encoding="utf-8")
+    fd = held.handle(str(used))
+    with used.open(encoding="utf-8"):  # as SQLite would have it
+        for number in range(200):
+            path = tmp_path / str(number)
+            path.write_text("idle", encoding="utf-8")
+            held.handle(str(path))
+        assert len(held._handles) <= held._MANY + 1
+        assert held.handle(str(used)) == fd
