@@ -26,7 +26,7 @@ from retain.capture import inbox
 from retain.drafts import Draft
 from retain.errors import Busy, Conflict, NotFound
 from retain.web import spoken, talking
-from retain.web.growing import Growing, _Blocks, whole_blocks
+from retain.web.growing import Growing, _Blocks
 from retain.web.live import Live
 from retain.web.office import Office
 from retain.web.operation import Call
@@ -867,7 +867,7 @@ def test_a_page_is_told_that_the_beginning_is_gone() -> None:
     ],
 )
 def test_only_blocks_that_are_whole_are_laid_out(text: str, whole: str) -> None:
-    assert text[: whole_blocks(text)] == whole
+    assert text[: _Blocks().add(text)] == whole
     for size in range(1, len(text)):  # however it comes
         blocks = _Blocks()
         ends = [blocks.add(text[at : at + size]) for at in range(0, len(text), size)]

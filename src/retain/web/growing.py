@@ -8,15 +8,10 @@ from typing import Final
 from retain.web.script import Script
 from retain.web.spoken import inert, laid_out
 
-__all__ = ["Growing", "whole_blocks"]
+__all__ = ["Growing"]
 
 _PAUSE: Final = 0.05  # seconds between two words to the pages; smooth, and not a word a token
 _FENCES: Final = ("```", "~~~")
-
-
-def whole_blocks(text: str) -> int:
-    """How much of a text is blocks that nothing behind them can belong to any more."""
-    return _Blocks().add(text)
 
 
 class _Blocks:
