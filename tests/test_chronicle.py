@@ -91,9 +91,14 @@ def test_typed_memory_tells_its_own_changes_and_the_last_is_not_told_twice() -> 
 
 def test_kept_versions_tell_of_earlier_changes_and_the_last_is_not_told_twice() -> None:
     memory = ONE._replace(updated="2026-11-15T15:00:00Z")
-    kept = ["2026-11-15T13:00:00Z", "2026-11-15T14:00:00Z", "2026-11-15T15:00:00Z"]
+    kept = [(f"2026-11-15T{hour}:00:00Z", f"v{hour - 12}") for hour in (13, 14, 15)]
     found = chronicle([memory], (), (), (), lambda _collection, _name: kept)
-    assert [one.when[11:13] for one in found] == ["15", "14", "13", "12"]
+    assert [(one.when[11:13], one.older, one.newer) for one in found] == [
+        ("15", "v3", "current"),
+        ("14", "v2", "v3"),
+        ("13", "v1", "v2"),
+        ("12", "", ""),
+    ]
 
 
 def test_trash_chats_and_facts_are_told_and_a_fact_that_is_a_memory_is_not_doubled() -> None:
@@ -151,3 +156,31 @@ def test_memory_whose_fields_are_no_json_is_dated_by_its_file(app: App) -> None:
     file.write_text("---\ntitle: A\nweight: .nan\n---\n\nText\n", encoding="utf-8")
     (event,) = app.chronicle()
     assert (event.kind, event.title, event.who) == ("learned", "A", "")
+
+
+def test_deleted_memory_is_told_by_its_title(app: App) -> None:
+    app.put(Draft("# The firewall\n"), name="notes/fw-1")
+    app.delete("notes/fw-1")
+    (event,) = (one for one in app.chronicle() if one.kind == "deleted")
+    assert (event.title, event.id) == ("The firewall", "fw-1")
+
+
+def test_text_that_was_refused_is_nothing_that_was_deleted(app: App) -> None:
+    written = app.put(Draft("# A\n"), name="notes/a").memory
+    trash = Path(written.path).parents[1] / ".trash" / "notes"
+    trash.mkdir(parents=True)
+    (trash / "a.conflict_20261115_120000.md").write_text("# Mine\n", encoding="utf-8")
+    assert app.trashed()
+    assert {one.kind for one in app.chronicle()} == {"learned"}
+
+
+def test_merge_that_was_taken_back_is_nothing_that_was_deleted(app: App) -> None:
+    for name in "ab":
+        app.put(Draft(f"# {name}\n"), name=f"notes/{name}")
+    app.merge(["notes/a", "notes/b"], "notes/ab", Draft("# Both\n"))
+    app.delete("notes/ab")
+    merged = [one.id for one in app.chronicle() if one.kind == "deleted"]
+    assert "ab" in merged  # what it was made of is not there: it was thrown away
+    for name in "ab":
+        app.untrash(f"notes/{name}")
+    assert not [one for one in app.chronicle() if one.kind == "deleted"]

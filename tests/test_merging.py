@@ -12,6 +12,7 @@ from retain.api import Retain
 from retain.app import App
 from retain.drafts import Draft
 from retain.errors import BadName, Conflict, LimitExceeded, NotFound, RetainError, UsageError
+from retain.model import Written
 from tests.guard_samples import TOKENS
 
 
@@ -47,10 +48,10 @@ def refs(memory: Retain, query: str) -> list[str]:
     return sorted(hit.ref for hit in memory.search(query).hits)
 
 
-# As document 003 has it
+# The example of a merge that people know
 
 
-def test_merge_as_in_document_003(memory: Retain) -> None:
+def test_merge_keeps_what_its_sources_had(memory: Retain) -> None:
     merged = memory.merge(SOURCES, "auth-consolidated", SUMMARY)
     new = merged.written.memory
     assert (merged.written.status, new.ref) == ("merged", "memories/auth-consolidated")
@@ -236,3 +237,68 @@ def test_merge_is_one_commit(home: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert merged.written.commit
     shown = run_git(root, "show", "--name-status", "--format=%s", "HEAD")
     assert "merge memories/a, memories/b into memories/ab" in str(shown)
+
+
+class Met(App):
+    """Another program stores something under the name that a merge is about to take."""
+
+    stays = False
+
+    def move(
+        self, ref: str, *, collection: str | None = None, to_collection: str | None, to_id: str
+    ) -> Written:
+        met = Path(self.place.root) / "memories" / f"{to_id}.md"
+        met.write_text("# Met", encoding="utf-8")
+        try:
+            return super().move(
+                ref, collection=collection, to_collection=to_collection, to_id=to_id
+            )
+        finally:
+            if not self.stays:
+                met.unlink()
+
+
+def _files(app: App) -> dict[str, bytes]:
+    folder = Path(app.place.root) / "memories"
+    return {one.name: one.read_bytes() for one in sorted(folder.glob("*.md"))}
+
+
+def _three(app: App) -> dict[str, bytes]:
+    app.init()
+    for name in ("one", "two", "three"):
+        app.put(Draft(f"# {name}\n\nText of {name}."), name=name, collection="memories")
+    return _files(app)
+
+
+def test_several_become_one_under_the_name_of_the_first(tmp_path: Path) -> None:
+    app = App(bank=str(tmp_path / "bank"))
+    _three(app)
+    done = app.unite("memories/one", ["memories/two", "memories/three"])
+    assert done.written.status == "merged"
+    assert list(_files(app)) == ["one.md"]
+    assert all(f"Text of {name}." in done.written.memory.body for name in ("one", "two", "three"))
+    assert len(done.trashed) == 3
+    app.close()
+
+
+def test_all_are_there_again_when_the_name_was_met_half_way(tmp_path: Path) -> None:
+    app = Met(bank=str(tmp_path / "bank"))
+    before = _three(app)
+    with pytest.raises(Conflict):
+        app.unite("memories/one", ["memories/two", "memories/three"])
+    assert _files(app) == before
+    app.close()
+
+
+def test_no_text_is_lost_when_the_name_stays_taken(tmp_path: Path) -> None:
+    app = Met(bank=str(tmp_path / "bank"))
+    app.stays = True
+    _three(app)
+    with pytest.raises(Conflict, match="cannot come back") as caught:
+        app.unite("memories/one", ["memories/two", "memories/three"])
+    now = _files(app)
+    assert now.pop("one.md") == b"# Met"
+    (made,) = (text for name, text in now.items() if name.startswith("one-"))
+    assert all(f"Text of {name}.".encode() in made for name in ("one", "two", "three"))
+    assert "All the texts are in memories/one-" in caught.value.unchanged
+    app.close()

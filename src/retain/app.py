@@ -17,7 +17,7 @@ from retain.bank import Bank, now, restated
 from retain.codec import codec
 from retain.config import Config, rules
 from retain.drafts import Draft
-from retain.errors import Ambiguous, Conflict, NotFound, Unreadable, UsageError
+from retain.errors import Ambiguous, Conflict, NotFound, RetainError, Unreadable, UsageError
 from retain.fsio import Directory
 from retain.gate import Gate, signed
 from retain.model import Deleted, Memory, Merged, Problem, Trashed, Version, Written
@@ -443,10 +443,73 @@ class App:
         commit, warnings = self._settled(changes, f"move {before.ref} to {after.ref}")
         return written._replace(memory=bank.find(after.address), commit=commit, warnings=warnings)
 
+    def move_over(
+        self,
+        ref: str,
+        other: App,
+        *,
+        to_collection: str | None = None,
+        to_id: str = "",
+    ) -> tuple[Written, Deleted]:
+        """Bring a memory into another bank, byte by byte; out of this one only when it is there."""
+        _, before = self._writable(ref, None)
+        other.gate.refuse_secret_names(False, to_id, to_collection)
+        data = _movable(before, to_id, other.gate)
+        other.workspace.make()
+        collection = before.collection if to_collection is None else to_collection
+        name = to_id or before.id
+        what = f"move {before.ref} from another bank"
+        written = other._done(other.bank.create(collection, name, data), what, ())
+        try:
+            gone = self.delete(before.address, expect=before.hash)
+        except (RetainError, OSError):
+            other.delete(written.memory.address)
+            raise
+        return written._replace(status="moved"), gone
+
+    def unite(self, keep: str, others: Sequence[str]) -> Merged:
+        """Several memories as one, under the name of the first: all of it or nothing."""
+        first, *more = (self._writable(ref, None)[1] for ref in (keep, *others))
+        bodies = dict.fromkeys(one.body.strip() for one in (first, *more))
+        draft = Draft("\n\n".join(bodies), first.title, first.type)
+        between = f"{first.id[:80]}-{os.urandom(4).hex()}"
+        sources = [one.address for one in (first, *more)]
+        done = self.merge(sources, between, draft, collection=first.collection)
+        try:  # the name is free only now that its bearer is in the trash
+            moved = self.move(done.written.memory.address, to_collection=None, to_id=first.id)
+        except (RetainError, OSError):
+            self._part(done)
+            raise
+        warnings = (*done.written.warnings, *moved.warnings)
+        return done._replace(written=moved._replace(status="merged", warnings=warnings))
+
+    def _part(self, done: Merged) -> None:
+        """Take a merge back; what it made goes last, so that no text is ever in no memory."""
+        made = done.written.memory
+        for one in done.trashed:
+            try:
+                self.untrash(f"{one.collection}/{one.name}")
+            except RetainError as error:
+                raise Conflict(
+                    f"{one.collection}/{one.id} cannot come back: {error.message}",
+                    unchanged=f"All the texts are in {made.ref}.",
+                    hint="Give that one the name you want with `retain move`.",
+                ) from error
+        self.delete(made.address)
+
     def merge(
-        self, sources: Sequence[str], into: str, draft: Draft, *, collection: str | None = None
+        self,
+        sources: Sequence[str],
+        into: str,
+        draft: Draft,
+        *,
+        collection: str | None = None,
+        expect: Mapping[str, str] | None = None,
     ) -> Merged:
-        """Put one memory in the place of several; what they linked to stays linked."""
+        """Put one memory in the place of several; what they linked to stays linked.
+
+        `expect` has the hashes of the texts that were seen, by address.
+        """
         bank = self.bank
         draft, warnings = self.gate.admitted(draft)
         self.gate.refuse_secret_names(draft.allow_secret, into, collection)
@@ -459,6 +522,7 @@ class App:
             where,
             wanted,
             lambda memories: drafts.merged(memories, wanted, draft, given, self.gate.author()),
+            expect,
         )
         changes: dict[str, bytes | None] = {memory.path: None for memory in merged}
         changes[after.path] = after.data
@@ -524,6 +588,25 @@ class App:
         is_tracked = written.status != "unchanged" and history.is_tracked(written.memory)
         return self._done(written, message, (), commit=is_tracked)
 
+    def take_back(self, ref: str, version: str) -> Written:
+        """The last text before this one, byte by byte, as if the last step had not been taken.
+
+        A record tells of its own changes, also of those that `restore` takes back. Of an older
+        text, more would be lost than one step.
+        """
+        bank, before = self._writable(ref, None)
+        numbers = [one.number for one in bank.versions(before)]
+        data = bank.read_version(before, numbers[-1]) if numbers else None
+        if data is None or f"v{numbers[-1]}" != version:
+            raise UsageError(
+                "only the last step can be taken back byte by byte",
+                unchanged="It was left as it is.",
+                hint="Without exact, every version can be restored.",
+            )
+        text = data
+        written = bank.change(before.address, lambda _: text, expect=before.hash, status="restored")
+        return self._done(written, f"restore {before.ref} to {version}", ())
+
     def trashed(self) -> Sequence[Trashed]:
         """What can be brought back, newest first."""
         return self.bank.trashed()
@@ -542,14 +625,17 @@ class App:
             return []
         bank = self.bank
 
-        def shelf(collection: str, name: str) -> Sequence[str]:
-            return [one.time for one in bank.versions(Memory(name, collection, "", {}, ""))]
+        def shelf(collection: str, name: str) -> Sequence[tuple[str, str]]:
+            kept = bank.versions(Memory(name, collection, "", {}, ""))
+            return [(one.time, f"v{one.number}") for one in kept]
 
+        known = self.sessions.facts(superseded=True)
         return chronicle(
             self.library.dated(),
             self.trashed(),
             self.sessions.list(_ALL),
-            self.sessions.facts(superseded=True),
+            # What went to the person's own bank happened there.
+            [one for one in known if not one.ref.startswith(paths.GLOBAL)],
             shelf,
         )
 
@@ -706,6 +792,24 @@ class App:
         from retain.typed.ledger import in_step
 
         return in_step(memory, new, self.ledger.rules)
+
+
+def _movable(memory: Memory, to_id: str, gate: Gate) -> bytes:
+    """The bytes that a memory has in another bank; only its own name for itself may change."""
+    if not memory.path.endswith(".md") or memory.problem:
+        raise UsageError(
+            f"{memory.ref} is no Markdown that can be read",
+            unchanged="Nothing was moved.",
+            hint="Only such memories can go to another bank.",
+        )
+    text = memory.data.decode("utf-8", "replace")
+    if gate.admitted(Draft(text))[0].text != text:
+        raise UsageError(
+            f"{memory.ref} holds what looks like a secret, and the other bank takes none",
+            unchanged="Nothing was moved.",
+            hint="Take the secret out of it first.",
+        )
+    return restated(memory._replace(id=to_id)) if to_id else memory.data
 
 
 def _refuse_merged(ref: str, collection: str | None, banks: Iterable[Opened]) -> None:

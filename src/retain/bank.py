@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain import trash, versions
@@ -195,12 +195,7 @@ class Bank(Reader):
     def delete(self, ref: str, *, collection: str | None = None, expect: str = "") -> Trashed:
         """Move a memory to the trash."""
         with self._changing(ref, collection) as (shop, folder, memory):
-            if not _is_expected(memory, expect):
-                raise Conflict(
-                    f"{memory.path} was changed by someone else since it was read",
-                    unchanged="It was not deleted.",
-                    hint=f"Read it again with `retain get {memory.ref}`.",
-                )
+            _refuse_changed(memory, expect, "deleted")
             name = os.path.basename(memory.path)
             return trash.throw_away(shop, folder, name, memory.collection, memory.data)
 
@@ -215,15 +210,19 @@ class Bank(Reader):
         collection: str,
         name: str,
         compose: Callable[[Sequence[Memory]], bytes],
+        expect: Mapping[str, str] | None = None,
     ) -> tuple[Memory, list[Memory], list[Trashed]]:
         """Put one memory in the place of several, which go to the trash: all of it or nothing.
 
-        The new one is placed first, so a kill half way leaves too much, never too little.
+        The new one is placed first, so a kill half way leaves too much, never too little. `expect`
+        has the hashes, by address, of those whose text the new one was made from.
         """
         collection, name = self._checked(collection), check_id(name)
         with self._writing(os.path.join(collection, name)) as shop, contextlib.ExitStack() as held:
             found = [held.enter_context(self._located(shop.root, ref, None)) for ref in sources]
             memories = [memory for _, memory in found]
+            for memory in memories:
+                _refuse_changed(memory, (expect or {}).get(memory.address, ""), "merged")
             data = compose(memories)
             self._within_limit(data)
             folder = held.enter_context(self._folder(shop, collection))
@@ -535,6 +534,15 @@ def _edited(memory: Memory, edit: Edit) -> bytes:
     except Unreadable as error:
         message = f"{memory.path}: {error.message}"
         raise Unreadable(message, unchanged=error.unchanged, hint=error.hint) from error
+
+
+def _refuse_changed(memory: Memory, expect: str, what: str) -> None:
+    if not _is_expected(memory, expect):
+        raise Conflict(
+            f"{memory.path} was changed by someone else since it was read",
+            unchanged=f"It was not {what}.",
+            hint=f"Read it again with `retain get {memory.ref}`.",
+        )
 
 
 def _is_expected(memory: Memory, expect: str) -> bool:

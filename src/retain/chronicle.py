@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from retain.trash import CHATS
+from retain.codec import codec
+from retain.errors import RetainError
+from retain.model import Memory
+from retain.trash import CHATS, CONFLICT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,9 +35,12 @@ _AGENTS: Final = frozenset(
 )
 _USUAL: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")  # as Retain writes times
 _WORD: Final = re.compile(r"[a-z]+")
+_READABLE: Final = 1 << 20  # bytes of a deleted memory that is looked into for its title
 _MOST_SHELVES: Final = 500  # memories whose kept versions are looked up: each is a folder to list
 
-Shelf = Callable[[str, str], Sequence[str]]  # a memory's collection and id to times of its changes
+# A memory's collection and id to its kept texts: the time of the change that each was kept for,
+# and what it is called.
+Shelf = Callable[[str, str], Sequence[tuple[str, str]]]
 
 
 class Event(NamedTuple):
@@ -50,6 +58,8 @@ class Event(NamedTuple):
     summary: str = ""
     source: str = ""
     is_there: bool = True  # whether there is something to open
+    older: str = ""  # the versions before and after a change, where the one before was kept
+    newer: str = ""
 
 
 class _Clock:
@@ -95,15 +105,19 @@ def chronicle(
 ) -> list[Event]:
     """Everything that is known to have happened, the newest first."""
     clock = _Clock(zone)
+    found: list[Event] = []
+    revised: list[Dated] = []
+    for one in memories:
+        found.append(_learned(one, clock))
+        if one.changes:
+            found += _changed(one, clock)
+        elif one.updated != one.created:
+            revised.append(one)
+    found += _revised(revised, shelf, clock)
     there = {_ref(one) for one in memories}
-    found = [
-        *_learned(memories, clock),
-        *_changed(memories, clock),
-        *_revised(memories, shelf, clock),
-        *(_deleted(one, clock) for one in trashed),
-        *(_begun(one, clock) for one in sessions),
-        *(_saved(one, clock) for one in facts if one.ref not in there),
-    ]
+    found += _all_deleted(trashed, there, clock)
+    found += (_begun(one, clock) for one in sessions)
+    found += (_saved(one, clock) for one in facts if one.ref not in there)
     dated = [event for event in found if event.when]
     return sorted(dated, key=itemgetter(0, 2, 7), reverse=True)  # when, kind, id
 
@@ -112,33 +126,35 @@ def _ref(one: Dated) -> str:
     return f"{one.collection}/{one.id}" if one.collection else one.id
 
 
-def _event(one: Dated, clock: _Clock, when: str, kind: str, **more: Any) -> Event:
+def _event(one: Dated, clock: _Clock, when: str, kind: str, summary: str = "") -> Event:
     named = (one.title, one.collection, one.id, one.type)
-    return Event(*clock.read(when), kind, more.pop("by", ""), more.pop("who", ""), *named, **more)
+    return Event(*clock.read(when), kind, "", "", *named, summary)
 
 
-def _learned(memories: Iterable[Dated], clock: _Clock) -> Iterator[Event]:
-    for one in memories:
-        by, who = _author(one), one.created_by
-        yield _event(one, clock, one.created, "learned", by=by, who=who, source=one.source)
+def _learned(one: Dated, clock: _Clock) -> Event:
+    when, day = clock.read(one.created)
+    author, source = one.created_by, one.source
+    by = _author(author, source) if author or source else ""
+    named = (one.title, one.collection, one.id, one.type)
+    return Event(when, day, "learned", by, author, *named, "", source)
 
 
-def _author(one: Dated) -> str:
+@lru_cache(maxsize=1_000)
+def _author(author: str, source: str) -> str:
     """Whether an agent, a chat or a person made a memory, as far as it says who did."""
-    if one.source.startswith(_FROM_CHAT):
+    if source.startswith(_FROM_CHAT):
         return "chat"
-    if not one.created_by:
+    if not author:
         return ""
-    first = _WORD.match(one.created_by.casefold())
+    first = _WORD.match(author.casefold())
     return "agent" if first and first[0] in _AGENTS else "person"
 
 
-def _changed(memories: Iterable[Dated], clock: _Clock) -> Iterator[Event]:
-    """What typed memories tell of themselves."""
-    for one in memories:
-        for entry in one.changes:
-            summary = str(entry.get("summary") or "")
-            yield _event(one, clock, str(entry.get("date")), _step(entry), summary=summary)
+def _changed(one: Dated, clock: _Clock) -> Iterator[Event]:
+    """What a typed memory tells of itself."""
+    for entry in one.changes:
+        summary = str(entry.get("summary") or "")
+        yield _event(one, clock, str(entry.get("date")), _step(entry), summary)
 
 
 def _step(entry: Mapping[str, Any]) -> str:
@@ -146,25 +162,63 @@ def _step(entry: Mapping[str, Any]) -> str:
     return "retired" if is_state else "changed"
 
 
-def _revised(memories: Iterable[Dated], shelf: Shelf, clock: _Clock) -> Iterator[Event]:
+def _revised(changed: list[Dated], shelf: Shelf, clock: _Clock) -> Iterator[Event]:
     """Changes of memories that keep no list of them: the last, and those with a version kept.
 
     A version bears the time of the change that it was kept for, so the last one and the memory
     speak of the same change.
     """
-    changed = [one for one in memories if not one.changes and one.updated != one.created]
     changed.sort(key=lambda one: one.updated, reverse=True)
     for number, one in enumerate(changed):
         kept = shelf(one.collection, one.id) if number < _MOST_SHELVES else ()
-        for when in [*kept[:-1], one.updated]:
-            yield _event(one, clock, when, "changed")
+        texts = [version for _, version in kept] or [""]
+        times = [*(when for when, _ in kept[:-1]), one.updated]
+        steps = list(zip(times, texts, [*texts[1:], "current"], strict=True))
+        for when, older, newer in reversed(steps):  # of one second, the last is the newest, too
+            event = _event(one, clock, when, "changed")
+            yield event._replace(older=older, newer=newer) if older else event
+
+
+def _all_deleted(
+    trashed: Iterable[Trashed], there: Collection[str], clock: _Clock
+) -> Iterator[Event]:
+    """What people have deleted, and not what lies in the trash for another reason."""
+    for number, one in enumerate(trashed):
+        if one.id.endswith(CONFLICT):
+            continue  # a text that was refused, put aside for its writer
+        if one.collection == CHATS:
+            yield _deleted(one, clock)._replace(collection="", type="chat")
+            continue
+        memory = _laid_out(one.path, one.size) if number < _MOST_SHELVES else None
+        parts = memory.merged_from if memory else ()
+        if parts and all(_is_there(part, one.collection, there) for part in parts):
+            continue  # a merge that was taken back: what it was made of is there
+        event = _deleted(one, clock)
+        yield event._replace(title=memory.title, type=memory.type) if memory else event
+
+
+def _is_there(name: str, collection: str, there: Collection[str]) -> bool:
+    name = name.removeprefix("memory:")
+    return name in there or f"{collection}/{name}" in there
+
+
+@lru_cache(maxsize=2_000)
+def _laid_out(path: str, size: int) -> Memory | None:
+    """A file of the trash; its name bears a time, so it is never another one."""
+    if not 0 < size <= _READABLE:
+        return None
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            data = file.read(_READABLE)
+        text = codec(path).parse(data)
+    except (OSError, RetainError):
+        return None
+    return Memory("", "", path, text.meta, text.body)
 
 
 def _deleted(one: Trashed, clock: _Clock) -> Event:
-    kind = "chat" if one.collection == CHATS else ""
-    where = "" if kind else one.collection
     times = clock.read(one.deleted_at)
-    return Event(*times, "deleted", "", "", one.id, where, one.id, kind, is_there=False)
+    return Event(*times, "deleted", "", "", one.id, one.collection, one.id, "", is_there=False)
 
 
 def _begun(one: Session, clock: _Clock) -> Event:

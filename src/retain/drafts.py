@@ -22,6 +22,7 @@ __all__ = [
     "ordered",
     "replaced",
     "revised",
+    "tags",
     "touched",
     "unsigned",
 ]
@@ -123,6 +124,14 @@ def changes(draft: Draft, present: Sequence[str]) -> dict[str, object]:
         tags = [*present, *draft.tags] if draft.merge_tags else draft.tags
         changes["tags"] = list(dict.fromkeys(tags))
     return changes
+
+
+def tags(given: Sequence[str]) -> list[str]:
+    """Tags as they are written: without spaces around them, none twice, and none that is empty."""
+    found = dict.fromkeys(" ".join(tag.split()) for tag in given)
+    if any("," in tag for tag in found):
+        raise UsageError("a tag has no comma in it", hint="Give several tags one by one.")
+    return [tag for tag in found if tag]
 
 
 _ORDER: Final = ("id", "title", "type", "status", "tags", "created_at", "created_by", "context")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from retain.embed import Embedder
     from retain.engines.choosing import Engines
     from retain.freshness import Project
-    from retain.index.vectors import Cache
+    from retain.index.vectors import Cache, Floats
     from retain.model import Hit
     from retain.notice import Notice
 
@@ -49,6 +49,7 @@ class Indexed:
         self._notice: Notice | None = None
         self.held = 0
         self.counts = Counts()
+        self.meant: dict[str, Floats] = {}  # the last question's vector
         self._generation = 0  # of the index that was brought in step
 
     @cached_property

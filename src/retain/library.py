@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from retain.index.checking import Facts
     from retain.model import Answer
     from retain.recall.linking import Graph, Related
-    from retain.similar import Alike, Cluster, Proposal
+    from retain.recall.searching import Tally
+    from retain.similar import Alike, Cluster, Member, Proposal
 
 __all__ = ["Health", "Library", "Stats", "project_of"]
 
@@ -78,6 +79,18 @@ class Library:
 
         answer = search(self.banks(), wanted, self._recency, now or datetime.now(UTC))
         return self._with_links(answer)
+
+    def considered(self, wanted: Wanted, scopes: Collection[str] = ()) -> tuple[Answer, Tally]:
+        """The same, and what the search has considered beside the hits.
+
+        `scopes` leaves the other banks out.
+        """
+        from retain.recall.searching import Tally, search
+
+        tally = Tally()
+        banks = [one for one in self.banks() if not scopes or one.bank.place.scope in scopes]
+        answer = search(banks, wanted, self._recency, datetime.now(UTC), tally)
+        return self._with_links(answer), tally
 
     def linked(self, target: str, query: str = "", limit: int = 5) -> Answer:
         """The memories that link to a document, ranked by a question or the newest first."""
@@ -159,19 +172,39 @@ class Library:
         )
         return pack(answer, budget, names if answer.is_confident else ())
 
-    def suggest_merges(self, threshold: float, kind: str, limit: int) -> list[Cluster]:
-        """Groups of memories that could be one."""
+    def suggest_merges(
+        self, threshold: float, kind: str, limit: int, *, ignored: bool = False
+    ) -> list[Cluster]:
+        """Groups of memories that could be one; those that a person ignores only if asked for."""
         from retain.similar import clusters
 
         threshold, limit = share("threshold", threshold), whole("limit", limit)
         bank = self._ready()
-        return clusters(bank, threshold=threshold, kind=kind, limit=limit)
+        apart = () if ignored else self.apart()
+        # As many more are asked for as may be left out.
+        found = clusters(bank, threshold=threshold, kind=kind, limit=limit + len(apart))
+        return [one for one in found if not _is_apart(one.members, apart)][:limit]
 
-    def dedupe(self) -> list[Proposal]:
-        """Pairs of memories that state one fact twice, as proposals."""
+    def dedupe(self, *, ignored: bool = False) -> list[Proposal]:
+        """Pairs of memories that state one fact twice, as proposals; see `suggest_merges`."""
         from retain.similar import proposals
 
-        return proposals(self._ready())
+        apart = () if ignored else self.apart()
+        found = proposals(self._ready())
+        return [one for one in found if not _is_apart((one.older, one.newer), apart)]
+
+    def apart(self) -> Sequence[frozenset[str]]:
+        """The memories of the bank in force that are alike, and a person says they may be."""
+        from retain.capture import apart
+
+        return apart.known(self._workspace.writable.bank.root)
+
+    def set_apart(self, refs: Sequence[str], *, again: bool = False) -> None:
+        """Ignore from now on that these memories are alike, or speak of it again."""
+        from retain.capture import apart
+
+        act = apart.forget if again else apart.keep
+        act(self._workspace.writable.bank.root, refs)
 
     def alike(self, collection: str, name: str) -> list[Alike]:
         """Memories that seem to state the same fact as one that was just written."""
@@ -470,6 +503,11 @@ class Library:
             with contextlib.suppress(RetainError):
                 self._send_off()
         _close_all(self._indexed)
+
+
+def _is_apart(members: Iterable[Member], apart: Iterable[frozenset[str]]) -> bool:
+    refs = {one.ref for one in members}
+    return any(refs <= one for one in apart)
 
 
 def _page(

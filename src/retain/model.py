@@ -230,6 +230,7 @@ class Hit(NamedTuple):
     explanation: Mapping[str, object] | None = None
     superseded_by: str = ""  # the memory that replaces it, as far as one is named
     question: str = ""  # the turn before a spoken one, where that one asks
+    changed: float = 0.0  # when it was written last, in seconds
 
     @property
     def ref(self) -> str:

@@ -99,7 +99,7 @@ def _clusters(
     found = _whole_vectors(bank, connection, kind)
     if found is None:
         return []
-    numbers, vectors = found
+    numbers, vectors = _in_force(connection, *found)
     pairs = _pairs(vectors, threshold)
     groups = _connected(pairs)
     members = _members(bank, connection, [int(numbers[at]) for group in groups for at in group])
@@ -111,6 +111,17 @@ def _clusters(
         for group, scores in groups.items()
     ]
     return sorted(made, key=lambda one: (-one.score, one.members[0].ref))[:limit]
+
+
+def _in_force(
+    connection: sqlite3.Connection, numbers: Numbers, vectors: Floats
+) -> tuple[Numbers, Floats]:
+    """Those whose place no other has taken: what was settled that way is not to be merged."""
+    import numpy as np
+
+    gone = [one for (one,) in connection.execute("SELECT number FROM memories WHERE is_superseded")]
+    is_left = np.isin(numbers, gone, invert=True)
+    return numbers[is_left], vectors[is_left]
 
 
 def _whole_vectors(

@@ -16,6 +16,7 @@ from retain.paths import key
 
 __all__ = [
     "CHATS",
+    "CONFLICT",
     "discard",
     "entries",
     "keep",
@@ -28,6 +29,7 @@ __all__ = [
 
 TRASH: Final = ".trash"
 CHATS: Final = ".sessions"  # where deleted chats lie in it; no collection can be called so
+CONFLICT: Final = ".conflict"  # how the id of a text ends that lost a race
 _NAME = re.compile(r"(.+)_([0-9]{8}_[0-9]{6})(?:-([0-9]{1,9}))?(?:\.md|\.json)")
 
 
@@ -47,7 +49,7 @@ def throw_away(
 def put_aside(shop: Workshop, name: str, collection: str, data: bytes) -> Trashed:
     """Keep a text that lost a race where its writer can find it."""
     stem, suffix = os.path.splitext(name)
-    return keep(shop, f"{stem}.conflict{suffix}", collection, data)
+    return keep(shop, f"{stem}{CONFLICT}{suffix}", collection, data)
 
 
 def keep(shop: Workshop, name: str, collection: str, data: bytes) -> Trashed:

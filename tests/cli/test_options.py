@@ -186,7 +186,7 @@ SESSION = {
     "model",
 }
 CHAT = {"id", "created_at", "updated_at", "title", "tags", "messages", "origin"}
-SAID = {"kind", "session_id", "title", "role", "text", "timestamp", "score"}
+SAID = {"kind", "session_id", "title", "role", "text", "timestamp", "score", "message"}
 CHATS = {"source", "new", "grown", "unchanged", "differing", "messages", "warnings", "dry_run"}
 MIGRATED = {"source", "dry_run", "files", "facts", "known_facts", "sessions", "warnings"}
 

@@ -393,7 +393,7 @@ ALWAYS = "cli hooks hooks.call"
 SETTLED = "config errors fsio hooks.memo paths place places tuples"
 SHOWN = "guard guard.characters hooks.context sizes"
 FOUND = (
-    "index index.glance index.schema index.seal index.text machine "
+    "held index index.glance index.schema index.seal index.text machine "
     "recall recall.found recall.quick recall.scoring"
 )
 READ = (

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from retain.index.schema import LATEST
 from retain.index.seal import Seal
+from retain.index.store import Store
 from tests import indexes
 
 
@@ -63,3 +66,23 @@ def test_a_seal_that_is_none_holds_nothing(kind: str, root: Path, tmp_path: Path
     elif kind == "bytes":
         seal.write_bytes(b"\xff")
     assert not Seal(str(root)).holds()
+
+
+def test_a_second_opening_in_one_process_takes_no_lock_of_the_first(root: Path) -> None:
+    """Without its locks the first would lose its log to the next process that closes the file."""
+    first, second = Store(str(root)), Store(str(root))
+    elsewhere = "import sys; from retain.index.store import Store\n"
+    elsewhere += "one = Store(sys.argv[1])\nwith one.reading(): pass\none.close()\n"
+    with first.reading():
+        pass
+    with second.reading():  # which looks at the file before it opens it
+        pass
+    assert Seal(str(root)).holds()
+    log = root / ".index" / "index.db-wal"
+    before = log.stat().st_ino
+    second.close()
+    subprocess.run([sys.executable, "-c", elsewhere, str(root)], check=True)
+    assert log.stat().st_ino == before
+    first.close()
+    assert not log.exists()
+    assert Seal(str(root)).holds()

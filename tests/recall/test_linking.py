@@ -292,6 +292,18 @@ def web(project: Retain) -> Retain:
     return project
 
 
+def test_whole_graph_takes_names_as_single_links_are_taken(web: Retain) -> None:
+    """A name in several collections, in another spelling, and of a memory merged into another."""
+    web.put("Once more.", id="B", collection="third")
+    web.put("[[B]] [[THIRD/b]] [[third/nothing]] [[old-one]] [[memories/old-one]]", id="links")
+    web.put("---\nmerged_from: [old-one]\n---\nBoth of them.", id="both")
+    whole = {edge for edge in edges(web.graph()) if edge[0] == "memories/links"}
+    assert {"other/b", "third/B", "memories/both"} <= {target for _, _, target in whole}
+    app = App()
+    assert whole == edges(app.library.connections("memories/links"))
+    app.close()
+
+
 def test_whole_graph_holds_every_memory_and_link(web: Retain) -> None:
     graph = web.graph()
     assert edges(graph) >= {

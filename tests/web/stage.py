@@ -41,6 +41,7 @@ class Served(NamedTuple):
     home: Path
     work: Path  # the directory it was started in
     log: Path
+    http: httpx2.Client  # kept open: a new one and its connection cost more than most answers
 
     @property
     def port(self) -> int:
@@ -71,11 +72,10 @@ class Served(NamedTuple):
     ) -> httpx2.Response:
         """A request with the token, unless other headers are given."""
         sent = {"Authorization": f"Bearer {TOKEN}"} if headers is None else dict(headers)
-        # Without certificates, which take longer to load than all of a test.
-        with httpx2.Client(transport=httpx2.HTTPTransport(verify=False), timeout=60) as http:
-            return http.request(
-                method, self.url + path, headers=sent, content=content, json=json, params=params
-            )
+        self.http.cookies.clear()  # each request is a stranger's, but for what it sends itself
+        return self.http.request(
+            method, self.url + path, headers=sent, content=content, json=json, params=params
+        )
 
     def get(self, path: str, **params: Any) -> httpx2.Response:
         return self.ask("GET", path, params=params or None)
@@ -166,7 +166,12 @@ def started(
         )
     try:
         found = _link(process, log)
-        yield Served(process, found[1], found[0].strip(), home, work, log)
+        # Without certificates, which take longer to load than all of a test; tried again where the
+        # server has just closed a connection that waited.
+        with httpx2.Client(
+            transport=httpx2.HTTPTransport(verify=False, retries=1), timeout=60
+        ) as http:
+            yield Served(process, found[1], found[0].strip(), home, work, log, http)
     finally:
         process.kill()
         process.wait()

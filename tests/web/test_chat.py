@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import cProfile
 import json
+import re
+import subprocess
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
+from starlette.applications import Starlette
+from starlette.requests import Request
 
 from retain.app import App
-from retain.errors import NotFound
-from retain.web.growing import whole_blocks
+from retain.capture import inbox
+from retain.drafts import Draft
+from retain.errors import Busy, Conflict, NotFound
+from retain.web import spoken, talking
+from retain.web.growing import Growing, _Blocks
 from retain.web.live import Live
 from retain.web.office import Office
+from retain.web.operation import Call
+from retain.web.operations import chat as chatting
+from retain.web.script import Script
 from retain.web.talks import Talks
+from tests.conftest import command
 from tests.talk.servers import Server, Thought, Use, claude, claude_error, running
 from tests.web import stage
 from tests.web.stage import TOKEN, Served, Trouble
@@ -278,6 +292,71 @@ def test_commands_answer_and_lead_elsewhere(served: Served, model: Server) -> No
     assert served.post(f"/api/v1/chats/{talk.id}/commands", {"line": "hello"}).status_code == 400
 
 
+def test_a_message_of_200_kilobytes_is_sent_and_kept(served: Served, model: Server) -> None:
+    model.says(claude("That is much."))
+    text = "word " * 40_000
+    talk = Talk(served)
+    talk.says(text)
+    assert talk.words("reply")
+    kept = served.api("GET", f"/sessions/here/{talk.state['session']}")
+    assert kept["messages"][0]["content"] == text.strip()
+
+
+def in_terminal(served: Served, model: Server, session: str, text: str) -> str:
+    """What the terminal's chat answers, on the same bank."""
+    given = ["--resume", session] if session else []
+    done = subprocess.run(
+        [*command(), "chat", "--plain", *given],
+        input=text.encode(),
+        env={
+            **stage.world(served.home),
+            "ANTHROPIC_API_KEY": KEY,
+            "ANTHROPIC_BASE_URL": model.url,
+        },
+        cwd=served.work,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def test_a_chat_goes_on_in_the_terminal_and_in_the_browser_again(
+    served: Served, model: Server
+) -> None:
+    model.says(claude("Begun in the browser."))
+    talk = Talk(served)
+    talk.says("Where do we begin?")
+    session = talk.state["session"]
+    model.says(claude("Now in the terminal."))
+    assert "Now in the terminal." in in_terminal(served, model, session, "And where now?")
+    roles = [one["role"] for one in served.api("GET", f"/sessions/here/{session}")["messages"]]
+    assert roles == ["user", "assistant"] * 2
+    # The conversation is open still: its pages see the other's words before the next ones.
+    model.says(claude("Here again."))
+    talk.says("Back here")
+    assert [one["text"] for one in talk.words("person")] == [
+        "Where do we begin?",
+        "And where now?",
+        "Back here",
+    ]
+    assert len(talk.words("reply")) == 3
+    # A chat of the terminal's own is taken up in the browser, with all that was said.
+    model.says(claude("A chat of its own."))
+    in_terminal(served, model, "", "Something else")
+    (other,) = (
+        one["id"]
+        for one in served.api("GET", "/sessions")["sessions"]
+        if one["title"] == "Something else"
+    )
+    taken = Talk(served, session=other)
+    assert [one["kind"] for one in taken.words("person", "reply")] == ["person", "reply"]
+    model.says(claude("Going on."))
+    taken.says("Go on")
+    assert any("Something else" in asked.words for asked in model.asked[-3:])
+
+
 def test_a_conversation_that_is_not_open_is_not_found(served: Served) -> None:
     for path in ("", "/words", "/context", "/models", "/stream"):
         assert served.get(f"/api/v1/chats/none{path}").status_code == 404
@@ -364,15 +443,50 @@ def test_a_server_that_ends_leaves_every_conversation_in_order(
             assert one["messages"] == 2
 
 
-def test_a_conversation_that_nobody_looks_at_is_left_with_a_summary(
-    model: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+# Without a server between
+
+
+@pytest.fixture
+def office(model: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
+    """One bank alone, the person's own, and a model to talk to."""
     for name, value in {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": model.url}.items():
         monkeypatch.setenv(name, value)
     work = tmp_path / "work"
     work.mkdir()
-    office = Office(lambda own: App(everywhere=own, cwd=str(work), stays=True))
+    made = Office(lambda own: App(everywhere=own, cwd=str(work), stays=True))
+    yield made
+    made.close()
 
+
+def played(scene: Callable[[], Awaitable[None]]) -> None:
+    """Play a scene in a thread of its own: this one's loop may be a browser's."""
+
+    async def whole() -> None:
+        await scene()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, whole()).result(120)
+
+
+async def comes(condition: Callable[[], Any]) -> None:
+    for _ in range(2_000):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it never came")
+
+
+def replies(talk: talking.Talk) -> list[str]:
+    return [one.data["html"] for one in talk.script.since(0) if one.kind == "reply"]
+
+
+def long_ago(talk: talking.Talk) -> None:
+    talk.script.alone_since = time.monotonic() - 86_400
+
+
+def test_a_conversation_that_nobody_looks_at_is_left_with_a_summary(
+    model: Server, office: Office
+) -> None:
     async def scene() -> None:
         talks = Talks(office, Live(office), long=0.0, short=0.0)
         seen, unseen = await talks.open(), await talks.open()
@@ -388,18 +502,355 @@ def test_a_conversation_that_nobody_looks_at_is_left_with_a_summary(
         assert talks.get(seen.name) is seen
         with pytest.raises(NotFound):
             talks.get(unseen.name)
+        with pytest.raises(NotFound):
+            unseen.send("Too late")
         assert unseen.session
         summaries = {one.session_id: one.summary for one in office.app().sessions.summaries()}
         assert summaries[unseen.session.id] == "They spoke of tides."
         await looking.aclose()
         await talks.close()
 
+    played(scene)
+
+
+def test_a_conversation_that_is_used_is_not_left(model: Server, office: Office) -> None:
+    async def scene() -> None:
+        talks = Talks(office, Live(office))
+        talk = await talks.open()
+        model.says(claude("It begins and goes on and on", ending="hang", keep=6))
+        talk.send("Tell me")
+        await comes(lambda: talk.session and talk.script.since(3))
+        long_ago(talk)
+        await talks.tidy()  # while a reply comes, although no page looks
+        talk.stop()
+        await comes(lambda: not talk.is_busy)
+        await talks.tidy()  # nor right after it
+        long_ago(talk)
+        assert talks.get(talk.name) is talk
+        await talks.tidy()  # nor when a program has just asked for it
+        long_ago(talk)
+        assert talk.session
+        assert await talks.open(talk.session.id) is talk
+        await talks.tidy()
+        assert talks.get(talk.name) is talk
+        long_ago(talk)
+        await talks.tidy()
+        with pytest.raises(NotFound):
+            talks.get(talk.name)
+
+    played(scene)
+
+
+def test_a_stop_before_anything_began_gives_the_message_back(model: Server, office: Office) -> None:
+    async def scene() -> None:
+        talks = Talks(office, Live(office))
+        talk = await talks.open()
+        talk.send("hello")
+        assert talk.stop() == ["hello"]
+        await comes(lambda: not talk.is_busy)
+        assert talk.state()["doing"] == ""
+        model.says(claude("Here I am."))
+        talk.send("hello again")
+        await comes(lambda: not talk.is_busy)
+        assert "Here I am." in replies(talk)[0]
+        await talks.close()
+
+    played(scene)
+
+
+def test_what_is_sent_right_after_a_stop_is_answered(model: Server, office: Office) -> None:
+    async def scene() -> None:
+        talks = Talks(office, Live(office))
+        talk = await talks.open()
+        model.says(claude("The first."))
+        talk.send("not this")
+        talk.stop()
+        talk.send("but this")
+        await comes(lambda: not talk.is_busy)
+        assert "The first." in replies(talk)[0]
+        model.says(claude("It begins and goes on and on", ending="hang", keep=6))
+        talk.send("nor this")
+        await comes(lambda: any(one.kind == "delta" for one in talk.script.since(0)))
+        model.says(claude("The last."))
+        talk.stop()
+        talk.send("but that")
+        await comes(lambda: not talk.is_busy)
+        assert "The last." in replies(talk)[-1]
+        said = [one.data["text"] for one in talk.script.since(0) if one.kind == "person"]
+        assert said == ["but this", "nor this", "but that"]
+        await talks.close()
+
+    played(scene)
+
+
+def test_a_message_waits_for_the_end_of_a_command(model: Server, office: Office) -> None:
+    async def scene() -> None:
+        talks = Talks(office, Live(office))
+        talk = await talks.open()
+        with talk.chat.turn:  # for which the command has to wait
+            doing = asyncio.create_task(talk.command("/memories"))
+            await asyncio.sleep(0)
+            assert talk.is_busy
+            assert talk.state()["doing"] == "/memories"
+            model.says(claude("After the command."))
+            talk.send("And then?")
+            assert talk.state()["queued"] == ["And then?"]
+            with pytest.raises(Busy):
+                await talk.command("/memories")
+        assert not (await doing).is_error
+        await comes(lambda: not talk.is_busy)
+        assert "After the command." in replies(talk)[0]
+        with talk.chat.turn:
+            doing = asyncio.create_task(talk.command("/memories"))
+            await asyncio.sleep(0)
+            talk.stop()
+            with pytest.raises(Conflict):
+                await doing
+        assert not talk.is_busy
+        await talks.close()
+
+    played(scene)
+
+
+def test_one_bank_has_one_conversation_for_a_session(model: Server, office: Office) -> None:
+    async def scene() -> None:
+        talks = Talks(office, Live(office))
+        talk = await talks.open(scope="global")
+        assert talk.scope == "here"
+        model.says(claude("It begins and goes on and on", ending="hang", keep=6))
+        talk.send("Tell me")
+        await comes(lambda: talk.session)
+        assert talk.session
+        for scope in ("here", "global"):
+            assert await talks.open(talk.session.id, scope) is talk
+            with pytest.raises(Conflict):
+                await talks.let_go(scope, talk.session.id)
+            with pytest.raises(NotFound, match="saved here"):
+                await talks.undo(scope, talk.session.id, "none")
+        await talks.close()
+
+    played(scene)
+
+
+class Broken:
+    """Something that fails as nobody expects, so many times."""
+
+    def __init__(self, times: int = 1) -> None:
+        self.left = times
+
+    async def __call__(self, *_: object) -> Any:
+        self.fails()
+
+    def fails(self) -> None:
+        if self.left:
+            self.left -= 1
+            raise ZeroDivisionError("a secret that no log may hold")
+
+
+def test_a_fault_in_leaving_one_conversation_keeps_no_other(
+    office: Office, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def scene() -> None:
+        talks = Talks(office, Live(office), short=0.0, pause=0.01)
+        bad, good = await talks.open(), await talks.open()
+        closed: list[bool] = []
+        real = bad.chat.close
+
+        def close() -> None:
+            real()
+            closed.append(True)
+
+        monkeypatch.setattr(bad.chat, "leave", Broken())
+        monkeypatch.setattr(bad.chat, "close", close)
+        talks.start()
+        await comes(lambda: not talks._open)
+        await comes(lambda: closed)
+        another = await talks.open()
+        await comes(lambda: another.name not in talks._open)
+        assert good.script._is_over
+        await talks.close()
+
+    played(scene)
+    said = capfd.readouterr().err
+    assert "leaving a conversation: ZeroDivisionError" in said
+    assert re.search(r"web/talking\.py:\d+ in leave", said)
+    assert "secret" not in said
+
+
+def test_what_looks_after_conversations_survives_a_fault(
+    office: Office, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def scene() -> None:
+        talks = Talks(office, Live(office), short=0.0, pause=0.01)
+        talk = await talks.open()
+        broken = Broken()
+
+        def alone_for() -> float:
+            broken.fails()
+            return 1.0
+
+        monkeypatch.setattr(talk, "alone_for", alone_for)
+        talks.start()
+        await comes(lambda: not talks._open)
+        await talks.close()
+
+    played(scene)
+    assert "looking after conversations: ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_a_fault_in_an_exchange_stands_in_the_log(
+    office: Office, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def scene() -> None:
+        talks = Talks(office, Live(office))
+        talk = await talks.open()
+        monkeypatch.setattr(talk._commands, "run", Broken())
+        talk.send("/memories")
+        await comes(lambda: not talk.is_busy)
+        (note,) = [one for one in talk.script.since(0) if one.kind == "note"]
+        assert note.data["tone"] == "error"
+        await talks.close()
+
+    played(scene)
+    said = capfd.readouterr().err
+    assert re.search(r"web/talking\.py:\d+ in _command", said)
+    assert "secret" not in said
+
+
+def test_pages_hear_of_changes_after_a_fault(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broken = Broken(3)  # once for each of those who watch
+
+    def opened(own: bool) -> App:
+        broken.fails()
+        return App(everywhere=own, cwd=str(tmp_path), stays=True)
+
+    office = Office(opened)
+
+    async def scene() -> None:
+        live = Live(office, again=0.01)
+        live.start()
+        await comes(lambda: not broken.left)
+        await office.use(lambda app: app.put(Draft("There is a bank now.")), writes=True)
+        heard: list[str] = []
+
+        async def listen() -> None:
+            async for line in live.listen():
+                heard[:] = [*heard, line]
+
+        listening = asyncio.create_task(listen())
+        number = 0
+        while not any("event: memories" in line for line in heard):
+            number += 1
+            draft = Draft(f"It is number {number}.")
+            await office.use(partial(App.put, draft=draft))
+            await asyncio.sleep(0.2)
+            assert number < 100
+        live.close()
+        await listening
+
     try:
-        # In a thread of its own: this one's loop may be a browser's.
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(asyncio.run, scene()).result(120)
+        played(scene)
     finally:
         office.close()
+    said = capfd.readouterr().err
+    assert "watching for changes: ZeroDivisionError" in said
+    assert "secret" not in said
+
+
+def test_pages_hear_of_the_inbox_after_a_fault(
+    office: Office, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broken, real = Broken(), office.roots
+
+    def roots() -> list[str]:
+        broken.fails()
+        return real()
+
+    monkeypatch.setattr(office, "roots", roots)
+
+    async def scene() -> None:
+        await office.use(lambda app: app.put(Draft("There is a bank now.")))
+        folder = Path(real()[0], inbox.FOLDER)
+        folder.mkdir(exist_ok=True)
+        live = Live(office, again=0.01)
+        live.start()
+        heard = live.listen()
+        await anext(heard)
+
+        async def fills() -> None:
+            for number in range(100):
+                (folder / f"{number}.md").write_text("A proposal.", encoding="utf-8")
+                await asyncio.sleep(0.3)
+
+        filling = asyncio.create_task(fills())
+        while "event: inbox" not in await anext(heard):
+            assert not filling.done()
+        filling.cancel()
+        live.close()
+
+    played(scene)
+    assert not broken.left
+    assert re.search(r"web/live\.py:\d+ in _watch_inboxes", capfd.readouterr().err)
+
+
+def test_nothing_is_laid_out_in_the_servers_loop(
+    model: Server, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside: list[threading.Thread] = []
+    real = spoken.laid_out
+
+    def laid_out(text: str, *budget: Any) -> str:
+        inside.append(threading.current_thread())
+        return real(text, *budget)
+
+    monkeypatch.setattr(spoken, "laid_out", laid_out)
+
+    async def scene() -> None:
+        talks = Talks(office, Live(office))
+        talk = await talks.open()
+        model.says(claude("Hello to you."))
+        talk.send("Hello")
+        await comes(lambda: not talk.is_busy)
+        assert talk.session
+        talk._last = 0  # as if all of it had been said in a terminal
+        inside.clear()
+        await talk.catch_up()
+        assert inside
+        app = Starlette()
+        app.state.talks = talks
+        request = Request({"type": "http", "app": app})
+        line = chatting.Line(line="/help")
+        done = await chatting._command(Call(office, {"id": talk.name}, None, line, request))
+        assert "/remember" in done["html"]
+        assert len(inside) > 1
+        assert threading.current_thread() not in inside
+        await talks.close()
+
+    played(scene)
+
+
+def numbers(script: Script, after: int = 0) -> Sequence[tuple[int, str]]:
+    return [(one.number, one.kind) for one in script.since(after)]
+
+
+def test_a_page_is_told_that_the_beginning_is_gone() -> None:
+    script = Script()
+    script.say("earlier", script.piece(), count=40)
+    script.say("state", "state", covers=("state",), doing="")
+    for _ in range(1_000):
+        script.say("person", script.piece(), text="word")
+    first, second, third = script.since(0)[:3]
+    assert (first.kind, first.data["doing"]) == ("state", "")
+    assert (second.number, second.kind, second.data["count"]) == (3, "earlier", 41)
+    assert (third.number, third.kind) == (4, "person")
+    # Who has more is told of less, and who misses nothing of nothing.
+    assert script.since(1)[1].data["count"] == 1
+    assert numbers(script, 3)[0] == (4, "person")
+    # Numbers go up, for a page takes no word that is behind another.
+    found = [number for number, _ in numbers(script)]
+    assert found == sorted(set(found))
 
 
 @pytest.mark.parametrize(
@@ -416,7 +867,36 @@ def test_a_conversation_that_nobody_looks_at_is_left_with_a_summary(
     ],
 )
 def test_only_blocks_that_are_whole_are_laid_out(text: str, whole: str) -> None:
-    assert text[: whole_blocks(text)] == whole
+    assert text[: _Blocks().add(text)] == whole
+    for size in range(1, len(text)):  # however it comes
+        blocks = _Blocks()
+        ends = [blocks.add(text[at : at + size]) for at in range(0, len(text), size)]
+        assert text[: ends[-1]] == whole
+        assert ends == sorted(ends)
+
+
+def test_each_line_of_a_reply_is_looked_at_once() -> None:
+    """A long piece of code comes line by line, in the loop that everyone else waits for."""
+
+    def calls(lines: int) -> int:
+        growing = Growing(Script())
+        profile = cProfile.Profile()
+
+        async def reply() -> None:
+            await growing.add("~~~\n")
+            for number in range(lines):
+                await growing.add(f"line {number}\n")
+            growing._hush()
+
+        profile.enable()
+        with asyncio.Runner() as runner:
+            runner.run(reply())
+        profile.disable()
+        return sum(one.callcount for one in profile.getstats())
+
+    with ThreadPoolExecutor(1) as pool:  # this thread's loop may be a browser's
+        few, many = pool.submit(lambda: (calls(300), calls(1_200))).result(120)
+    assert many < 6 * few
 
 
 def test_without_a_key_the_page_says_how_to_set_one(tmp_path: Path) -> None:
@@ -511,6 +991,20 @@ def test_a_saved_fact_is_taken_back_with_a_button(page: Page, model: Server) -> 
     memory.get_by_role("button", name="Undo").click()
     expect(memory).to_contain_text("taken back")
     expect(memory.get_by_role("button")).to_have_count(0)
+
+
+@pytest.mark.slow
+def test_a_question_waits_for_the_first_page_that_looks(
+    page: Page, served: Served, model: Server
+) -> None:
+    talk, _ = asking(served, model, "git --version")
+    model.says(claude("Thank you."))
+    page.goto(f"/chat/{talk.state['session']}")
+    question = page.locator(".question")
+    expect(question).to_contain_text("git --version")
+    question.get_by_role("button", name=re.compile("once|Yes", re.IGNORECASE)).first.click()
+    expect(page.locator(".reply", has_text="Thank you.")).to_be_visible()
+    expect(question).to_have_count(0)
 
 
 @pytest.mark.slow

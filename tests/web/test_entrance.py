@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import socket
 import stat
 import subprocess
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Error, Page, expect
 
 from retain.web import entrance
 from tests.conftest import command
@@ -49,6 +52,124 @@ def test_a_link_lets_one_browser_in_and_once(browser: Browser, tmp_path: Path) -
         expect(page.get_by_role("status")).to_contain_text("used already")
         assert second.cookies() == []
         second.close()
+
+
+def own_name(served: Served) -> str:
+    return f"{entrance.name(TOKEN, served.port)}:{served.port}"
+
+
+def test_a_link_leads_to_a_name_of_the_servers_own_and_the_cookie_stays_there(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """A cookie for 127.0.0.1 would go to whatever else listens on this machine."""
+    with started(tmp_path) as served, _overhearing() as (elsewhere, heard):
+        said = served.said()
+        link = re.search(r"which is good once: (http://(\S+))/enter#(\S+)\n", said)
+        assert link is not None
+        assert link[2] == own_name(served)
+        assert link[3] == served.link.partition("#")[2]
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(f"{link[1]}/enter#{link[3]}")
+        expect(page.get_by_role("navigation", name="Retain")).to_be_visible()
+        assert page.url == f"{link[1]}/"
+        (cookie,) = context.cookies()
+        assert cookie["domain"] == own_name(served).partition(":")[0]
+        page.goto(f"{link[1]}/new")
+        page.get_by_label("Text").first.fill("Kettles descale with vinegar.")
+        page.get_by_role("button", name="Save").first.click()
+        expect(page.get_by_role("heading", name="Kettles descale")).to_be_visible()
+        for host in ("127.0.0.1", "localhost"):
+            page.goto(f"http://{host}:{elsewhere}/")
+        assert len(heard) >= 2
+        assert not [one for one in heard if b"cookie" in one.lower()]
+        context.close()
+
+
+def test_a_cookie_is_good_only_under_the_name_that_it_was_given_at(served: Served) -> None:
+    hosts = [f"{one}:{served.port}" for one in ("127.0.0.1", "localhost", "[::1]")]
+    hosts.append(own_name(served))
+    given = {}
+    for host in hosts:
+        body = {"code": code(served)}
+        answer = served.ask("POST", "/api/v1/enter", headers={"Host": host}, json=body)
+        ((name, value),) = answer.cookies.items()
+        given[host] = f"{name}={value}"
+        assert re.search(r"max-age=2592000\b", answer.headers["set-cookie"].lower())
+    for at in hosts:
+        for host in hosts:
+            found = served.ask("GET", "/", headers={"Host": host, "Cookie": given[at]})
+            assert found.status_code == (200 if host == at else 401), (at, host)
+
+
+def test_a_cookie_opens_no_other_server_of_the_same_person(served: Served, tmp_path: Path) -> None:
+    _, value = served.cookie()
+    with started(tmp_path) as other:
+        assert own_name(other) != own_name(served)
+        given = {"Cookie": f"retain_{other.port}={value}"}
+        assert other.ask("GET", "/", headers=given).status_code == 401
+        host = {"Host": own_name(served), "Authorization": f"Bearer {TOKEN}"}
+        assert other.ask("GET", "/", headers=host).status_code == 421
+
+
+def test_a_wrong_cookie_beside_ours_locks_no_browser_out(served: Served, page: Page) -> None:
+    (own,) = page.context.cookies()
+    wrong = {"name": own["name"], "value": "wrong", "domain": "127.0.0.1", "path": "/api"}
+    page.context.add_cookies([wrong])  # type: ignore[list-item]
+    page.goto("/")
+    loads: list[str] = []
+    page.on("load", lambda found: loads.append(found.url))
+    with page.expect_response(lambda one: "/api/v1/search" in one.url) as told:
+        page.evaluate("fetch('/api/v1/search?q=x')")
+    assert told.value.status == 200
+    assert loads == []
+
+
+def test_a_page_that_is_refused_over_and_over_is_loaded_again_only_once(
+    browser: Browser, served: Served
+) -> None:
+    context = browser.new_context(base_url=served.url)
+    name, value = served.cookie()
+    context.add_cookies([{"name": name, "value": value, "url": served.url}])
+    page = context.new_page()
+    loads: list[str] = []
+    page.on("load", lambda found: loads.append(found.url))
+    page.route("**/api/v1/**", lambda route: route.fulfill(status=401, json={"error": "no"}))
+    ask = """async () => {
+      const main = document.querySelector("script[type=module]").src;
+      const { get } = await import(new URL("./api.js", main));
+      await get("/search?q=x").catch(() => {});
+    }"""
+    page.goto("/")
+    for number in range(4):
+        with contextlib.suppress(Error):  # the page goes away while it asks
+            page.evaluate(ask)
+        for _ in range(0 if number else 600):
+            if len(loads) == 2:
+                break
+            page.wait_for_timeout(100)
+    page.wait_for_timeout(500)
+    assert len(loads) == 2
+    context.close()
+
+
+@contextlib.contextmanager
+def _overhearing() -> Iterator[tuple[int, list[bytes]]]:
+    """Another server on this machine: its port, and all that it is sent."""
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+
+        def listen() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    sock, _ = stranger.accept()
+                    with sock:
+                        heard.append(sock.recv(65_536))
+                        sock.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+
+        threading.Thread(target=listen, daemon=True).start()
+        yield stranger.getsockname()[1], heard
+        stranger.shutdown(socket.SHUT_RDWR)
 
 
 def test_a_browser_that_was_let_in_stays_so_when_the_server_starts_again(
@@ -88,7 +209,7 @@ def test_the_way_in_works_for_a_browser_in_the_dark_and_by_keyboard(
 
 def test_a_code_is_good_once_and_nobody_guesses_one(served: Served) -> None:
     good = code(served)
-    for wrong in ("", "x", good[:-1], good + "x", good.swapcase(), "é", "\0", "x" * 100_000):
+    for wrong in ("", "x", good[:-1], good + "x", good.swapcase(), "é", "\0", "x" * 10_000):
         body = {"code": wrong}
         answer = served.ask("POST", "/api/v1/enter", headers={}, json=body)
         assert answer.status_code == 401
@@ -107,7 +228,7 @@ def test_a_code_is_good_once_and_nobody_guesses_one(served: Served) -> None:
 
 
 def test_a_body_that_is_no_json_is_refused(served: Served) -> None:
-    for content in (b"", b"{", b"\xff", b"[" * 100_000):
+    for content in (b"", b"{", b"\xff", b"[" * 10_000):
         answer = served.ask(
             "POST",
             "/api/v1/enter",
@@ -145,7 +266,11 @@ def test_cookies_of_other_servers_do_not_hide_ours(served: Served) -> None:
         assert served.ask("GET", "/", headers={"Cookie": jar}).status_code == 200, jar
     head = f"GET / HTTP/1.1\nHost: 127.0.0.1:{served.port}\nConnection: close\n"
     assert served.raw(f"{head}Cookie: \xe9=\xff; {own}\n\n").startswith("HTTP/1.1 200")
-    assert served.raw(f"{head}Cookie: {own}; {name}=wrong\n\n").startswith("HTTP/1.1 401")
+    # One of them may even send its own under our name, and for a longer path, which comes first.
+    for jar in (f"{own}; {name}=wrong", f"{name}=wrong; {own}", f"{name}=; {own}; {name}=x"):
+        assert served.raw(f"{head}Cookie: {jar}\n\n").startswith("HTTP/1.1 200"), jar
+    jar = f"{name}=wrong; {name}={value[:-1]}"
+    assert served.raw(f"{head}Cookie: {jar}\n\n").startswith("HTTP/1.1 401")
 
 
 def test_a_code_grows_old_and_only_so_many_wait() -> None:
@@ -171,7 +296,7 @@ def test_no_log_holds_the_token_the_cookie_or_what_was_asked(tmp_path: Path) -> 
         for secret in (TOKEN, value, name, "a-word-nobody-may-see", "nowhere-to-be-found"):
             assert secret not in said
         assert len(links) == 1
-        assert len(said.splitlines()) == 2
+        assert len(said.splitlines()) == 3
 
 
 def test_the_token_is_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
@@ -181,6 +306,41 @@ def test_the_token_is_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
         token = kept.read_text(encoding="utf-8").strip()
         assert served.ask("GET", "/", headers={"Authorization": f"Bearer {token}"}).is_success
         assert token not in served.said()
+
+
+def test_a_browser_is_started_with_a_file_that_leads_in_and_not_with_the_code(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """What a program is started with can be read by every other."""
+    argv, program = tmp_path / "argv", tmp_path / "browser"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >>{argv}\n', encoding="utf-8")
+    program.chmod(0o700)
+    with started(tmp_path, "--open", env={"BROWSER": str(program)}) as served:
+        address = _first_line(argv)
+        assert served.link.partition("#")[2] not in address
+        assert address.startswith("file://")
+        file = Path(address.removeprefix("file://"))
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(address)
+        expect(page.get_by_role("navigation", name="Retain")).to_be_visible()
+        assert page.url == f"http://{own_name(served)}/"
+        context.close()
+        for _ in range(600):
+            if not file.exists():
+                break
+            time.sleep(0.1)
+        assert not file.exists()
+
+
+def _first_line(path: Path) -> str:
+    for _ in range(600):
+        if path.exists() and (text := path.read_text(encoding="utf-8")).endswith("\n"):
+            return text.splitlines()[0]
+        time.sleep(0.1)
+    raise AssertionError("no browser was started")
 
 
 def test_a_second_one_for_the_same_bank_is_given_a_link_by_the_first(tmp_path: Path) -> None:
@@ -268,7 +428,9 @@ def test_json_is_one_line_with_the_way_in(tmp_path: Path) -> None:
         assert process.stdout is not None
         told = json.loads(process.stdout.readline())
         assert set(told) == {"status", "url", "link", "bank"}
-        assert told["link"].startswith(f"{told['url']}/enter#")
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", told["url"])
+        port = told["url"].rpartition(":")[2]
+        assert told["link"].startswith(f"http://{entrance.name(TOKEN, int(port))}:{port}/enter#")
         process.send_signal(signal.SIGTERM)
         rest, said = process.communicate(timeout=30)
         assert (process.returncode, rest, said) == (0, b"", b"")

@@ -264,6 +264,23 @@ def test_several_are_chosen_and_dropped_at_once(page: Page, served: Served) -> N
 
 
 @pytest.mark.slow
+def test_an_undo_of_several_goes_on_where_one_is_refused(
+    page: Page, served: Served, trouble: stage.Trouble
+) -> None:
+    trouble.expects("409")
+    for title in ("First", "Second", "Third"):
+        propose(served, title)
+    page.goto("/inbox")
+    page.get_by_role("checkbox", name="All").check()
+    page.get_by_role("button", name="Accept chosen").click()
+    expect(page.locator(".proposal")).to_have_count(0)
+    served.run("update", "decisions/first", "--title", "Changed elsewhere")
+    page.get_by_role("button", name="Undo").last.click()
+    expect(page.locator("dialog .failures li")).to_have_count(1)
+    expect(page.locator(".proposal")).to_have_count(2)
+
+
+@pytest.mark.slow
 def test_refusal_is_said_and_the_proposal_stays(page: Page, served: Served) -> None:
     propose(served, "Odd", category="gossip")
     page.goto("/inbox")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,64 @@ def test_a_search_is_narrowed_by_the_same_facets_and_says_why(served: Served) ->
     assert _ids(served.api("GET", "/search", q="green tea", mode="text", tag="cold")) == ["iced"]
 
 
+def _many(served: Served, count: int) -> None:
+    """Notes that all speak of tea; every third is hot."""
+    served.store("# Bread\n\nWarm.", id="bread")  # makes the bank
+    folder = served.bank / "memories"
+    for number in range(count):
+        tag = "hot" if number % 3 == 0 else "cold"
+        head = f"---\nid: n{number}\ntitle: Tea {number}\ntags: [{tag}]\n---\n"
+        text = f"{head}\nGreen tea of garden {number}.\n"
+        (folder / f"n{number}.md").write_text(text, encoding="utf-8")
+
+
+def test_a_search_goes_on_where_a_page_ends_and_counts_all_it_considered(served: Served) -> None:
+    _many(served, 130)
+    found = served.api("GET", "/search", q="green tea", mode="text")
+    assert (found["total"], found["facets"]["tag"]) == (130, {"cold": 86, "hot": 44})
+    narrow = served.api("GET", "/search", q="green tea", mode="text", tag="hot", limit=10)
+    assert (narrow["total"], len(narrow["hits"])) == (44, 10)
+    assert narrow["facets"]["tag"] == {"cold": 86, "hot": 44}  # what one could choose instead
+    assert all("hot" in hit["tags"] for hit in narrow["hits"])
+
+
+def test_pages_of_a_search_fit_together_however_many_there_are(served: Served) -> None:
+    """More fits than a search considers, and the last pages ask for more hits than it looks for."""
+    _many(served, 450)
+    seen: list[str] = []
+    totals = set()
+    for offset in range(0, 500, 50):
+        found = served.api("GET", "/search", q="green tea", mode="text", limit=50, offset=offset)
+        totals.add(found["total"])
+        seen += _ids(found)
+    assert totals == {len(set(seen))} == {len(seen)}
+
+
+def test_more_hits_are_a_link_away_without_javascript(served: Served) -> None:
+    _many(served, 130)
+    seen: list[str] = []
+    address = "/?q=green+tea&tag=cold"
+    for _ in range(2):
+        text = served.get(address).text
+        seen += re.findall(r'data-id="([^"]+)"', text)
+        following = re.search(r'rel="next" href="([^"]+)"', text)
+        address = unescape(following[1]) if following else ""
+    assert not address
+    assert len(seen) == len(set(seen)) == 86
+    assert "of the 130 memories that this question brings up" in text
+
+
+@pytest.mark.parametrize("letter", ["a", "\U0001f375"])
+def test_the_longest_question_fits_into_an_address_and_a_longer_one_is_told_so(
+    served: Served, letter: str
+) -> None:
+    for path in ("/", "/api/v1/search"):
+        assert served.get(path, q=letter * 4_000).status_code == 200
+        answer = served.get(path, q=letter * 4_001)
+        assert answer.status_code == 400
+        assert re.search(r"at most 4,?000 characters", answer.text)
+
+
 def test_a_search_finds_retired_memories_only_when_they_are_named(served: Served) -> None:
     served.store("# Tea\n\nGreen tea.", id="tea")
     served.api("POST", f"{ONE}/tea/retire", {"reason": "gone off"})
@@ -120,6 +180,33 @@ def test_without_versions_a_change_is_taken_back_all_the_same(served: Served) ->
     done = served.api("PUT", f"{ONE}/tea", {"text": "# Tea\n\nCold."})
     _undo(served, done)
     assert "Hot." in _file(served, "tea")
+
+
+def test_a_title_and_a_type_that_are_emptied_are_gone(served: Served) -> None:
+    served.store("# Heading\n\nText.", id="emptied", title="Stated", type="plan")
+    path = "/memories/here/memories/emptied"
+    done = served.api("PUT", path, {"title": "", "type": ""})
+    assert done["status"] == "updated"
+    source = served.api("GET", path)["source"]
+    assert "title:" not in source
+    assert "type:" not in source
+    assert done["title"] == "Heading"
+    for one in done["undo"]:
+        served.api(one["method"], one["path"], one["body"])
+    assert served.api("GET", path)["title"] == "Stated"
+    served.api("PUT", path, {"text": "# Heading\n\nOther."})  # what is not named stays
+    assert served.api("GET", path)["title"] == "Stated"
+
+
+def test_a_tag_has_no_comma_whoever_brings_it(served: Served) -> None:
+    served.store("# Tagged", id="tagged")
+    path = "/api/v1/memories/here/memories/tagged"
+    assert served.put(path, {"tags": ["x, y"]}).status_code == 400
+    assert served.post(f"{path}/tags", {"add": ["x, y"]}).status_code == 400
+    new = {"text": "# New", "id": "tagged-too", "tags": ["x, y"]}
+    assert served.post("/api/v1/memories/here", new).status_code == 400
+    assert served.put(path, {"tags": ["  x ", "", "x"]}).status_code == 200
+    assert served.api("GET", "/memories/here/memories/tagged")["tags"] == ["x"]
 
 
 def test_a_stale_update_changes_nothing_and_says_so(served: Served) -> None:
@@ -225,6 +312,21 @@ def test_a_merge_is_taken_apart_again(served: Served) -> None:
     _undo(served, done)
     assert [_file(served, "tea"), _file(served, "coffee")] == texts
     assert sorted(_ids(served.api("GET", "/memories"))) == ["coffee", "tea"]
+
+
+def test_a_merge_leaves_alone_what_was_changed_since_it_was_seen(served: Served) -> None:
+    seen = [served.store(f"# {name}\n\nHot.", id=name) for name in ("tea", "coffee")]
+    sources = [{"ref": f"memories/{one['id']}", "expect": one["hash"]} for one in seen]
+    merging = {"sources": sources, "id": "drinks", "text": "# Drinks\n\nHot."}
+    served.api("PUT", "/memories/here/memories/coffee", {"text": "# coffee\n\nIced."})
+    answer = served.post("/api/v1/merges/here", merging)
+    assert answer.status_code == 409
+    assert "coffee" in answer.json()["error"]["message"]
+    assert sorted(_ids(served.api("GET", "/memories"))) == ["coffee", "tea"]
+    assert "Iced." in _file(served, "coffee")
+    sources[1]["expect"] = served.api("GET", "/memories/here/memories/coffee")["hash"]
+    served.api("POST", "/merges/here", merging)
+    assert _ids(served.api("GET", "/memories")) == ["drinks"]
 
 
 # History, links, looks

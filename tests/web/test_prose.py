@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import cProfile
 import html.parser
+import json
 import re
-import time
+from collections.abc import Callable
 from html import unescape
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.web import prose
+from retain.sessions.model import Message
+from retain.web import contents, prose, spoken
 from retain.web.prose import marked, rendered
 
 KNOWN = {
@@ -107,14 +111,112 @@ def test_links_to_the_web_into_pages_and_to_memories_work() -> None:
     assert found == '<p><a class="wiki" href="/memory/it">&quot;&gt;&lt;b&gt;</a></p>\n'
 
 
+class Counted(prose.Budget):
+    """A budget of which a test sees what was spent."""
+
+    made: ClassVar[list[Counted]] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made.append(self)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[str, int]]:
+    """What a text becomes, and in how many steps; of the clock there is as much as it takes."""
+    monkeypatch.setattr(prose, "Budget", Counted)
+    monkeypatch.setattr(prose, "_SECONDS", float("inf"))
+
+    def count(text: str) -> tuple[str, int]:
+        Counted.made.clear()
+        made = rendered(text)
+        (budget,) = Counted.made
+        return made, budget._steps
+
+    return count
+
+
 @pytest.mark.parametrize("name", ENDLESS)
-def test_an_endless_text_has_an_end(name: str) -> None:
-    before = time.thread_time()
-    made = rendered(ENDLESS[name])
-    # Of a processor's time, which is the same on a busy machine: the budget, and what one step
-    # and the cutting of a text may take beyond it.
-    assert time.thread_time() - before < 3 * prose._SECONDS
+def test_an_endless_text_has_an_end(
+    name: str, counted: Callable[[str], tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prose, "_STEPS", 10_000)  # which each text that is not tame would pass
+    made, steps = counted(ENDLESS[name])
+    assert steps <= 10_000 + prose._EVERY
     assert Seen(made).wrong == []
+
+
+def test_a_memory_of_many_fields_has_one_end_for_all_of_them(
+    counted: Callable[[str], tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prose, "_STEPS", 10_000)
+    monkeypatch.setattr(contents, "Budget", Counted, raising=False)
+    Counted.made.clear()
+    items = ["The **first** one.", *["*a_b" * 2_000] * 40, "The **last** one."]
+    inner = {"context": "Some **words**.", "steps": items, "rows": [{"why": "*x* " * 4_000}] * 5}
+    head = json.dumps({"id": "x", "type": "runbook", "content": inner})
+    found = contents.content(contents.parsed(".json", head), {})
+    assert sum(one._steps for one in Counted.made) <= 10_000 + prose._EVERY
+    steps = next(one for one in found.fields if one.kind == "steps").value
+    assert "<strong>first</strong>" in steps[0]
+    assert steps[-1] == '<pre class="as-written">The **last** one.</pre>\n'
+
+
+def test_a_conversation_has_one_end_for_all_that_was_said(
+    counted: Callable[[str], tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was said last is what somebody wants to read."""
+    monkeypatch.setattr(prose, "_STEPS", 10_000)
+    monkeypatch.setattr(spoken, "Budget", Counted, raising=False)
+    Counted.made.clear()
+    said = ["The **first**.", *["*a_b" * 2_000] * 40, "The **last**."]
+    when = "2026-11-01T08:00:00Z"
+    messages = [
+        Message(number, "x", "assistant", text, when, None, ()) for number, text in enumerate(said)
+    ]
+    first, *_, last = (one["html"] for one in spoken.pieces(messages))
+    assert sum(one._steps for one in Counted.made) <= 10_000 + prose._EVERY
+    assert "<strong>last</strong>" in last
+    assert first == '<pre class="as-written">The **first**.</pre>\n'
+
+
+def calls(text: str) -> int:
+    """How many functions are called for a text, which is the same on any machine."""
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        rendered(text)
+    finally:
+        profile.disable()
+    return sum(one.callcount for one in profile.getstats())
+
+
+@pytest.mark.parametrize("name", sorted(ENDLESS.keys() - {"a table"}))
+def test_a_step_is_a_small_one(name: str, counted: Callable[[str], tuple[str, int]]) -> None:
+    """Twice the text is about twice the work, within the steps as well as in their number."""
+    text = ENDLESS[name][: N // 16]
+    rendered(text[:1_000])  # what is made once is made now
+    more = calls(text)
+    assert more <= 2.5 * max(calls(text[: N // 32]), 1_000)
+    assert more < 220 * N // 16
+
+
+def test_a_table_has_only_so_many_cells() -> None:
+    """One more row is as many cells as there are columns."""
+    env = {"resolve": lambda _: "", "budget": prose.Budget()}
+    tokens = prose._parser().parse(ENDLESS["a table"], env)
+    assert len([one for one in tokens if one.type in ("td_open", "th_open")]) < 70_000
+
+
+def test_a_text_whose_steps_are_slow_ends_by_the_clock(
+    monkeypatch: pytest.MonkeyPatch, counted: Callable[[str], tuple[str, int]]
+) -> None:
+    monkeypatch.setattr(prose, "_SECONDS", -1.0)
+    made, steps = counted("*<b>* " * 1_000)
+    assert steps == prose._EVERY
+    assert made.startswith('<pre class="as-written">*&lt;b&gt;*')
+    code = f"```python\n{'a = 1 # <b>' * 10}\n```"
+    assert "<span" not in counted(code)[0]
 
 
 def test_what_is_too_long_is_shown_as_it_is_written() -> None:

@@ -9,8 +9,8 @@ import json
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -30,6 +30,7 @@ from retain.web import serving
 from retain.web.app import build
 from retain.web.checkup import Checkup
 from retain.web.entrance import ENTER, Entrance
+from retain.web.entrance import name as own_name
 from retain.web.live import Live
 from retain.web.office import Office
 from retain.web.openapi import document
@@ -83,8 +84,22 @@ def routes() -> tuple[Way, ...]:
     return tuple(found)
 
 
-def everywhere() -> Any:
-    return pytest.mark.parametrize("route", routes(), ids=" ".join)
+def everywhere(check: Callable[[Served, Way], None]) -> Callable[[Served], None]:
+    """A test that tries a check on every route, several at once, and tells all that fail."""
+
+    def walk(served: Served) -> None:
+        def tried(route: Way) -> str:
+            try:
+                check(served, route)
+            except AssertionError as error:
+                return f"{' '.join(route)}: {error}"
+            return ""
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            wrong = list(filter(None, pool.map(tried, routes())))
+        assert not wrong, "\n".join(wrong)
+
+    return walk
 
 
 class Head(NamedTuple):
@@ -113,7 +128,7 @@ def head(
 def _head(served: Served, route: Way, headers: Mapping[str, str], body: bytes, host: str) -> Head:
     sent = {"Host": host, "Connection": "close", **headers}
     if body or route.method in ("POST", "PUT", "PATCH"):
-        sent["Content-Length"] = str(len(body))
+        sent.setdefault("Content-Length", str(len(body)))
     lines = [f"{route.method} {route.path} HTTP/1.1", *(f"{k}: {v}" for k, v in sent.items())]
     with socket.create_connection(("127.0.0.1", served.port), timeout=60) as sock:
         with contextlib.suppress(ConnectionError):  # it may refuse before all of it was sent
@@ -135,7 +150,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with started(home, project=True, env={"RETAIN_RECALL_EMBEDDER": "none"}) as server:
         server.store("# Hello\n\nSee [[other]].", id="hello", tags=["greeting"])
         yield server
-        assert len(server.said().splitlines()) == 2, server.said()
+        assert len(server.said().splitlines()) == 3, server.said()
 
 
 # Who gets in (S3, S4)
@@ -154,7 +169,7 @@ def test_the_walk_finds_pages_operations_files_and_the_stream() -> None:
     assert len(paths) > len(OPERATIONS)
 
 
-@everywhere()
+@everywhere
 def test_without_the_token_nothing_is_reached(served: Served, route: Way) -> None:
     for given in ({}, {"Authorization": "Bearer wrong"}, {"Cookie": f"retain_{served.port}=x"}):
         found = head(served, route, {"Content-Type": "application/json", **given}, b"{}")
@@ -163,19 +178,65 @@ def test_without_the_token_nothing_is_reached(served: Served, route: Way) -> Non
     assert head(served, asked, {"Content-Type": "application/json"}, b"{}").status == 401
 
 
-@everywhere()
+@everywhere
 def test_no_method_is_exempt(served: Served, route: Way) -> None:
-    for method in ("DELETE", "OPTIONS", "PUT"):
-        assert head(served, route._replace(method=method), {}).status == 401
+    for method in ("DELETE", "OPTIONS", "PUT", "HEAD", "TRACE", "PATCH", "BREW"):
+        assert head(served, route._replace(method=method), {}).status == 401, method
+    for method in ("OPTIONS", "TRACE", "BREW"):
+        found = head(served, route._replace(method=method), {**BEARER, "X-Echo": "parrot"})
+        assert found.status in (404, 405), method
+        assert b"parrot" not in found.start
 
 
-@everywhere()
+@everywhere
 def test_a_name_that_was_bent_to_this_machine_is_refused(served: Served, route: Way) -> None:
-    for host in ("evil.com", f"localhost.evil.com:{served.port}"):
-        assert head(served, route, JSON, b"{}", host).status == 421
+    for host in foreign_hosts(served.port):
+        assert head(served, route, JSON, b"{}", host).status == 421, host
 
 
-@everywhere()
+def foreign_hosts(port: int) -> tuple[str, ...]:
+    return (
+        "evil.com",
+        f"localhost.evil.com:{port}",
+        f"localhost.:{port}",  # the root's dot makes another name of it
+        f"evil.localhost:{port}",
+        f"retain-0123456789abcdef.localhost:{port}",
+        f"{own_name(TOKEN, port + 1)}:{port}",
+        f"x.{own_name(TOKEN, port)}:{port}",
+        f"127.0.0.1.:{port}",
+        "127.0.0.1",  # without the port that it is
+        f"127.0.0.1:{port % 60_000 + 1}",
+        f"0.0.0.0:{port}",
+        f"[::]:{port}",
+        f"2130706433:{port}",
+        f"127.0.0.1:{port}@evil.com",
+        f"evil.com, 127.0.0.1:{port}",
+    )
+
+
+def test_every_name_that_means_this_server_is_good(served: Served) -> None:
+    own = own_name(TOKEN, served.port)
+    for one in ("127.0.0.1", "localhost", "LOCALHOST", "LocalHost", "[::1]", own):
+        assert head(served, Way("GET", "/"), BEARER, host=f"{one}:{served.port}").status == 200
+
+
+def test_a_request_names_one_host_and_that_counts(served: Served) -> None:
+    port, rest = served.port, f"Connection: close\nAuthorization: Bearer {TOKEN}\n\n"
+    for start in (
+        f"GET / HTTP/1.1\nHost: 127.0.0.1:{port}\nHost: 127.0.0.1:{port}\n",
+        f"GET / HTTP/1.1\nHost: 127.0.0.1:{port}\nHost: evil.com\n",
+        "GET / HTTP/1.1\nHost:\n",
+        "GET / HTTP/1.1\n",
+        "GET / HTTP/1.0\n",
+        f"GET http://evil.com/ HTTP/1.1\nHost: 127.0.0.1:{port}\n",
+        f"GET //evil.com/ HTTP/1.1\nHost: 127.0.0.1:{port}\n",
+    ):
+        answer = served.raw(start + rest)
+        assert int(answer.split(" ")[1]) in (400, 404, 421), start
+        assert "\r\nlocation:" not in answer.lower(), start
+
+
+@everywhere
 def test_a_foreign_page_is_refused(served: Served, route: Way) -> None:
     for origin in ("null", "https://evil.com", f"http://localhost.evil.com:{served.port}"):
         found = head(served, route, {**JSON, "Origin": origin}, b"{}")
@@ -183,17 +244,41 @@ def test_a_foreign_page_is_refused(served: Served, route: Way) -> None:
         assert not [name for name in found.names if name.startswith("access-control")]
 
 
-@everywhere()
+@everywhere
 def test_a_foreign_page_is_refused_also_with_the_cookie(served: Served, route: Way) -> None:
-    name, value = served.cookie()
-    given = {"Cookie": f"{name}={value}", "Origin": "http://evil.com"}
+    given = {"Cookie": cookie(served), "Origin": "http://evil.com"}
     assert head(served, route, given).status == 403
+    # One on another port of this machine is of the same site, whose cookies go with it.
+    given["Origin"] = f"http://127.0.0.1:{served.port % 60_000 + 1}"
+    assert head(served, route, given).status == 403
+
+
+@cache
+def cookie(served: Served) -> str:
+    return "=".join(served.cookie())
+
+
+@everywhere
+def test_a_foreign_page_can_load_nothing(served: Served, route: Way) -> None:
+    """A picture, a script, a frame or a form of a page elsewhere, which sends no Origin."""
+    for site in ("cross-site", "same-site", "odd"):
+        for mode, dest in (("no-cors", "script"), ("no-cors", "image"), ("navigate", "iframe")):
+            told = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+            assert head(served, route, {"Cookie": cookie(served), **told}).status == 403, told
+
+
+@everywhere
+def test_a_link_elsewhere_leads_to_pages_only(served: Served, route: Way) -> None:
+    told = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    given = {"Cookie": cookie(served), "Sec-Fetch-Dest": "document", **told}
+    is_page = route.method == "GET" and not route.path.startswith("/api/")
+    assert (head(served, route, given).status == 403) != is_page
 
 
 # What every answer has
 
 
-@everywhere()
+@everywhere
 def test_every_answer_has_the_headers(served: Served, route: Way) -> None:
     kinds = [
         head(served, route, JSON if route.method != "GET" else BEARER),
@@ -224,6 +309,21 @@ def check_headers(status: int, headers: Mapping[str, str], names: tuple[str, ...
     assert not [name for name in names if name.startswith("access-control")]
 
 
+def test_a_wall_without_pages_lets_no_link_from_elsewhere_through() -> None:
+    told = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    given = {**BEARER, "Sec-Fetch-Dest": "document", **told}
+
+    async def asked(path: str, **more: Any) -> int:
+        wall = Wall(built(), Entrance(TOKEN, 1), {"test"}, {"http://test"}, Limits(), **more)
+        transport = httpx2.ASGITransport(app=wall)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+            return (await http.get(path, headers=given)).status_code
+
+    assert anyio.run(asked, "/enter") == 403
+    assert anyio.run(partial(asked, "/enter", is_page=serving._is_page)) == 303
+    assert anyio.run(partial(asked, "/api/v1/openapi.json", is_page=serving._is_page)) == 403
+
+
 def test_an_answer_of_a_fault_has_them_too_and_tells_nothing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -248,10 +348,13 @@ def test_an_answer_of_a_fault_has_them_too_and_tells_nothing(
                 assert answer.headers[name] == value
         assert "secret" not in answer.text
         assert "Traceback" not in answer.text
-    assert "ZeroDivisionError" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "ZeroDivisionError" in said
+    assert re.search(r"web/test_security\.py:\d+ in fault", said)
+    assert "secret" not in said
 
 
-@everywhere()
+@everywhere
 def test_no_answer_tells_about_the_machine(served: Served, route: Way) -> None:
     for body in (b"", b"{", b"null", b"[]", b"7", b"[" * 100_000, b"\xff\xfe", b'{"a":1}'):
         found = head(served, route, JSON, body)
@@ -286,8 +389,13 @@ def value_of(schema: Mapping[str, Any]) -> object:
     return kinds.get(str(schema.get("type")), "hello")
 
 
+@cache
+def described() -> dict[str, Any]:
+    return document(OPERATIONS)["paths"]
+
+
 def queries(path: str, method: str = "get") -> dict[str, object]:
-    for pattern, methods in document(OPERATIONS)["paths"].items():
+    for pattern, methods in described().items():
         made = re.sub(r"{(\w+)}", lambda it: PARTS.get(it[1], "1"), pattern)
         if made == path and method in methods:
             given = methods[method].get("parameters", [])
@@ -295,34 +403,41 @@ def queries(path: str, method: str = "get") -> dict[str, object]:
     return dict.fromkeys(QUERY, "hello")
 
 
+@everywhere
+def read(served: Served, route: Way) -> None:
+    if route.method in ("GET", "HEAD"):
+        for query in ({}, queries(route.path)):
+            asked = route._replace(path=f"{route.path}?{urlencode(query)}")
+            assert head(served, asked, BEARER).status < 500, asked
+
+
 def test_reading_changes_nothing(served: Served) -> None:
     before = tree(served.home)
     assert len(before) > 3
-    for route in routes():
-        if route.method not in ("GET", "HEAD"):
-            continue
-        for query in ({}, queries(route.path)):
-            asked = route._replace(path=f"{route.path}?{urlencode(query)}")
-            found = head(served, asked, BEARER)
-            assert found.status < 500, asked
+    read(served)
     assert tree(served.home) == before
 
 
-@everywhere()
-def test_what_a_form_can_send_is_not_taken(served: Served, route: Way) -> None:
-    before = tree(served.home)
+@everywhere
+def refuse_forms(served: Served, route: Way) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
         given = {**BEARER, "Content-Type": kind}
         assert head(served, route._replace(method="POST"), given, b"{}").status == 415, kind
+
+
+def test_what_a_form_can_send_is_not_taken(served: Served) -> None:
+    before = tree(served.home)
+    refuse_forms(served)
     assert tree(served.home) == before
 
 
 # What it bears (S6)
 
 
-@everywhere()
+@everywhere
 def test_a_huge_body_is_refused(served: Served, route: Way) -> None:
-    assert head(served, route, JSON, b" " * 5_242_880).status == 413
+    # Refused for what it says it will send, before it has.
+    assert head(served, route, {**JSON, "Content-Length": "5242880"}).status == 413
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     given = f"{route.method} {route.path} HTTP/1.1\nHost: 127.0.0.1:{served.port}\n"
     more = "Content-Type: application/json\nTransfer-Encoding: chunked\n\n"
@@ -330,10 +445,15 @@ def test_a_huge_body_is_refused(served: Served, route: Way) -> None:
     assert " 413 " in answer.partition("\r\n")[0]
 
 
-@everywhere()
+@everywhere
 def test_a_question_without_end_is_refused(served: Served, route: Way) -> None:
     for asked in (f"{route.path}?q={'x' * 100_000}", f"{route.path}/{'x' * 100_000}"):
         assert head(served, route._replace(path=asked), JSON, b"").status in (400, 414)
+
+
+def test_who_sends_a_huge_body_to_its_end_sees_why_it_is_refused(served: Served) -> None:
+    for route in (Way("POST", "/api/v1/memories/here"), Way("POST", ENTER), Way("GET", "/")):
+        assert head(served, route, JSON, b" " * 5_242_880).status == 413
 
 
 def test_a_long_question_is_still_answered(served: Served) -> None:
@@ -377,6 +497,126 @@ def test_a_flood_of_strangers_takes_nothing_from_who_may_enter(served: Served) -
     assert seen == [200] * 10
     assert statuses <= {0, 401, 429, 503}
     assert memory_of(served) - before < 100_000
+
+
+def test_who_guesses_takes_nothing_from_those_who_are_known() -> None:
+    """A link's code can be guessed so many times a second, whatever others do meanwhile."""
+    limits = Limits(rate=0.001, burst=5)
+    wall = Wall(built(), Entrance(TOKEN, 1), {"test"}, {"http://test"}, limits)
+
+    async def asked() -> tuple[list[int], list[int]]:
+        transport = httpx2.ASGITransport(app=wall)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+            guesses = [await http.post(ENTER, json={"code": f"{n:032}"}) for n in range(20)]
+            known = [await http.get("/api/v1/openapi.json", headers=BEARER) for _ in range(6)]
+        return [one.status_code for one in guesses], [one.status_code for one in known]
+
+    guesses, known = anyio.run(asked)
+    assert guesses == [401] * 5 + [429] * 15
+    assert known == [200] * 5 + [429]
+
+
+def test_a_flood_of_guesses_opens_nothing(served: Served) -> None:
+    given = {"Content-Type": "application/json"}
+
+    def guess(number: int) -> int:
+        body = json.dumps({"code": f"{number:032}"}).encode()
+        with contextlib.suppress(OSError):
+            host = f"127.0.0.1:{served.port}"
+            return _head(served, Way("POST", ENTER), given, body, host).status
+        return 0
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        waiting = [pool.submit(guess, number) for number in range(1_000)]
+        seen = [served.get("/api/v1/search", q="hello").status_code for _ in range(10)]
+        statuses = {one.result() for one in waiting}
+    assert seen == [200] * 10
+    assert statuses <= {0, 401, 429, 503}
+
+
+def test_who_is_not_known_sends_little(served: Served) -> None:
+    given = {"Content-Type": "application/json"}
+    assert head(served, Way("POST", ENTER), given, b" " * 19_000).status == 400
+    assert head(served, Way("POST", ENTER), given, b" " * 21_000).status == 413
+
+
+def test_connections_that_say_nothing_do_not_keep_others_out(served: Served) -> None:
+    silent: list[socket.socket] = []
+    try:
+        address = ("127.0.0.1", served.port)
+        silent.extend(socket.create_connection(address, timeout=60) for _ in range(400))
+        partly = [served.port.to_bytes(2, "big"), b"GET / HTTP/1.1\r\nHost: ", b"\r\n"]
+        for sock, data in zip(silent[-60:], partly * 20, strict=True):
+            with contextlib.suppress(OSError):
+                sock.sendall(data)
+        for _ in range(5):
+            assert head(served, Way("GET", "/"), BEARER).status == 200
+    finally:
+        for sock in silent:
+            sock.close()
+
+
+def test_strangers_that_never_finish_do_not_keep_others_out(served: Served) -> None:
+    lines = (
+        f"POST {ENTER} HTTP/1.1",
+        f"Host: 127.0.0.1:{served.port}",
+        "Content-Type: application/json",
+        "Content-Length: 100",
+    )
+    halves: list[socket.socket] = []
+    # A person's own slow request is under way since before that, and is no stranger's.
+    own = (lines[0].replace(ENTER, "/api/v1/links"), *lines[1:3], "Content-Length: 2")
+    slow = socket.create_connection(("127.0.0.1", served.port), timeout=60)
+    slow.sendall("\r\n".join([*own, f"Authorization: Bearer {TOKEN}", "", "{"]).encode())
+    try:
+        for _ in range(300):
+            sock = socket.create_connection(("127.0.0.1", served.port), timeout=60)
+            halves.append(sock)
+            with contextlib.suppress(OSError):
+                sock.sendall("\r\n".join([*lines, "", "{"]).encode())
+            time.sleep(0.01)  # so that it is heard before it counts as silent
+        statuses = [head(served, Way("GET", "/"), BEARER).status for _ in range(5)]
+        name, value = served.cookie()  # and a new browser may still enter
+        slow.sendall(b"}")
+        told = slow.recv(12)
+    finally:
+        for sock in (slow, *halves):
+            sock.close()
+    assert statuses == [200] * 5
+    assert served.ask("GET", "/", headers={"Cookie": f"{name}={value}"}).status_code == 200
+    assert told == b"HTTP/1.1 200"
+
+
+def test_only_so_many_knock_at_once_and_the_newest_is_heard() -> None:
+    """However many take their time, whoever says all of it at once is answered."""
+    limits = Limits(knocks=2, knock_seconds=60)
+    wall = Wall(built(), Entrance(TOKEN, 1), {"test"}, {"http://test"}, limits)
+    statuses: list[int] = []
+
+    async def never() -> AsyncIterator[bytes]:
+        yield b"{"
+        await anyio.sleep_forever()
+
+    async def asked() -> None:
+        transport = httpx2.ASGITransport(app=wall)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+            kind = {"Content-Type": "application/json"}
+
+            async def knock() -> None:
+                statuses.append((await http.post(ENTER, headers=kind, content=never())).status_code)
+
+            async with anyio.create_task_group() as tasks:
+                for _ in range(5):
+                    tasks.start_soon(knock)
+                    await anyio.wait_all_tasks_blocked()
+                statuses.append((await http.post(ENTER, json={"code": "x"})).status_code)
+                with anyio.fail_after(20):
+                    while len(statuses) < 5:
+                        await anyio.sleep(0.05)
+                tasks.cancel_scope.cancel()
+
+    anyio.run(asked)
+    assert sorted(statuses) == [401, 408, 408, 408, 408]  # and one still takes its time
 
 
 def test_so_many_pages_may_listen_and_others_are_still_served(served: Served) -> None:
@@ -483,13 +723,13 @@ def hostile_bank(bank: Path) -> list[tuple[str, str]]:
             "extra": {"deep": [payload]},
         }
         text = "---\n" + json.dumps(head) + "\n---\n" + hostile_text()
-        names = [f"plain-{number}", re.sub(r"[/\0]", "", payload)[:60]]
-        for collection in ("memories", re.sub(r"[/\0]", "", payload)[:40]):
+        plain = re.sub(r"[/\0]", "", payload)
+        # As a plain file, and as one whose collection and name are hostile as well.
+        for collection, name in (("memories", f"plain-{number}"), (plain[:40], plain[:60])):
             folder = bank / collection
             folder.mkdir(exist_ok=True)
-            for name in names:
-                (folder / f"{name}.md").write_text(text, encoding="utf-8")
-                found.append((collection, name))
+            (folder / f"{name}.md").write_text(text, encoding="utf-8")
+            found.append((collection, name))
     return found
 
 

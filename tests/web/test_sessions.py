@@ -131,6 +131,15 @@ def test_a_title_and_tags_are_changed(served: Served, tmp_path: Path) -> None:
     served.api("DELETE", path)
 
 
+def test_the_new_title_of_a_chat_is_on_its_open_pages(served: Served, tmp_path: Path) -> None:
+    name = stored(served, tmp_path)
+    talk = served.api("POST", "/chats", {"session": name})["id"]
+    served.api("PUT", f"/sessions/here/{name}", {"title": "Named while open"})
+    (state,) = [one for one in words(served, talk) if one["kind"] == "state"]
+    assert state["title"] == "Named while open"
+    served.api("DELETE", f"/sessions/here/{name}")
+
+
 def test_a_deleted_chat_lies_in_the_trash_and_comes_back_whole(
     served: Served, tmp_path: Path
 ) -> None:
@@ -259,3 +268,97 @@ def test_the_list_hears_of_chats_that_come(page: Page, served: Served, tmp_path:
     expect(page.get_by_text("Called otherwise")).to_be_visible()
     served.api("DELETE", f"/sessions/here/{name}")
     expect(page.locator("[data-item]")).to_have_count(2)
+
+
+@pytest.mark.slow
+def test_a_hit_leads_to_the_very_message(page: Page, served: Served, tmp_path: Path) -> None:
+    when = "2026-11-02T08:00:00Z"
+    said = [
+        {"role": role, "content": f"Number {number} of the long talk.", "timestamp": when}
+        for number in range(150)
+        for role in ("user", "assistant")
+    ]
+    said[7]["content"] = ("before " * 80) + "the walrus sings at dawn"
+    file = tmp_path / "long.json"
+    made = {**chat("longtalk"), "messages": said, "compactions": [], "title": "Long"}
+    file.write_text(json.dumps(made), encoding="utf-8")
+    served.run("sessions", "import", str(file))
+    page.goto("/sessions?q=walrus")
+    hit = page.locator("a.hit")
+    expect(hit).to_contain_text("the walrus sings")
+    hit.click()
+    message = page.locator(":target")
+    expect(message).to_contain_text("the walrus sings at dawn")
+    expect(message).to_be_in_viewport()
+    page.goto("/sessions")
+    page.get_by_role("link", name="Long", exact=True).click()
+    expect(page.get_by_text("earlier pieces")).to_be_visible()
+    expect(page.get_by_text("the walrus sings at dawn")).to_have_count(0)
+
+
+def fact_saved(served: Served, model: Server, fact: str) -> tuple[str, str, str]:
+    """A conversation in which a fact was saved: its name, its session, and the fact's reference."""
+    model.says(claude(f"[MEMORY] {fact}\n"))
+    talk = served.api("POST", "/chats", {})["id"]
+    served.api("POST", f"/chats/{talk}/messages", {"text": f"{fact}, you know"})
+    until(lambda: any(one["kind"] == "memory" for one in words(served, talk)))
+    until(lambda: not served.api("GET", f"/chats/{talk}")["doing"])
+    (saved,) = (one for one in words(served, talk) if one["kind"] == "memory")
+    return talk, served.api("GET", f"/chats/{talk}")["session"], saved["ref"]
+
+
+@pytest.mark.slow
+def test_a_fact_is_taken_back_on_the_page_of_its_chat(
+    page: Page, served: Served, model: Server
+) -> None:
+    talk, session, _ = fact_saved(served, model, "Ada keeps bees")
+    page.goto(f"/sessions/here/{session}")
+    line = page.locator("p.memory", has_text="Ada keeps bees")
+    line.get_by_role("button", name="Undo").click()
+    expect(line).to_contain_text("taken back")
+    expect(page.locator("#toasts")).to_contain_text("in the trash")
+    # The conversation is open still, and hears of it.
+    assert [one["kind"] for one in words(served, talk)].count("undone") == 1
+    page.reload()
+    expect(page.locator("p.memory")).to_have_count(0)
+
+
+def test_a_fact_is_taken_back_after_a_restart(model: Server, tmp_path: Path) -> None:
+    env = {"ANTHROPIC_API_KEY": "sk-test-0123456789", "ANTHROPIC_BASE_URL": model.url}
+    with stage.started(tmp_path, project=True, env=env) as server:
+        _, first, old = fact_saved(server, model, "Ada uses npm")
+        new = "Ada uses pnpm (replaces: Ada uses npm)"
+        _, second, ref = fact_saved(server, model, new)
+        assert server.end() == 0
+    with stage.started(tmp_path, env=env) as server:
+        other = server.post(f"/api/v1/sessions/here/{first}/undo", {"ref": ref})
+        assert other.status_code == 404  # that chat saved no such fact
+        gone = server.post(f"/api/v1/sessions/here/{first}/undo", {"ref": old})
+        assert gone.status_code == 404  # it is not in force
+        # Taken up again, the conversation shows it where it was saved, and can take it back.
+        talk = server.api("POST", "/chats", {"session": second})["id"]
+        kinds = [one["kind"] for one in words(server, talk)]
+        assert kinds.index("memory") > kinds.index("person")
+        done = server.api("POST", f"/sessions/here/{second}/undo", {"ref": ref})
+        assert done["back"] == [old]
+        assert words(server, talk)[-1]["kind"] == "undone"
+        facts = server.home / ".retain" / "facts"
+        (kept,) = facts.glob("*.md")
+        assert "Ada uses npm" in kept.read_text(encoding="utf-8")
+        assert "superseded_by" not in kept.read_text(encoding="utf-8")
+        # What is in force again is a fact of the chat that saved it.
+        assert server.api("POST", f"/sessions/here/{first}/undo", {"ref": old})["back"] == []
+        assert not list(facts.glob("*.md"))
+
+
+def test_a_chat_that_takes_for_ever_to_lay_out_keeps_nobody_waiting(
+    served: Served, tmp_path: Path
+) -> None:
+    when = "2026-11-01T08:00:00Z"
+    said = ["*a_b" * 25_000] * 60 + ["The **last** word."]
+    messages = [{"role": "assistant", "content": one, "timestamp": when} for one in said]
+    name = stored(served, tmp_path, id="session_20261101_777", messages=messages)
+    shown = served.get(f"/sessions/here/{name}")
+    assert shown.status_code == 200
+    assert "<strong>last</strong>" in shown.text
+    assert 'class="as-written"' in shown.text

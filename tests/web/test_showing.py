@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retain.web.comparing import compared
-from retain.web.passages import excerpt, terms
+from retain.web.passages import excerpt, plain, terms
 
 
 def test_every_form_of_a_word_is_marked_and_nothing_else() -> None:
@@ -47,3 +47,15 @@ def test_every_line_of_both_texts_is_shown_or_said_to_be_the_same(
     assert len([1 for line in found.lines if line.new.number]) + hidden == len(after)
     assert not any("<i>" in line.old.text + line.new.text for line in found.lines)
     assert (found.removed + found.added == 0) == (before == after)
+
+
+def test_marks_of_emphasis_are_not_shown_and_names_keep_their_underscores() -> None:
+    text = "_Clear caches_ and *then* run clear_all_caches(2 * 3 * 4) for __init__ files."
+    assert (
+        plain(text) == "Clear caches and then run clear_all_caches(2 * 3 * 4) for __init__ files."
+    )
+
+
+def test_a_memory_that_says_no_more_than_its_title_has_no_passage() -> None:
+    for text in ("# Port 8443.", "Port 8443.", "# Port 8443\n\n.", "...", "---"):
+        assert excerpt(text, frozenset(), "Port 8443") == ""

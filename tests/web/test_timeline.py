@@ -186,3 +186,20 @@ def test_phone_has_the_newest_weeks_in_sight_and_nothing_sticks_out(page: Page) 
     page.goto("/timeline")
     expect(page.locator(f'a[data-day="{day(2)}"]')).to_be_in_viewport()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_change_leads_to_what_it_changed(tmp_path: Path) -> None:
+    with stage.started(tmp_path, env={"RETAIN_RECALL_EMBEDDER": "none"}) as server:
+        server.store("# First\n")  # makes the bank
+        memory(server.bank, "tea", 3, "sam")
+        for text in ("Black.", "White."):
+            server.api("PUT", "/memories/here/notes/tea", {"text": text})
+        last, first = (one for one in told(server)["events"] if one["kind"] == "changed")
+        assert "newer=v2" in first["diff"]
+        assert "newer=current" in last["diff"]
+        shown = server.get(first["diff"]).text
+        assert "Black" in shown
+        assert "White" not in shown
+        assert f'href="{last["diff"].replace("&", "&amp;")}"' in server.get("/timeline").text
+        # The history compares any version with the one after it, too.
+        assert "?older=v1&amp;newer=v2" in server.get("/memory/here/notes/tea/history").text

@@ -28,6 +28,8 @@ __all__ = [
     "accepted",
     "count",
     "drop",
+    "is_private",
+    "opened",
     "proposals",
     "propose",
     "read",
@@ -104,7 +106,7 @@ def propose(root: str, proposal: Proposal) -> str:
     """
     clean = _cleaned(proposal)
     file = _file(clean.id)
-    with _inbox(root, create=True) as folder:
+    with opened(root, create=True) as folder:
         if _is_known(folder, file):
             return clean.id
         sealer = _Sealer.of(root, make=True)
@@ -127,7 +129,7 @@ def proposals(
     found: list[tuple[str, int, Proposal]] = []
     passed_over = [] if problems is None else problems
     sealer = _Sealer.of(root)
-    with suppress(NotFound), _inbox(root) as inbox, inbox.child(DROPPED * dropped) as folder:
+    with suppress(NotFound), opened(root) as inbox, inbox.child(DROPPED * dropped) as folder:
         for entry in folder.entries():
             if _is_name(entry.name):
                 with suppress(NotFound):  # reviewed by another in this moment
@@ -141,14 +143,14 @@ def proposals(
 
 def count(root: str) -> int:
     """How many proposals of our own wait."""
-    with suppress(NotFound), _inbox(root) as folder:
+    with suppress(NotFound), opened(root) as folder:
         return _open(folder, _Sealer.of(root))
     return 0
 
 
 def read(root: str, name: str) -> Proposal:
     """One proposal that waits."""
-    with _inbox(root) as folder:
+    with opened(root) as folder:
         try:
             return _read(folder, _file(name), _Sealer.of(root))[0]
         except NotFound as error:
@@ -159,7 +161,7 @@ def revise(root: str, old: Proposal, new: Proposal) -> Proposal:
     """Change what a waiting proposal says, unless someone else has done so since it was read."""
     clean = _cleaned(new)._replace(id=old.id)
     unchanged(old, read(root, old.id))
-    with _inbox(root) as folder:
+    with opened(root) as folder:
         folder.put(_file(old.id), _packed(clean, _Sealer.of(root, make=True)))
     return clean
 
@@ -197,7 +199,7 @@ def reopen(root: str, name: str) -> None:
 
 def _move(root: str, name: str, source: str, target: str) -> None:
     with (
-        _inbox(root) as inbox,
+        opened(root) as inbox,
         inbox.child(source) as folder,
         inbox.child(target, create=True) as other,
     ):
@@ -215,7 +217,7 @@ def _gone(name: str) -> NotFound:
 
 
 @contextmanager
-def _inbox(root: str, *, create: bool = False) -> Iterator[Directory]:
+def opened(root: str, *, create: bool = False) -> Iterator[Directory]:
     """The inbox of a bank, opened without following links."""
     path = os.path.join(root, FOLDER)
     with (
@@ -258,14 +260,14 @@ def _open(folder: Directory, sealer: _Sealer) -> int:
             facts = entry.stat(follow_symlinks=False)
             if entry.name.startswith(DRAFT) and time.time() - facts.st_mtime > _STALE:
                 os.unlink(entry.name, dir_fd=folder.fd)
-            if _is_name(entry.name) and _is_private(facts):
+            if _is_name(entry.name) and is_private(facts):
                 with suppress(RetainError):
                     data = folder.read(entry.name, _FILE)
                     found += sealer.has_sealed(entry.name, data)
     return found
 
 
-def _is_private(facts: os.stat_result) -> bool:
+def is_private(facts: os.stat_result) -> bool:
     """Whether a file is ours alone; what git or an archive puts here can be read by others."""
     return facts.st_uid == os.geteuid() and not stat.S_IMODE(facts.st_mode) & 0o077
 
@@ -286,7 +288,7 @@ def _read(folder: Directory, file: str, sealer: _Sealer) -> tuple[Proposal, int]
     """A proposal of our own making, private and of the right shape, and when it was written."""
     path = os.path.join(folder.path, file)
     data, facts = folder.read_with_facts(file, _FILE)
-    if not _is_private(facts):
+    if not is_private(facts):
         raise Unsafe(f"{path} is not private to you, so Retain did not write it; it is not shown")
     if not sealer.has_sealed(file, data):
         raise Unsafe(f"{path} was not written by Retain on this machine; it is not shown")

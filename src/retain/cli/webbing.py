@@ -78,12 +78,23 @@ def _known(there: Neighbour, args: argparse.Namespace) -> Output:
     """One server is enough for a bank: it lets another browser in."""
     if args.open:
         _browse(there.link)
-    url = there.link.partition("/enter#")[0]
-    data = {"status": "there already", "url": url, "link": there.link, "bank": there.bank}
+    data = {"status": "there already", "url": there.url, "link": there.link, "bank": there.bank}
     return Output(
         data,
-        f"{url} shows this bank already.\nOpen this link, which is good once: {there.link}\n",
+        f"{_own(there)} shows this bank already.\n{_links(there)}",
         quiet=f"{there.link}\n",
+    )
+
+
+def _own(to: Neighbour | Welcome) -> str:
+    """Where the browser that opens the link is let in again, with its cookie."""
+    return to.link.partition("/enter#")[0]
+
+
+def _links(to: Neighbour | Welcome) -> str:
+    return (
+        f"Open this link, which is good once: {to.link}\n"
+        f"Or this, in a browser that does not find it: {to.plain}\n"
     )
 
 
@@ -110,14 +121,21 @@ def _say(to: Welcome, args: argparse.Namespace) -> None:
     elif getattr(args, "quiet", False):
         print(to.link, flush=True)
     else:
-        print(f"Retain shows {to.shown} at {to.url}; Ctrl-C ends it.", file=sys.stderr)
-        print(f"Open this link, which is good once: {to.link}", file=sys.stderr, flush=True)
+        print(f"Retain shows {to.shown} at {_own(to)}; Ctrl-C ends it.", file=sys.stderr)
+        print(_links(to), end="", file=sys.stderr, flush=True)
 
 
 def _browse(link: str) -> None:
     import webbrowser
+    from pathlib import Path
 
-    if not webbrowser.open(link):
+    from retain.web.doorstep import laid, taken_away
+
+    path = laid(link, os.environ)
+    is_open = bool(path) and webbrowser.open(Path(path).as_uri())
+    if path:
+        taken_away(path)
+    if not is_open:
         print("No browser could be started here; open the link yourself.", file=sys.stderr)
 
 

@@ -21,7 +21,7 @@ from retain.facts.keeping import Added, Facts
 from retain.library import project_of
 from retain.paths import GLOBAL, from_home
 
-__all__ = ["Known", "One"]
+__all__ = ["Known", "One", "source_of"]
 
 PERSON = "person"  # of the setting chat.facts
 
@@ -67,15 +67,11 @@ class Known:
         # A project's own facts need not say whose they are.
         project = self._project if home.app.place.scope == "global" else ""
         if project and source:  # each bank counts its chats alone: say whose this one is
-            source = f"{source} in {self._where()}"
+            source = f"{source} in {_where(self._app)}"
         added = home.facts.add(text, by=by, replaces=replaces, source=source, project=project)
         if is_new:
             self._app.workspace.forget()  # there is one bank more to look into
         return home.called(added._replace(notes=(*added.notes, *notes)))
-
-    def _where(self) -> str:
-        """The project at hand, as the person would find it."""
-        return from_home(project_of(self._app.place.root), os.path.expanduser("~"))
 
     def _chosen(self, text: str, replaces: str) -> tuple[_Home, list[str], bool]:
         """The bank that a fact goes to or is known in, what is to be said of the other one, and
@@ -146,6 +142,17 @@ class Known:
             for note in one.notes
         ]
         return _added_up(done)._replace(notes=tuple(notes))
+
+
+def source_of(app: App, session: str, *, is_own: bool) -> str:
+    """What a fact of a chat says of where it comes from, here or in the person's own bank."""
+    source = f"session:{session}"
+    return f"{source} in {_where(app)}" if is_own else source
+
+
+def _where(app: App) -> str:
+    """The project at hand, as the person would find it."""
+    return from_home(project_of(app.place.root), os.path.expanduser("~"))
 
 
 def _homes(app: App) -> tuple[_Home, ...]:

@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import json
 import math
-import sys
 import time
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
@@ -20,7 +19,9 @@ from typing import Final, NamedTuple
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Entrance", "Limits", "Refusal", "Wall", "bearer", "header"]
+from retain.httpd.faults import log_fault
+
+__all__ = ["KNOWN", "OPEN", "Entrance", "Limits", "Refusal", "Wall", "bearer", "header"]
 
 _LINGER: Final = 1.0  # seconds in which a refused client may finish sending
 
@@ -35,6 +36,9 @@ class Limits(NamedTuple):
     seconds: float = 30.0  # for one request to arrive
     rate: float = 200.0  # requests in a second, over time
     burst: int = 400  # and at once
+    knock: int = 20_000  # bytes of a body from someone who is not known yet
+    knock_seconds: float = 2.0  # for that to arrive
+    knocks: int = 8  # of them under way
 
 
 class Refusal(NamedTuple):
@@ -48,10 +52,17 @@ class Refusal(NamedTuple):
 
 Entrance = Callable[[Scope], Refusal | None]
 
+# What an entrance says of a request that anyone may send, in order to become known.
+OPEN: Final = Refusal(0, "")
+
+# Where a request says that it is from someone who may enter, to whoever minds its connection.
+KNOWN: Final = "retain.known"
 
 _BEARER: Final = ((b"www-authenticate", b'Bearer realm="retain"'),)
 _TOO_LARGE: Final = Refusal(413, "The request is too large")
 _TOO_SLOW: Final = Refusal(408, "The request took too long to arrive")
+_FOREIGN: Final = Refusal(403, "The request comes from a foreign page")
+_OWN: Final = frozenset(("same-origin", "none"))  # a page of ours, or the person themselves
 
 
 class _Bucket:
@@ -83,13 +94,18 @@ class Wall:
         origins: Collection[str],
         limits: Limits,
         headers: Headers = (),
+        *,
+        is_page: Callable[[Scope], bool] = lambda _scope: False,
     ) -> None:
+        """`is_page` says what a person may come to by a link that stands anywhere."""
         self._inner, self._entrance, self._limits = inner, entrance, limits
+        self._is_page = is_page
         self._headers = headers
         self._hosts, self._origins = frozenset(hosts), frozenset(origins)
         # Two, so that a flood without the token takes nothing from those who have it.
         self._known = _Bucket(limits.rate, limits.burst)
         self._strangers = _Bucket(limits.rate, limits.burst)
+        self._knocking: dict[anyio.CancelScope, None] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -104,6 +120,8 @@ class Wall:
 
     def _verdict(self, scope: Scope) -> Refusal | None:
         refusal = self._stranger(scope)
+        if refusal is OPEN:  # whoever only knocks takes nothing from those who are known either
+            return self._strangers.take() or _unfit(scope, self._limits)
         if refusal:
             return self._strangers.take() or refusal
         return self._known.take() or _unfit(scope, self._limits)
@@ -115,28 +133,47 @@ class Wall:
             return Refusal(421, "The Host header does not name this server")
         if len(origin) > 1 or not self._origins.issuperset(origin):
             return Refusal(403, "The Origin header names a foreign page")
-        return self._entrance(scope)
+        return _foreign(scope, self._is_page) or self._entrance(scope)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await self._body(receive)
+        if self._entrance(scope) is OPEN:
+            body = await self._knock(receive)
+        else:
+            scope[KNOWN] = True
+            body = await self._body(receive, self._limits.body, self._limits.seconds)
         if isinstance(body, Refusal):
             await _refuse(body, receive, send)
         elif body is not None:
             try:
                 await self._inner(scope, _replayed(body, receive), send)
             except Exception as error:  # noqa: BLE001 - the client has its 500; this is the log
-                print(f"retain: {error!r}", file=sys.stderr)  # noqa: T201
+                log_fault(error, "answering")
 
-    async def _body(self, receive: Receive) -> bytes | Refusal | None:
+    async def _knock(self, receive: Receive) -> bytes | Refusal | None:
+        """The body of someone who is not known; of too many that take their time, the oldest goes.
+
+        Refusing the newest instead, a few that never finish would keep everyone out.
+        """
+        if len(self._knocking) >= self._limits.knocks:
+            next(iter(self._knocking)).cancel()
+        with anyio.CancelScope() as turn:
+            self._knocking[turn] = None
+            try:
+                return await self._body(receive, self._limits.knock, self._limits.knock_seconds)
+            finally:
+                del self._knocking[turn]
+        return _TOO_SLOW
+
+    async def _body(self, receive: Receive, most: int, seconds: float) -> bytes | Refusal | None:
         """A request's whole body, or why it is not taken; None if the client has gone."""
         body = bytearray()
-        with anyio.move_on_after(self._limits.seconds):
+        with anyio.move_on_after(seconds):
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
                     return None
                 body += message.get("body", b"")
-                if len(body) > self._limits.body:
+                if len(body) > most:
                     return _TOO_LARGE
                 if not message.get("more_body", False):
                     return bytes(body)
@@ -161,6 +198,20 @@ def bearer(token: str) -> Entrance:
 def header(scope: Scope, name: bytes) -> list[str]:
     """Every value that a request has for a header; two may contradict each other."""
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+def _foreign(scope: Scope, is_page: Callable[[Scope], bool]) -> Refusal | None:
+    """Why a browser should not have sent this, by its own account of who asked for it.
+
+    A page of another server on this machine counts as the same site, whose cookies it sends, and
+    what a page only loads has no Origin. A person may follow a link to a page from anywhere.
+    """
+    if header(scope, b"origin") or _OWN.issuperset(header(scope, b"sec-fetch-site")):
+        return None
+    is_followed = header(scope, b"sec-fetch-mode") == ["navigate"]
+    is_shown = header(scope, b"sec-fetch-dest") == ["document"]
+    is_read = scope["method"] == "GET" and is_page(scope)
+    return None if is_followed and is_shown and is_read else _FOREIGN
 
 
 def _unfit(scope: Scope, limits: Limits) -> Refusal | None:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from retain.index.catalogue import parsed
+
 __all__ = ["Dated", "dated"]
 
 # A number that JSON does not know (YAML has .nan) makes a memory's fields unreadable here; it is
@@ -50,10 +52,10 @@ def _rows(connection: sqlite3.Connection) -> Iterator[Dated]:
     for *names, tags, created, modified, updated, author, source, changes in connection.execute(
         _QUERY
     ):
-        shown = () if tags == "[]" else tuple(json.loads(tags))
         since = created or _stamp(modified)
         said = (_text(updated) or since, _text(author), _text(source))
-        yield Dated._make([*names, shown, since, *said, _entries(changes)])
+        told = _entries(changes) if changes else ()
+        yield Dated._make([*names, parsed(tags), since, *said, told])
 
 
 def _text(value: object) -> str:
@@ -64,7 +66,5 @@ def _stamp(modified: int) -> str:
     return datetime.fromtimestamp(modified / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _entries(changes: str | None) -> tuple[Mapping[str, Any], ...]:
-    if not changes:
-        return ()
+def _entries(changes: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(one for one in json.loads(changes) if isinstance(one, dict))

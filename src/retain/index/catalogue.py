@@ -20,8 +20,10 @@ __all__ = [
     "Survey",
     "counted",
     "failing",
+    "kinds",
     "listed",
     "names",
+    "parsed",
     "survey",
 ]
 
@@ -36,7 +38,7 @@ class Order(NamedTuple):
 
 
 ORDERS: Final[Mapping[str, Order]] = {
-    "updated": Order("modified"),
+    "updated": Order("written"),  # as the memory says, or else its file
     "created": Order("created"),
     "oldest": Order("created", is_descending=False),
     "title": Order("lower(title)", is_descending=False),
@@ -84,7 +86,7 @@ class Listed(NamedTuple):
     status: str
     tags: tuple[str, ...]
     created: str
-    modified: float
+    changed: float  # when it was written last, as the memory or else its file says
     is_superseded: bool
     problem: str
     start: str  # how its text begins
@@ -119,7 +121,7 @@ def survey(
     facets = {"tag": _tags(Counter(row[3] for row in tagged))}
     if chosen.tag:
         wanted = set(chosen.tag)
-        having = {tags for tags in {row[3] for row in rows} if wanted.intersection(_parsed(tags))}
+        having = {tags for tags in {row[3] for row in rows} if wanted.intersection(parsed(tags))}
         rows = [row for row in rows if row[3] in having]
         tagged = [row for row in tagged if row[3] in having]
     heads = Counter(row[2] for row in rows)
@@ -150,7 +152,7 @@ def _kind(head: str, scope: str) -> Kind:
 def _tags(several: Mapping[str, int]) -> Counter[str]:
     found: Counter[str] = Counter()
     for tags, count in several.items():
-        for tag in _parsed(tags):
+        for tag in parsed(tags):
             found[tag] += count
     return found
 
@@ -183,7 +185,8 @@ def counted(kinds: Mapping[Kind, int], chosen: Chosen) -> dict[str, Counter[str]
 
 
 @lru_cache(maxsize=50_000)
-def _parsed(tags: str) -> tuple[str, ...]:
+def parsed(tags: str) -> tuple[str, ...]:
+    """Tags as the index keeps them, each once; many memories have the same."""
     return () if tags == "[]" else tuple(dict.fromkeys(json.loads(tags)))
 
 
@@ -193,12 +196,22 @@ def names(connection: sqlite3.Connection, numbers: Iterable[int]) -> set[tuple[s
     return set(connection.execute(query, (json.dumps(list(numbers)),)))
 
 
+def kinds(connection: sqlite3.Connection, numbers: Iterable[int], scope: str = "") -> Counter[Kind]:
+    """Of which kinds these memories are, with their tags and days."""
+    rows = connection.execute(
+        "SELECT collection, type, status, substr(created, 1, 10), tags FROM memories "
+        "WHERE number IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(numbers)),),
+    )
+    return Counter(Kind._make([*named, parsed(tags), scope]) for *named, tags in rows)
+
+
 def listed(
     connection: sqlite3.Connection, numbers: Sequence[int], scope: str = ""
 ) -> dict[int, Listed]:
     """These memories, by number, as a list shows them."""
     rows = connection.execute(
-        "SELECT number, collection, id, file, title, type, status, tags, created, modified, "
+        "SELECT number, collection, id, file, title, type, status, tags, created, written, "
         "is_superseded, problem, (SELECT substr(text, 1, 400) FROM chunks WHERE memory = "
         "memories.number ORDER BY chunks.number LIMIT 1) FROM memories "
         "WHERE number IN (SELECT value FROM json_each(?))",
@@ -208,6 +221,6 @@ def listed(
 
 
 def _as_listed(scope: str, *row: Any) -> Listed:
-    *named, tags, created, modified, is_superseded, problem, start = row
-    facts = (created, modified / 1e9, bool(is_superseded), problem, start or "", scope)
-    return Listed._make([*named, _parsed(tags), *facts])
+    *named, tags, created, changed, is_superseded, problem, start = row
+    facts = (created, changed, bool(is_superseded), problem, start or "", scope)
+    return Listed._make([*named, parsed(tags), *facts])

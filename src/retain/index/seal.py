@@ -12,13 +12,14 @@ import contextlib
 import os
 import stat
 
-from retain import machine
+from retain import held, machine
 from retain.index.schema import APPLICATION
 from retain.paths import STATE
 
 __all__ = ["FILE", "Seal", "facts", "inode", "private"]
 
 FILE = "index.db"
+_LOG = "-wal"
 _SEAL = "index.seal"
 _MARK = APPLICATION.to_bytes(4, "big")
 _AT_REST = "at rest"
@@ -33,7 +34,7 @@ class Seal:
     def __init__(self, root: str) -> None:
         self._root, self._folder = root, os.path.join(root, STATE)
         self.path = os.path.join(self._folder, FILE)
-        self._log = f"{self.path}-wal"
+        self._log = f"{self.path}{_LOG}"
         self._file = ""  # which one it was before anybody here had it open
 
     def version(self) -> int | None:
@@ -139,14 +140,17 @@ def _where(path: str) -> str:
     if facts(path) is None:
         return ""
     try:
-        fd = private(path, os.O_RDONLY)
+        if path.endswith(_LOG):  # which SQLite locks nothing of, and which soon goes away
+            with open(path, "rb", opener=private) as file:
+                return _told(file.fileno())
+        return _told(held.handle(path))
     except FileNotFoundError:
         return ""  # in this very moment
-    try:
-        found = os.fstat(fd)
-        told = (found.st_dev, found.st_ino, found.st_mode, found.st_uid, _generation(fd))
-    finally:
-        os.close(fd)
+
+
+def _told(fd: int) -> str:
+    found = os.fstat(fd)
+    told = (found.st_dev, found.st_ino, found.st_mode, found.st_uid, _generation(fd))
     return ":".join(map(str, told))
 
 
@@ -165,5 +169,4 @@ def _stamp(found: os.stat_result) -> str:
 
 
 def _head(path: str) -> bytes:
-    with open(path, "rb", opener=private) as file:
-        return file.read(100)
+    return os.pread(held.handle(path), 100, 0)

@@ -100,6 +100,14 @@ class Wanted(NamedTuple):
     min_score: float = 0.0
     explain: bool = False
     lists_all: bool = False  # also what the question does not fit at all
+    breadth: int = 0  # hits that are looked for, whatever the limit, so that pages fit together
+    share: float = 0.0  # of the best score, below which only those with a word of it are hits
+    best: float = 0.0  # a score that is known to be reached already
+
+    @property
+    def sought(self) -> int:
+        """For how many hits there have to be candidates."""
+        return self.breadth or self.limit
 
     def checked(self) -> Wanted:
         """The same, or a UsageError that says what is wrong with it."""

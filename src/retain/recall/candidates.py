@@ -109,7 +109,12 @@ def meaning(bank: Indexed, wanted: Wanted, asked: Asked) -> Meaning:
     try:
         embedder = bank.embedder
         if embedder is not None:
-            return Meaning(embedder.name, embedder.query(asked.meaning))
+            name = embedder.name  # a model that is not there says so here, as everywhere
+            vector = bank.meant.get(asked.meaning)
+            if vector is None:
+                vector = embedder.query(asked.meaning)
+                bank.meant = {asked.meaning: vector}  # who narrows a question down asks it again
+            return Meaning(name, vector)
     except RetainError as error:
         return Meaning(reasons=(error.message,))
     if wanted.mode == "semantic":
@@ -131,7 +136,7 @@ def gather(
         within = Within(asking.allowed(connection, wanted.conditions))
     near, dense = None, _located(connection, "vector", proposed.nearest, proposed.first)
     if dense is None:
-        near = _nearest(bank, connection, meant, within, max(DENSE, wanted.limit))
+        near = _nearest(bank, connection, meant, within, max(DENSE, wanted.sought))
     weights = scoring.TEXT if near is None and dense is None else scoring.HYBRID
     lexicon = text.lexicon(connection, asked.terms, bank.counts)
     shares: Mapping[int, Shares] = {}
@@ -154,7 +159,7 @@ def gather(
     rows = _rows(connection, numbers, within)
     rows |= _rows(connection, _beside(rows, words), within)
     if dense is not None:
-        near = _near_among(connection, meant, rows, dense, max(DENSE, wanted.limit))
+        near = _near_among(connection, meant, rows, dense, max(DENSE, wanted.sought))
     reasons = (*meant.reasons, *proposed.reasons)
     return Candidates(
         asked, weights, lexicon, rarity, shares, words, near, named, wholes, rows, reasons
@@ -216,7 +221,7 @@ def _by_words(
     wanted: Wanted,
 ) -> Mapping[int, Shares]:
     """The text arm; where one long talk holds every place, what comes after it as well."""
-    most = max(text.CANDIDATES, wanted.limit)
+    most = max(text.CANDIDATES, wanted.sought)
     shares = text.chunk_shares(connection, lexicon, weights.k1, within, most)
     if len(shares) < most or wanted.per == "chunk":
         return shares
@@ -224,8 +229,8 @@ def _by_words(
         "SELECT DISTINCT memory FROM json_each(?) "
         "JOIN chunks ON number = json_each.value LIMIT ?"  # ends with the first few, as a rule
     )
-    values = (json.dumps(list(shares)), wanted.limit)
-    if len(connection.execute(query, values).fetchall()) == wanted.limit:
+    values = (json.dumps(list(shares)), wanted.sought)
+    if len(connection.execute(query, values).fetchall()) == wanted.sought:
         return shares
     return text.chunk_shares(connection, lexicon, weights.k1, within, _FURTHER * most)
 

@@ -86,7 +86,7 @@ def _matching(
     }
     if not terms:
         return []
-    most = max(text.CANDIDATES, wanted.limit)
+    most = max(text.CANDIDATES, wanted.sought)
     return wire.ask(lambda arm: arm.matching(terms, sieve, most))
 
 
@@ -102,7 +102,7 @@ def _nearest(
     vector = meant.vector
     if mean is None or vector is None or len(mean.vector) != len(vector):
         return None
-    limits = (max(DENSE, wanted.limit), AGREEING)
+    limits = (max(DENSE, wanted.sought), AGREEING)
     found = wire.ask(
         lambda arm: arm.nearest((vector - mean.hub, vector), meant.model, sieve, limits)
     )

@@ -7,7 +7,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import BadName, NotFound, UsageError
@@ -327,7 +327,7 @@ def _ghost(connection: sqlite3.Connection, document: Document, project: Project 
 def _graph(
     connection: sqlite3.Connection, project: Project | None, ref: str, depth: int, cwd: str
 ) -> Graph:
-    edges = _all_edges(connection)
+    edges, titles = _all_edges(connection), _titles(connection)
     if ref:
         start = _start(connection, ref)
         start = start or _ghost(connection, Document.of(ref, cwd), project)
@@ -337,8 +337,7 @@ def _graph(
         names = {start} | {name for edge in edges for name in (edge.source, edge.target)}
     else:
         names = {name for edge in edges for name in (edge.source, edge.target)}
-        names |= set(_titles(connection))
-    titles = _titles(connection)
+        names |= titles.keys()
     written = _written(connection)
     nodes = [_node(name, titles, project, written) for name in sorted(names)]
     return Graph(tuple(nodes), tuple(edges))
@@ -361,24 +360,47 @@ def _ref(connection: sqlite3.Connection, number: int) -> str:
 
 
 def _all_edges(connection: sqlite3.Connection) -> list[Relation]:
-    numbers = [number for (number,) in connection.execute("SELECT number FROM memories")]
-    resolved: dict[str, int | None] = {}
+    named = _Named(connection)
+    resolved: dict[str, str] = {}
     relations = []
-    for edge in graph.edges_from(connection, numbers):
+    for edge in graph.edges_from(connection, named.refs):
         source = f"{edge.collection}/{edge.id}" if edge.collection else edge.id
         if edge.edge == "merged_from":
             continue
         if edge.target not in resolved:
-            resolved[edge.target] = _resolved(connection, key(edge.target))
-        number = resolved[edge.target]
-        if number is not None:
-            relation = (_ref(connection, number), edge.memory_edge)
+            resolved[edge.target] = named.meant(key(edge.target))
+        if resolved[edge.target]:
+            relation = (resolved[edge.target], edge.memory_edge)
         else:
             prefix = "ghost:" if edge.kind == "ghost" else "?"
             meant = edge.edge if edge.kind == "ghost" else edge.memory_edge
             relation = (f"{prefix}{edge.target}", meant)
         relations.append(Relation(source, *relation, edge.context, edge.line))
     return relations
+
+
+class _Named:
+    """Every memory by its names, read once: for a whole graph, one look for each link is slow."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.refs: dict[int, str] = {}
+        self._there: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        spelt = cache(key)  # collections are few
+        query = "SELECT number, collection, id, key, is_gone FROM memories ORDER BY number"
+        for number, where, name, known, is_gone in connection.execute(query):
+            self.refs[number] = f"{where}/{name}" if where else name
+            if not is_gone:
+                self._there[known].append((spelt(where), number))
+        merged = "SELECT target, memory FROM links WHERE edge = 'merged_from' ORDER BY rowid DESC"
+        self._merged: dict[str, int] = dict(connection.execute(merged).fetchall())
+
+    def meant(self, name: str) -> str:
+        """The memory that a target names, as `_resolved` finds it; empty if there is none."""
+        collection, slash, last = name.rpartition("/")
+        for where, number in self._there.get(last, ()):
+            if not slash or where == collection:
+                return self.refs[number]
+        return self.refs.get(self._merged.get(name, 0), "")
 
 
 def _within(edges: Sequence[Relation], start: str, depth: int) -> list[Relation]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, cached_property, partial
@@ -12,6 +13,7 @@ from typing import Final, NamedTuple
 
 from retain.embed import EmbedderError
 from retain.index import embedding, graph
+from retain.index.catalogue import Kind, kinds
 from retain.indexed import Indexed
 from retain.model import Answer, Degraded, Hit
 from retain.paths import key
@@ -20,7 +22,7 @@ from retain.recall.asking import Asked, Wanted
 from retain.recall.candidates import Candidates, Meaning, Proposed, Row
 from retain.recall.weighing import Boosts, Weighed
 
-__all__ = ["Recency", "prepared", "search"]
+__all__ = ["Recency", "Tally", "prepared", "search"]
 
 FEW_PENDING: Final = 100  # vectors that a search makes before it answers
 
@@ -37,13 +39,44 @@ class _Outcome(NamedTuple):
     hits: list[Hit]
     confidence: float
     degraded: Degraded
+    best: float = 0.0  # the score that the others were compared with, of this bank or before it
+    kinds: Mapping[Kind, int] = {}
+    left: int = 0
 
 
-def search(banks: Sequence[Indexed], wanted: Wanted, recency: Recency, now: datetime) -> Answer:
-    """Answer one question from every bank; scores are absolute, so they can be merged."""
+class Tally:
+    """What a search has considered: of which kinds the hits would be if there were no limit."""
+
+    def __init__(self) -> None:
+        self.kinds: Counter[Kind] = Counter()
+        self.left = 0  # memories that are no hits, because they are only near the question
+        self.best = 0.0
+
+
+def search(
+    banks: Sequence[Indexed],
+    wanted: Wanted,
+    recency: Recency,
+    now: datetime,
+    tally: Tally | None = None,
+) -> Answer:
+    """Answer one question from every bank; scores are absolute, so they can be merged.
+
+    `tally` is told what else would be hits without a limit.
+    """
     wanted = wanted.checked()
     asked = banks if wanted.query.strip() or wanted.lists_all else ()
-    outcomes = [_in_bank(bank, wanted, recency, now) for bank in asked]
+    counts = tally is not None
+
+    def ask(bank: Indexed, best: float) -> _Outcome:
+        return _in_bank(bank, wanted._replace(best=best), recency, now, counts=counts)
+
+    outcomes = _in_banks(asked, ask, wanted.best)
+    if tally is not None:
+        for one in outcomes:
+            tally.kinds.update(one.kinds)
+            tally.left += one.left
+            tally.best = max(tally.best, one.best)
     hits = sorted((hit for one in outcomes for hit in one.hits), key=_order)
     sure = max((one.confidence for one in outcomes if one.hits), default=0.0)
     degraded = Degraded.of(one.degraded for one in outcomes)
@@ -52,12 +85,28 @@ def search(banks: Sequence[Indexed], wanted: Wanted, recency: Recency, now: date
     return Answer(kept, round(sure, 4), is_confident, degraded)
 
 
+def _in_banks(
+    banks: Sequence[Indexed], ask: Callable[[Indexed, float], _Outcome], best: float
+) -> list[_Outcome]:
+    """What all banks say, each compared with the best of all."""
+    outcomes: list[_Outcome] = []
+    for bank in banks:
+        outcomes.append(ask(bank, best))
+        best = outcomes[-1].best
+    return [
+        one if one.best == best else ask(bank, best)  # a later bank had a better one
+        for bank, one in zip(banks, outcomes, strict=True)
+    ]
+
+
 def _order(hit: Hit) -> float:
     """By score alone: within a bank the hits are in order already, and sorting keeps it."""
     return -hit.score
 
 
-def _in_bank(bank: Indexed, wanted: Wanted, recency: Recency, now: datetime) -> _Outcome:
+def _in_bank(
+    bank: Indexed, wanted: Wanted, recency: Recency, now: datetime, *, counts: bool
+) -> _Outcome:
     bank.refresh()
     degraded = bank.mended(lambda: prepared(bank, wanted.mode))
     take_apart = partial(asking.asked, query=wanted.query, today=now.date())
@@ -69,7 +118,8 @@ def _in_bank(bank: Indexed, wanted: Wanted, recency: Recency, now: datetime) -> 
 
     def answered(connection: sqlite3.Connection) -> _Outcome:
         found = candidates.gather(bank, connection, wanted, asked, meant, proposed)
-        return _ranked(bank, connection, wanted, found, _boosts(connection, recency, now))
+        boosts = _boosts(connection, recency, now)
+        return _ranked(bank, connection, wanted, found, boosts, counts=counts)
 
     outcome = bank.read(answered, is_fresh=True)
     reasons = (*degraded.reasons, *outcome.degraded.reasons, *bank.shortfalls)
@@ -121,12 +171,38 @@ def _ranked(
     wanted: Wanted,
     found: Candidates,
     boosts: Boosts,
+    *,
+    counts: bool,
 ) -> _Outcome:
     weighed = weighing.weigh(found, boosts, partial(graph.connected, connection))
     reading = _Reading(bank, connection, found, weighed, explains=wanted.explain)
-    hits = [reading.hit(one) for one in _best(weighed, wanted)]
+    fitting, best = weighed, wanted.best
+    if wanted.share and weighed:
+        best = max(best, reading.shown(weighed[0]))
+        fitting = _fitting(weighed, found, lambda one: reading.shown(one) >= best * wanted.share)
+    hits = [reading.hit(one) for one in _best(fitting, wanted)]
     sure = scoring.confidence(weighing.signs(found, weighed), found.weights)
-    return _Outcome(hits, sure, Degraded(reasons=found.reasons))
+    outcome = _Outcome(hits, sure, Degraded(reasons=found.reasons), best)
+    if not counts:
+        return outcome
+    numbers, every = _numbers(fitting, wanted), _numbers(weighed, wanted)
+    counted = kinds(connection, numbers, bank.bank.place.scope)
+    return outcome._replace(kinds=counted, left=len(every) - len(numbers))
+
+
+def _numbers(weighed: Sequence[Weighed], wanted: Wanted) -> set[int]:
+    return {one.row.memory for one in weighed if one.score > 0 or wanted.lists_all}
+
+
+def _fitting(
+    weighed: list[Weighed], found: Candidates, is_good: Callable[[Weighed], bool]
+) -> list[Weighed]:
+    """What is left without memories that only come near: no word of the question is in them.
+
+    Something is always the nearest, so without this nearly every memory of a bank is a hit.
+    """
+    having = {one.row.memory for one in weighed if one.row.chunk in found.words}
+    return [one for one in weighed if one.row.memory in having or is_good(one)]
 
 
 def _best(weighed: Sequence[Weighed], wanted: Wanted) -> list[Weighed]:
@@ -166,7 +242,7 @@ def _boosts(connection: sqlite3.Connection, recency: Recency, now: datetime) -> 
 
 _HIT: Final = (
     "SELECT m.id, m.collection, c.text, c.header_path, c.line, m.title, m.type, m.status, "
-    "m.tags, m.created, c.who, m.file, q.text FROM chunks c JOIN memories m "
+    "m.tags, m.created, c.who, m.file, q.text, m.written FROM chunks c JOIN memories m "
     "ON m.number = c.memory LEFT JOIN chunks q ON q.number = c.number - 1 "
     "AND q.memory = c.memory AND q.header_path = c.header_path AND q.is_question AND c.who <> '' "
     "WHERE c.number = ?"
@@ -189,15 +265,19 @@ class _Reading:
         self._explains = explains
         self._granted = weighing.granted(found, weighed)
 
+    def shown(self, one: Weighed) -> float:
+        """A candidate's score as people see it."""
+        return round(scoring.shown(one.score, self._found.weights, self._granted), 4)
+
     def hit(self, one: Weighed) -> Hit:
         """A candidate with everything a person or an agent wants to know about it."""
         found = self._connection.execute(_HIT, (one.row.shown,)).fetchone()
         name, collection, text, path, line, title, kind, status, tags, created, *rest = found
-        who, file, question = rest
+        who, file, question, changed = rest
         return Hit(
             id=name,
             collection=collection,
-            score=round(scoring.shown(one.score, self._found.weights, self._granted), 4),
+            score=self.shown(one),
             text=text,
             header_path=path,
             line=line,
@@ -212,6 +292,7 @@ class _Reading:
             is_superseded="superseded" in one.boosts,
             explanation=self._explained(one) if self._explains else None,
             question=question or "",
+            changed=changed,
         )
 
     def _explained(self, one: Weighed) -> dict[str, object]:

@@ -77,6 +77,7 @@ class Found(NamedTuple):
     text: str
     timestamp: str
     score: float
+    message: int = 0  # its number, where it is a message
 
 
 class Summary(NamedTuple):

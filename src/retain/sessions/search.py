@@ -15,6 +15,7 @@ from retain.errors import LimitExceeded
 from retain.index.text import rarity_of, shares_of
 from retain.sessions.model import NEW, Found, whole
 from retain.sessions.rows import text as text_of
+from retain.sessions.rows import whole_number
 from retain.words import query
 
 __all__ = ["MAX_QUERY", "search"]
@@ -27,11 +28,11 @@ _AVERAGE: Final = 60.0  # terms; a fact, which is shorter, is denser than a mess
 _WORTH: Final = 0.3  # of the best score: what has less shares but a common word with the question
 
 _MESSAGES: Final = """
-SELECT 'message', m.session_id, s.title, m.role, m.content, m.timestamp, m.terms
+SELECT 'message', m.session_id, s.title, m.role, m.content, m.timestamp, m.terms, m.id
 FROM messages m JOIN sessions s ON s.id = m.session_id
 """
 _MEMORIES: Final = """
-SELECT 'memory', m.source_session, s.title, '', m.fact, m.created_at, m.terms
+SELECT 'memory', m.source_session, s.title, '', m.fact, m.created_at, m.terms, 0
 FROM memories m LEFT JOIN sessions s ON s.id = m.source_session
 """
 _BEST_MESSAGES: Final = """
@@ -110,6 +111,7 @@ def _literally(connection: sqlite3.Connection, text: str, limit: int) -> list[Fo
 
 
 def _found(row: _Row, score: float) -> Found:
-    kind, session, title, role, said, timestamp, _ = map(text_of, row)
+    kind, session, title, role, said, timestamp, _ = map(text_of, row[:7])
     title = title or (NEW if session else "")
-    return Found(kind, session, title, role, said, timestamp, round(score, 4))
+    number = whole_number(row[7])
+    return Found(kind, session, title, role, said, timestamp, round(score, 4), number)

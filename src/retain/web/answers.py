@@ -17,6 +17,7 @@ __all__ = [
     "Memory",
     "Preview",
     "Searches",
+    "SearchesChanged",
     "Trash",
     "Version",
     "Versions",
@@ -81,10 +82,11 @@ class Memories(BaseModel):
 
 
 class Hits(BaseModel):
-    """What a search found; facets count what it looked through."""
+    """One page of what a search found; facets count what the question alone brings up."""
 
     query: str
     mode: str
+    total: int
     hits: list[dict[str, Any]]
     confidence: float
     confident: bool
@@ -178,3 +180,9 @@ class Searches(BaseModel):
     """All searches that were kept."""
 
     searches: list[Search]
+
+
+class SearchesChanged(Searches):
+    """The same after a change, with the calls that undo it."""
+
+    undo: list[Again]

@@ -27,7 +27,7 @@ from retain.web.talks import Talks
 
 __all__ = ["build"]
 
-_YEAR: Final = 365 * 86_400
+_MONTH: Final = 30 * 86_400
 
 
 def build(office: Office, live: Live, entrance: Entrance, checkup: Checkup) -> Starlette:
@@ -63,7 +63,8 @@ def build(office: Office, live: Live, entrance: Entrance, checkup: Checkup) -> S
 def _interface() -> list[Route]:
     """One route for each path, so that a method it does not have is told those that it has."""
     paths: dict[str, dict[str, Operation]] = {}
-    for one in OPERATIONS:
+    # A path that is all words comes before one with a part that the same words would fit.
+    for one in sorted(OPERATIONS, key=lambda one: one.path.count("{")):
         paths.setdefault(one.path, {})[one.method] = one
     return [
         Route(f"/api/v1{path}", partial(_operate, methods), methods=[*methods])
@@ -88,12 +89,13 @@ async def _enter(request: Request) -> Response:
         return failed(error)
     code = given.get("code") if isinstance(given, dict) else None
     if not isinstance(code, str) or not entrance.takes(code):
-        return JSONResponse({"error": "The link was used already, or is too old"}, 401)
+        said = {"error": "The link was used already, or is too old"}
+        return JSONResponse(said, 401, {"Connection": "close"})  # no stranger keeps a connection
     answer = JSONResponse({"status": "ok"})
     answer.set_cookie(
         entrance.cookie_name,
-        entrance.cookie,
-        max_age=_YEAR,
+        entrance.cookie(request.headers["host"]),
+        max_age=_MONTH,
         path="/",
         httponly=True,
         samesite="strict",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from retain.errors import Conflict, RetainError
@@ -15,7 +15,7 @@ from retain.errors import Conflict, RetainError
 if TYPE_CHECKING:
     from retain.app import App
     from retain.model import Problem
-    from retain.similar import Cluster, Proposal
+    from retain.similar import Cluster, Member, Proposal
 
 __all__ = ["Checkup", "Found", "Loose", "State", "Work"]
 
@@ -26,6 +26,7 @@ _EVERY_SECONDS: Final = 0.3  # between two words about progress
 _MOST: Final = 100  # of each kind that are shown; a page with more helps nobody
 _GROUPS: Final = 20
 _NEAR: Final = 0.85
+_BROKEN: Final = "It broke off: something went wrong in Retain, and its log has more."
 _STALE: Final = ("changed", "moved", "gone")
 
 
@@ -54,6 +55,20 @@ class Found(NamedTuple):
     pairs: tuple[Proposal, ...]
     groups: tuple[Cluster, ...]
     loose: tuple[Loose, ...]
+    unsure: str = ""  # why nobody knows what is stated twice
+
+    def without(self, apart: Iterable[frozenset[str]]) -> tuple[Found, int]:
+        """The same without what a person ignores by now, and how much that is."""
+        known = list(apart)
+
+        def is_open(members: Iterable[Member]) -> bool:
+            refs = {one.ref for one in members}
+            return not any(refs <= one for one in known)
+
+        pairs = tuple(one for one in self.pairs if is_open((one.older, one.newer)))
+        groups = tuple(one for one in self.groups if is_open(one.members))
+        left = len(self.pairs) + len(self.groups) - len(pairs) - len(groups)
+        return self._replace(pairs=pairs, groups=groups), left
 
 
 class State(NamedTuple):
@@ -102,7 +117,8 @@ class Checkup:
         return True
 
     def _run(self, work: Work) -> None:
-        said, is_bad, found = "", False, self.state.found
+        # Bad until it has ended well: a fault of ours must not look like work that was done.
+        said, is_bad, found = _BROKEN, True, self.state.found
         try:
             app = self._open(False)
             try:
@@ -113,8 +129,9 @@ class Checkup:
                     said = "There is no bank yet."
             finally:
                 app.close()
+            is_bad = False
         except (RetainError, OSError) as error:
-            said, is_bad = str(error), True
+            said = str(error)
         finally:
             with self._lock:
                 self.state = State(said=said, is_bad=is_bad, found=found, was_tried=True)
@@ -167,10 +184,8 @@ _WORKS: Final[Mapping[str, Callable[[App, Progress], str]]] = {
 def _found(app: App, progress: Progress) -> Found:
     """All that takes long to find out."""
     status, stats = app.status(), app.library.stats()
-    if app.library.has_model():
-        app.library.fill(progress=progress)
     health = app.library.health()
-    pairs, groups = _alike(app) if app.library.has_model() else ([], [])
+    pairs, groups, unsure = _meanings(app, progress)
     return Found(
         time.time(),
         status.memories,
@@ -185,16 +200,29 @@ def _found(app: App, progress: Progress) -> Found:
         tuple(pairs[:_MOST]),
         tuple(groups),
         tuple(_loose(app))[:_MOST],
+        unsure,
     )
+
+
+def _meanings(app: App, progress: Progress) -> tuple[list[Proposal], list[Cluster], str]:
+    """What is alike by its meaning, or why that is not known: it hides nothing else."""
+    if not app.library.has_model():
+        return [], [], "no model compares what memories mean (recall.embedder)"
+    try:
+        app.library.fill(progress=progress)
+        pairs, groups = _alike(app)
+    except RetainError as error:
+        return [], [], str(error)
+    return pairs, groups, ""
 
 
 def _alike(app: App) -> tuple[list[Proposal], list[Cluster]]:
     """Pairs and groups that are alike; many that are alike are one group, not many pairs."""
-    groups = app.library.suggest_merges(_NEAR, "", _GROUPS)
+    groups = app.library.suggest_merges(_NEAR, "", _GROUPS, ignored=True)
     large = [{one.ref for one in group.members} for group in groups if len(group.members) > 2]
     pairs = [
         one
-        for one in app.library.dedupe()
+        for one in app.library.dedupe(ignored=True)
         if not any({one.older.ref, one.newer.ref} <= group for group in large)
     ]
     paired = [{one.older.ref, one.newer.ref} for one in pairs]
@@ -210,4 +238,9 @@ def _loose(app: App) -> list[Loose]:
         if node.kind == "dangling" or node.freshness in _STALE
     }
     named = [(edge.source, edge.target.removeprefix("?")) for edge in graph.edges]
-    return [Loose(source, target, *states[target]) for source, target in named if target in states]
+    loose = (
+        Loose(source, target.removeprefix("ghost:"), *states[target])
+        for source, target in named
+        if target in states
+    )
+    return list(dict.fromkeys(loose))  # a memory may name a file in its head and in its text

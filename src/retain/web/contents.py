@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from markupsafe import Markup
@@ -12,7 +12,7 @@ from retain.links import links
 from retain.model import Memory
 from retain.typed.shape import is_record, record
 from retain.web.office import Office
-from retain.web.prose import rendered
+from retain.web.prose import Budget, rendered
 from retain.web.rendering import address
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ _MOST_LINKS: Final = 2_000  # of a text, that are looked up
 _STEPS: Final = ("steps", "next_actions")
 # Fields whose value is one of a few words.
 _SHORT: Final = 40
+
+_LaidOut = Callable[[str], Markup]
 
 
 class Field(NamedTuple):
@@ -69,14 +71,19 @@ def content(memory: Memory, places: Mapping[str, str]) -> Content:
         named = (link.target for link in links(f"[[{target}]]"))
         return next((places[name] for name in named if name in places), "")
 
+    budget = Budget()  # one for all of it: a memory may have very many fields
+
+    def laid_out(text: str) -> Markup:
+        return rendered(text, resolve, budget)
+
     fields: tuple[Field, ...] = ()
     body = memory.body
     if is_record(memory):
         inner = record(memory).get("content")
-        fields = tuple(_fields(inner, resolve)) if isinstance(inner, dict) else ()
+        fields = tuple(_fields(inner, laid_out)) if isinstance(inner, dict) else ()
         if memory.path.endswith(".json") and fields:
             body = ""  # there it is the same fields once more, as plain text
-    return Content(fields, rendered(_untitled(body, memory.title), resolve))
+    return Content(fields, laid_out(_untitled(body, memory.title)))
 
 
 def _untitled(body: str, title: str) -> str:
@@ -88,27 +95,27 @@ def _untitled(body: str, title: str) -> str:
     return body
 
 
-def _fields(inner: Mapping[str, Any], resolve: Any) -> Iterable[Field]:
+def _fields(inner: Mapping[str, Any], laid_out: _LaidOut) -> Iterable[Field]:
     for name, value in inner.items():
         if value not in (None, "", [], {}):
-            yield _field(name, value, resolve)
+            yield _field(name, value, laid_out)
 
 
-def _field(name: str, value: Any, resolve: Any) -> Field:
+def _field(name: str, value: Any, laid_out: _LaidOut) -> Field:
     label = str(name).replace("_", " ").capitalize()
     if isinstance(value, bool):
         return Field(label, "word", "yes" if value else "no")
     if isinstance(value, dict):
-        return Field(label, "fields", tuple(_fields(value, resolve)))
+        return Field(label, "fields", tuple(_fields(value, laid_out)))
     if isinstance(value, list):
         if value and all(isinstance(one, dict) for one in value):
-            return Field(label, "rows", [tuple(_fields(one, resolve)) for one in value])
+            return Field(label, "rows", [tuple(_fields(one, laid_out)) for one in value])
         kind = "steps" if name in _STEPS else "list"
-        return Field(label, kind, [rendered(_line(one), resolve) for one in value])
+        return Field(label, kind, [laid_out(_line(one)) for one in value])
     text = str(value)
     if len(text) <= _SHORT and text.isascii() and text.replace("_", "").isalnum():
         return Field(label, "word", text.replace("_", " "))
-    return Field(label, "text", rendered(text, resolve))
+    return Field(label, "text", laid_out(text))
 
 
 def _line(value: object) -> str:

@@ -2,6 +2,10 @@
 
 A link holds a code and not the token, and holds it behind the `#`, which browsers send to nobody;
 the page that it opens trades the code for the cookie. So neither ever stands in a log.
+
+Browsers send a cookie to every port of the name that it came from, and on 127.0.0.1 any program may
+listen. So a link leads to a name of this server's own below `localhost`, which browsers take for
+this machine and which nobody can guess; and a cookie is good only where it was given.
 """
 
 from __future__ import annotations
@@ -16,9 +20,9 @@ from typing import Final
 
 from starlette.types import Scope
 
-from retain.httpd.wall import Refusal, bearer, header
+from retain.httpd.wall import OPEN, Refusal, bearer, header
 
-__all__ = ["ENTER", "NONCE", "PROOF", "Entrance", "proof"]
+__all__ = ["ENTER", "NONCE", "PROOF", "Entrance", "name", "proof"]
 
 ENTER: Final = "/api/v1/enter"
 NONCE: Final = "X-Retain-Nonce"
@@ -27,6 +31,7 @@ PROOF: Final = "X-Retain-Proof"
 _MINUTES: Final = 10
 _MOST_CODES: Final = 16  # links that wait to be opened
 _MOST_NONCE: Final = 100
+_NAME: Final = 8  # bytes of a name that nobody guesses
 _SCRIPT: Final = ("<script>", "</script>")
 _STYLE: Final = ("<style>", "</style>")
 
@@ -38,8 +43,6 @@ class Entrance:
         self._bearer, self._token, self._port = bearer(token), token, port
         # Cookies do not know of ports: two servers on one machine must not overwrite each other's.
         self.cookie_name = f"retain_{port}"
-        made = hmac.digest(token.encode(), b"retain web cookie", hashlib.sha256)
-        self.cookie = base64.urlsafe_b64encode(made).decode().rstrip("=")
         self._codes: dict[bytes, float] = {}
         self._page = files("retain.web").joinpath("templates/enter.html").read_bytes()
         policy = (
@@ -51,15 +54,22 @@ class Entrance:
 
     def __call__(self, scope: Scope) -> Refusal | None:
         """None for who may come in; everyone else is told how to."""
-        if self._has_cookie(scope) or (scope["path"] == ENTER and scope["method"] == "POST"):
+        if self._has_cookie(scope):
             return None
         refusal = self._bearer(scope)
         if refusal is None:
             return None
+        if scope["path"] == ENTER and scope["method"] == "POST":
+            return OPEN
         more = self._proofs(scope)
         if _wants_page(scope):
             return refusal._replace(headers=(*self._headers, *more), page=self._page)
         return refusal._replace(headers=(*refusal.headers, *more))
+
+    def cookie(self, host: str) -> str:
+        """What lets a browser in that calls this server `host`, and only as long as it does."""
+        made = _keyed(self._token, f"retain web cookie {host.lower()}")
+        return base64.urlsafe_b64encode(made).decode().rstrip("=")
 
     def _proofs(self, scope: Scope) -> tuple[tuple[bytes, bytes], ...]:
         given = header(scope, NONCE.lower().encode())
@@ -90,11 +100,18 @@ class Entrance:
         # gives up at the first one that is odd, with ours behind it.
         jar = ";".join(header(scope, b"cookie")).split(";")
         given = [
-            value
+            value.encode()
             for name, _, value in (one.strip().partition("=") for one in jar)
             if name == self.cookie_name
         ]
-        return len(given) == 1 and hmac.compare_digest(given[0].encode(), self.cookie.encode())
+        # One that fits is enough: else any of those servers could lock us out with a wrong one.
+        expected = [self.cookie(host).encode() for host in header(scope, b"host")[:1]]
+        return any(hmac.compare_digest(one, made) for one in given for made in expected)
+
+
+def name(token: str, port: int) -> str:
+    """What a server is called in the links it gives: the same each time, and known to no other."""
+    return f"retain-{_keyed(token, f'retain web name {port}')[:_NAME].hex()}.localhost"
 
 
 def proof(token: str, port: int, nonce: str) -> str:
@@ -103,8 +120,11 @@ def proof(token: str, port: int, nonce: str) -> str:
     Who looks for a server that runs already asks for it before it shows the token: any program
     may listen at a port.
     """
-    said = f"retain web {port} {nonce}".encode()
-    return hmac.digest(token.encode(), said, hashlib.sha256).hex()
+    return _keyed(token, f"retain web {port} {nonce}").hex()
+
+
+def _keyed(token: str, said: str) -> bytes:
+    return hmac.digest(token.encode(), said.encode(), hashlib.sha256)
 
 
 def _wants_page(scope: Scope) -> bool:

@@ -8,26 +8,46 @@ from typing import Final
 from retain.web.script import Script
 from retain.web.spoken import inert, laid_out
 
-__all__ = ["Growing", "whole_blocks"]
+__all__ = ["Growing"]
 
 _PAUSE: Final = 0.05  # seconds between two words to the pages; smooth, and not a word a token
 _FENCES: Final = ("```", "~~~")
 
 
-def whole_blocks(text: str) -> int:
-    """How much of a text is blocks that nothing behind them can belong to any more."""
-    fence, end, at, was_blank = "", 0, 0, False
-    for line in text.splitlines(keepends=True):
-        start = line.lstrip(" ")
-        if not fence and was_blank and line[0] not in " \t\n":
-            end = at
+class _Blocks:
+    """Where the blocks of a text end that comes little by little; each line is looked at once."""
+
+    def __init__(self) -> None:
+        self._fence, self._was_blank = "", False
+        self._end = self._at = 0  # of the blocks that are whole, and of the lines
+        self._line: list[str] = []  # what has come of the next one
+
+    def add(self, text: str) -> int:
+        """Take more of the text; how much of all of it is whole blocks by now."""
+        *lines, rest = text.split("\n")
+        for one in lines:
+            self._take("".join((*self._line, one, "\n")))
+            self._line.clear()
+        if rest:
+            self._line.append(rest)
+        if self._line and self._begins(self._line[0]):
+            self._end = self._at
+        return self._end
+
+    def _begins(self, line: str) -> bool:
+        return not self._fence and self._was_blank and not line[0].isspace()
+
+    def _take(self, line: str) -> None:
+        start, fence = line.lstrip(" "), self._fence
+        if self._begins(line):
+            self._end = self._at
         if fence:
-            fence = "" if start.startswith(fence) and not start.strip(f"{fence[0]} \n") else fence
+            ends = start.startswith(fence) and not start.strip(f"{fence[0]} \r\n")
+            self._fence = "" if ends else fence
         elif start.startswith(_FENCES):
-            fence = start[:3]
-        was_blank = not line.strip()
-        at += len(line)
-    return end
+            self._fence = start[:3]
+        self._was_blank = not line.strip()
+        self._at += len(line)
 
 
 class Growing:
@@ -37,6 +57,7 @@ class Growing:
         self._script = script
         self._piece = ""
         self._text = ""
+        self._blocks = _Blocks()
         self._done = 0  # how much of the text stands laid out on the pages
         self._told = 0  # and how much of it they have been told
         self._timer: asyncio.TimerHandle | None = None
@@ -45,15 +66,16 @@ class Growing:
         """Take more of the reply."""
         self._piece = self._piece or self._script.piece()
         self._text += text
-        if "\n" in text and (ready := whole_blocks(self._text[self._done :])):
+        ready = self._blocks.add(text)
+        if ready > self._done:
             await self._lay_out(ready)
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_PAUSE, self._tell)
 
     async def _lay_out(self, ready: int) -> None:
         self._hush()
-        block = self._text[self._done : self._done + ready]
-        self._done += ready
+        block = self._text[self._done : ready]
+        self._done = ready
         self._told = len(self._text)
         html = await asyncio.to_thread(laid_out, block)
         rest = inert(self._text[self._done :])
@@ -76,6 +98,7 @@ class Growing:
         self._hush()
         piece, text = self._piece, self._text
         self._piece, self._text, self._done, self._told = "", "", 0, 0
+        self._blocks = _Blocks()
         if text.strip():
             html = await asyncio.to_thread(laid_out, text)
             self._script.say("reply", piece, covers=("delta", "block"), html=html)

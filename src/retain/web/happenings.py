@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Annotated, Final, Literal, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import anyio.to_thread
 from pydantic import Field
 
 from retain.chronicle import Event
 from retain.web.office import Office
-from retain.web.operation import Given
+from retain.web.operation import Given, Name
 from retain.web.rendering import address
 
 __all__ = ["PAGE", "Cell", "Happened", "Happenings", "Window", "happenings", "weeks"]
@@ -23,7 +22,6 @@ PAGE: Final = 60
 _WEEKS: Final = 53
 _STEPS: Final = 4  # of colour, beside none
 
-Name = Annotated[str, Field(max_length=400)]
 Day = Annotated[str, Field(pattern=r"^$|^\d{4}-\d{2}-\d{2}$")]
 
 
@@ -55,6 +53,14 @@ class Happened(NamedTuple):
             return f"/sessions/{quote(one.id, safe='')}"
         return address(self.scope, one.collection, one.id)
 
+    @property
+    def diff(self) -> str:
+        """Where a change can be looked at; empty where what was before it was not kept."""
+        one = self.event
+        if not (one.older and self.page):
+            return ""
+        return f"{self.page}/history?{urlencode({'older': one.older, 'newer': one.newer})}"
+
 
 class Happenings(NamedTuple):
     """One page of events, and what all of them are made of."""
@@ -78,12 +84,14 @@ class Cell(NamedTuple):
 
 async def happenings(office: Office, window: Window) -> Happenings:
     """What happened, the newest first, as far as it was asked for."""
-    found: list[list[Happened]] = []
+    found: list[tuple[str, Sequence[Event]]] = []
     for scope in await office.use(lambda _app: office.scopes):
         if window.scope in ("all", scope):
             events = await office.use(lambda app: app.chronicle(), scope)
-            found.append([Happened(scope, one) for one in events])
-    return await anyio.to_thread.run_sync(lambda: _counted(list(itertools.chain(*found)), window))
+            found.append((scope, events))
+    return await anyio.to_thread.run_sync(
+        lambda: _counted([Happened(scope, one) for scope, some in found for one in some], window)
+    )
 
 
 def _counted(found: list[Happened], window: Window) -> Happenings:

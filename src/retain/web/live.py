@@ -8,10 +8,12 @@ import json
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import Final
 
 from retain.capture import inbox
 from retain.errors import RetainError
+from retain.httpd.faults import described, log_fault
 from retain.web.office import HERE, OWN, Office
 
 __all__ = ["Live"]
@@ -19,14 +21,15 @@ __all__ = ["Live"]
 _MOST_WAITING: Final = 64  # words that one page may be behind; each says "look", so one is enough
 _MOST_PAGES: Final = 100  # fewer than the connections of a server, so that others are still served
 _INBOX_SECONDS: Final = 0.5  # between two looks at the inboxes: one system call each
+_AGAIN_SECONDS: Final = 5.0  # after a fault, until the watch goes on
 _BREATH_SECONDS: Final = 15.0  # a sign of life, by which a page that is gone is noticed
 
 
 class Live:
     """A thread that watches the files, and the pages that listen."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, office: Office, *, again: float = _AGAIN_SECONDS) -> None:
+        self._office, self._again = office, again
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pages: set[asyncio.Queue[str]] = set()
         self._is_over = False
@@ -36,9 +39,27 @@ class Live:
         """Watch from now on; called where the pages' loop runs."""
         self._loop = asyncio.get_running_loop()
         for scope in (HERE, OWN):
-            name = f"retain-watch-{scope}"
-            threading.Thread(target=self._watch, args=(scope,), name=name, daemon=True).start()
-        threading.Thread(target=self._watch_inboxes, name="retain-inbox", daemon=True).start()
+            self._begin(f"retain-watch-{scope}", partial(self._watch, scope))
+        self._begin("retain-inbox", self._watch_inboxes)
+
+    def _begin(self, name: str, watch: Callable[[], None]) -> None:
+        threading.Thread(target=self._keep, args=(watch,), name=name, daemon=True).start()
+
+    def _keep(self, watch: Callable[[], None]) -> None:
+        """Watch until it ends by itself; a fault is logged, once, and then it goes on."""
+        known = ""
+        while not self._office.ended.is_set():
+            try:
+                watch()
+                break
+            except RetainError:
+                pass  # no bank that could be opened, so far
+            except Exception as error:  # noqa: BLE001 - else open pages would hear nothing more
+                # What comes while everything is closed is no fault.
+                if not self._office.ended.is_set() and described(error) != known:
+                    known = described(error)
+                    log_fault(error, "watching for changes")
+            self._office.ended.wait(self._again)
 
     def _watch(self, scope: str) -> None:
         if scope == OWN and self._office.is_one:

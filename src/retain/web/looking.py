@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from retain.errors import UsageError
 from retain.filters import Filter
-from retain.index.catalogue import FACETS, ORDERS, Chosen, Kind, Listed, counted, failing
+from retain.index.catalogue import FACETS, ORDERS, Chosen, Listed, counted
 from retain.model import Answer, Hit
 from retain.recall.asking import Conditions, Wanted, conditions
 
@@ -19,12 +18,14 @@ if TYPE_CHECKING:
 
     from retain.app import App
 
-__all__ = ["PAGE", "Found", "Sought", "found", "sought"]
+__all__ = ["LONGEST", "PAGE", "Found", "Sought", "found", "sought"]
 
 PAGE: Final = 50
-_LOOKED: Final = 100  # hits that a search looks through and counts
+LONGEST: Final = 4_000  # characters of a question; in any script they fit into an address
+_MOST_HITS: Final = 10_000  # before a page; a search considers far fewer
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MOST_PAGES: Final = 1_000_000
+_SHARE: Final = 0.35  # of the best score, below which a memory without the words is only near
 
 
 class Sought(NamedTuple):
@@ -35,6 +36,7 @@ class Sought(NamedTuple):
     order: str = "updated"
     page: int = 1
     mode: str = "hybrid"
+    is_wide: bool = False  # also what only comes near a question, without a word of it
 
     @property
     def values(self) -> list[tuple[str, str]]:
@@ -44,7 +46,8 @@ class Sought(NamedTuple):
         values += [
             (name, day) for name in ("since", "until") if (day := str(getattr(self.chosen, name)))
         ]
-        return values + ([("sort", self.order)] if self.order != "updated" else [])
+        values += [("sort", self.order)] if self.order != "updated" else []
+        return values + ([("near", "1")] if self.is_wide else [])
 
     @property
     def query(self) -> str:
@@ -86,8 +89,9 @@ class Found(NamedTuple):
     hits: tuple[Hit, ...]  # for a question
     listed: tuple[Listed, ...]  # without one
     facets: Mapping[str, Mapping[str, int]]
-    answer: Answer | None = None
-    is_all: bool = True  # false where a search found more than it looked through
+    answer: Answer | None = None  # with all hits up to the end of the page
+    considered: int = 0  # memories that facets count
+    near: int = 0  # memories that only come near the question and are left out
 
 
 def sought(values: QueryParams) -> Sought:
@@ -98,13 +102,20 @@ def sought(values: QueryParams) -> Sought:
     if "" in values.getlist("collection"):  # memories at the root of a bank
         several["collection"] = ("", *several["collection"])
     several |= {name: _day(values.get(name, "")) for name in ("since", "until")}
+    question = values.get("q", "").strip()
+    if len(question) > LONGEST:
+        raise UsageError(
+            f"a question has at most {LONGEST:,} characters, and this one {len(question):,}",
+            hint="Ask for the few words that matter most.",
+        )
     page = values.get("page", "1")
     order = values.get("sort", "updated")
     return Sought(
-        values.get("q", "").strip(),
+        question,
         Chosen(**several),
         order if order in ORDERS else "updated",
         min(int(page), _MOST_PAGES) if page.isascii() and page.isdecimal() and int(page) else 1,
+        is_wide=bool(question and values.get("near")),
     )
 
 
@@ -118,43 +129,46 @@ def found(app: App, wanted: Sought, limit: int = PAGE, offset: int | None = None
     """One page of what is looked for."""
     start = (wanted.page - 1) * limit if offset is None else offset
     if wanted.question:
-        return _searched(app, wanted, limit)
+        return _searched(app, wanted, limit, start)
     shelf = app.library.shelf(wanted.chosen, wanted.order, limit, start)
     facets = {name: _ordered(shelf.facets.get(name, {}), wanted, name) for name in FACETS}
     return Found(shelf.total, (), shelf.memories, facets)
 
 
-def _searched(app: App, wanted: Sought, limit: int) -> Found:
-    """The best hits that were chosen; facets count what the search has looked through.
+def _searched(app: App, wanted: Sought, limit: int, start: int) -> Found:
+    """The best hits that were chosen; facets count everything that the search has considered.
 
-    What the facets leave out is looked at all the same, because they count it. Only where that
-    leaves too few of a search that found more, what was chosen is asked for alone.
+    A facet counts also what its own choice leaves out. So where something is chosen, the question
+    is asked twice: of what was chosen, for the hits, and of everything, for the counts alone.
     """
-    base = app.library.search(_asking(wanted))
-    kinds = [(hit, _kind(hit)) for hit in base.hits]
-    chosen = tuple(hit for hit, kind in kinds if not failing(kind, wanted.chosen))
-    facets = counted(Counter(kind for _, kind in kinds), wanted.chosen)
-    is_all = len(base.hits) < _LOOKED
-    answer = base
-    if not is_all and wanted.is_narrowed and len(chosen) < limit:
-        asking = _asking(wanted)
-        narrow = _narrowed(app, wanted.chosen, asking.conditions)
-        answer = app.library.search(asking._replace(conditions=narrow))
-        chosen = tuple(hit for hit in answer.hits if not failing(_kind(hit), wanted.chosen))
+    asking = _asking(wanted, min(start, _MOST_HITS) + limit)
+    # The conditions know dates to the second, and facets to the day: the conditions decide.
+    chosen = wanted.chosen._replace(since="", until="")
+    if chosen == Chosen():
+        answer, tally = app.library.considered(asking)
+        every = tally
+    else:
+        _, every = app.library.considered(asking._replace(limit=1, explain=False))
+        narrow = asking._replace(conditions=_narrowed(app, wanted.chosen, asking.conditions))
+        # What is far below the best of all is so among fewer as well, or the counts would lie.
+        answer, tally = app.library.considered(narrow._replace(best=every.best), chosen.scope)
+    facets = counted(every.kinds, chosen)
     shown = {name: _ordered(facets[name], wanted, name) for name in FACETS}
-    return Found(len(chosen), chosen[:limit], (), shown, answer, is_all)
+    total, considered = sum(tally.kinds.values()), sum(every.kinds.values())
+    return Found(total, answer.hits[start:], (), shown, answer, considered, tally.left)
 
 
-def _asking(wanted: Sought) -> Wanted:
+def _asking(wanted: Sought, limit: int) -> Wanted:
     asked: Conditions = conditions(since=wanted.chosen.since, until=wanted.chosen.until)
     if wanted.chosen.status:
         # A search shows retired memories to whoever speaks of the status, and to nobody else.
         asked = asked._replace(filters=(Filter("status", "!=", ("",)),))
-    return Wanted(wanted.question, limit=_LOOKED, mode=wanted.mode, conditions=asked, explain=True)
+    wide = Wanted(wanted.question, mode=wanted.mode, conditions=asked, breadth=PAGE)
+    return wide._replace(limit=limit, explain=True, share=0.0 if wanted.is_wide else _SHARE)
 
 
 def _narrowed(app: App, chosen: Chosen, asked: Conditions) -> Conditions:
-    """Conditions that leave what was chosen, and little else: the search knows most by itself."""
+    """Conditions that leave what was chosen and nothing else: the search knows most by itself."""
     if any(len(one) > 1 for one in (chosen.collection, chosen.type)) or chosen.month:
         return asked._replace(only=app.library.chosen(chosen))
     return asked._replace(
@@ -162,12 +176,6 @@ def _narrowed(app: App, chosen: Chosen, asked: Conditions) -> Conditions:
         type=chosen.type[0] if chosen.type else "",
         tags=tuple(tag.casefold() for tag in chosen.tag),
         filters=(Filter("status", "=", chosen.status),) if chosen.status else (),
-    )
-
-
-def _kind(hit: Hit) -> Kind:
-    return Kind(
-        hit.collection, hit.type, hit.status, hit.created_at[:10], hit.tags, scope=hit.scope
     )
 
 

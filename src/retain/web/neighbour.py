@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from retain.web.entrance import NONCE, PROOF, proof
+from retain.web.entrance import NONCE, PROOF, name, proof
 
 __all__ = ["Neighbour", "find"]
 
@@ -21,7 +21,9 @@ _MOST: Final = 65_536
 class Neighbour(NamedTuple):
     """A server of the same person's, and a link into it."""
 
+    url: str
     link: str
+    plain: str  # the same for a browser that does not find the name in it
     bank: str
 
 
@@ -58,4 +60,6 @@ def _asked(server: http.client.HTTPConnection, token: str) -> Neighbour | None:
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     server.request("POST", "/api/v1/links", body=b"{}", headers=headers)
     found = json.loads(server.getresponse().read(_MOST))
-    return Neighbour(f"http://{server.host}:{server.port}{found['path']}", str(found["bank"]))
+    url = f"http://{server.host}:{server.port}"
+    link = f"http://{name(token, server.port)}:{server.port}{found['path']}"
+    return Neighbour(url, link, f"{url}{found['path']}", str(found["bank"]))

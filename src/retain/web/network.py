@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 import anyio.to_thread
@@ -11,7 +12,7 @@ from pydantic import Field
 
 from retain.errors import NotFound
 from retain.web.office import Office, Scope
-from retain.web.operation import ROOT, Given
+from retain.web.operation import ROOT, Given, Name
 from retain.web.rendering import address
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ __all__ = ["HIDDEN", "Link", "Look", "Net", "Node", "network"]
 HIDDEN: Final = {"tags": "tag", "files": "ghost", "dangling": "dangling"}
 _TAG: Final = "tag:"
 _MOST_TAGS: Final = 300  # that are offered as a choice
-
-Name = Annotated[str, Field(max_length=400)]
 
 
 class Look(Given):
@@ -88,9 +87,7 @@ class Net(NamedTuple):
 
 async def network(office: Office, look: Look) -> Net:
     """The part of the graph that was asked for."""
-    nodes: dict[str, Node] = {}
-    links: dict[Link, None] = {}
-    memories: list[Dated] = []
+    found: list[tuple[str, Graph, list[Dated]]] = []
     for scope in await _scopes(office, look.scope):
         try:
             graph, dated = await office.use(
@@ -98,12 +95,18 @@ async def network(office: Office, look: Look) -> Net:
             )
         except NotFound:  # a bank is made with its first memory
             continue
-        memories += dated
-        _add(scope, graph, dated, nodes, links)
+        found.append((scope, graph, dated))
     # On a thread: ten thousand memories would keep every other page waiting.
-    return await anyio.to_thread.run_sync(
-        lambda: _chosen(look, nodes, list(links), _facets(memories))
-    )
+    return await anyio.to_thread.run_sync(partial(_drawn, look, found))
+
+
+def _drawn(look: Look, found: Sequence[tuple[str, Graph, list[Dated]]]) -> Net:
+    nodes: dict[str, Node] = {}
+    links: dict[Link, None] = {}
+    for scope, graph, dated in found:
+        _add(scope, graph, dated, nodes, links)
+    memories = [one for _, _, dated in found for one in dated]
+    return _chosen(look, nodes, list(links), _facets(memories))
 
 
 async def _scopes(office: Office, wanted: str) -> Sequence[Scope]:

@@ -14,10 +14,10 @@ import anyio.to_thread
 from retain.errors import NotFound, RetainError
 from retain.filling import Filling
 from retain.paths import from_home
+from retain.sync import Changes
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.sync import Changes
 
 __all__ = ["HERE", "OWN", "Office", "Scope"]
 
@@ -41,6 +41,7 @@ class Office:
         self._fillings: dict[str, Filling] = {}
         self.turn = threading.RLock()
         self.ended = threading.Event()
+        self._where = ""
         self._limit: anyio.CapacityLimiter | None = None
 
     async def use(
@@ -85,9 +86,11 @@ class Office:
 
     @property
     def where(self) -> str:
-        """The bank in force, as people call it."""
-        with self.turn:
-            return from_home(self.app().place.root, os.environ.get("HOME", ""))
+        """The bank in force, as people call it; every page says it, so it waits for no turn."""
+        if not self._where:
+            with self.turn:
+                self._where = from_home(self.app().place.root, os.environ.get("HOME", ""))
+        return self._where
 
     def scope_of(self, shown: str) -> Scope:
         """Which of the two banks has a memory of this scope, as listings and hits call it."""
@@ -104,6 +107,12 @@ class Office:
         with self.turn:
             return len(self.scopes) == 1
 
+    async def settled(self, scope: str) -> str:
+        """The one name of a bank: with one bank alone, both names mean the bank in force."""
+        if scope != OWN:
+            return scope
+        return HERE if await self.use(lambda _app: self.is_one) else OWN
+
     def roots(self) -> list[str]:
         """Where the banks are, the one in force first."""
         with self.turn:
@@ -116,13 +125,18 @@ class Office:
 
     def changes(self, scope: str = HERE) -> Iterator[Changes]:
         """What happens to the files of a bank, whoever indexes them, until the end."""
+        was_missing = False
         while not self.ended.is_set():
             try:
                 with self.turn:
                     library = self.app(scope).library
                     watching = library.watch(self.ended, self.turn, all_events=True)
+                if was_missing:  # what the bank was made with came before anyone watched
+                    was_missing = False
+                    yield Changes(added=1)
                 yield from watching
             except NotFound:  # the bank is made with the first memory
+                was_missing = True
                 self.ended.wait(1)
             except RetainError:
                 self.ended.wait(5)

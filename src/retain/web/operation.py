@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar, get_origin
+from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -21,6 +21,7 @@ __all__ = [
     "Call",
     "Given",
     "Gives",
+    "Name",
     "Operation",
     "body_of",
     "collection_of",
@@ -44,6 +45,9 @@ STATUSES: Final[Mapping[str, int]] = {
     "busy": 503,
 }
 _REFUSED: Final = 422  # whatever else a bank refuses: it was understood, and cannot be done
+
+
+Name = Annotated[str, Field(max_length=400)]
 
 
 class Given(BaseModel):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from html import escape
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +21,7 @@ _LEADS: Final = re.compile(
     r"^[ \t]*(?:#{1,6}|>|[-*+]|\d{1,3}[.)])[ \t]+|^[ \t]*(?:```|~~~).*$", re.MULTILINE
 )
 _MARKS: Final = re.compile(r"\*\*|`|\[\[|\]\]")
+_LEANING: Final = re.compile(r"(?<![\w*])([*_])(?=\S)([^*_\n]{1,400}?)(?<=\S)\1(?![\w*])")
 _LONGEST: Final = 320  # characters of a passage
 _LEAD: Final = 80  # that stand before the first marked word
 
@@ -57,6 +59,7 @@ class Why(NamedTuple):
     parts: tuple[Part, ...]
     factors: tuple[tuple[str, float], ...]  # what the sum is multiplied by
     ranks: tuple[tuple[str, int], ...]  # its place among all, by words and by meaning
+    sum: float  # of the parts, with the factors; what is shown is made of it
 
 
 def terms(question: str) -> frozenset[str]:
@@ -66,7 +69,17 @@ def terms(question: str) -> frozenset[str]:
 
 def plain(text: str) -> str:
     """Markdown without its marks, on one line."""
-    return " ".join(_MARKS.sub("", _LEADS.sub(" ", text)).split())
+    rows = "\n".join(map(_row, text.splitlines())) if "|" in text else text
+    bare = _LEANING.sub(r"\2", _MARKS.sub("", _LEADS.sub(" ", rows)))
+    return " ".join(bare.replace(" | ", " · ").split())
+
+
+def _row(line: str) -> str:
+    """A line of a table without its edges; of the line below a table's head nothing is left."""
+    if "|" not in line:
+        return line
+    inner = line.strip().strip("|").strip()
+    return "" if "-" in inner and not inner.strip("|:- ") else inner
 
 
 def excerpt(text: str, wanted: frozenset[str], title: str = "") -> Markup:
@@ -75,7 +88,11 @@ def excerpt(text: str, wanted: frozenset[str], title: str = "") -> Markup:
     A title that the text begins with stands above it anyway.
     """
     shown = plain(text)
-    shown = shown.removeprefix(plain(title)).lstrip() or shown
+    rest = shown.removeprefix(plain(title))
+    if not rest[:1].isalnum():  # else it is only a word that begins alike
+        shown = rest.lstrip(" .")
+    if not any(map(str.isalnum, shown)):  # a full stop, or a line of dashes
+        return Markup()
     spans = list(_spans(shown, wanted))
     start = _start(shown, spans)
     end = min(len(shown), start + _LONGEST)
@@ -107,11 +124,17 @@ def _spans(text: str, wanted: frozenset[str]) -> Iterator[tuple[int, int]]:
     if not wanted:
         return
     for word in _WORD.finditer(text):
-        found = wanted.intersection(words.words(word[0]))
+        found = wanted.intersection(_stems(word[0]))
         if not found:
             continue
         inside = [] if word[0].isascii() else list(_inside(word, found))
         yield from inside or [word.span()]
+
+
+@lru_cache(maxsize=20_000)
+def _stems(word: str) -> tuple[str, ...]:
+    """A word's terms; fifty passages on a page have most of their words in common."""
+    return tuple(words.words(word))
 
 
 def _inside(word: re.Match[str], found: Collection[str]) -> Iterator[tuple[int, int]]:
@@ -161,6 +184,7 @@ def why(hit: Hit) -> Why | None:
         shown,
         factors,
         tuple((name, rank) for name, rank in places if rank),
+        told["sum"],
     )
 
 
@@ -170,10 +194,16 @@ def _short(parts: Collection[Part], factors: Collection[tuple[str, float]]) -> s
     return ", ".join([" and ".join(said), *(name for name, _ in factors)]).strip(", ")
 
 
-def sureness(answer: Answer) -> str:
+def sureness(answer: Answer, wanted: frozenset[str]) -> str:
     """How sure a search is that anything fits, in words."""
     if not answer.hits:
         return ""
     if not answer.is_confident:
+        first = answer.hits[0]
+        has = wanted.intersection(words.words(f"{first.title} {first.header_path} {first.text}"))
+        if has:  # whoever looks for a number or a name has found it, whatever it may mean
+            return (
+                "The words fit." if has == wanted else "Nothing fits well, only some of the words."
+            )
         return "Nothing fits well. These come nearest."
     return "A good fit." if answer.confidence >= 0.8 else "A likely fit."

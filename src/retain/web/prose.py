@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cache
 from html import escape
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from retain.links import links
 
-__all__ = ["ago", "marked", "rendered"]
+__all__ = ["Budget", "ago", "marked", "rendered"]
 
 _WEB: Final = ("http://", "https://")
 _LINKS: Final = ("http", "https", "mailto")
@@ -25,7 +25,8 @@ _WIKI: Final = re.compile(r"\[\[([^\[\]\n]{1,300})\]\]")
 _UNSEEN: Final = re.compile(r"[\x00-\x20\x7f-\xa0\u200b-\u200f\u2028-\u202e\ufeff]+")
 _PART: Final = re.compile(r"[/?#]")
 _MOST: Final = 200_000  # characters that are laid out; what follows is shown as it is written
-_SECONDS: Final = 2.0  # of a processor for one text; some are made to take for ever
+_STEPS: Final = 120_000  # of the parser for one page; some are made to take for ever
+_SECONDS: Final = 2.0  # of a processor for one page, where its steps are slow ones
 _EVERY: Final = 64  # steps between two looks at the clock
 _MOST_COLOURED: Final = 20_000  # characters of code that get colours
 _MOST_MARKED: Final = 32  # words of a question that are marked
@@ -40,10 +41,17 @@ _LANGUAGES: Final = frozenset(
 Resolve = Callable[[str], str]
 
 
-def rendered(text: str, resolve: Resolve = lambda _target: "") -> Markup:
-    """A text as HTML; `resolve` gives the page of what stands in double brackets, or nothing."""
+def rendered(
+    text: str, resolve: Resolve = lambda _target: "", budget: Budget | None = None
+) -> Markup:
+    """A text as HTML; `resolve` gives the page of what stands in double brackets, or nothing.
+
+    Texts that are shown together share a budget, else many of them would take for ever after all.
+    """
+    if budget and budget.is_spent():
+        return Markup(_as_written(text))  # noqa: S704 - all that is given is escaped
     cut = len(text) if len(text) <= _MOST else text.rfind("\n", 0, _MOST) + 1 or _MOST
-    budget = _Budget()
+    budget = budget or Budget()
     try:
         made: str = _parser().render(text[:cut], {"resolve": resolve, "budget": budget})
     except (_TooLong, RecursionError):
@@ -59,15 +67,18 @@ class _TooLong(Exception):
     """A text takes longer to lay out than anyone waits."""
 
 
-class _Budget:
-    """So much of a processor's time; what others use of it meanwhile does not count."""
+class Budget:
+    """So many steps, and so much of a processor's time; what others use of that does not count.
+
+    It is for the thread that made it, whose clock it looks at.
+    """
 
     def __init__(self) -> None:
         self._end = time.thread_time() + _SECONDS
         self._steps = 0
 
     def is_spent(self) -> bool:
-        return time.thread_time() > self._end
+        return self._steps > _STEPS or time.thread_time() > self._end
 
     def step(self) -> None:
         self._steps += 1
@@ -125,7 +136,9 @@ def _shown_wiki(_self: Any, tokens: Sequence[Token], index: int, _options: Any, 
     if not page and _is_file(target):
         return f'<code class="file">{shown}</code>'
     if not page:
-        return f'<span class="ghost" title="There is no such memory">{shown}</span>'
+        name = quote(target.strip(), safe="", errors="replace")
+        said = "There is no such memory: write it"
+        return f'<a class="ghost" href="/new?id={name}" title="{said}">{shown}</a>'
     return f'<a class="wiki" href="{escape(page)}">{shown}</a>'
 
 
@@ -152,6 +165,7 @@ def _shown_link(self: Any, tokens: Sequence[Token], index: int, options: Any, en
 
 def _shown_cell(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
     """A column's side is said with a class: pages take no style from a text."""
+    env["budget"].step()  # a short text can make very many cells
     token = tokens[index]
     side = str(token.attrs.pop("style", "")).removeprefix("text-align:")
     if side:
@@ -168,7 +182,7 @@ def _shown_code(_self: Any, tokens: Sequence[Token], index: int, _options: Any, 
     return f"<pre><code{named}>{made}</code></pre>\n"
 
 
-def _coloured(code: str, language: str, budget: _Budget) -> Iterator[str]:
+def _coloured(code: str, language: str, budget: Budget) -> Iterator[str]:
     if language not in _LANGUAGES or len(code) > _MOST_COLOURED or budget.is_spent():
         yield escape(code)
         return

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import quote
 
+import anyio.to_thread
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from retain import __version__
-from retain.errors import RetainError
+from retain.errors import NotFound, RetainError
 from retain.web import prose
+from retain.web.office import Office
 from retain.web.operation import ROOT, STATUSES
 
-__all__ = ["Static", "address", "failure", "fragment", "page", "part"]
+__all__ = ["Static", "address", "failure", "page", "part"]
 
 _KINDS: Final = {
     "css": "text/css; charset=utf-8",
@@ -93,11 +96,43 @@ def _templates() -> Environment:
 def page(
     request: Request, template: str, values: Mapping[str, Any], *, status: int = 200
 ) -> Response:
-    """A whole page; `here` names the part of Retain that it belongs to."""
-    given = {"here": "", "place": request.app.state.office.where, **values, "request": request}
-    made = _templates().get_template(template).render(given)
-    # A file's name may hold bytes that are no text.
-    return HTMLResponse(made.encode("utf-8", "replace"), status)
+    """A whole page, or for one that is open already what may have changed on it.
+
+    `here` names the part of Retain that it belongs to.
+    """
+    office: Office = request.app.state.office
+    layout = "part.html" if _FRAGMENT in request.headers else "base.html"
+
+    def made() -> bytes:
+        given = {"here": "", "place": office.where, "bank": _mark(office), **values}
+        given["layout"] = layout
+        text = _templates().get_template(template).render(given)
+        return text.encode("utf-8", "replace")  # a file's name may hold bytes that are no text
+
+    return _Page(made, status)
+
+
+def _mark(office: Office) -> str:
+    """What tells this bank from others: a browser keeps drafts by port, which another may have."""
+    return _hashed(os.path.expanduser(office.where))
+
+
+@cache
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+class _Page(HTMLResponse):
+    """A page that is made on a thread when it is sent: a long one must keep no other waiting."""
+
+    def __init__(self, make: Callable[[], bytes], status: int) -> None:
+        super().__init__(b"", status)
+        self._make = make
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.body = await anyio.to_thread.run_sync(self._make)
+        self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
 
 
 def part(template: str, values: Mapping[str, Any]) -> str:
@@ -105,14 +140,10 @@ def part(template: str, values: Mapping[str, Any]) -> str:
     return _templates().get_template(template).render(values)
 
 
-def fragment(request: Request) -> bool:
-    """Whether a page asks for its changing part alone, to put it in the place of the old one."""
-    return _FRAGMENT in request.headers
-
-
 def failure(request: Request, error: RetainError, status: int = 0) -> Response:
     """A page that says what went wrong, and what can be done."""
-    values = {"title": "That did not work", "error": error}
+    title = "Not found" if isinstance(error, NotFound) else "That did not work"
+    values = {"title": title, "error": error}
     return page(request, "failure.html", values, status=status or STATUSES.get(error.code, 422))
 
 

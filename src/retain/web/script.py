@@ -16,6 +16,8 @@ __all__ = ["Script", "Word"]
 
 _BREATH_SECONDS: Final = 15.0  # a sign of life, by which a page that is gone is noticed
 _MOST_WORDS: Final = 1_000  # kept for pages that come late; the session itself has everything
+# Words that only change what stands on a page already; whoever lacks one lacks no piece.
+_CHANGES: Final = frozenset(("state", "delta", "block", "result", "undone"))
 
 
 class Word(NamedTuple):
@@ -37,6 +39,7 @@ class Script:
     def __init__(self) -> None:
         self._words: list[Word] = []
         self._number = self._pieces = 0
+        self._cut: dict[int, int] = {}  # by the number of a word that was cut: pieces it stood for
         self._news = asyncio.Event()
         self._is_over = False
         self.listeners = 0
@@ -60,12 +63,31 @@ class Script:
             ]
         self._number += 1
         self._words.append(Word(self._number, kind, piece, data))
-        del self._words[:-_MOST_WORDS]
+        if len(self._words) > _MOST_WORDS:
+            self._cut_one()
         self._wake()
 
+    def _cut_one(self) -> None:
+        """Forget the oldest word, but never how things are: every page needs that."""
+        at = next(at for at, one in enumerate(self._words) if one.kind != "state")
+        word = self._words.pop(at)
+        if word.kind not in _CHANGES:
+            self._cut[word.number] = word.data["count"] if word.kind == "earlier" else 1
+
     def since(self, after: int) -> list[Word]:
-        """The words behind a number."""
-        return [one for one in self._words if one.number > after]
+        """The words behind a number; where some of them are gone, that is the first thing said."""
+        found = [one for one in self._words if one.number > after]
+        gone = {number: count for number, count in self._cut.items() if number > after}
+        if gone:
+            number = max(gone)
+            data = {"count": sum(gone.values())}
+            found.append(Word(number, "earlier", f"earlier-{number}", data))
+            found.sort(key=lambda one: one.number)
+        return found
+
+    def touch(self) -> None:
+        """Note that somebody is there, if not with a page that listens."""
+        self.alone_since = time.monotonic()
 
     def end(self) -> None:
         """Let every page go."""
@@ -94,4 +116,4 @@ class Script:
                     yield ": still here\n\n"
         finally:
             self.listeners -= 1
-            self.alone_since = time.monotonic()
+            self.touch()

@@ -6,13 +6,15 @@ nobody who shares a project's bank needs them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
-from retain.errors import LimitExceeded, NotFound, UsageError
-from retain.fsio import make_folder, write_whole
+from retain.errors import LimitExceeded, NotFound, RetainError, Unreadable, UsageError
+from retain.fsio import Directory, make_folder, turn, write_whole
 from retain.machine import key_path
 
 __all__ = ["Searches"]
@@ -24,50 +26,77 @@ _LARGEST: Final = 2_000_000  # bytes of the file
 
 
 class Searches:
-    """The file of one person's searches; used by one call at a time."""
+    """The file of one person's searches; several servers of theirs may use it."""
 
     def __init__(self) -> None:
         self._path = os.path.join(os.path.dirname(key_path()), _FILE)
 
     def all(self) -> list[dict[str, str]]:
-        """Every search, by name; a file that makes no sense counts as none."""
+        """Every search, by name; of a file that cannot be read none, as pages go on without."""
         try:
-            with open(self._path, "rb") as file:
-                found = json.loads(file.read(_LARGEST))
-        except (OSError, ValueError):
+            return _listed(self._read())
+        except (RetainError, OSError):
             return []
-        if not isinstance(found, dict):
-            return []
-        return [
-            {"name": name, "query": query}
-            for name, query in sorted(found.items(), key=lambda one: one[0].casefold())
-            if isinstance(query, str)
-        ]
 
-    def keep(self, name: str, query: str) -> list[dict[str, str]]:
-        """Keep a search under a name, in the place of an older one of that name."""
+    def keep(self, name: str, query: str) -> tuple[list[dict[str, str]], str | None]:
+        """Keep a search under a name; also says what was kept under it until now."""
         name = " ".join(name.split())
         if not name or len(name) > _LONGEST_NAME or not name.isprintable():
             raise UsageError(
                 f"a search's name has 1 to {_LONGEST_NAME} characters that can be seen"
             )
-        known = {one["name"]: one["query"] for one in self.all()}
-        if name not in known and len(known) >= _MOST:
-            raise LimitExceeded(
-                f"there are {_MOST} searches already", hint="Forget one that you do not need."
-            )
         # Written anew, so that nothing but values of an address can stand there.
         values = parse_qsl(query.removeprefix("?"), max_num_fields=200)
-        return self._write(known | {name: urlencode([one for one in values if one[0] != "page"])})
+        wanted = urlencode([one for one in values if one[0] != "page"])
+        with self._turn():
+            known = self._read()
+            if name not in known and len(known) >= _MOST:
+                raise LimitExceeded(
+                    f"there are {_MOST} searches already", hint="Forget one that you do not need."
+                )
+            return self._write(known | {name: wanted}), known.get(name)
 
-    def forget(self, name: str) -> list[dict[str, str]]:
-        """Keep a search no longer."""
-        known = {one["name"]: one["query"] for one in self.all()}
-        if name not in known:
-            raise NotFound(f"no search is called {name[:80]!r}", hint="Look at the list of them.")
-        return self._write({one: query for one, query in known.items() if one != name})
+    def forget(self, name: str) -> tuple[list[dict[str, str]], str]:
+        """Keep a search no longer; also says what it was."""
+        with self._turn():
+            known = self._read()
+            if name not in known:
+                raise NotFound(
+                    f"no search is called {name[:80]!r}", hint="Look at the list of them."
+                )
+            query = known.pop(name)
+            return self._write(known), query
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Between reading the file and writing it nobody else may do either."""
+        folder = os.path.dirname(self._path)
+        make_folder(folder)
+        with Directory.open(folder) as root, turn(root, "searches.lock"):
+            yield
+
+    def _read(self) -> dict[str, str]:
+        """What the file says; one that makes no sense is refused, so that nothing replaces it."""
+        try:
+            with open(self._path, "rb") as file:
+                found = json.loads(file.read(_LARGEST))
+        except FileNotFoundError:
+            return {}
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict) and all(isinstance(one, str) for one in found.values()):
+            return found
+        raise Unreadable(
+            f"the kept searches in {_FILE} make no sense",
+            unchanged="The file was left as it is.",
+            hint="Mend it, or move it away, in the directory `retain` in your state directory.",
+        )
 
     def _write(self, known: dict[str, str]) -> list[dict[str, str]]:
-        make_folder(os.path.dirname(self._path))
         write_whole(self._path, json.dumps(known, ensure_ascii=False, indent=2).encode())
-        return self.all()
+        return _listed(known)
+
+
+def _listed(known: Mapping[str, str]) -> list[dict[str, str]]:
+    found = sorted(known.items(), key=lambda one: one[0].casefold())
+    return [{"name": name, "query": query} for name, query in found]

@@ -10,11 +10,13 @@ from retain.httpd.running import run
 from retain.httpd.wall import Limits, Wall
 from retain.web.app import build
 from retain.web.checkup import Checkup
-from retain.web.entrance import Entrance
+from retain.web.entrance import Entrance, name
 from retain.web.live import Live
 from retain.web.office import Office
 
 if TYPE_CHECKING:
+    from starlette.types import Scope
+
     from retain.app import App
 
 __all__ = ["Welcome", "serve"]
@@ -37,11 +39,17 @@ _HEADERS: Final = (
 )
 
 
+def _is_page(scope: Scope) -> bool:
+    """Whether an address is a page; what the pages call is for them alone."""
+    return not str(scope["path"]).startswith("/api/")
+
+
 class Welcome(NamedTuple):
     """Where a server is reached, by whom it was not yet asked."""
 
     url: str
     link: str  # good once
+    plain: str  # the same for a browser that does not find the name in it
     bank: str
     shown: str  # the bank as people call it
 
@@ -52,16 +60,21 @@ def serve(
     """Show the bank at http://host:port until a signal comes; `opened` is told the link."""
     limits = Limits()
     address = take(host, port)
-    entrance = Entrance(address.token, address.sock.getsockname()[1])
+    port = address.sock.getsockname()[1]
+    entrance = Entrance(address.token, port)
+    own = f"{name(address.token, port)}:{port}"
+    names = {own, own.removesuffix(":80")}  # as browsers write it
     office = Office(open_app)
     live = Live(office)
     app = build(office, live, entrance, Checkup(open_app, live.tell))
-    wall = Wall(app, entrance, address.hosts, address.origins, limits, _HEADERS)
+    hosts, origins = address.hosts | names, address.origins | {f"http://{one}" for one in names}
+    wall = Wall(app, entrance, hosts, origins, limits, _HEADERS, is_page=_is_page)
     with office.turn:
         bank = office.app().place.root
 
     def ready() -> None:
-        link = f"{address.url}/enter#{entrance.code()}"
-        opened(Welcome(address.url, link, bank, office.where))
+        path = f"/enter#{entrance.code()}"
+        link, plain = f"http://{own}{path}", f"{address.url}{path}"
+        opened(Welcome(address.url, link, plain, bank, office.where))
 
     run(wall, address.sock, limits, ready=ready, ending=live.close, cleanup=office.close)

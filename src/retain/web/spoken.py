@@ -6,14 +6,25 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from retain.facts.retraction import Kept
 from retain.guard.characters import flat, visible
-from retain.sessions.model import Chat, Message
-from retain.talk import blocks
+from retain.sessions.model import Compaction, Message
+from retain.talk import blocks, flagged
 from retain.talk.events import Block, Text, ToolResult, ToolUse
 from retain.talk.tools import summary
-from retain.web.prose import rendered
+from retain.web.prose import Budget, rendered
 
-__all__ = ["inert", "laid_out", "of_chat", "pieces", "shown_result", "shown_tool"]
+__all__ = [
+    "Piece",
+    "dressed",
+    "fact_piece",
+    "inert",
+    "laid_out",
+    "outlined",
+    "pieces",
+    "shown_result",
+    "shown_tool",
+]
 
 _MOST_RESULT: Final = 20_000  # characters of what a tool gave, on a page
 _MOST_INPUT: Final = 10_000
@@ -26,9 +37,9 @@ def inert(text: str) -> str:
     return visible(text.replace("\r\n", "\n"))
 
 
-def laid_out(text: str) -> str:
+def laid_out(text: str, budget: Budget | None = None) -> str:
     """A text of a model's as HTML."""
-    return str(rendered(inert(text)))
+    return str(rendered(inert(text), budget=budget))
 
 
 def shown_tool(call: ToolUse) -> Piece:
@@ -52,25 +63,67 @@ def shown_result(result: ToolResult) -> Piece:
     }
 
 
-def pieces(messages: Sequence[Message]) -> list[Piece]:
-    """A conversation as it looked; each tool with its result."""
-    tools: dict[str, Piece] = {}
-    return [piece for message in messages for piece in _of_message(message, tools)]
+def pieces(
+    messages: Sequence[Message],
+    facts: Sequence[Piece] = (),
+    compactions: Sequence[Compaction] = (),
+) -> list[Piece]:
+    """A conversation as it looked: each tool with its result, facts where they were saved."""
+    return dressed(outlined(messages, facts, compactions))
 
 
-def of_chat(chat: Chat) -> list[Piece]:
-    """A whole chat, with the summaries that stand for its first messages where a model reads."""
+def dressed(found: Sequence[Piece]) -> list[Piece]:
+    """Pieces with their texts as HTML; of what would take too long, the oldest is as written."""
+    budget = Budget()
+    made = [dict(one) for one in found]
+    for one in reversed(made):
+        if "said" in one:
+            one["html"] = laid_out(one.pop("said"), budget)
+    return made
+
+
+def outlined(
+    messages: Sequence[Message],
+    facts: Sequence[Piece] = (),
+    compactions: Sequence[Compaction] = (),
+) -> list[Piece]:
+    """The pieces of a conversation, whose texts nobody has laid out yet.
+
+    Summaries stand behind the messages for which a model reads them.
+    """
     tools: dict[str, Piece] = {}
     found: list[Piece] = []
-    for number, said in enumerate(chat.said, 1):
-        given = (said.role, said.content, said.timestamp, None, said.blocks)
-        found += _of_message(Message(number, chat.id, *given), tools)
+    left = list(facts)
+    for number, message in enumerate(messages, 1):
+        while left and message.role == "user" and message.content:
+            if left[0]["when"] >= message.timestamp:
+                break
+            found.append(left.pop(0))
+        made = list(_of_message(message, tools))
+        for one in made[:1]:  # in place: a tool's result comes with a later message
+            one["message"] = message.id
+        found += made
         found += [
-            {"kind": "summary", "html": laid_out(one.summary), "when": one.created_at}
-            for one in chat.compactions
+            {"kind": "summary", "said": one.summary, "when": one.created_at}
+            for one in compactions
             if one.messages == number
         ]
-    return found
+    return found + left
+
+
+def fact_piece(kept: Kept, page: str) -> Piece:
+    """A fact that was saved, which can still be taken back."""
+    return {
+        "kind": "memory",
+        "when": kept.created_at,
+        "fact": flat(kept.fact, 2_000),
+        "ref": kept.ref,
+        "status": "supersedes" if kept.replaced else "saved",
+        "replaced": flat(", ".join(kept.replaced)),
+        "notes": [],
+        "page": page,
+        "can_undo": True,
+    }
 
 
 def _of_message(message: Message, tools: dict[str, Piece]) -> Iterator[Piece]:
@@ -78,7 +131,7 @@ def _of_message(message: Message, tools: dict[str, Piece]) -> Iterator[Piece]:
     if message.role == "user" and message.content:
         yield {"kind": "person", "text": inert(message.content), **when}
     elif message.role == "system":
-        yield {"kind": "summary", "html": laid_out(message.content), **when}
+        yield {"kind": "summary", "said": message.content, **when}
     else:
         for block in blocks.turn(message).blocks:
             yield from _piece(block, tools)
@@ -87,8 +140,9 @@ def _of_message(message: Message, tools: dict[str, Piece]) -> Iterator[Piece]:
 def _piece(block: Block, tools: dict[str, Piece]) -> Iterator[Piece]:
     if isinstance(block, Text) and block.text == blocks.STOPPED:
         yield {"kind": "note", "text": "Stopped here.", "tone": "warning"}
-    elif isinstance(block, Text) and block.text.strip():
-        yield {"kind": "reply", "html": laid_out(block.text)}
+    elif isinstance(block, Text) and (said := flagged.without(block.text)).strip():
+        # What was flagged stands below as a memory, with a button that takes it back.
+        yield {"kind": "reply", "said": said}
     elif isinstance(block, ToolUse):
         tools[block.id] = shown_tool(block)
         yield tools[block.id]

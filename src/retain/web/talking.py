@@ -9,11 +9,13 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from retain.errors import Busy, Conflict, LimitExceeded, NotFound, RetainError, UsageError
+from retain.facts.retraction import kept, retract
 from retain.guard.characters import flat
+from retain.httpd.faults import log_fault
 from retain.paths import from_home, global_root
 from retain.talk import models
 from retain.talk.approval import Answer, Question
@@ -26,13 +28,11 @@ from retain.talk.models.access import FILE, key_variable
 from retain.talk.models.errors import ModelError
 from retain.web import spoken
 from retain.web.growing import Growing
-from retain.web.retraction import retract
 from retain.web.script import Script
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.sessions.model import Session
-    from retain.talk.retention import Saved
+    from retain.sessions.model import Message, Session
 
 __all__ = ["Talk"]
 
@@ -57,6 +57,9 @@ _SETUP: Final = """\
 
 Without a model these work: `/search`, `/memories`, `/remember`, `/sessions`, `/help`.
 """
+
+
+_Result = TypeVar("_Result")
 
 
 class _Asked(NamedTuple):
@@ -85,12 +88,15 @@ class Talk:
         self.script = Script()
         self._page_of, self._changed = page_of, changed
         self._queue: list[str] = []
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[Any] | None = None  # the one thing that goes on
         self._warm: asyncio.Task[None] | None = None
+        self._is_left = False
+        self._catching_up = asyncio.Lock()
         self._asked: _Asked | None = None
-        self._saved: dict[str, tuple[str, Saved]] = {}  # by reference: the piece, and what it was
+        self._saved: dict[str, str] = {}  # facts that can be taken back: by reference, the piece
         self._doing = ""
         self._title = ""
+        self._last = 0  # the number of the last message that the pages know of
         self._growing = Growing(self.script)
         self._tools: dict[str, str] = {}  # the pieces of tools that run
         self._table: Mapping[type, Callable[[Any], Awaitable[None]]] = {
@@ -118,16 +124,19 @@ class Talk:
         try:
             if session:
                 await self._resume(session)
-        except RetainError:
+            await self._look_for_model()
+        except BaseException:
             self.chat.close()
             raise
+        self._say_state()
+        self._warm = asyncio.create_task(self._warm_up())
+
+    async def _look_for_model(self) -> None:
         try:
             await self.chat.away(lambda: self.chat.model)
         except ModelError as error:
             html = await asyncio.to_thread(spoken.laid_out, self._setup(error))
             self.script.say("setup", self.script.piece(), html=html)
-        self._say_state()
-        self._warm = asyncio.create_task(self._warm_up())
 
     def _setup(self, error: ModelError) -> str:
         if error.kind != "no_key":
@@ -144,33 +153,72 @@ class Talk:
 
     async def _warm_up(self) -> None:
         """Load what the first reply needs, while the person still types."""
-        with contextlib.suppress(RetainError):
+        try:
             await self.chat.model.prepare()
+        except RetainError:
+            pass  # whoever says something is told
+        except Exception as error:  # noqa: BLE001 - nobody waits for this
+            log_fault(error, "getting a model ready")
 
     async def _resume(self, name: str) -> None:
         session = await self.chat.resume(name)
         messages = await self.chat.away(lambda: self.chat.sessions.messages(session.id))
         self._title = session.title
+        self._last = messages[-1].id if messages else 0
         if len(messages) > _SHOWN:
             self.script.say("earlier", self.script.piece(), count=len(messages) - _SHOWN)
-        for one in await asyncio.to_thread(spoken.pieces, messages[-_SHOWN:]):
+        facts = await self.chat.away(lambda: self._kept(session.id))
+        for one in await asyncio.to_thread(spoken.pieces, messages[-_SHOWN:], facts):
             data = {key: value for key, value in one.items() if key != "kind"}
-            self.script.say(one["kind"], self.script.piece(), **data)
+            piece = self.script.piece()
+            if one["kind"] == "memory":
+                self._saved[one["ref"]] = piece
+            self.script.say(one["kind"], piece, **data)
+
+    async def catch_up(self) -> None:
+        """Show what was said elsewhere since, by a terminal that went on with the same chat."""
+        # One at a time, and whoever sends something comes through here: so nothing that is said
+        # meanwhile is taken for something from elsewhere, or shown before it.
+        async with self._catching_up:
+            if self.is_busy:
+                return
+            with contextlib.suppress(RetainError):
+                news = await self._news()
+                for one in await asyncio.to_thread(spoken.pieces, news) if news else ():
+                    data = {key: value for key, value in one.items() if key != "kind"}
+                    self.script.say(one["kind"], self.script.piece(), **data)
+
+    async def _news(self) -> list[Message]:
+        """The messages that no page knows of yet; from now on they do."""
+        if (session := self.session) is None:
+            return []
+        every = await self.chat.away(lambda: self.chat.sessions.messages(session.id))
+        found = [one for one in every if one.id > self._last]
+        self._last = every[-1].id if every else self._last
+        return found
+
+    def _kept(self, session: str) -> list[spoken.Piece]:
+        """The facts that were saved here before, each with the page that shows it; blocking."""
+        app = self.chat.app
+        return [spoken.fact_piece(one, self._page_of(app, one.ref)) for one in kept(app, session)]
 
     async def leave(self, seconds: float) -> None:
         """Stop what goes on, leave a summary behind, and let go of everything."""
+        self._is_left = True
         self._queue.clear()
-        if self._warm:
-            self._warm.cancel()
-        if self._task:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-        # Every message is on disk already; a summary that fails keeps nobody here.
-        with contextlib.suppress(RetainError, OSError):
-            await self.chat.leave(seconds)
-        self.script.end()
-        await asyncio.to_thread(self.chat.close)
-        self._changed()
+        try:
+            if self._warm:
+                self._warm.cancel()
+            if self._task:
+                self._task.cancel()
+                await asyncio.wait({self._task})
+            # Every message is on disk already; a summary that fails keeps nobody here.
+            with contextlib.suppress(RetainError, OSError):
+                await self.chat.leave(seconds)
+        finally:
+            self.script.end()
+            await asyncio.to_thread(self.chat.close)
+            self._changed()
 
     # How things are
 
@@ -219,6 +267,7 @@ class Talk:
 
     def send(self, text: str) -> None:
         """Do what was sent, or queue it behind what goes on."""
+        self._must_be_open()
         if not text.strip():
             raise UsageError("there is nothing to send")
         if len(self._queue) >= _MOST_QUEUED:
@@ -227,20 +276,50 @@ class Talk:
             )
         self._queue.append(text.strip())
         if self._task is None:
-            self._doing = _WAITING
-            self._task = asyncio.create_task(self._converse())
+            self._begin(self._converse(), _WAITING)
         self._say_state()
 
+    def _must_be_open(self) -> None:
+        if self._is_left:
+            raise NotFound(
+                "this conversation is not open any more",
+                hint="Everything said is kept: resume it from the sessions.",
+            )
+
+    def _begin(self, work: Coroutine[Any, Any, _Result], doing: str) -> asyncio.Task[_Result]:
+        """Do the one thing that goes on; whatever is sent meanwhile waits for its end."""
+        self._doing = doing
+        task = asyncio.create_task(work)
+        self._task = task
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """Let the next one begin.
+
+        A task that is stopped before its first step runs nothing of its own, not even what it
+        would do at the end: so this is seen to from outside.
+        """
+        if self._task is task:
+            self._rest()
+            if self._queue and not self._is_left:
+                self._begin(self._converse(), _WAITING)
+                self._say_state()
+
+    def _rest(self) -> None:
+        self._task = None
+        self._doing = ""
+        self.script.touch()
+        self._say_state()
+        self._changed()
+
     async def _converse(self) -> None:
-        """Do one thing after the other; what fails or is stopped ends it."""
+        """Do one thing after the other; what fails ends it."""
         try:
             while self._queue and await self._exchange(self._queue.pop(0)):
                 pass
         finally:
-            self._task = None
-            self._doing = ""
-            self._say_state()
-            self._changed()
+            self._rest()
 
     async def _exchange(self, text: str) -> bool:
         self.script.say("person", self.script.piece(), text=spoken.inert(text))
@@ -248,9 +327,11 @@ class Talk:
             await (self._command(text) if is_command(text) else self._said(text))
         except asyncio.CancelledError:
             self._stopped()
+            return True  # nothing waits then but what was sent after the stop
         except RetainError as error:
             self._note(_sentence(error), "error", retry=text)
         except Exception as error:  # noqa: BLE001 - a fault of ours must not end the conversation
+            log_fault(error, "answering in a conversation")
             name = type(error).__name__
             self._note(f"Something went wrong in Retain itself ({name}).", "error", retry=text)
         else:
@@ -259,9 +340,7 @@ class Talk:
 
     async def _command(self, line: str) -> None:
         self._do(line.split(maxsplit=1)[0])
-        shown = await self._commands.run(line)
-        if shown.action == "titled":
-            await self._retitle()
+        shown = await self._ran(line)
         if shown.is_error:
             self._note(shown.text, "error")
         elif shown.text:
@@ -269,15 +348,25 @@ class Talk:
             self.script.say("answer", self.script.piece(), html=html)
 
     async def command(self, line: str) -> Shown:
-        """Do a command at once, for a program; not while a reply comes."""
+        """Do a command at once, for a program; not while something else goes on."""
+        self._must_be_open()
         if not is_command(line):
             raise UsageError("that is no command", hint="Commands begin with a slash: /help")
         if named(line) in ("new", "resume", "quit"):
             raise UsageError("that opens another conversation", hint="POST /chats does that.")
         if self.is_busy:
             raise Busy("a reply comes", unchanged="Nothing was done.", hint="Stop it, or wait.")
-        shown = await self._commands.run(line)
+        task = self._begin(self._ran(line), line.split(maxsplit=1)[0])
         self._say_state()
+        await asyncio.wait({task})
+        if task.cancelled():
+            raise Conflict("the command was stopped", hint="Some of it may be done.")
+        return task.result()
+
+    async def _ran(self, line: str) -> Shown:
+        shown = await self._commands.run(line)
+        if shown.action == "titled":
+            await self.retitle()
         return shown
 
     async def _said(self, text: str) -> None:
@@ -289,9 +378,12 @@ class Talk:
                         await shows(one)
         finally:
             await asyncio.shield(asyncio.ensure_future(self._growing.end()))
-            await asyncio.shield(asyncio.ensure_future(self._retitle()))
+            await asyncio.shield(asyncio.ensure_future(self.retitle()))
+            with contextlib.suppress(RetainError):
+                await asyncio.shield(asyncio.ensure_future(self._news()))
 
-    async def _retitle(self) -> None:
+    async def retitle(self) -> None:
+        """Show the title that the session has by now."""
         with contextlib.suppress(RetainError):
             if session := self.session:
                 found = await self.chat.away(lambda: self.chat.sessions.get(session.id))
@@ -359,7 +451,7 @@ class Talk:
         if saved.ref:
             page = await self.chat.away(lambda: self._page_of(self.chat.app, saved.ref))
         if saved.status in ("saved", "supersedes"):
-            self._saved[saved.ref] = piece, saved
+            self._saved[saved.ref] = piece
         self.script.say(
             "memory",
             piece,
@@ -424,14 +516,13 @@ class Talk:
 
     async def undo(self, ref: str) -> list[str]:
         """Take back a fact that this conversation saved; what it replaced is in force again."""
-        if ref not in self._saved:
+        session = self.session
+        if ref not in self._saved or session is None:
             raise NotFound(
                 f"no fact {flat(ref, 80)!r} was saved here", unchanged="Nothing changed."
             )
-        piece, saved = self._saved[ref]
-        back = await self.chat.away(lambda: retract(self.chat, saved))
-        self._saved.pop(ref, None)
-        self.script.say("undone", piece, back=back)
+        back = await self.chat.away(lambda: retract(self.chat.app, session.id, ref))
+        self.script.say("undone", self._saved.pop(ref), back=back)
         return back
 
     async def use(self, name: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 from typing import TYPE_CHECKING, Final
 
 from retain.errors import Conflict, LimitExceeded, NotFound, RetainError
+from retain.facts.retraction import retract
+from retain.httpd.faults import log_fault
 from retain.paths import GLOBAL
 from retain.web.office import HERE, Office
 from retain.web.rendering import address
@@ -32,10 +33,16 @@ class Talks:
     """Opens conversations, one for each session, and leaves those that nobody looks at."""
 
     def __init__(
-        self, office: Office, live: Live, *, long: float = _LONG, short: float = _SHORT
+        self,
+        office: Office,
+        live: Live,
+        *,
+        long: float = _LONG,
+        short: float = _SHORT,
+        pause: float = _TIDY_SECONDS,
     ) -> None:
         self._office, self._live = office, live
-        self._long, self._short = long, short
+        self._long, self._short, self._pause = long, short, pause
         self._open: dict[str, Talk] = {}
         self._opening = asyncio.Lock()
         self._tidying: asyncio.Task[None] | None = None
@@ -48,11 +55,14 @@ class Talks:
     async def open(self, session: str = "", scope: str = HERE, model: str = "") -> Talk:
         """A new conversation, or the one that goes on with a session, which may be open already."""
         async with self._opening:
+            scope = await self._office.settled(scope)
             # By its whole name: `latest`, or the beginning of an id, is not what an address has.
             if session and (found := self._at(scope, session)):
+                found.script.touch()
+                await found.catch_up()
                 return found
             await self._make_room()
-            talk = Talk(secrets.token_hex(8), scope, self._page_of, self._changed)
+            talk = Talk(secrets.token_hex(8), scope, self.page_of, self._changed)
             await talk.begin(lambda: self._office.another(scope), session, model)
             # The id may have been given by its beginning.
             known = self._at(scope, talk.session.id) if talk.session else None
@@ -65,12 +75,14 @@ class Talks:
     def get(self, name: str) -> Talk:
         """A conversation that is open."""
         try:
-            return self._open[name]
+            found = self._open[name]
         except KeyError:
             raise NotFound(
                 "this conversation is not open any more",
                 hint="Everything said is kept: resume it from the sessions.",
             ) from None
+        found.script.touch()  # a program has no page that looks
+        return found
 
     @property
     def is_full(self) -> bool:
@@ -87,13 +99,25 @@ class Talks:
             None,
         )
 
-    def _page_of(self, app: App, ref: str) -> str:
+    def page_of(self, app: App, ref: str) -> str:
         """The address of the memory that a conversation calls so."""
         is_own = ref.startswith(GLOBAL) or app.place.scope == "global"
         collection, _, name = ref.removeprefix(GLOBAL).rpartition("/")
         with self._office.turn:
             scope = self._office.scope_of("global" if is_own else app.place.scope)
         return address(scope, collection, name)
+
+    async def undo(self, scope: str, session: str, ref: str) -> list[str]:
+        """Take back a fact that a chat saved; its pages hear of it if it is open."""
+        scope = await self._office.settled(scope)
+        if talk := self._at(scope, session):
+            return await talk.undo(ref)
+        return await self._office.use(lambda app: retract(app, session, ref), scope, writes=True)
+
+    async def renamed(self, scope: str, session: str) -> None:
+        """Show a session's new title on the pages of its conversation, if it is open."""
+        if talk := self._at(await self._office.settled(scope), session):
+            await talk.retitle()
 
     def _changed(self) -> None:
         self._live.tell("sessions", {})
@@ -102,7 +126,7 @@ class Talks:
 
     async def let_go(self, scope: str, session: str) -> None:
         """Close the conversation that has a session open, which is about to be deleted."""
-        talk = self._at(scope, session)
+        talk = self._at(await self._office.settled(scope), session)
         if talk and talk.is_busy:
             raise Conflict(
                 f"a reply comes in {session}",
@@ -110,8 +134,7 @@ class Talks:
                 hint="Stop it first.",
             )
         if talk:
-            del self._open[talk.name]
-            await talk.leave(0)
+            await self._leave(talk, 0)
 
     async def _make_room(self) -> None:
         while len(self._open) >= _MOST:
@@ -124,19 +147,28 @@ class Talks:
 
     async def _keep_tidy(self) -> None:
         while True:
-            await asyncio.sleep(_TIDY_SECONDS)
-            await self.tidy()
+            await asyncio.sleep(self._pause)
+            try:
+                await self.tidy()
+            except Exception as error:  # noqa: BLE001 - else nobody would look after them any more
+                log_fault(error, "looking after conversations")
 
     async def tidy(self) -> None:
         """Leave the conversations that nobody has looked at for long."""
         for talk in list(self._open.values()):
-            if talk.alone_for() > (self._long if talk.session else self._short):
+            if not talk.is_busy and talk.alone_for() > (
+                self._long if talk.session else self._short
+            ):
                 await self._leave(talk, _SUMMARY_SECONDS)
 
     async def _leave(self, talk: Talk, seconds: float) -> None:
         self._open.pop(talk.name, None)
-        with contextlib.suppress(RetainError, OSError):
+        try:
             await talk.leave(seconds)
+        except (RetainError, OSError):
+            pass  # every message is on disk already
+        except Exception as error:  # noqa: BLE001 - the others are to be left too
+            log_fault(error, "leaving a conversation")
 
     def _hush(self) -> None:
         for talk in self._open.values():

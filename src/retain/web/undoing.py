@@ -14,7 +14,16 @@ if TYPE_CHECKING:
     from retain.app import App
     from retain.typed.ledger import Outcome
 
-__all__ = ["api_path", "changed", "restoring", "to_version", "untrashing"]
+__all__ = [
+    "api_path",
+    "changed",
+    "deleting",
+    "moving",
+    "restoring",
+    "to_call",
+    "to_version",
+    "untrashing",
+]
 
 Data = dict[str, Any]
 
@@ -50,7 +59,8 @@ def changed(
     }
 
 
-def _call(method: str, path: str, body: Mapping[str, object] | None) -> Data:
+def to_call(method: str, path: str, body: Mapping[str, object] | None) -> Data:
+    """One call of the interface, as whoever undoes something makes it."""
     return {"method": method, "path": path, "body": None if body is None else dict(body)}
 
 
@@ -62,9 +72,10 @@ def to_version(app: App, scope: str, before: Memory, done: Written) -> list[Data
     kept = done.kept or _kept(app, before, after)
     path = api_path(scope, after.collection, after.id)
     if kept:
-        return [_call("POST", f"{path}/versions/{kept}/restore", {"expect": after.hash})]
+        exact = {"exact": True} if after.path.endswith(".json") else {}
+        return [to_call("POST", f"{path}/versions/{kept}/restore", {"expect": after.hash, **exact})]
     source = before.data.decode("utf-8", "replace")
-    return [_call("PUT", f"{path}/source", {"source": source, "expect": after.hash})]
+    return [to_call("PUT", f"{path}/source", {"source": source, "expect": after.hash})]
 
 
 def _kept(app: App, before: Memory, after: Memory) -> str:
@@ -84,14 +95,14 @@ def restoring(app: App, scope: str, before: Memory, done: Outcome) -> list[Data]
         reason = before.text(f"{before.status}_reason")
         body = {"reason": reason} if done.status in ("restored", "unarchived") else {}
         path = api_path(scope, after.collection, after.id, _BACK[done.status])
-        return [_call("POST", path, body)]
+        return [to_call("POST", path, body)]
     return to_version(app, scope, before, Written(after, done.status))
 
 
 def untrashing(scope: str, trashed: Sequence[Trashed]) -> list[Data]:
     """Out of the trash again."""
     return [
-        _call("POST", f"/trash/{quote(scope)}", {"name": f"{one.collection}/{one.name}"})
+        to_call("POST", f"/trash/{quote(scope)}", {"name": f"{one.collection}/{one.name}"})
         for one in trashed
     ]
 
@@ -99,10 +110,10 @@ def untrashing(scope: str, trashed: Sequence[Trashed]) -> list[Data]:
 def deleting(scope: str, memory: Memory) -> Data:
     """Into the trash, unless someone has changed it by then."""
     path = api_path(scope, memory.collection, memory.id)
-    return _call("DELETE", f"{path}?expect={memory.hash}", None)
+    return to_call("DELETE", f"{path}?expect={memory.hash}", None)
 
 
 def moving(scope: str, before: Memory, after: Memory) -> Data:
     """Back to where it was."""
     body = {"collection": before.collection or ROOT, "id": before.id}
-    return _call("POST", api_path(scope, after.collection, after.id, "move"), body)
+    return to_call("POST", api_path(scope, after.collection, after.id, "move"), body)

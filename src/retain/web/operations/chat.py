@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from retain.errors import RetainError
 from retain.guard.characters import flat
@@ -14,15 +15,15 @@ from retain.talk.approval import Answer
 from retain.talk.prompt import Part, Prompt
 from retain.web import spoken
 from retain.web.office import HERE, Scope
-from retain.web.operation import Call, Given, Operation
+from retain.web.operation import Call, Given, Gives, Operation
+from retain.web.operations.given import Name
 from retain.web.rendering import address
 from retain.web.talking import Talk
 from retain.web.talks import Talks
 
-__all__ = ["OPERATIONS", "page_of_session"]
+__all__ = ["OPERATIONS", "Fact", "Undone", "page_of_session"]
 
 Data = dict[str, Any]
-Name = Annotated[str, Field(max_length=400)]
 
 _RECALLED: Final = re.compile(r"^\[(m:[0-9a-f]{4,64})\] ", re.MULTILINE)
 _MOST_PART: Final = 60_000  # characters of one part of a prompt that are shown
@@ -76,11 +77,7 @@ class Fact(Given):
     ref: Name
 
 
-class _Gives(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class State(_Gives):
+class State(Gives):
     """How a conversation is."""
 
     id: str
@@ -95,33 +92,33 @@ class State(_Gives):
     recalled: int
 
 
-class Sent(_Gives):
+class Sent(Gives):
     """What became of a message: it waits for its turn, or leads to another page."""
 
     status: Literal["sent", "elsewhere"]
     page: str
 
 
-class Words(_Gives):
+class Words(Gives):
     """What happened, each with a number; `/stream` tells the same as it happens."""
 
     words: list[Data]
     last: int
 
 
-class Stopped(_Gives):
+class Stopped(Gives):
     """What waited to be sent, and is not sent now."""
 
     queued: list[str]
 
 
-class Done(_Gives):
+class Done(Gives):
     """That it was done."""
 
     status: str
 
 
-class Recalled(_Gives):
+class Recalled(Gives):
     """A memory that the model was shown."""
 
     title: str
@@ -129,7 +126,7 @@ class Recalled(_Gives):
     page: str
 
 
-class ShownPart(_Gives):
+class ShownPart(Gives):
     """A part of what the model was sent, and what of it was left out, and why."""
 
     name: str
@@ -138,7 +135,7 @@ class ShownPart(_Gives):
     text: str
 
 
-class Context(_Gives):
+class Context(Gives):
     """All that the model was sent last."""
 
     tokens: int
@@ -151,14 +148,14 @@ class Context(_Gives):
     left_out: list[str]
 
 
-class Models(_Gives):
+class Models(Gives):
     """The model that is talked to, and those there are."""
 
     model: str
     models: list[str]
 
 
-class Said(_Gives):
+class Said(Gives):
     """What a command has to say, as Markdown and as HTML."""
 
     text: str
@@ -166,7 +163,7 @@ class Said(_Gives):
     is_error: bool
 
 
-class Undone(_Gives):
+class Undone(Gives):
     """What was taken back, and the facts that are in force again."""
 
     status: str
@@ -205,6 +202,7 @@ async def _send(call: Call) -> Data:
     if name := talk.goes_elsewhere(text):
         page = _ELSEWHERE.get(name) or await _resumed(talk, text)
         return {"status": "elsewhere", "page": page}
+    await talk.catch_up()
     talk.send(text)
     return {"status": "sent", "page": ""}
 
@@ -282,7 +280,8 @@ async def _choose(call: Call) -> Data:
 
 async def _command(call: Call) -> Data:
     shown = await _talk(call).command(call.body.line)
-    return {"text": shown.text, "html": spoken.laid_out(shown.text), "is_error": shown.is_error}
+    html = await asyncio.to_thread(spoken.laid_out, shown.text)
+    return {"text": shown.text, "html": html, "is_error": shown.is_error}
 
 
 async def _undo(call: Call) -> Data:

@@ -6,14 +6,13 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from retain.web.operation import Given
+from retain.web.operation import Given, Name
 
 __all__ = ["ONE", "Expected", "Name", "Reason", "Tags", "Text"]
 
 ONE: Final = "/memories/{scope}/{collection}/{id}"
 
 Text = Annotated[str, Field(max_length=2_000_000)]
-Name = Annotated[str, Field(max_length=400)]
 Tags = Annotated[tuple[Name, ...], Field(max_length=1_000)]
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from retain.web.network import Look, network
-from retain.web.operation import Call, Gives, Operation
+import anyio.to_thread
+
+from retain.web.network import Look, Net, network
+from retain.web.operation import Answer, Call, Gives, Operation
 
 __all__ = ["OPERATIONS"]
 
@@ -43,9 +45,14 @@ class Drawn(Gives):
     facets: dict[str, dict[str, int]]
 
 
-async def _graph(call: Call) -> dict[str, Any]:
+async def _graph(call: Call) -> Answer:
     look: Look = call.query
     net = await network(call.office, look)
+    # Thousands of nodes are written out on a thread, too.
+    return await anyio.to_thread.run_sync(lambda: Answer(_told(net)))
+
+
+def _told(net: Net) -> dict[str, Any]:
     degrees = net.degrees
     places = {one.key: at for at, one in enumerate(net.nodes)}
     return {

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from retain import shapes
-from retain.drafts import Draft
 from retain.errors import NotFound, UsageError
 from retain.index.checking import Facts
+from retain.web import answers, undoing
 from retain.web.checkup import Checkup, Found, Work
+from retain.web.office import HERE
 from retain.web.operation import Call, Given, Operation
 
 if TYPE_CHECKING:
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
     from retain.app import App
     from retain.model import Trashed
+    from retain.web.live import Live
 
-__all__ = ["OPERATIONS", "now"]
+__all__ = ["OPERATIONS", "Now", "now"]
+
+Data = dict[str, Any]
 
 Ref = Annotated[str, Field(min_length=1, max_length=600)]
 
@@ -103,6 +106,8 @@ class Looked(TypedDict):
     pairs: list[Pair]
     groups: list[Group]
     links: list[LooseLink]
+    ignored: list[list[str]]
+    unsure: str  # why pairs and groups are not known; empty if they are
 
 
 class Health(TypedDict):
@@ -122,15 +127,6 @@ class Begun(TypedDict):
     status: Literal["begun"]
 
 
-class Settled(TypedDict):
-    """What became of memories that were alike."""
-
-    status: str
-    id: str
-    collection: str
-    warnings: list[str]
-
-
 class Emptied(TypedDict):
     """How many memories are gone for good."""
 
@@ -144,30 +140,34 @@ class Wanted(Given):
 
 
 class Settling(Given):
-    """What to do about memories that are alike: which one stays, and which do not."""
+    """What to do about memories that are alike: which one stays, and which do not.
 
-    action: Literal["merge", "supersede", "retire", "restore"]
+    They can also be ignored: that is kept with the bank, for everyone who asks it.
+    """
+
+    action: Literal["merge", "supersede", "retire", "restore", "ignore", "heed"]
     keep: Ref
     others: Annotated[tuple[Ref, ...], Field(max_length=50)] = ()
 
 
-class Thrown(Given):
-    """A memory in the trash, as the trash calls it."""
-
-    name: Ref
-    collection: Annotated[str, Field(max_length=400)] | None = None
-
-
-def now(app: App) -> tuple[Facts, Sequence[Trashed]]:
+class Now(NamedTuple):
     """What can be said at once."""
+
+    facts: Facts = Facts()
+    trashed: Sequence[Trashed] = ()
+    apart: Sequence[frozenset[str]] = ()
+
+
+def now(app: App) -> Now:
+    """How a bank is; one that is not there yet is empty."""
     if not app.place.exists:
-        return Facts(), ()
-    return app.library.facts(), app.trashed()
+        return Now()
+    return Now(app.library.facts(), app.trashed(), app.library.apart())
 
 
 async def _health(call: Call) -> Health:
     checkup: Checkup = call.request.app.state.checkup
-    facts, trashed = await call.office.use(now)
+    facts, trashed, apart = await call.office.use(now)
     state = checkup.state
     return {
         "memories": facts.memories,
@@ -187,12 +187,15 @@ async def _health(call: Call) -> Health:
             "said": state.said,
             "bad": state.is_bad,
         },
-        "found": _looked(state.found) if state.found else None,
+        "found": _looked(state.found, apart) if state.found else None,
     }
 
 
-def _looked(found: Found) -> Looked:
+def _looked(every: Found, apart: Sequence[frozenset[str]]) -> Looked:
+    found, _ = every.without(apart)
     return {
+        "ignored": sorted(map(sorted, apart)),
+        "unsure": found.unsure,
         "at": found.at,
         "memories": found.memories,
         "bytes": found.size,
@@ -240,79 +243,81 @@ async def _work(call: Call) -> Begun:
     return {"status": "begun"}
 
 
-async def _settle(call: Call) -> Settled:
+async def _settle(call: Call) -> Data:
     given: Settling = call.body
     settled = await call.office.use(lambda app: _done(app, given), writes=True)
-    call.request.app.state.live.tell("memories", {"changed": 1})
+    live: Live = call.request.app.state.live
+    if given.action in ("ignore", "heed"):
+        live.tell("health", {"work": ""})
+    else:
+        live.tell("memories", {"changed": 1})
     return settled
 
 
-def _done(app: App, given: Settling) -> Settled:
+def _done(app: App, given: Settling) -> Data:
     if not app.place.exists:
         raise NotFound("there is no bank yet")
-    if given.action == "merge":
-        return _merged(app, given)
-    if given.action == "supersede":
-        if len(given.others) != 1:
-            raise UsageError("one memory takes the place of one other", hint="Name it in others.")
-        done = app.desk.supersede(_ref(given.others[0]), _ref(given.keep))[0]
-    elif given.action == "retire":
-        done = app.desk.retire(_ref(given.keep), "stated twice")
-    else:
-        done = app.desk.restore(_ref(given.keep))
-    one = done.memory
-    warnings = list(done.warnings)
-    return {"status": done.status, "id": one.id, "collection": one.collection, "warnings": warnings}
+    return _SETTLING[given.action](app, given)
 
 
 def _ref(text: str) -> str:
     return text if "/" in text else f"/{text}"
 
 
-def _merged(app: App, given: Settling) -> Settled:
-    """One memory in the place of several, under the name of the one that stays."""
-    keep = app.ours(_ref(given.keep))
-    others = [app.ours(_ref(ref)) for ref in given.others]
-    bodies = dict.fromkeys(one.body.strip() for one in (keep, *others))
-    draft = Draft("\n\n".join(bodies), keep.title, keep.type)
-    between = f"{keep.id[:80]}-merged"
-    sources = [one.address for one in (keep, *others)]
-    done = app.merge(sources, between, draft, collection=keep.collection)
-    # The name is free only now that its bearer is in the trash.
-    moved = app.move(done.written.memory.address, to_collection=None, to_id=keep.id)
-    one = moved.memory
-    warnings = [*done.written.warnings, *moved.warnings]
-    return {"status": "merged", "id": one.id, "collection": one.collection, "warnings": warnings}
+def _superseded(app: App, given: Settling) -> Data:
+    if len(given.others) != 1:
+        raise UsageError("one memory takes the place of one other", hint="Name it in others.")
+    older, newer = app.ours(_ref(given.others[0])), app.ours(_ref(given.keep))
+    done, taking = app.desk.supersede(older.address, newer.address)
+    undo = [
+        *undoing.restoring(app, HERE, older, done),
+        *undoing.restoring(app, HERE, newer, taking),
+    ]
+    return undoing.changed(HERE, done.memory, done.status, done.warnings, undo)
 
 
-async def _untrash(call: Call) -> dict[str, object]:
-    given: Thrown = call.body
-    done = await call.office.use(
-        lambda app: app.untrash(given.name, collection=given.collection), writes=True
-    )
-    call.request.app.state.live.tell("memories", {"added": 1})
-    return shapes.written(done)
+def _stepped(app: App, given: Settling) -> Data:
+    before = app.ours(_ref(given.keep))
+    if given.action == "retire":
+        done = app.desk.retire(before.address, "stated twice")
+    else:
+        done = app.desk.restore(before.address)
+    undo = undoing.restoring(app, HERE, before, done)
+    return undoing.changed(HERE, done.memory, done.status, done.warnings, undo)
+
+
+def _merged(app: App, given: Settling) -> Data:
+    done = app.unite(_ref(given.keep), [_ref(ref) for ref in given.others])
+    after = done.written.memory
+    undo = [undoing.deleting(HERE, after), *undoing.untrashing(HERE, done.trashed)]
+    return undoing.changed(HERE, after, "merged", done.written.warnings, undo)
+
+
+def _set_apart(app: App, given: Settling) -> Data:
+    """Say of memories that are alike that they may be, or take that back."""
+    found = [app.ours(_ref(ref)) for ref in (given.keep, *given.others)]
+    is_again = given.action == "heed"
+    refs = [one.ref for one in found]
+    app.library.set_apart(refs, again=is_again)
+    body = {"keep": refs[0], "others": refs[1:], "action": "ignore" if is_again else "heed"}
+    undo = [undoing.to_call("POST", "/health/settle", body)]
+    return undoing.changed(HERE, found[0], "heeded" if is_again else "ignored", (), undo)
+
+
+_SETTLING: Final = {
+    "merge": _merged,
+    "supersede": _superseded,
+    "retire": _stepped,
+    "restore": _stepped,
+    "ignore": _set_apart,
+    "heed": _set_apart,
+}
 
 
 async def _empty(call: Call) -> Emptied:
     gone = await call.office.use(lambda app: app.empty_trash())
     call.request.app.state.live.tell("health", {"work": ""})
     return {"destroyed": len(gone)}
-
-
-class Written(TypedDict):
-    """What a change of one memory did."""
-
-    id: str
-    collection: str
-    file_path: str
-    status: str
-    hash: str
-    created_at: Any
-    updated_at: Any
-    previous_version: str | None
-    commit: str | None
-    warnings: list[str]
 
 
 def _operation(method: str, path: str, name: str, about: str, **more: Any) -> Operation:
@@ -330,17 +335,8 @@ OPERATIONS: Final = (
         "settle",
         "Settle memories that are alike",
         handler=_settle,
-        gives=Settled,
+        gives=answers.Changed,
         body=Settling,
-    ),
-    _operation(
-        "POST",
-        "/health/trash/restore",
-        "restore_trashed",
-        "Bring a memory back from the trash",
-        handler=_untrash,
-        gives=Written,
-        body=Thrown,
     ),
     _operation(
         "POST",

@@ -37,6 +37,16 @@ class Two(Given):
     new: Text
 
 
+class Returning(Expected):
+    """The same, and whether the text comes back byte by byte, as if nothing had been done to it.
+
+    A record tells of its own changes, also of those that are taken back: without this it would
+    go on saying what has taken its place.
+    """
+
+    exact: bool = False
+
+
 class Thrown(Given):
     """An entry of the trash: its name, after its collection's if it has one."""
 
@@ -62,7 +72,7 @@ async def _version(call: Call) -> Data:
 
 
 async def _restore(call: Call) -> Data:
-    given: Expected = call.body
+    given: Returning = call.body
     scope = call.path["scope"]
 
     def work(app: App) -> Data:
@@ -73,7 +83,10 @@ async def _restore(call: Call) -> Data:
                 unchanged="It was left as it is.",
                 hint="Look at its history, and restore the version you want.",
             )
-        done = app.restore(before.address, call.path["version"])
+        if given.exact:
+            done = app.take_back(before.address, call.path["version"])
+        else:
+            done = app.restore(before.address, call.path["version"])
         undo = undoing.to_version(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
@@ -135,7 +148,7 @@ OPERATIONS: Final = (
     ),
     Operation(
         "POST", f"{ONE}/versions/{{version}}/restore", "restore_version",
-        "Bring an earlier text back", _restore, answers.Changed, body=Expected,
+        "Bring an earlier text back", _restore, answers.Changed, body=Returning,
     ),
     Operation(
         "GET", f"{ONE}/links", "links", "Show what is around a memory", _links, answers.Links

@@ -13,7 +13,7 @@ from retain import shapes
 from retain.capture import inbox
 from retain.errors import Conflict, NotFound
 from retain.web.office import HERE, OWN, Office, Scope
-from retain.web.operation import Call, Given, Gives, Operation
+from retain.web.operation import Call, Given, Gives, Name, Operation
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS", "Waiting", "count", "waiting"]
 
 Data = dict[str, Any]
-Name = Annotated[str, Field(max_length=400)]
 Id = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 
 

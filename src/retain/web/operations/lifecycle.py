@@ -22,20 +22,23 @@ Data = dict[str, Any]
 Step = Callable[["App", str, str], Outcome]
 
 
-class Nothing(Given):
-    """No values."""
-
-
 class Successor(Given):
     """The memory that takes another one's place: `collection/id`, or an id."""
 
     by: Name
 
 
+class Seen(Given):
+    """A memory as it was seen: one that was changed since is left alone."""
+
+    ref: Name
+    expect: Name = ""
+
+
 class Merging(Given):
     """Several memories, the one that takes their place, and its text."""
 
-    sources: Annotated[tuple[Name, ...], Field(min_length=2, max_length=100)]
+    sources: Annotated[tuple[Seen | Name, ...], Field(min_length=2, max_length=100)]
     id: Name
     text: Text
     collection: Name | None = None
@@ -89,7 +92,10 @@ async def _merge(call: Call) -> Data:
     collection = None if given.collection is None else collection_of(given.collection)
 
     def work(app: App) -> Data:
-        done = app.merge(given.sources, given.id, draft, collection=collection)
+        seen = [Seen(ref=one) if isinstance(one, str) else one for one in given.sources]
+        expect = {app.ours(one.ref).address: one.expect for one in seen}
+        refs = [one.ref for one in seen]
+        done = app.merge(refs, given.id, draft, collection=collection, expect=expect)
         after = done.written.memory
         undo = [undoing.deleting(scope, after), *undoing.untrashing(scope, done.trashed)]
         return undoing.changed(scope, after, "merged", done.written.warnings, undo)
@@ -108,11 +114,11 @@ OPERATIONS: Final = (
     ),
     Operation(
         "POST", f"{ONE}/restore", "restore", "Put a retired memory in force again", _restore,
-        answers.Changed, body=Nothing,
+        answers.Changed,
     ),
     Operation(
         "POST", f"{ONE}/unarchive", "unarchive", "Take a memory off the shelf", _unarchive,
-        answers.Changed, body=Nothing,
+        answers.Changed,
     ),
     Operation(
         "POST", f"{ONE}/supersede", "supersede", "Say what has taken a memory's place",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from retain import shapes
+from retain import drafts, shapes
 from retain.drafts import Draft
-from retain.errors import Conflict, UsageError
+from retain.errors import Conflict
 from retain.model import Memory
 from retain.web import answers, undoing
+from retain.web.office import Scope
 from retain.web.operation import Call, Given, Operation, collection_of, named
 from retain.web.operations.given import ONE, Expected, Name, Tags, Text
 
@@ -32,11 +33,14 @@ class New(Given):
 
 
 class Changed(Given):
-    """What changes in a memory; `expect` is the hash of the text that was seen."""
+    """What changes in a memory; `expect` is the hash of the text that was seen.
+
+    A title or a type that is empty is taken out of the file.
+    """
 
     text: Text | None = None
-    title: Name = ""
-    type: Name = ""
+    title: Name | None = None
+    type: Name | None = None
     tags: Tags | None = None
     expect: Name = ""
 
@@ -56,16 +60,17 @@ class Tagging(Given):
 
 
 class Place(Given):
-    """Where a memory goes: another collection, another id, or both."""
+    """Where a memory goes: another collection, another id, another bank, or all of these."""
 
     collection: Name | None = None
     id: Name = ""
+    scope: Scope | None = None
 
 
 async def _create(call: Call) -> Data:
     given: New = call.body
     scope = call.path["scope"]
-    draft = Draft(given.text, given.title, given.type, given.tags or None)
+    draft = Draft(given.text, given.title, given.type, drafts.tags(given.tags) or None)
 
     def work(app: App) -> Data:
         done = app.put(
@@ -87,16 +92,19 @@ async def _get(call: Call) -> Data:
 
 async def _update(call: Call) -> Data:
     given: Changed = call.body
-    draft = Draft(given.text, given.title, given.type, given.tags)
-    return await _changed(call, draft, given.expect)
-
-
-async def _changed(call: Call, draft: Draft, expect: str) -> Data:
     scope = call.path["scope"]
+    heads = {"title": given.title, "type": given.type}
+    draft = Draft(
+        given.text,
+        given.title or "",
+        given.type or "",
+        None if given.tags is None else drafts.tags(given.tags),
+        fields={key: None for key, value in heads.items() if value == ""},
+    )
 
     def work(app: App) -> Data:
         before = app.ours(named(call))
-        done = app.update(named(call), draft, expect=expect or before.hash)
+        done = app.update(named(call), draft, expect=given.expect or before.hash)
         undo = undoing.to_version(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
@@ -133,7 +141,8 @@ async def _tag(call: Call) -> Data:
     def work(app: App) -> Data:
         before = app.ours(named(call))
         gone = set(given.remove) - set(given.add)
-        tags = [tag for tag in dict.fromkeys((*before.tags, *_clean(given.add))) if tag not in gone]
+        wanted = dict.fromkeys((*before.tags, *drafts.tags(given.add)))
+        tags = [tag for tag in wanted if tag not in gone]
         if tags == list(before.tags):
             return undoing.changed(scope, before, "unchanged", (), ())
         done = app.update(named(call), Draft(tags=tags), expect=before.hash)
@@ -143,14 +152,6 @@ async def _tag(call: Call) -> Data:
     return await call.office.use(work, scope, writes=True)
 
 
-def _clean(tags: Tags) -> list[str]:
-    """Tags as they are written: without spaces around them, and none that is empty."""
-    found = [" ".join(tag.split()) for tag in tags]
-    if any("," in tag for tag in found):
-        raise UsageError("a tag has no comma in it", hint="Give several tags one by one.")
-    return [tag for tag in found if tag]
-
-
 async def _move(call: Call) -> Data:
     given: Place = call.body
     scope = call.path["scope"]
@@ -158,11 +159,26 @@ async def _move(call: Call) -> Data:
 
     def work(app: App) -> Data:
         before = app.ours(named(call))
+        if given.scope and call.office.app(given.scope) is not app:
+            return _moved_over(app, before, call.office.app(given.scope), scope, given)
+        if collection is None and not given.id:
+            return undoing.changed(scope, before, "unchanged", (), ())
         done = app.move(named(call), to_collection=collection, to_id=given.id)
         undo = [] if done.status == "unchanged" else [undoing.moving(scope, before, done.memory)]
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
     return await call.office.use(work, scope, writes=True)
+
+
+def _moved_over(app: App, before: Memory, other: App, scope: str, given: Place) -> Data:
+    there = str(given.scope)
+    collection = None if given.collection is None else collection_of(given.collection)
+    done, gone = app.move_over(before.address, other, to_collection=collection, to_id=given.id)
+    undo = [undoing.deleting(there, done.memory), *undoing.untrashing(scope, [gone.trashed])]
+    warnings = [*done.warnings, *gone.warnings]
+    if app.bank.versions(before):
+        warnings.append("its earlier texts stay where it was")
+    return undoing.changed(there, done.memory, done.status, warnings, undo)
 
 
 async def _delete(call: Call) -> Data:

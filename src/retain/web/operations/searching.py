@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
 
 from pydantic import Field
 
 from retain import shapes
 from retain.index.catalogue import Chosen
-from retain.web import answers, looking
+from retain.web import answers, looking, undoing
 from retain.web.looking import Sought
 from retain.web.office import Office
 from retain.web.operation import Call, Given, Operation, collection_of
@@ -59,8 +60,9 @@ class Listing(Facets):
 class Question(Facets):
     """A question, and what its answers must be."""
 
-    q: Annotated[str, Field(max_length=100_000)]
+    q: Annotated[str, Field(max_length=looking.LONGEST)]
     limit: Annotated[int, Field(ge=1, le=100)] = 20
+    offset: Annotated[int, Field(ge=0, le=10_000)] = 0
     mode: Literal["hybrid", "text", "semantic"] = "hybrid"
 
 
@@ -104,12 +106,12 @@ def _listed(office: Office, one: Any) -> Data:
 
 async def _search(call: Call) -> Data:
     given: Question = call.query
-    wanted = Sought(given.q.strip(), given.chosen(), mode=given.mode)
+    wanted = Sought(given.q.strip(), given.chosen(), mode=given.mode, is_wide=True)
 
     def read(app: Any) -> Data:
         if not wanted.question:
             return {**_NOTHING, "query": given.q, "mode": given.mode}
-        found = looking.found(app, wanted, given.limit)
+        found = looking.found(app, wanted, given.limit, given.offset)
         assert found.answer is not None  # noqa: S101 - there is a question
         told = shapes.answer(given.q, given.mode, found.answer._replace(hits=found.hits))
         pages = [
@@ -118,6 +120,7 @@ async def _search(call: Call) -> Data:
         hits = zip(list(map(shapes.hit, found.hits)), pages, strict=True)
         return {
             **told,
+            "total": found.total,
             "hits": [{**hit, "page": page} for hit, page in hits],
             "facets": {name: dict(values) for name, values in found.facets.items()},
         }
@@ -126,6 +129,7 @@ async def _search(call: Call) -> Data:
 
 
 _NOTHING: Final = {
+    "total": 0,
     "hits": [],
     "confidence": 0.0,
     "confident": False,
@@ -141,12 +145,18 @@ async def _searches(call: Call) -> Data:
 async def _keep(call: Call) -> Data:
     given: Kept = call.body
     name = call.path["name"]
-    return {"searches": await call.office.use(lambda _app: Searches().keep(name, given.query))}
+    every, before = await call.office.use(lambda _app: Searches().keep(name, given.query))
+    path = f"/searches/{quote(' '.join(name.split()), safe='')}"
+    back = None if before is None else {"query": before}
+    undo = undoing.to_call("DELETE" if before is None else "PUT", path, back)
+    return {"searches": every, "undo": [undo]}
 
 
 async def _forget(call: Call) -> Data:
     name = call.path["name"]
-    return {"searches": await call.office.use(lambda _app: Searches().forget(name))}
+    every, query = await call.office.use(lambda _app: Searches().forget(name))
+    undo = undoing.to_call("PUT", f"/searches/{quote(name, safe='')}", {"query": query})
+    return {"searches": every, "undo": [undo]}
 
 
 OPERATIONS: Final = (
@@ -156,11 +166,11 @@ OPERATIONS: Final = (
     Operation("GET", "/search", "search", "Find memories", _search, answers.Hits, Question),
     Operation("GET", "/searches", "searches", "List kept searches", _searches, answers.Searches),
     Operation(
-        "PUT", "/searches/{name}", "keep_search", "Keep a search", _keep, answers.Searches,
+        "PUT", "/searches/{name}", "keep_search", "Keep a search", _keep, answers.SearchesChanged,
         body=Kept,
     ),
     Operation(
         "DELETE", "/searches/{name}", "forget_search", "Forget a search", _forget,
-        answers.Searches,
+        answers.SearchesChanged,
     ),
 )  # fmt: skip

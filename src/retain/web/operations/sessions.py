@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from retain.errors import NotFound
 from retain.guard.characters import flat
 from retain.sessions.formats import FORMATS, document
 from retain.trash import CHATS
+from retain.web import answers, undoing
 from retain.web.office import Office
-from retain.web.operation import Call, Given, Operation
+from retain.web.operation import Call, Given, Gives, Operation
+from retain.web.operations.chat import Fact, Undone
+from retain.web.operations.given import Name
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -23,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS", "Listed", "listed"]
 
 Data = dict[str, Any]
-Name = Annotated[str, Field(max_length=400)]
 
 _EXCERPT: Final = 240
 _HITS: Final = 200
@@ -56,12 +59,11 @@ class Kept(Given):
     name: Name
 
 
-class _Gives(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class Shown(Gives):
+    """A chat without what was said in it; the excerpt is what answers the words best.
 
-
-class Shown(_Gives):
-    """A chat without what was said in it; the excerpt is what answers the words best."""
+    `message` is the number of the message it is from; 0 where it is from none.
+    """
 
     scope: str
     id: str
@@ -74,25 +76,26 @@ class Shown(_Gives):
     tokens: int
     model: str
     excerpt: str
+    message: int
 
 
-class Found(_Gives):
+class Found(Gives):
     """Chats, the one that was used last first."""
 
     sessions: list[Shown]
 
 
-class Uttered(_Gives):
+class Uttered(Gives):
     """What one side said; blocks where the text alone is not the whole."""
 
     role: str
     content: str
     timestamp: str
     token_count: int | None = None
-    blocks: list[dict[str, Any]] = []
+    blocks: list[dict[str, Any]] = Field(default_factory=list)
 
 
-class Shortened(_Gives):
+class Shortened(Gives):
     """A summary that stands for the first messages when a model is asked."""
 
     messages: int
@@ -100,7 +103,7 @@ class Shortened(_Gives):
     created_at: str
 
 
-class Whole(_Gives):
+class Whole(Gives):
     """A chat with all that was said in it; what says nothing is left out."""
 
     id: str
@@ -112,10 +115,10 @@ class Whole(_Gives):
     summary: str = ""
     model: str = ""
     origin: str = ""
-    compactions: list[Shortened] = []
+    compactions: list[Shortened] = Field(default_factory=list)
 
 
-class Written(_Gives):
+class Written(Gives):
     """A chat as a file, and what that would be called."""
 
     name: str
@@ -123,19 +126,21 @@ class Written(_Gives):
     text: str
 
 
-class Deleted(_Gives):
-    """Where a chat lies in the trash."""
+class Deleted(Gives):
+    """Where a chat lies in the trash, and the call that brings it back."""
 
     status: str
     id: str
     name: str
+    undo: list[answers.Again]
 
 
-class Restored(_Gives):
-    """The chat that is there again."""
+class Restored(Gives):
+    """The chat that is there again, and the call that throws it away again."""
 
     status: str
     id: str
+    undo: list[answers.Again]
 
 
 class Listed(NamedTuple):
@@ -144,6 +149,7 @@ class Listed(NamedTuple):
     scope: str
     session: Session
     excerpt: str = ""
+    message: int = 0  # the one that the excerpt is from
 
     @property
     def data(self) -> Data:
@@ -153,6 +159,7 @@ class Listed(NamedTuple):
             "scope": self.scope,
             "tags": list(one.tags),
             "excerpt": self.excerpt,
+            "message": self.message,
         }
 
 
@@ -168,10 +175,19 @@ async def listed(office: Office, words: str, limit: int) -> list[Listed]:
 
 def _listed(app: App, scope: str, words: str, limit: int) -> list[Listed]:
     sessions = app.sessions.list(limit, words)
-    excerpts: dict[str, str] = {}
+    excerpts: dict[str, tuple[str, int]] = {}
     for hit in app.sessions.search(words, _HITS) if words.strip() else ():
-        excerpts.setdefault(hit.session_id, flat(hit.text, _EXCERPT))
-    return [Listed(scope, one, excerpts.get(one.id, "")) for one in sessions]
+        excerpts.setdefault(hit.session_id, (_around(hit.text, words), hit.message))
+    return [Listed(scope, one, *excerpts.get(one.id, ("", 0))) for one in sessions]
+
+
+def _around(text: str, words: str) -> str:
+    """The part of a message that has the words in it; its beginning where none is found."""
+    text = flat(text, len(text) + 1)
+    places = [text.casefold().find(word) for word in words.casefold().split()]
+    start = max(0, min((at for at in places if at >= 0), default=0) - _EXCERPT // 4)
+    start = text.rfind(" ", 0, start) + 1
+    return ("… " if start else "") + flat(text[start:], _EXCERPT)
 
 
 async def _list(call: Call) -> Data:
@@ -201,6 +217,8 @@ async def _rename(call: Call) -> Data:
         return Listed(scope, app.sessions.get(name)).data
 
     found = await call.office.use(work, scope)
+    talks: Talks = call.request.app.state.talks
+    await talks.renamed(scope, name)
     _tell(call)
     return found
 
@@ -211,14 +229,22 @@ async def _delete(call: Call) -> Data:
     await talks.let_go(scope, name)
     kept = await call.office.use(lambda app: app.sessions.delete(name), scope)
     _tell(call)
-    return {"status": "deleted", "id": name, "name": kept.name}
+    undo = undoing.to_call("POST", f"/deleted-sessions/{quote(scope)}", {"name": kept.name})
+    return {"status": "deleted", "id": name, "name": kept.name, "undo": [undo]}
+
+
+async def _undo(call: Call) -> Data:
+    talks: Talks = call.request.app.state.talks
+    back = await talks.undo(call.path["scope"], call.path["id"], str(call.body.ref))
+    return {"status": "undone", "back": back}
 
 
 async def _restore(call: Call) -> Data:
-    name = str(call.body.name)
-    done = await call.office.use(lambda app: _brought_back(app, name), call.path["scope"])
+    scope, name = call.path["scope"], str(call.body.name)
+    done = await call.office.use(lambda app: _brought_back(app, name), scope)
     _tell(call)
-    return {"status": "restored", "id": done}
+    undo = undoing.to_call("DELETE", f"/sessions/{quote(scope)}/{quote(done, safe='')}", None)
+    return {"status": "restored", "id": done, "undo": [undo]}
 
 
 def _brought_back(app: App, name: str) -> str:
@@ -246,6 +272,9 @@ OPERATIONS: Final = tuple(
             "PUT", _ONE, "rename-session", "Name and tag a chat", _rename, Shown, body=Renamed
         ),
         Operation("DELETE", _ONE, "delete-session", "Move a chat to the trash", _delete, Deleted),
+        Operation(
+            "POST", f"{_ONE}/undo", "undo-kept", "Take a fact back", _undo, Undone, body=Fact
+        ),
         Operation(
             "GET",
             f"{_ONE}/export",

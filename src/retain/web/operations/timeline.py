@@ -26,6 +26,7 @@ class Event(Gives):
     summary: str
     source: str
     page: str
+    diff: str
 
 
 class Timeline(Gives):
@@ -54,8 +55,9 @@ async def _timeline(call: Call) -> dict[str, Any]:
 
 def _event(one: Happened) -> dict[str, str]:
     fields = one.event._asdict()
-    del fields["is_there"]
-    return {**fields, "scope": one.scope, "page": one.page}
+    for name in ("is_there", "older", "newer"):
+        del fields[name]
+    return {**fields, "scope": one.scope, "page": one.page, "diff": one.diff}
 
 
 OPERATIONS: Final = (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+import anyio.to_thread
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -54,13 +55,17 @@ async def _graph(request: Request) -> Response:
     except NotFound as error:  # what was focused on is gone; the rest is still there
         missing = error.message
         net = await network(request.app.state.office, look.model_copy(update={"focus": ""}))
+    values = await anyio.to_thread.run_sync(lambda: _values(net, look))
+    return page(request, "graph.html", {**values, "missing": missing})
+
+
+def _values(net: Net, look: _Listed) -> dict[str, Any]:
     degrees = net.degrees
     shown = net.nodes[look.at : look.at + _LISTED]
-    values = {
+    return {
         "title": "Graph",
         "here": "graph",
         "look": look,
-        "missing": missing,
         "net": net,
         "counts": _counts(net),
         "kinds": _KINDS,
@@ -70,7 +75,6 @@ async def _graph(request: Request) -> Response:
         "newer": _query(look, at=max(0, look.at - _LISTED)) if look.at else "",
         "older": _query(look, at=look.at + _LISTED) if look.at + _LISTED < len(net.nodes) else "",
     }
-    return page(request, "graph.html", values)
 
 
 def _counts(net: Net) -> dict[str, int]:

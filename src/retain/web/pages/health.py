@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from datetime import UTC, datetime
 from typing import Final
 
@@ -10,7 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from retain.errors import Conflict
 from retain.shapes import size
+from retain.trash import CHATS
 from retain.web.checkup import Checkup
 from retain.web.office import Office
 from retain.web.operations.health import now
@@ -26,32 +30,59 @@ _DOING: Final = {
     "repair": "Comparing the index with every file",
 }
 _MOST_TRASHED: Final = 100
+_STALE_SECONDS: Final = 30.0
+# The states of links, in words for people.
+_STATES: Final = {
+    "dangling": "no such memory",
+    "changed": "file changed",
+    "moved": "file moved",
+    "gone": "file gone",
+}
 
 
 async def _health(request: Request) -> Response:
     office: Office = request.app.state.office
     checkup: Checkup = request.app.state.checkup
     checkup.look_first()
-    (facts, trashed), root = await office.use(lambda app: (now(app), app.place.root))
+    known, place = await office.use(lambda app: (now(app), app.place))
+    (facts, trashed, apart), root = known, place.root
+    _look_again(checkup)
     state = checkup.state
-    found = state.found
+    found, ignored = state.found, 0
+    if found and "ignored" not in request.query_params:
+        found, ignored = found.without(apart)
     values = {
         "title": "Health",
         "here": "health",
         "facts": facts,
         "size": size,
         "trashed": trashed[:_MOST_TRASHED],
+        "chats": CHATS,
         "trashed_count": len(trashed),
         "state": state,
         "doing": _DOING.get(state.work, ""),
         "found": found,
+        "ignored": ignored,
+        "shows_ignored": "ignored" in request.query_params and bool(apart),
+        "is_apart": lambda *refs: any(set(refs) <= one for one in apart),
         "problems": [(_shown(one.path, root), one.reason) for one in found.problems]
         if found
         else [],
+        "has_bank": place.exists,
+        "suggestions": len(found.pairs) + len(found.groups) + len(found.loose) if found else 0,
+        "states": _STATES,
         "looked": datetime.fromtimestamp(found.at, UTC).isoformat() if found else "",
         "parted": _parted,
     }
     return page(request, "health.html", values)
+
+
+def _look_again(checkup: Checkup) -> None:
+    """What was found a while ago may be settled by now: other pages would say otherwise."""
+    found = checkup.state.found
+    if found and time.time() - found.at > _STALE_SECONDS:
+        with contextlib.suppress(Conflict):  # something is under way, which ends with a look
+            checkup.start("look")
 
 
 def _shown(path: str, root: str) -> str:

@@ -103,12 +103,17 @@ async def _all(request: Request) -> Response:
         "facets": _facets(wanted, view),
         "searches": view.searches,
         "has_any": view.has_any,
-        "sureness": passages.sureness(view.found.answer) if view.found.answer else "",
+        "sureness": _sureness(wanted, view.found),
         "pages": last,
         "first": (wanted.page - 1) * PAGE + 1,
+        "longest": looking.LONGEST,
         "focus": "focus" in request.query_params,
     }
     return page(request, "memories.html", values)
+
+
+def _sureness(wanted: Sought, found: Found) -> str:
+    return passages.sureness(found.answer, passages.terms(wanted.question)) if found.answer else ""
 
 
 def _view(app: App, office: Office, wanted: Sought) -> _View:
@@ -137,7 +142,7 @@ def _of_hit(office: Office, hit: Hit, terms: frozenset[str]) -> Row:
         hit.type,
         hit.status,
         hit.tags,
-        hit.created_at,
+        _moment(hit.changed),
         passages.excerpt(hit.text, terms, hit.title),
         hit.is_superseded,
         scope != office.scopes[0],
@@ -148,9 +153,16 @@ def _of_hit(office: Office, hit: Hit, terms: frozenset[str]) -> Row:
     )
 
 
+def _moment(seconds: float) -> str:
+    """When a memory was changed; nothing for a date that no calendar has."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
 def _of_listed(office: Office, one: Listed) -> Row:
     scope = office.scope_of(one.scope)
-    changed = datetime.fromtimestamp(one.modified, UTC).isoformat(timespec="seconds")
     return Row(
         scope,
         one.collection,
@@ -161,7 +173,7 @@ def _of_listed(office: Office, one: Listed) -> Row:
         one.type,
         one.status,
         one.tags,
-        changed,
+        _moment(one.changed),
         passages.excerpt(one.start, frozenset(), one.title),
         one.is_superseded,
         scope != office.scopes[0],

@@ -11,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from retain.errors import RetainError
+from retain.errors import BadName, RetainError
 from retain.model import FREE_TYPES, Memory, Version
+from retain.paths import check_collection, check_id
 from retain.recall.linking import Graph, Related
 from retain.typed.shape import is_record
 from retain.web import contents
@@ -65,6 +66,7 @@ class _Read(NamedTuple):
     near: list[tuple[Related, str]]
     successor: str
     collections: list[str]
+    several: bool  # whether there is another bank to move it to
 
 
 async def _one(request: Request) -> Response:
@@ -120,6 +122,7 @@ def _read(app: App, office: Office, request: Request) -> _Read:
         others,
         app.successor(memory),
         sorted({name for name, where, _ in app.collections() if where == memory.scope}),
+        not office.is_one,
     )
 
 
@@ -229,7 +232,7 @@ async def _new(request: Request) -> Response:
 
     def read(app: App) -> dict[str, Any]:
         found = [name for name, _, _ in app.collections() if name]
-        names = {"here": "of the project", "global": "your own"}
+        names = {"here": "project", "global": "yours"}
         return {
             "types": _types(app),
             "collections": sorted(set(found)),
@@ -248,10 +251,29 @@ async def _new(request: Request) -> Response:
         "is_whole": False,
         "can_be_plain": False,
         "text": request.query_params.get("text", "")[:100_000],
-        "stated_title": request.query_params.get("title", "")[:400],
         "suffix": "",
+        **_wanted(request),
     }
     return page(request, "edit.html", values)
+
+
+def _wanted(request: Request) -> dict[str, str]:
+    """The name that a link has for what is to be written; a title, if it can be no name."""
+    asked = request.query_params
+    collection, _, name = asked.get("id", "").removeprefix("memory:").rpartition("/")
+    found = {
+        "stated_title": asked.get("title", "")[:400],
+        "wanted_id": name,
+        "wanted_collection": collection,
+        "wanted_scope": asked.get("scope", ""),
+    }
+    try:
+        check_id(name)
+        check_collection(collection)
+    except BadName:
+        plain = found["stated_title"] or asked.get("id", "")[:400]
+        found |= {"stated_title": plain, "wanted_id": "", "wanted_collection": ""}
+    return found
 
 
 def _types(app: App) -> list[str]:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+import anyio
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from retain.errors import NotFound, UsageError
+from retain.facts.retraction import kept
 from retain.sessions.formats import FORMATS
 from retain.web.office import Office
 from retain.web.operations.chat import page_of_session
 from retain.web.operations.sessions import listed
 from retain.web.rendering import page
-from retain.web.spoken import of_chat
+from retain.web.spoken import Piece, dressed, fact_piece, outlined
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from retain.app import App
-    from retain.sessions.model import Chat, Session
+    from retain.sessions.model import Session
+    from retain.web.talks import Talks
 
 __all__ = ["ROUTES"]
 
@@ -63,22 +69,39 @@ async def _one(request: Request) -> Response:
     office: Office = request.app.state.office
     scope, name = request.path_params["scope"], request.path_params["id"]
 
-    def work(app: App) -> tuple[Session, Chat]:
-        return app.sessions.get(name), app.sessions.chat(name)
+    talks: Talks = request.app.state.talks
 
-    session, chat = await office.use(work, scope)
-    pieces = await office.use(lambda _app: of_chat(chat), scope)
-    hidden = 0 if "all" in request.query_params else max(0, len(pieces) - _MOST_PIECES)
+    def work(app: App) -> tuple[Session, Callable[[], list[Piece]]]:
+        session, chat = app.sessions.get(name), app.sessions.chat(name)
+        facts = [fact_piece(one, talks.page_of(app, one.ref)) for one in kept(app, name)]
+        messages = app.sessions.messages(name)
+        return session, partial(outlined, messages, facts, chat.compactions)
+
+    def laid_out() -> tuple[list[Piece], int]:
+        found = outline()
+        hidden = 0 if "all" in request.query_params else max(0, len(found) - _MOST_PIECES)
+        hidden = min(hidden, _place(found, request.query_params.get("message", "")))
+        return dressed(found[hidden:]), hidden
+
+    session, outline = await office.use(work, scope)
+    # Everyone else waits while a bank is used: what takes long comes after it.
+    found, hidden = await anyio.to_thread.run_sync(laid_out)
     values = {
         "title": session.title,
         "here": "sessions",
         "scope": scope,
         "session": session,
-        "pieces": pieces[hidden:],
+        "pieces": found,
         "hidden": hidden,
         "chat_page": page_of_session(session.id, scope),
     }
     return page(request, "session.html", values)
+
+
+def _place(found: Sequence[Piece], message: str) -> int:
+    """How many pieces stand before a message that somebody wants to see; else all of them."""
+    places = (at for at, one in enumerate(found) if str(one.get("message", "")) == message)
+    return next(places, len(found)) if message else len(found)
 
 
 async def _export(request: Request) -> Response:

@@ -1,11 +1,24 @@
 // The JSON interface, as every page calls it.
 
+const RELOADED = "retain-locked-out";
+
 export class Refused extends Error {
   constructor(status, error) {
     super(typeof error === "string" ? error : error?.message ?? "That did not work.");
     this.status = status;
     this.error = typeof error === "object" ? error : {};
   }
+}
+
+/** The cookie is no longer good: the page that says so takes this one's place, unless something was
+ *  typed here that would go with it. */
+export function lockedOut() {
+  if (!document.dispatchEvent(new CustomEvent("retain:locked-out", { cancelable: true }))) return;
+  // A page that is let in again and refused again would reload for ever.
+  const last = Number(sessionStorage.getItem(RELOADED));
+  if (Date.now() - last < 30_000) return;
+  sessionStorage.setItem(RELOADED, Date.now());
+  location.reload();
 }
 
 /** Call the interface; what it refuses is thrown, with the reason. */
@@ -20,7 +33,7 @@ export async function call(method, path, body) {
   } catch {
     throw new Refused(0, "Retain does not answer. Is `retain web` still running?");
   }
-  if (answer.status === 401) location.reload();
+  if (answer.status === 401) lockedOut();
   const found = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Refused(answer.status, found.error);
   return found;

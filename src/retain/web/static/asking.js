@@ -2,12 +2,21 @@
 
 import { make } from "./dom.js";
 
+/** The banks there may be, for a field that chooses one. */
+export const BANKS = [["here", "project"], ["global", "yours"]];
+
+/** What a step does to a memory: four that stand side by side sound alike. */
+export const STEPS = {
+  archive: "It stays where it is and can still be found, but ranks lower.",
+  retire: "It is no longer in force: lists, searches and agents leave it out unless they ask for retired ones.",
+};
+
 let count = 0;
 
 function control(field, id) {
   const { name, value = "", rows, list, placeholder, required = false, options } = field;
   if (options) {
-    return make("select", { id, name }, ...options.map(([key, label]) => make("option", { value: key }, label)));
+    return make("select", { id, name }, ...options.map(([key, label]) => make("option", { value: key, selected: key === value }, label)));
   }
   if (rows) {
     const area = make("textarea", { id, name, rows, required });
@@ -42,6 +51,8 @@ export function ask({ title, about, fields = [], action = "OK", bad = false, bel
     form.addEventListener("submit", (event) => { event.preventDefault(); dialog.close("yes"); });
     document.body.append(dialog);
     dialog.showModal();
+    // What is filled in is a proposal: the first key replaces it.
+    if (document.activeElement.matches("input[type=text]")) document.activeElement.select();
   });
 }
 

@@ -1,9 +1,9 @@
 // Several memories at once: chosen with x, by a click or a range of them; one undo for all.
 
 import { call, get, post } from "./api.js";
-import { ask, tell } from "./asking.js";
+import { BANKS, STEPS, ask } from "./asking.js";
 import { attempt, make, say } from "./dom.js";
-import { announce, carry } from "./undo.js";
+import { announceAll, carry, fallenShort } from "./undo.js";
 
 const bar = document.getElementById("bulk");
 const said = document.getElementById("chosen");
@@ -23,10 +23,19 @@ function show() {
   said.textContent = `${chosen.size} chosen`;
 }
 
+/** The hash of what a memory is now; whoever asks for it later hears of a failure, nobody before. */
+function seen(item) {
+  const hash = get(path(item)).then((found) => found.hash);
+  hash.catch(() => {});
+  return hash;
+}
+
 function choose(item, isOn) {
   box(item).checked = isOn;
-  if (isOn) chosen.set(item.dataset.page, { ...item.dataset });
-  else chosen.delete(item.dataset.page);
+  const { page } = item.dataset;
+  // What was chosen is deleted only as it was then, however often the list is shown anew.
+  if (isOn) chosen.set(page, { ...item.dataset, seen: chosen.get(page)?.seen ?? seen(item.dataset) });
+  else chosen.delete(page);
 }
 
 /** After the list was replaced: what is still there stays chosen, what is gone does not. */
@@ -38,7 +47,25 @@ export function recheck() {
   }
   last = undefined;
   show();
+  if (isReturning) goBack();
 }
+
+// Who came to the actions from the list goes on there afterwards, at the same place.
+let place; // the row that had the focus, and how far down it stood
+let isReturning = false;
+document.addEventListener("focusin", (event) => {
+  const item = event.target.closest("#results [data-item]");
+  if (item) place = { page: item.dataset.page, at: items().indexOf(item) };
+});
+
+function goBack() {
+  isReturning = false;
+  if (!place || (document.activeElement !== document.body && !bar.contains(document.activeElement))) return;
+  const all = items();
+  const row = all.find((one) => one.dataset.page === place.page) ?? all[Math.min(place.at, all.length - 1)];
+  row?.querySelector("a")?.focus();
+}
+bar.addEventListener("keydown", (event) => { if (event.key === "Escape") goBack(); });
 
 document.addEventListener("click", (event) => {
   if (!event.target.matches("#results [data-item] input[type=checkbox]")) return;
@@ -53,24 +80,19 @@ document.addEventListener("click", (event) => {
   show();
 });
 
-function fallenShort(failures) {
-  tell("Some were left as they were", make("ul", { class: "failures" },
-    ...failures.map(([item, error]) => make("li", {}, make("strong", {}, item.title), ` — ${error.message}`))));
-}
-
 /** Do the same to each, one after the other; say how far it is, and what was refused. */
 async function each(doing, done, work) {
   const several = [...chosen.values()];
-  const undo = [];
+  const changes = []; // the last one first, as they are undone
   const failures = [];
   isRunning = true;
   for (const button of bar.querySelectorAll("button")) button.disabled = true;
   for (const [number, item] of several.entries()) {
     said.textContent = `${doing} ${number + 1} of ${several.length}…`;
     try {
-      undo.unshift(...(await work(item)).undo);
+      changes.unshift({ title: item.title, undo: (await work(item)).undo });
     } catch (error) {
-      failures.push([item, error]);
+      failures.push([item.title, error]);
     }
   }
   isRunning = false;
@@ -79,19 +101,35 @@ async function each(doing, done, work) {
   for (const item of items()) box(item).checked = false;
   show();
   const renew = () => document.dispatchEvent(new CustomEvent("retain:acted"));
+  isReturning = true; // as soon as the list is shown anew
   renew();
   const count = several.length - failures.length;
-  if (count) announce(`${count} ${count === 1 ? "memory" : "memories"} ${done}.`, undo, renew);
+  if (count) announceAll(`${count} ${count === 1 ? "memory" : "memories"} ${done}.`, changes, renew);
   if (failures.length) fallenShort(failures);
 }
 
 const tags = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
 
-async function collections() {
-  const found = await get("/memories?limit=1");
+/** The collections there are; and whether there is more than one bank. */
+async function places() {
+  const { facets } = await get("/memories?limit=1");
   const list = make("datalist", { id: "bulk-collections" },
-    ...Object.keys(found.facets.collection ?? {}).filter(Boolean).map((value) => make("option", { value })));
-  return [list];
+    ...Object.keys(facets.collection ?? {}).filter(Boolean).map((value) => make("option", { value })));
+  return [list, Object.keys(facets.scope ?? {}).length > 1];
+}
+
+async function move() {
+  const [list, isSeveral] = await places();
+  const bank = { name: "scope", label: "Bank", options: [["", "where each is"], ...BANKS] };
+  const given = await ask({
+    title: `Move ${chosen.size} memories`, action: "Move", below: [list],
+    fields: [{ name: "collection", label: "Collection", list: "bulk-collections", required: !isSeveral, placeholder: isSeveral ? "as it is" : "" }, ...(isSeveral ? [bank] : [])],
+  });
+  if (!given) return;
+  const place = {};
+  if (given.collection.trim()) place.collection = given.collection.trim();
+  if (given.scope) place.scope = given.scope;
+  await each("Moving", "moved", (item) => post(`${path(item)}/move`, place));
 }
 
 async function merge() {
@@ -111,7 +149,8 @@ async function merge() {
   });
   if (!given) return undefined;
   const done = await post(`/merges/${part(several[0].scope)}`, {
-    sources: several.map((one) => `${one.collection}/${one.id}`),
+    // Only if they are still what was shown: a change made meanwhile would go to the trash with them.
+    sources: full.map((one) => ({ ref: `${one.collection}/${one.id}`, expect: one.hash })),
     id: given.id, title: given.title, text: given.text, collection: several[0].collection || ":root",
   });
   chosen.clear();
@@ -127,21 +166,15 @@ const ACTIONS = {
     const given = await ask({ title: `Untag ${chosen.size} memories`, action: "Remove tags", fields: [{ name: "tags", label: "Tags, with commas", required: true }] });
     if (given) await each("Untagging", "untagged", (item) => post(`${path(item)}/tags`, { remove: tags(given.tags) }));
   },
-  move: async () => {
-    const given = await ask({
-      title: `Move ${chosen.size} memories`, action: "Move", below: await collections(),
-      fields: [{ name: "collection", label: "Collection", list: "bulk-collections", required: true }],
-    });
-    if (given) await each("Moving", "moved", (item) => post(`${path(item)}/move`, { collection: given.collection.trim() }));
-  },
+  move,
   archive: () => each("Archiving", "archived", (item) => post(`${path(item)}/archive`)),
   retire: async () => {
-    const given = await ask({ title: `Retire ${chosen.size} memories`, action: "Retire", fields: [{ name: "reason", label: "Why" }] });
+    const given = await ask({ title: `Retire ${chosen.size} memories`, about: STEPS.retire, action: "Retire", fields: [{ name: "reason", label: "Why" }] });
     if (given) await each("Retiring", "retired", (item) => post(`${path(item)}/retire`, { reason: given.reason }));
   },
-  delete: () => each("Deleting", "moved to the trash", (item) => call("DELETE", path(item))),
+  delete: () => each("Deleting", "moved to the trash", async (item) => call("DELETE", `${path(item)}?expect=${await item.seen}`)),
   merge,
-  none: () => { for (const item of items()) choose(item, false); chosen.clear(); show(); },
+  none: () => { for (const item of items()) choose(item, false); chosen.clear(); goBack(); show(); },
 };
 
 bar.addEventListener("click", (event) => {

@@ -8,7 +8,7 @@ const queue = document.getElementById("queued");
 const grows = CSS.supports("field-sizing", "content");
 const hasKeyboard = !matchMedia("(pointer: coarse)").matches;
 
-const draftOf = (address) => `retain-draft:${address}`;
+const draftOf = (address) => `retain-draft:${document.documentElement.dataset.bank}:${address}`;
 
 export class Box {
   constructor(doing) {

@@ -137,6 +137,7 @@ function memory(word, undo) {
   const line = make("p", { class: "memory" }, make("span", { class: "star", "aria-hidden": "true" }, "✦ "),
     names[word.status] ?? "Memory saved: ",
     word.page ? make("a", { href: word.page }, word.fact) : word.fact);
+  if (word.ref?.startsWith("global:")) line.append(make("span", { class: "soft" }, " · in your own bank"));
   if (word.replaced) line.append(make("span", { class: "soft" }, ` · replaces ${word.replaced}`));
   if (word.notes.length) line.append(make("span", { class: "soft" }, ` (${word.notes.join("; ")})`));
   if (word.can_undo) {
@@ -166,11 +167,12 @@ function question(word, decide) {
   return panel;
 }
 
-/** Take answers from now on; no is where the focus is, unless the person is writing something. */
+/** Take answers from now on; no is where the focus is, unless the person is busy elsewhere. */
 function settle(panel) {
   for (const button of panel.querySelectorAll("button")) button.disabled = false;
-  const box = document.getElementById("say");
-  if (document.activeElement !== box || !box.value) panel.querySelector("button.main").focus({ preventScroll: true });
+  const [at, box] = [document.activeElement, document.getElementById("say")];
+  const isFree = !at || at === document.body || (at === box && !box.value);
+  if (isFree) panel.querySelector("button.main").focus({ preventScroll: true });
 }
 
 /** All that would be done; a difference as one. */

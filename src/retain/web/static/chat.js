@@ -84,7 +84,10 @@ function take(event) {
     at("welcome")?.remove();
     pieces.take(word);
   }
-  if (word.kind === "answered") isAsked = false;
+  if (word.kind === "answered") {
+    isAsked = false;
+    if (document.activeElement === document.body) box.focus(); // the buttons are gone
+  }
   if (word.kind === "question") {
     // It is read from its beginning, however long it is.
     isAsked = true;

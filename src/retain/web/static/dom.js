@@ -1,5 +1,7 @@
 // Making and replacing parts of a page. Text is only ever set as text.
 
+import { lockedOut } from "./api.js";
+
 /** An element with attributes and children; strings become text. */
 export function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -26,7 +28,7 @@ export function worker(name) {
  *  `before` is called in the last moment in which the old ones are there. */
 export async function refresh(url, ids, signal, before = () => {}) {
   const answer = await fetch(url, { headers: { "X-Retain-Fragment": "1" }, signal });
-  if (answer.status === 401) location.reload();
+  if (answer.status === 401) lockedOut();
   if (!answer.ok) return false;
   const page = new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html");
   before();

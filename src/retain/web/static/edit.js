@@ -12,41 +12,146 @@ const conflict = document.getElementById("conflict");
 const { api, page, suffix } = form.dataset;
 const isNew = Boolean(form.dataset.new);
 const isWhole = Boolean(form.dataset.whole);
-const FIELDS = ["title", "tags", "type", "collection", "scope", "text"];
-const DRAFT = `retain-draft:${location.pathname}${isWhole ? "?whole" : ""}`;
+const FIELDS = ["title", "tags", "type", "collection", "id", "scope", "text"];
+const DRAFTS = `retain-draft:${document.documentElement.dataset.bank}:`; // of this bank, and no other at this port
+// New memories are written in several tabs at once: each has a draft of its own.
+let isSettled = !isNew;
+let kept = `${DRAFTS}${location.pathname}${isWhole ? "?whole" : ""}`;
 
 let seen = form.dataset.hash; // of the text that these changes were made to
 let theirs; // what someone else saved meanwhile
 let isSaved = false;
+let isSaving = false;
 
 const values = () => Object.fromEntries(FIELDS.filter((name) => form.elements[name]).map((name) => [name, form.elements[name].value]));
-const first = JSON.stringify(values());
-const isChanged = () => !isSaved && JSON.stringify(values()) !== first;
+let first = values(); // what these changes were made to, field by field
+const isTouched = (name, mine = values()) => mine[name] !== first[name];
+const isChanged = () => !isSaved && Object.keys(values()).some((name) => isTouched(name));
+const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}${/[.!?]$/.test(words) ? "" : "."}`;
 
-// Drafts: what was typed outlives a reload, a crash of the tab's page, and a refused save.
+// Drafts: what was typed outlives a reload, a closed tab, a refused save, and a server that ended.
+
+const LONGEST = 30 * 24 * 3600 * 1000; // milliseconds after which nobody comes back to it
+
+const merged = document.getElementById("merged");
+const isMerging = () => !conflict.hidden && !document.getElementById("both").hidden;
 
 function keep() {
-  if (isChanged()) sessionStorage.setItem(DRAFT, JSON.stringify({ seen, values: values() }));
-  else sessionStorage.removeItem(DRAFT);
+  if (!isSettled) return;
+  if (!isChanged()) { forget(); return; }
+  const typed = isMerging() ? { ...values(), text: merged.value } : values();
+  try {
+    localStorage.setItem(kept, JSON.stringify({ seen, first, values: typed, at: Date.now() }));
+  } catch {
+    say("This browser has no room to keep what you type. Save it soon.", { bad: true });
+  }
+}
+
+const forget = () => localStorage.removeItem(kept);
+
+/** What an earlier page left, unless it is too old to be of use. */
+function draft(key = kept) {
+  const found = JSON.parse(localStorage.getItem(key) ?? "null");
+  return found && Date.now() - found.at < LONGEST ? found : null;
+}
+
+// A tab holds a lock on its draft for as long as it is open; a draft that nobody holds was left.
+
+const TAB = "retain-tab";
+
+/** Hold a draft; false if another tab does. A reload may have to wait for the page before it. */
+function hold(key) {
+  return new Promise((resolve) => {
+    navigator.locks.request(key, { signal: AbortSignal.timeout(1000) }, () => {
+      resolve(true);
+      return new Promise(() => {});
+    }).catch(() => resolve(false));
+  });
+}
+
+/** The draft of this tab; a tab that was duplicated has the other's name, and gets a new one. */
+async function settle() {
+  const named = (tab) => `${DRAFTS}/new${location.search}#${tab}`;
+  const another = () => Math.random().toString(36).slice(2);
+  let tab = sessionStorage.getItem(TAB) ?? another();
+  kept = named(tab);
+  if (!(await hold(kept))) {
+    tab = another();
+    kept = named(tab);
+    await hold(kept);
+  }
+  sessionStorage.setItem(TAB, tab);
+  isSettled = true;
+}
+
+/** Drafts of new memories whose tabs are gone: offered, for this tab may be meant for another one. */
+async function offerLeft() {
+  const { held } = await navigator.locks.query();
+  const names = new Set(held.map((one) => one.name));
+  for (const key of Object.keys(localStorage)) {
+    if (!key.startsWith(`${DRAFTS}/new`) || names.has(key)) continue;
+    const found = draft(key);
+    if (found) offerDraft(key, found);
+    else localStorage.removeItem(key);
+  }
+}
+
+function offerDraft(key, found) {
+  const start = (found.values.title || found.values.text).trim().slice(0, 60);
+  const line = told(`A new memory was typed and not saved: “${start}”.`, ["Bring it back", () => {
+    if (isChanged()) { say("Save or clear what is typed here first.", { bad: true }); return false; }
+    lay(found.values, found.first ?? {});
+    localStorage.removeItem(key);
+    keep();
+    look();
+    return true;
+  }], ["Discard it", () => { localStorage.removeItem(key); return true; }]);
+  notice.append(line);
+}
+
+/** Lay what someone typed over what stands here: only what was touched, for the rest may have been
+ *  changed by another since. */
+function lay(mine, base) {
+  for (const [name, value] of Object.entries(mine)) {
+    if (form.elements[name] && value !== base[name]) form.elements[name].value = value;
+  }
 }
 
 function bringBack() {
-  const draft = JSON.parse(sessionStorage.getItem(DRAFT) ?? "null");
-  if (!draft || JSON.stringify(draft.values) === first) return;
-  for (const [name, value] of Object.entries(draft.values)) if (form.elements[name]) form.elements[name].value = value;
-  seen = draft.seen;
+  const found = draft();
+  if (!found || isChanged()) return;
+  const base = found.first ?? first;
+  lay(found.values, base);
+  if (!isChanged()) return;
+  seen = found.seen;
+  // A field that both have touched is theirs here and the draft's there: it stays touched.
+  for (const name of Object.keys(first)) if (found.values[name] !== base[name]) first[name] = base[name];
   tell("What you had typed here and not saved is back.", "Discard it", () => {
-    sessionStorage.removeItem(DRAFT);
+    forget();
     isSaved = true;
     location.reload();
   });
 }
 
-function tell(words, action, work) {
+/** A line with things to do about it; each says whether that is then done. */
+function told(words, ...actions) {
   const line = make("p", { class: "notice" }, make("span", {}, words));
-  if (action) line.append(make("button", { type: "button", onclick: () => { line.remove(); work(); } }, action));
-  notice.replaceChildren(line);
+  for (const [action, work] of actions) {
+    line.append(make("button", { type: "button", onclick: () => { if (work() !== false) line.remove(); } }, action));
+  }
+  return line;
 }
+
+function tell(words, action, work) {
+  notice.replaceChildren(told(words, ...(action ? [[action, () => { work(); }]] : [])));
+}
+
+// Nobody is let in without a cookie that is good: what was typed waits here for another one.
+document.addEventListener("retain:locked-out", (event) => {
+  if (!isChanged() && !isSaved) return;
+  event.preventDefault();
+  if (!isSaved) tell("This browser is no longer let in. Open the link that `retain web` shows, in another tab, and save here again: your text is still here.");
+});
 
 addEventListener("beforeunload", (event) => { if (isChanged()) event.preventDefault(); });
 
@@ -74,36 +179,61 @@ form.addEventListener("input", () => {
 const tags = (line) => [...new Set(line.split(",").map((one) => one.trim()).filter(Boolean))];
 
 function saving(body) {
-  const { title, type, scope = "here", collection, tags: line } = values();
+  const { title, type, scope = "here", collection, id = "", tags: line } = values();
   const lines = form.dataset.crlf ? body.replaceAll("\n", "\r\n") : body; // as the file has them
   if (isNew) {
-    return post(`/memories/${scope}`, { text: body, title, type, tags: tags(line), ...(collection.trim() ? { collection: collection.trim() } : {}) });
+    return post(`/memories/${scope}`, { text: body, title, type, id: id.trim(), tags: tags(line), ...(collection.trim() ? { collection: collection.trim() } : {}) });
   }
   if (isWhole) return put(`${api}/source`, { source: lines, expect: seen });
   // Only what was touched: the rest is as it is in the file, whoever changed it meanwhile.
-  const old = JSON.parse(first);
   const changes = { text: lines, expect: seen };
-  if (title !== old.title) changes.title = title.trim();
-  if (type !== old.type) changes.type = type.trim();
-  if (line !== old.tags) changes.tags = tags(line);
+  if (isTouched("title")) changes.title = title.trim();
+  if (isTouched("type")) changes.type = type.trim();
+  if (isTouched("tags")) changes.tags = tags(line);
   return put(api, changes);
 }
 
 async function save(body = text.value) {
   const button = document.getElementById("save");
   button.disabled = true;
+  isSaving = true;
   try {
     const done = await saving(body);
     isSaved = true;
-    sessionStorage.removeItem(DRAFT);
+    forget();
     carry(`${isNew ? "Stored" : done.status === "unchanged" ? "Nothing had changed" : "Saved"}.${warned(done)}`, done.undo, done.page);
   } catch (error) {
     keep();
     if (error.status === 409 && !isNew) await attempt(disagree);
-    else say(`${error.message} What you typed is still here.`, { bad: true, seconds: 10 });
+    else if (error.status !== 401) say(`${sentence(error.message)} What you typed is still here.`, { bad: true, seconds: 10 });
+    if (!isNew && (error.status === 404 || error.status === 422)) offerNew(error.status === 404);
   } finally {
+    isSaving = false;
     button.disabled = false;
   }
+}
+
+/** The file is gone, or cannot be written any more: what was typed can still become a memory. */
+function offerNew(isGone) {
+  if (suffix === ".json") return;
+  const words = isGone ? "This memory is gone: moved, or deleted." : "The file cannot be changed as it is now.";
+  tell(`${words} Your text is still here.`, "Store it as a new memory", () => attempt(storeAnew));
+}
+
+async function storeAnew() {
+  const [, , scope, collection, id] = api.split("/").map(decodeURIComponent);
+  const { title = "", type = "", tags: line = "", text: body } = values();
+  const given = { text: body, title: title.trim(), type: type.trim(), tags: tags(line), collection };
+  let done;
+  try {
+    done = await post(`/memories/${scope}`, { ...given, id });
+  } catch (error) {
+    if (error.status !== 409) throw error;
+    done = await post(`/memories/${scope}`, { ...given, id: `${id.slice(0, 80)}-${Date.now().toString(36)}` });
+  }
+  isSaved = true;
+  forget();
+  carry(`Stored as ${done.id}.${warned(done)}`, done.undo, done.page);
 }
 
 form.addEventListener("submit", (event) => {
@@ -113,33 +243,48 @@ form.addEventListener("submit", (event) => {
 
 // Two have written: both texts are shown, and the person decides.
 
+/** What another saved, in the fields of this form. */
+const saved = () => (isWhole ? { text: theirs.source } : {
+  text: theirs.content,
+  title: theirs.metadata.title ?? "",
+  type: theirs.metadata.type ?? "",
+  tags: theirs.tags.join(", "),
+});
+
+/** Title, type and tags, where the two differ: what one has not touched stays as the other saved it. */
+function headsApart() {
+  const [mine, other] = [values(), saved()];
+  return ["title", "type", "tags"].filter((name) => name in other && mine[name] !== other[name]).map((name) => make("li", {},
+    make("strong", {}, sentence(name).slice(0, -1)), `: theirs “${other[name]}”, `,
+    isTouched(name, mine) ? `yours “${mine[name]}”.` : "which stays: you did not change it."));
+}
+
 async function disagree() {
   theirs = await get(api);
-  const said = isWhole ? theirs.source : theirs.content;
+  const said = saved().text;
   const { html } = await post("/compare", { old: said, new: text.value });
   document.getElementById("differences").replaceChildren(parts(html));
   document.getElementById("theirs").value = said;
   document.getElementById("merged").value = text.value;
   const [left, right] = document.querySelectorAll("#differences th");
   if (left) { left.textContent = "Theirs, as it is saved"; right.textContent = "Yours"; }
+  document.getElementById("heads-apart").replaceChildren(...headsApart());
   notice.replaceChildren();
   conflict.hidden = false;
   conflict.scrollIntoView({ block: "start" });
-  conflict.querySelector("button").focus();
+  // Not a button: a key pressed in haste must not decide.
+  document.getElementById("conflict-title").focus();
 }
 
 function takeTheirs() {
-  const mine = text.value;
-  text.value = isWhole ? theirs.source : theirs.content;
-  if (!isWhole) {
-    form.elements.tags.value = theirs.tags.join(", ");
-    form.elements.title.value = theirs.metadata.title ?? "";
-  }
+  const [mine, base] = [values(), first];
+  for (const [name, value] of Object.entries(saved())) form.elements[name].value = value;
+  first = values();
   seen = theirs.hash;
   conflict.hidden = true;
   look();
-  keep();
-  tell("This is the saved text now. Yours is not lost.", "Bring mine back", () => { text.value = mine; keep(); look(); });
+  // The draft stays what it was: a reload brings back what the person typed, not what is saved.
+  tell("This is the saved text now. Yours is not lost.", "Bring mine back", () => { lay(mine, base); keep(); look(); });
   text.focus();
 }
 
@@ -170,13 +315,19 @@ document.addEventListener("retain:memories", async () => {
   if (isNew || isSaved || !conflict.hidden) return;
   try {
     const now = await get(api);
-    if (now.hash === seen) return;
+    // Word of one's own save may come before its answer.
+    if (isSaved || isSaving || now.hash === seen) return;
     if (!isChanged()) { isSaved = true; location.reload(); return; }
     tell("This memory was changed elsewhere. Your text is untouched.", "Compare", () => attempt(disagree));
   } catch (error) {
-    if (error.status === 404) tell("This memory is gone: moved, or deleted. Your text is still here.");
+    if (error.status === 404) offerNew(true);
   }
 });
 
+if (isNew) await settle();
+// Someone typed faster than that: what an earlier page left is offered instead of brought back.
+if (isChanged() && draft()) localStorage.setItem(`${kept}-before`, localStorage.getItem(kept));
+if (isChanged()) keep();
 bringBack();
+if (isNew) await offerLeft();
 look();

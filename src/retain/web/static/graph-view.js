@@ -301,11 +301,15 @@ export class View {
 
   paintLabel(node, taken, isMain) {
     const { context, nodes } = this;
-    const [x, y] = [this.screenX(node) + this.radius(node) + 4, this.screenY(node)];
-    if (x < -200 || x > this.width || y < 0 || y > this.height) return;
+    const [right, y] = [this.screenX(node) + this.radius(node) + 4, this.screenY(node)];
+    if (right < -200 || right > this.width + 20 || y < 0 || y > this.height) return;
     const text = this.label(nodes[node]);
     if (!this.widths.has(text)) this.widths.set(text, context.measureText(text).width);
-    const box = [x - 2, y - 8, x + this.widths.get(text) + 2, y + 8];
+    const wide = this.widths.get(text);
+    // Beside the edge a name stands to the left of its node, so that all of it can be read.
+    const left = this.screenX(node) - this.radius(node) - 4 - wide;
+    const x = right + wide > this.width - 4 && left > 4 ? left : right;
+    const box = [x - 2, y - 8, x + wide + 2, y + 8];
     const isOver = (other) => box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1];
     if (!isMain && taken.some(isOver)) return;
     taken.push(box);

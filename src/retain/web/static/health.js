@@ -2,50 +2,42 @@
 
 import { post } from "./api.js";
 import { attempt, refresh, say } from "./dom.js";
+import { announce, warned } from "./undo.js";
 
 const PARTS = ["health-now", "health-work", "health-files", "health-alike", "health-links", "health-trash"];
-const IGNORED = "retain-ignored";
+const SAID = {
+  merge: "Merged into", supersede: "Replaced:", retire: "Retired",
+  ignore: "Ignored from now on:", heed: "Spoken of again:",
+};
 
-const ignored = () => new Set(JSON.parse(localStorage.getItem(IGNORED) ?? "[]"));
-const keepIgnored = (pairs) => localStorage.setItem(IGNORED, JSON.stringify([...pairs].slice(-500)));
+const again = () => refresh(location.pathname + location.search, PARTS);
+const named = ({ collection, id }) => (collection ? `${collection}/${id}` : id);
 
-/** Leave out what the person does not want to be asked about again. */
-function hideIgnored() {
-  const known = ignored();
-  let hidden = 0;
-  for (const pair of document.querySelectorAll("[data-pair]")) {
-    pair.hidden = known.has(pair.dataset.pair);
-    hidden += pair.hidden;
+/** What is alike is looked for anew; behind a look that is under way and knows nothing of it yet. */
+let isWanted = false;
+async function lookAgain() {
+  isWanted = false;
+  try {
+    await post("/health/work", { work: "look" });
+  } catch (error) {
+    isWanted = error.status === 409;
   }
-  document.getElementById("ignored").hidden = hidden === 0;
-}
-
-async function again() {
-  await refresh("/health", PARTS);
-  hideIgnored();
 }
 
 async function settle(button) {
   const { settle: action, keep, others } = button.dataset;
-  const body = { action, keep, others: JSON.parse(others ?? "[]") };
-  const done = await post("/health/settle", body);
-  button.closest("[data-pair]").hidden = true;
-  const words = { merge: "Merged into", supersede: "Replaced:", retire: "Retired" }[action];
-  const undo = action === "retire"
-    ? () => attempt(async () => {
-      await post("/health/settle", { action: "restore", keep });
-      say("It is in force again.");
-      button.closest("[data-pair]").hidden = false;
-    })
-    : undefined;
-  say(`${words} ${done.collection ? `${done.collection}/` : ""}${done.id}`, { undo });
-  if (action !== "retire") await post("/health/work", { work: "look" }).catch(() => {});
+  const done = await post("/health/settle", { action, keep, others: JSON.parse(others ?? "[]") });
+  const isSaid = action === "ignore" || action === "heed"; // nothing was changed by it
+  if (isSaid) await again();
+  else button.closest("[data-pair]").hidden = true;
+  announce(`${SAID[action]} ${named(done)}${warned(done)}`, done.undo, isSaid ? again : lookAgain);
+  if (!isSaid) await lookAgain();
 }
 
 async function untrash(button) {
-  const { untrash: name, collection } = button.dataset;
-  const done = await post("/health/trash/restore", { name, collection });
-  say(`Restored ${done.id}`);
+  const { untrash: name, chat } = button.dataset;
+  const done = await post(chat ? "/deleted-sessions/here" : "/trash/here", { name: chat || name });
+  announce(`Restored ${done.id}${warned(done)}`, done.undo, again);
   await again();
 }
 
@@ -60,20 +52,6 @@ async function empty() {
   await again();
 }
 
-function ignore(button) {
-  const pair = button.closest("[data-pair]").dataset.pair;
-  keepIgnored(ignored().add(pair));
-  hideIgnored();
-  say("Ignored in this browser.", {
-    undo: () => {
-      const known = ignored();
-      known.delete(pair);
-      keepIgnored(known);
-      hideIgnored();
-    },
-  });
-}
-
 async function work(button) {
   await post("/health/work", { work: button.dataset.work });
   await again();
@@ -83,12 +61,12 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (!button) return;
   const { dataset } = button;
-  if (dataset.work) attempt(() => work(button));
+  // A phone has no room for these beside its parts.
+  if (dataset.press) document.getElementById(dataset.press).click();
+  else if (dataset.work) attempt(() => work(button));
   else if (dataset.settle) attempt(() => settle(button));
   else if (dataset.untrash) attempt(() => untrash(button));
-  else if ("ignore" in dataset) ignore(button);
   else if (button.id === "empty") attempt(empty);
-  else if (button.id === "unignore") { keepIgnored([]); hideIgnored(); }
 });
 
 /** How far a work is; the rest of the page waits for its end. */
@@ -103,6 +81,7 @@ function progress({ done, total }) {
 
 document.addEventListener("retain:health", (event) => {
   if (event.detail.work) progress(event.detail);
+  else if (isWanted) lookAgain();
   else again();
 });
 
@@ -112,6 +91,5 @@ document.addEventListener("retain:memories", () => {
   waiting = setTimeout(again, 300);
 });
 
-hideIgnored();
 // The work may have ended before this page began to listen.
 if (document.getElementById("going")) setTimeout(again, 1000);

@@ -10,5 +10,6 @@ function show(count) {
   mark.title = `${count} ${count === 1 ? "proposal waits" : "proposals wait"}`;
 }
 
-document.addEventListener("retain:inbox", ({ detail }) => show(detail.count ?? 0));
-get("/inbox/count").then(({ count }) => show(count), () => {}); // a rail without a number will do
+const look = () => get("/inbox/count").then(({ count }) => show(count), () => {}); // a rail without a number will do
+document.addEventListener("retain:inbox", ({ detail }) => (detail.count === undefined ? look() : show(detail.count)));
+look();

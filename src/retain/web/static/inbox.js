@@ -3,6 +3,7 @@
 
 import { get, post, put } from "./api.js";
 import { attempt, make, refresh, say } from "./dom.js";
+import { announceAll } from "./undo.js";
 
 const PARTS = ["inbox", "inbox-dropped"];
 const VERBS = { accept: "Accepted", drop: "Dropped" };
@@ -98,20 +99,20 @@ function tell(step, chosen, done) {
   if (!settled) return;
   const what = chosen.length === 1 ? `“${title(chosen[0])}”` : `${settled} proposals`;
   const near = done.flatMap((one) => one.accepted).find((one) => one.near)?.near;
-  say(`${VERBS[step]} ${what}.${near ? ` It is much like “${near.title}”.` : ""}`, { undo: () => attempt(() => undo(done)) });
+  const titles = new Map(chosen.map((one) => [one.dataset.id, title(one)]));
+  const said = `${VERBS[step]} ${what}.${near ? ` It is much like “${near.title}”.` : ""}`;
+  const [first] = done.flatMap((one) => [...one.accepted.map((it) => it.proposal), ...one.dropped]);
+  announceAll(said, done.flatMap((one) => changes(one, titles)), () => renew(first));
 }
 
-async function undo(done) {
-  for (const { scope, accepted, dropped } of done) {
-    for (const one of accepted) {
-      if (one.status === "unchanged") continue; // the memory was there before
-      const memory = `${one.collection}/${one.id}`;
-      await post(`/inbox/${scope}/${one.proposal}/reopen`, { memory, expect: one.hash });
-    }
-    if (dropped.length) await post(`/inbox/${scope}/restore`, { proposals: dropped.map((id) => ({ id })) });
-  }
-  const first = done.flatMap((one) => [...one.accepted.map((it) => it.proposal), ...one.dropped])[0];
-  await renew(first ?? "");
+/** What was done to each proposal, with the call that takes it back. */
+function changes({ scope, accepted, dropped }, titles) {
+  const change = (id, path, body) => ({ title: titles.get(id), undo: [{ method: "POST", path: `/inbox/${scope}/${path}`, body }] });
+  return [
+    ...accepted.filter((one) => one.status !== "unchanged") // else the memory was there before
+      .map((one) => change(one.proposal, `${one.proposal}/reopen`, { memory: `${one.collection}/${one.id}`, expect: one.hash })),
+    ...dropped.map((id) => change(id, "restore", { proposals: [{ id }] })),
+  ];
 }
 
 async function restore(line) {

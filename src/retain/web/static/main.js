@@ -12,11 +12,17 @@ function items() {
   return [...document.querySelectorAll("[data-item]")].filter((one) => one.offsetParent);
 }
 
+/** Where to begin when none of the items has the focus: with what is in sight. */
+function beginning(all, by) {
+  if (by < 0) return all.length - 1;
+  return Math.max(0, all.findIndex((one) => one.getBoundingClientRect().top >= 0));
+}
+
 /** Put the focus on the next of a page's items, or on the one before. */
 function step(by) {
   const all = items();
   const at = all.findIndex((one) => one.contains(document.activeElement));
-  const next = all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + by))];
+  const next = all[at < 0 ? beginning(all, by) : Math.min(all.length - 1, Math.max(0, at + by))];
   if (!next) return;
   (next.querySelector("a, button") ?? next).focus();
   next.scrollIntoView({ block: "nearest" });
@@ -38,6 +44,7 @@ const KEYS = {
   j: () => step(1),
   k: () => step(-1),
   x: () => document.activeElement.closest("[data-item]")?.querySelector("input[type=checkbox]")?.click(),
+  b: () => document.querySelector("#bulk:not([hidden]) button")?.focus(),
   e: () => press("[data-key=e]"),
   n: () => press("[data-key=n]") || (location.href = "/new"),
   u: () => [...document.querySelectorAll(".toast")].reverse().find((one) => one.undo)?.undo(),
@@ -75,15 +82,33 @@ document.addEventListener("keydown", (event) => {
 });
 
 // Pages that show what may change listen for "retain:memories" and the like.
-const live = new EventSource("/api/v1/events");
-for (const name of ["memories", "inbox", "sessions", "health"]) {
-  live.addEventListener(name, (event) => {
-    document.dispatchEvent(new CustomEvent(`retain:${name}`, { detail: JSON.parse(event.data) }));
+const NEWS = ["memories", "inbox", "sessions", "health"];
+const tell = (name, detail) => document.dispatchEvent(new CustomEvent(`retain:${name}`, { detail }));
+let live = null;
+let isBehind = false; // something may have happened that this page was not told
+let wasLost = false;
+
+function listen() {
+  live = new EventSource("/api/v1/events");
+  for (const name of NEWS) live.addEventListener(name, (event) => tell(name, JSON.parse(event.data)));
+  live.addEventListener("error", () => { wasLost = isBehind = true; });
+  live.addEventListener("open", () => {
+    if (wasLost) say("Retain answers again.");
+    if (isBehind) for (const name of NEWS) tell(name, {});
+    wasLost = isBehind = false;
   });
 }
-let wasLost = false;
-live.addEventListener("error", () => { wasLost = true; });
-live.addEventListener("open", () => {
-  if (wasLost) { say("Retain answers again."); document.dispatchEvent(new CustomEvent("retain:memories", { detail: {} })); }
-  wasLost = false;
-});
+
+// A browser has six connections for one server: a page that is not seen leaves its own to others,
+// and looks once at everything when it is seen again.
+function follow() {
+  if (!document.hidden && !live) listen();
+  else if (document.hidden && live) {
+    live.close();
+    live = null;
+    isBehind = true;
+    wasLost = false;
+  }
+}
+document.addEventListener("visibilitychange", follow);
+follow();

@@ -90,6 +90,16 @@ function go(address) {
   show(address);
 }
 
+// Who comes back from a memory goes on where it was opened.
+document.addEventListener("click", (event) => {
+  const row = event.target.closest("#results [data-item] h2 a")?.closest("[data-item]");
+  if (row) history.replaceState({ row: row.dataset.page }, "");
+});
+function goOn() {
+  const row = [...document.querySelectorAll("#results [data-item]")].find((one) => one.dataset.page === history.state?.row);
+  if (document.activeElement === document.body) row?.querySelector("h2 a").focus({ preventScroll: true });
+}
+
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-soft]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
@@ -123,18 +133,18 @@ async function keep() {
   });
   if (!given?.name.trim()) return;
   await attempt(async () => {
-    await put(one(given.name.trim()), { query: location.search.slice(1) });
+    const { undo } = await put(one(given.name.trim()), { query: location.search.slice(1) });
     await renew();
-    announce(`Kept as “${given.name.trim()}”.`, [{ method: "DELETE", path: one(given.name.trim()) }], renew);
+    announce(`Kept as “${given.name.trim()}”.`, undo, renew);
   });
 }
 
 async function forget(button) {
-  const { forget: name, query } = button.dataset;
+  const { forget: name } = button.dataset;
   await attempt(async () => {
-    await remove(one(name));
+    const { undo } = await remove(one(name));
     await renew();
-    announce(`Forgot “${name}”.`, [{ method: "PUT", path: one(name), body: { query } }], renew);
+    announce(`Forgot “${name}”.`, undo, renew);
   });
 }
 
@@ -155,3 +165,4 @@ document.addEventListener("retain:memories", () => {
 });
 document.addEventListener("retain:acted", renew);
 resume(renew);
+goOn();

@@ -1,9 +1,9 @@
 // One memory: its tags, its steps through life, and word of changes; every action can be undone.
 
 import { call, get, post } from "./api.js";
-import { ask } from "./asking.js";
+import { BANKS, STEPS, ask } from "./asking.js";
 import { attempt, make, refresh, say } from "./dom.js";
-import { announce, carry, resume, warned } from "./undo.js";
+import { announce, carry, isTakingBack, resume, warned } from "./undo.js";
 
 const shown = () => document.getElementById("memory");
 const data = () => shown().dataset;
@@ -17,9 +17,13 @@ async function finish(text, done) {
   return announce(said, done.undo, returned);
 }
 
-/** After an undo: back to where the memory is then. */
+let isLeaving = false; // this page's memory went by the person's own hand
+
+/** After an undo: back to where the memory is then, or to the others if it is nowhere. */
 async function returned(last) {
-  if (last?.page && last.page !== location.pathname) location.href = last.page;
+  isLeaving = last?.status === "deleted";
+  if (isLeaving) carry(`Undone: “${data().title}” is in the trash.`, last.undo, "/");
+  else if (last?.page && last.page !== location.pathname) location.href = last.page;
   else await renew();
 }
 
@@ -63,18 +67,22 @@ async function move() {
     fields: [
       { name: "collection", label: "Collection", value: data().collection, list: "collections" },
       { name: "id", label: "Id, which is the file's name", value: data().id, required: true },
+      ...(data().several ? [{ name: "scope", label: "Bank", value: data().scope, options: BANKS }] : []),
     ],
   });
-  if (given) await finish("Moved.", await post(`${data().api}/move`, { collection: given.collection.trim() || ":root", id: given.id.trim() }));
+  if (!given) return;
+  const place = { collection: given.collection.trim() || ":root", id: given.id.trim() };
+  if (given.scope) place.scope = given.scope;
+  await finish("Moved.", await post(`${data().api}/move`, place));
 }
 
 async function withReason(step, title, text) {
-  const given = await ask({ title, action: title, fields: [{ name: "reason", label: "Why" }] });
+  const given = await ask({ title, about: STEPS[step], action: title, fields: [{ name: "reason", label: "Why" }] });
   if (given) await finish(text, await post(`${data().api}/${step}`, { reason: given.reason }));
 }
 
 async function supersede() {
-  const given = await another("Supersede by another", "Both will remember it; searches prefer the other one.", "Supersede");
+  const given = await another("Supersede by another", "It stays and points to the one that took its place; searches prefer that one.", "Supersede");
   if (given) await finish("Superseded.", await post(`${data().api}/supersede`, { by: given.ref.trim() }));
 }
 
@@ -92,7 +100,8 @@ async function merge() {
   });
   if (!text) return;
   const done = await post(`/merges/${encodeURIComponent(data().scope)}`, {
-    sources: [`${mine.collection}/${mine.id}`, `${other.collection}/${other.id}`],
+    // Only if they are still what was shown: a change made meanwhile would go to the trash with them.
+    sources: [mine, other].map((one) => ({ ref: `${one.collection}/${one.id}`, expect: one.hash })),
     id: text.id, title: text.title, text: text.text, collection: mine.collection || ":root",
   });
   await finish("Merged.", done);
@@ -108,20 +117,26 @@ const ACTIONS = {
   unarchive: async () => finish("Off the shelf.", await post(`${data().api}/unarchive`)),
   delete: async () => {
     const done = await call("DELETE", `${data().api}?expect=${data().hash}`);
+    isLeaving = true;
     carry(`“${data().title}” is in the trash.`, done.undo, "/");
   },
 };
 
 document.addEventListener("click", (event) => {
+  // What is missing is written into the bank that links to it.
+  const ghost = event.target.closest("a.ghost");
+  if (ghost && !ghost.search.includes("&scope=")) ghost.search += `&scope=${encodeURIComponent(data().scope)}`;
   const action = event.target.closest("[data-act]")?.dataset.act;
   if (action) {
-    event.target.closest(".menu")?.removeAttribute("open");
+    const menu = event.target.closest(".menu");
+    // What the menu hides cannot have the focus again when a dialog gives it back.
+    if (menu) { menu.open = false; menu.querySelector("summary").focus(); }
     attempt(() => ACTIONS[action]());
   }
   const tag = event.target.closest("[data-untag]")?.dataset.untag;
   if (tag !== undefined) tagged({ remove: [tag] }, `Removed “${tag}”.`);
-  const menu = document.querySelector(".menu[open]");
-  if (menu && !menu.contains(event.target)) menu.open = false;
+  const open = document.querySelector(".menu[open]");
+  if (open && !open.contains(event.target)) open.open = false;
 });
 document.addEventListener("keydown", (event) => {
   const menu = event.key === "Escape" && document.querySelector(".menu[open]");
@@ -158,9 +173,10 @@ let soon;
 document.addEventListener("retain:memories", () => {
   clearTimeout(soon);
   soon = setTimeout(async () => {
-    if (isBusy()) return;
+    if (isBusy() || isLeaving || isTakingBack()) return;
     const before = data().hash;
     const isThere = await refresh(location.href, ["memory", "collections"]).catch(() => true);
+    if (!isThere && (isLeaving || isTakingBack())) return;
     if (!isThere) say("This memory is gone: moved, or deleted. What is shown here is what it was.", { bad: true });
     else if (data().hash !== before) document.dispatchEvent(new CustomEvent("retain:changed"));
   }, 100);

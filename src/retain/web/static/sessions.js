@@ -1,7 +1,7 @@
 // Past chats: found as one types, named, tagged, deleted and brought back.
 
 import { call, post, put } from "./api.js";
-import { attempt, refresh, say } from "./dom.js";
+import { attempt, make, refresh, say } from "./dom.js";
 
 const at = (id) => document.getElementById(id);
 
@@ -43,6 +43,14 @@ function offerUndo() {
 
 function sessionPage({ scope, id }) {
   const path = `/sessions/${scope}/${encodeURIComponent(id)}`;
+  const takeBack = async (button) => {
+    const done = await post(`${path}/undo`, { ref: button.dataset.undoFact });
+    const line = button.closest("p");
+    button.remove();
+    line.classList.add("undone");
+    line.append(make("span", { class: "soft" }, " · taken back"));
+    say(done.back.length ? "Taken back; what it replaced is in force again." : "Taken back: it is in the trash.");
+  };
   const edit = (isOpen) => {
     at("about-form").hidden = !isOpen;
     at("about-shown").hidden = isOpen;
@@ -52,6 +60,8 @@ function sessionPage({ scope, id }) {
   document.addEventListener("click", (event) => {
     if (event.target.closest("#about-edit")) edit(true);
     if (event.target.closest("#about-cancel")) edit(false);
+    const fact = event.target.closest("[data-undo-fact]");
+    if (fact) attempt(() => takeBack(fact));
     if (event.target.closest("#delete")) {
       attempt(async () => {
         const done = await call("DELETE", path);
