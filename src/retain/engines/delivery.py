@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.engines import locating, outbox
 from retain.engines.arm import GRAVE, Arm, EngineRefused, Held, Piece, wins
+from retain.index import rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +27,11 @@ _BATCH: Final = 64  # memories that are told of together
 _PIECES: Final = 256  # of which so many go in one request, about
 _SLOW: Final = 30.0  # seconds that a server may take for one of them while nobody waits
 _LOCK: Final = "engine.lock"
+_DAY: Final = 86_400.0
+# A machine that was away for longer may bring what others deleted back into the index, though never
+# into a file. Half a year is longer than anyone's leave, and short enough that marks stay few.
+_MARKED: Final = 180 * _DAY  # seconds that the mark of a deleted memory is kept
+_SWEEP: Final = 30 * _DAY  # seconds between looks for older ones
 
 
 class Pushed(NamedTuple):
@@ -83,6 +89,8 @@ class Sender:
                 if progress:
                     progress(done.settled, done.settled + self._left())
             self._settle()
+            if end is None and self._is_time_to_sweep():
+                self.prune()
         waits = self._waiting(1)
         return done._replace(left=self._left() - waits.lacking, lacking=waits.lacking)
 
@@ -90,6 +98,29 @@ class Sender:
         """Have memories delivered again, whatever was noted about them."""
         with self._store.writing() as connection:
             outbox.mark(connection, self._wire.part, {}, memories)
+
+    def prune(self, age: float = _MARKED) -> int:
+        """Have the marks of memories removed that were deleted so many seconds ago or earlier."""
+        before = time.time() - age
+        found = self._wire.insist(lambda arm: arm.prune(before), _SLOW)
+        self._note_sweep()
+        return found
+
+    def _is_time_to_sweep(self) -> bool:
+        """Whether nobody here has looked for old marks for long; the first time is put off."""
+        with self._store.reading() as connection:
+            last = rows.fact(connection, self._swept)
+        if last is None:
+            self._note_sweep()
+        return last is not None and time.time() - float(str(last)) > _SWEEP
+
+    def _note_sweep(self) -> None:
+        with self._store.writing() as connection:
+            rows.set_fact(connection, self._swept, int(time.time()))
+
+    @property
+    def _swept(self) -> str:
+        return f"engine:{self._wire.part}:swept"
 
     def _seconds(self, end: float | None) -> float:
         return _SLOW if end is None else max(0.05, min(_SLOW, end - time.monotonic()))
