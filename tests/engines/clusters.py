@@ -14,13 +14,33 @@ from psycopg.sql import SQL, Literal
 from tests.engines import servers
 from tests.engines.servers import Process, free_port
 
-__all__ = ["Pair", "qdrant_nodes", "replica_of"]
+__all__ = ["Nodes", "Pair", "postgres_pair", "qdrant_nodes"]
 
 _PASSWORD: Final = "replicates-only"
 
 
-def qdrant_nodes(directory: Path, key: str, count: int = 3) -> list[Process]:
-    """Qdrants that are one cluster, each started; the first is the one that the others join."""
+class Nodes:
+    """Qdrants that are one cluster; to whoever asks they are one server of several addresses."""
+
+    def __init__(self, nodes: list[Process], key: str) -> None:
+        self.nodes, self.key = nodes, key
+        self.address = ",".join(node.address for node in nodes)
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start()
+
+    def kill(self) -> None:
+        for node in self.nodes:
+            node.kill()
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop()
+
+
+def qdrant_nodes(directory: Path, key: str, count: int = 3) -> Nodes:
+    """A cluster, not started yet; the first of it is the one that the others join."""
     ports = [free_port() for _ in range(count)]
     nodes = []
     for number, port in enumerate(ports):
@@ -33,14 +53,14 @@ def qdrant_nodes(directory: Path, key: str, count: int = 3) -> list[Process]:
             CLUSTER__P2P__PORT=str(port),
             # A node that is gone is noticed sooner than on a network.
             CLUSTER__CONSENSUS__TICK_PERIOD_MS="50",
+            SERVICE__JWT_RBAC="true",
         )
         arguments = ["--uri", f"http://127.0.0.1:{port}"]
         if number:
             arguments += ["--bootstrap", f"http://127.0.0.1:{ports[0]}"]
         node.add(arguments)
-        node.start()
         nodes.append(node)
-    return nodes
+    return Nodes(nodes, key)
 
 
 class Pair(NamedTuple):
@@ -50,8 +70,17 @@ class Pair(NamedTuple):
     replica: Process
 
 
-def replica_of(primary: Process) -> Process:
-    """A streaming replica of a Postgres that runs, not started yet: copied as it is documented."""
+def postgres_pair(directory: Path, key: str) -> Pair:
+    """A Postgres and a streaming replica of it, both started."""
+    primary = servers.postgres(directory, key)
+    primary.start()
+    replica = _replica_of(primary)
+    replica.start()
+    return Pair(primary, replica)
+
+
+def _replica_of(primary: Process) -> Process:
+    """Copied as it is documented."""
     port = free_port()
     data = primary.directory / "replica"
     with psycopg.connect(primary.address, password=primary.key, autocommit=True) as connection:

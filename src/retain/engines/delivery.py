@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.engines import locating, outbox
@@ -175,17 +176,39 @@ class Sender:
         groups = [group for group in groups if group]
         names = [*(group[0].memory for group in groups), *waits.deleted]
         held = self._wire.insist(lambda arm: arm.held(names), self._seconds(end))
-        plan = _plan(groups, waits.deleted, held, self._model, self._given(waits.deleted))
+        unsure = self._unsure()
+        plan = _plan(groups, waits.deleted, held, self._model, self._given(waits.deleted), unsure)
         fresh = sorted({group[0].collection for group in plan.send})
         if fresh:
             self._wire.insist(lambda arm: arm.ready(fresh), self._seconds(end))
         graves = [_grave(self._names, name) for name in plan.bury]
+        self._note_unsure(unsure | {group[0].memory for group in plan.send} | set(plan.bury))
         for part in _parts([*plan.send, *([grave] for grave in graves)]):
             self._wire.insist(lambda arm, part=part: arm.put(part), self._seconds(end))  # type: ignore[misc]
         with self._store.writing() as connection:
             given = {group[0].memory: group[0].hash for group in groups}
             outbox.mark(connection, self._wire.part, given, waits.deleted)
+        self._note_unsure(unsure - set(names))
         return Pushed(len(plan.send), len(plan.bury), plan.known, plan.ahead)
+
+    def _unsure(self) -> set[str]:
+        """The memories whose delivery was begun and not seen to its end.
+
+        Some copies of a server's may have them and others not, whatever the one says that is asked.
+        """
+        with self._store.reading() as connection:
+            found = rows.fact(connection, self._begun)
+        return set(json.loads(str(found))) if found else set()
+
+    def _note_unsure(self, memories: set[str]) -> None:
+        value = json.dumps(sorted(memories)) if memories else ""
+        with self._store.writing() as connection:
+            if (rows.fact(connection, self._begun) or "") != value:
+                rows.set_fact(connection, self._begun, value)
+
+    @property
+    def _begun(self) -> str:
+        return f"engine:{self._wire.part}:begun"
 
     def _given(self, memories: Sequence[str]) -> dict[str, str]:
         with self._store.reading() as connection:
@@ -228,6 +251,7 @@ def _plan(
     held: Mapping[str, Held],
     model: str,
     given: Mapping[str, str],
+    unsure: Collection[str],
 ) -> _Plan:
     """What of all that waits the engine is to be told: the last writer of a memory wins."""
     send, bury, known, ahead = [], [], 0, 0
@@ -236,7 +260,7 @@ def _plan(
         found = held.get(first.memory)
         if found and found.hash == first.hash:
             _refuse_other_model(found, model)
-            if found.is_whole:
+            if found.is_whole and first.memory not in unsure:
                 known += 1
             else:
                 send.append(group)
@@ -246,7 +270,9 @@ def _plan(
             ahead += 1
     for name in deleted:
         found = held.get(name)
-        if found is None or found.is_grave:
+        if name in unsure and (found is None or found.is_grave):
+            bury.append(name)
+        elif found is None or found.is_grave:
             known += 1
         elif found.hash == given.get(name):
             bury.append(name)

@@ -144,12 +144,23 @@ class _Arm:
         there = self._there(connection)
         if self._bank not in there:
             self._check_version(connection)
+            self._make_schema(connection)
             for statement in self._foundation():
                 connection.execute(statement)
         for name in missing:
             if name not in there:
                 for statement in self._partition(name):
                     connection.execute(statement)
+
+    def _make_schema(self, connection: Connection) -> None:
+        from psycopg.sql import SQL, Identifier
+
+        found = connection.execute(
+            "SELECT 1 FROM pg_namespace WHERE nspname = %s", (self._space,)
+        ).fetchone()
+        # Even IF NOT EXISTS asks for a right that who only owns the schema need not have.
+        if found is None:
+            connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(self._space)))
 
     def _there(self, connection: Connection) -> set[str]:
         """The bank's tables; those of others in the same schema have another prefix."""
@@ -172,9 +183,8 @@ class _Arm:
 
     def _foundation(self) -> Iterator[Composed]:
         """The statements that make what a bank's collections stand on."""
-        from psycopg.sql import SQL, Identifier
+        from psycopg.sql import SQL
 
-        yield SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(self._space))
         # "C" so that hashes and names are compared byte by byte, as everywhere else.
         yield SQL(
             "CREATE TABLE {} (owner uuid PRIMARY KEY, memory text NOT NULL, "
