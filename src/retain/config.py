@@ -153,7 +153,7 @@ def _engines() -> Iterator[Setting]:
     about = "How many copies are asked, and must agree, when Qdrant is read."
     yield Setting("engine.qdrant.read_consistency", "one", about, False, ways)
     about = "Whether Qdrant compares small copies of vectors first."
-    yield Setting("engine.qdrant.quantization", "none", about, False, ("none", "int8", "binary"))
+    yield Setting("engine.qdrant.quantization", "none", about, False, ("none", "int8"))
     about = "With small copies: how many times more than asked for are compared again exactly."
     yield Setting("engine.qdrant.oversampling", 2.0, about, False, (), 1, 20)
     yield Setting("engine.qdrant.on_disk", False, "Whether it reads vectors from disk.")

@@ -53,7 +53,8 @@ class QdrantSettings(NamedTuple):
     m: int = 16  # edges of each point in the graph
     ef_construct: int = 128  # neighbours looked at when a point is added
     ef: int = 128  # and when one is looked for
-    quantization: Literal["none", "int8", "binary"] = "none"
+    # Of one bit a number too little is left: of the ten nearest more than one would be others.
+    quantization: Literal["none", "int8"] = "none"
     oversampling: float = 2.0  # with quantization: how many more are compared again exactly
     on_disk: bool = False  # vectors are read from disk, not kept in memory
     payload_on_disk: bool = True
@@ -542,7 +543,7 @@ class QdrantVectors:
         return self._answer(act)
 
     def _answer(self, act: Callable[[QdrantClient], T]) -> T:
-        """What the first address says that anyone is at."""
+        """What the first node says that can."""
         client = self._client()  # which says so where it is not installed
         from qdrant_client.common.client_exceptions import QdrantException
         from qdrant_client.http.exceptions import ApiException
@@ -562,11 +563,16 @@ class QdrantVectors:
 
     @staticmethod
     def _is_away(error: Exception) -> bool:
-        """Whether nobody is at an address: then another of the same cluster may know the answer."""
-        from qdrant_client.http.exceptions import ResponseHandlingException
+        """Whether another node may know the answer: nobody is at this one, or it cannot say.
+
+        One that has no copy of its own may ask a node that has just died.
+        """
+        from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
         from retain.engines import wire
 
+        if isinstance(error, UnexpectedResponse):
+            return (error.status_code or 0) >= 500
         return wire.is_away(error.source if isinstance(error, ResponseHandlingException) else error)
 
     def _failure(self, error: Exception) -> EngineError:
@@ -651,8 +657,6 @@ def _quantization(kind: str) -> Any:
     if kind == "int8":
         scalar = q.ScalarQuantizationConfig(type=q.ScalarType.INT8, quantile=0.99, always_ram=True)
         return q.ScalarQuantization(scalar=scalar)
-    if kind == "binary":
-        return q.BinaryQuantization(binary=q.BinaryQuantizationConfig(always_ram=True))
     return None
 
 
@@ -668,7 +672,7 @@ def _made(info: q.CollectionInfo) -> _Made:
         info.config.hnsw_config,
         info.config.quantization_config,
     )
-    kinds = {q.ScalarQuantization: "int8", q.BinaryQuantization: "binary", type(None): "none"}
+    kinds = {q.ScalarQuantization: "int8", type(None): "none"}
     return _Made(
         params.shard_number or 1,
         params.replication_factor or 1,
