@@ -1,0 +1,112 @@
+"""Questions to Qdrant over its REST interface, without its client.
+
+The client takes two seconds to load, which is nothing to a delivery in the background and too long
+for a person who asks one question. All that writes or looks after the server goes through it; this
+is the one request that someone waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from retain.engines.arm import EngineRefused, Match
+
+if TYPE_CHECKING:
+    import httpx
+
+    from retain.engines.trouble import Speaker
+
+__all__ = ["Questions", "not_installed"]
+
+_GONE: Final = 404
+_FINE: Final = 200
+_WRONG: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OSError)
+_SAID: Final = 2_000  # bytes of a refusal that are looked at
+
+
+def not_installed() -> EngineRefused:
+    """What is said where the client is missing."""
+    hint = "pip install 'retain-bank[qdrant]'"
+    return EngineRefused("Qdrant's client is not installed.", hint=hint)
+
+
+class Questions:
+    """What is asked of one server."""
+
+    def __init__(
+        self, url: str, key: str, speaker: Speaker, *, patience: float, connections: int
+    ) -> None:
+        self._url, self._key, self._speaker = url.rstrip("/"), key, speaker
+        self._patience, self._connections = patience, connections
+        self._made: httpx.Client | None = None
+        self._making = Lock()  # lest each lane makes one
+
+    def collections(self) -> list[str]:
+        """The names of all collections on the server."""
+
+        def names(result: Any) -> list[str]:
+            return [str(one["name"]) for one in result["collections"]]
+
+        return self._ask("GET", "/collections", None, names) or []
+
+    def query(
+        self, name: str, searches: Sequence[Mapping[str, Any]], consistency: str = ""
+    ) -> list[list[Match]]:
+        """What each search finds in a collection; nothing where there is no such collection."""
+
+        def matches(result: Any) -> list[list[Match]]:
+            return [[_match(point) for point in one["points"]] for one in result]
+
+        wanted = f"?consistency={quote(consistency, safe='')}" if consistency else ""
+        path = f"/collections/{quote(name, safe='')}/points/query/batch{wanted}"
+        return self._ask("POST", path, {"searches": list(searches)}, matches) or []
+
+    def _ask(self, method: str, path: str, body: Any, read: Callable[[Any], Any]) -> Any:
+        """What the server answers, read; None where it knows no such thing."""
+        client = self._client()
+        import httpx
+
+        from retain.engines import wire
+
+        try:
+            answer = client.request(method, self._url + path, json=body)
+            if answer.status_code == _FINE:
+                return read(answer.json()["result"])
+        except (httpx.HTTPError, httpx.InvalidURL, *_WRONG) as error:
+            raise wire.failure(self._speaker, error) from None
+        if answer.status_code == _GONE:
+            return None
+        said = answer.content[:_SAID].decode("utf-8", "replace")
+        raise self._speaker.answered(answer.status_code, said)
+
+    def _client(self) -> httpx.Client:
+        with self._making:
+            if self._made is None:
+                self._made = self._connected()
+            return self._made
+
+    def _connected(self) -> httpx.Client:
+        if find_spec("qdrant_client") is None:  # with which comes httpx, and by which all is told
+            raise not_installed()
+        import httpx
+
+        from retain.engines import wire
+
+        headers = {"api-key": self._key} if self._key else None
+        return httpx.Client(headers=headers, **wire.options(self._patience, self._connections))
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        made, self._made = self._made, None
+        if made:
+            made.close()
+
+
+def _match(point: Any) -> Match:
+    said = point["payload"]
+    score = float(point["score"])
+    return Match(str(said["memory"]), int(said["place"]), str(said["digest"]), score)
