@@ -71,6 +71,18 @@ class Remote:
         wires = engines.wires if engines else {}
         return [self._state(part, wires.get(part)) for part in _PARTS]
 
+    def glance(self) -> list[State]:
+        """The arms that live elsewhere, with what is known of them; they are asked but briefly."""
+        engines = self._bank.engines
+        return [self._seen(*one) for one in engines.wires.items()] if engines else []
+
+    def _seen(self, part: str, wire: Wire[Arm]) -> State:
+        version = ""
+        with contextlib.suppress(EngineError):  # the wire has noted why
+            version = wire.ask(lambda arm: arm.version())()
+        given, waits = self._bank.look(partial(outbox.state, arm=part))
+        return State(part, wire.kind, wire.address, version, 0, given, waits, wire.trouble())
+
     def _state(self, part: str, wire: Wire[Arm] | None) -> State:
         if wire is None:
             return State(part, EMBEDDED)

@@ -128,6 +128,9 @@ class Arm(Protocol):
     name: str  # of the product
     address: str  # as a person may see it, without secrets
 
+    def load(self) -> None:
+        """Load what it takes to ask; nothing is asked yet, and no server is to blame for it."""
+
     def version(self) -> str:
         """The server's version; the cheapest question there is."""
 

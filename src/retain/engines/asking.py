@@ -24,6 +24,7 @@ _Result = TypeVar("_Result")
 _FIRST_PAUSE: Final = 2.0  # seconds before an engine that failed is asked again
 _LONGEST_PAUSE: Final = 300.0
 _KNOCK: Final = 1.0  # seconds to find out whether anyone is there
+_LOADING: Final = 10.0  # seconds to load a client, which none takes unless the machine is ill
 _AT_LEISURE: Final = 30.0  # seconds for one request while nobody waits
 _TOLD: Final = 300  # characters of a refusal that are kept
 
@@ -60,6 +61,7 @@ class Wire(Generic[_Arm]):
         self.patience = patience
         self._make, self._store = make, store  # an arm that waits for so many seconds
         self._arms: dict[float, _Arm] = {}
+        self._opened_at = 0.0
         self._lock = threading.Lock()
 
     @property
@@ -100,19 +102,25 @@ class Wire(Generic[_Arm]):
     ) -> Callable[[], _Result]:
         """Do something in a thread that nobody has to wait for: no client keeps every promise."""
         outcome: list[Any] = []
+        is_open = threading.Event()
 
         def run() -> None:
             try:
-                outcome.extend((True, work(self._opened(patience))))
+                arm = self._opened(patience)
+                is_open.set()
+                outcome.extend((True, work(arm)))
             except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
                 outcome.extend((False, error))
+            is_open.set()
 
         thread = threading.Thread(target=run, name=f"retain-{self.kind}", daemon=True)
-        end = time.monotonic() + seconds
         thread.start()
+        started = time.monotonic()
 
         def answer() -> _Result:
-            thread.join(max(0.0, end - time.monotonic()))
+            # What it takes to load a client is not the server's fault, nor silence of its own.
+            is_open.wait(_LOADING)
+            thread.join(max(0.0, max(started, self._opened_at) + seconds - time.monotonic()))
             if thread.is_alive():
                 late = f"{self.kind} at {self.address} did not answer within {seconds:g} seconds."
                 self._noted(False, EngineDown(late))
@@ -140,7 +148,10 @@ class Wire(Generic[_Arm]):
         with self._lock:
             if patience not in self._arms:
                 self._knock(min(patience, _KNOCK))
-                self._arms[patience] = self._make(patience)
+                arm = self._make(patience)
+                arm.load()
+                self._arms[patience] = arm
+                self._opened_at = time.monotonic()
             return self._arms[patience]
 
     def _knock(self, seconds: float) -> None:

@@ -97,6 +97,9 @@ class _Arm:
             self._table(f"{self._bank}.memories"),
         )
 
+    def load(self) -> None:
+        """It was loaded to read the address."""
+
     def version(self) -> str:
         with self._wire.transaction() as connection:
             return _one(connection, "SHOW server_version")

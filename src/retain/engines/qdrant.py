@@ -106,8 +106,11 @@ class QdrantVectors:
 
     # What every arm can do
 
+    def load(self) -> None:
+        self._questions.load()
+
     def version(self) -> str:
-        return flat(str(self._ask(lambda client: client.info().version)), 20)
+        return flat(self._questions.version(), 20)
 
     def ready(self, collections: Iterable[str]) -> None:
         self._check_version()

@@ -45,11 +45,19 @@ class Questions:
         self._made: httpx.Client | None = None
         self._making = Lock()  # lest each lane makes one
 
+    def load(self) -> None:
+        """Load what it takes to ask."""
+        self._client()
+
+    def version(self) -> str:
+        """The server's version; empty where something else answers."""
+        return self._ask("GET", "/", None, lambda said: str(said["version"])) or ""
+
     def collections(self) -> list[str]:
         """The names of all collections on the server."""
 
-        def names(result: Any) -> list[str]:
-            return [str(one["name"]) for one in result["collections"]]
+        def names(said: Any) -> list[str]:
+            return [str(one["name"]) for one in said["result"]["collections"]]
 
         return self._ask("GET", "/collections", None, names) or []
 
@@ -58,8 +66,8 @@ class Questions:
     ) -> list[list[Match]]:
         """What each search finds in a collection; nothing where there is no such collection."""
 
-        def matches(result: Any) -> list[list[Match]]:
-            return [[_match(point) for point in one["points"]] for one in result]
+        def matches(said: Any) -> list[list[Match]]:
+            return [[_match(point) for point in one["points"]] for one in said["result"]]
 
         wanted = f"?consistency={quote(consistency, safe='')}" if consistency else ""
         path = f"/collections/{quote(name, safe='')}/points/query/batch{wanted}"
@@ -75,7 +83,7 @@ class Questions:
         try:
             answer = client.request(method, self._url + path, json=body)
             if answer.status_code == _FINE:
-                return read(answer.json()["result"])
+                return read(answer.json())
         except (httpx.HTTPError, httpx.InvalidURL, *_WRONG) as error:
             raise wire.failure(self._speaker, error) from None
         if answer.status_code == _GONE:

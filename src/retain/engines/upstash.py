@@ -107,6 +107,9 @@ class UpstashVectors:
 
     # What every arm can do
 
+    def load(self) -> None:
+        self._client()
+
     def version(self) -> str:
         self._info()
         return "hosted"  # it has no version that anyone is told
