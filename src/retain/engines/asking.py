@@ -45,6 +45,22 @@ class Trouble(NamedTuple):
         return time.time() >= self.until
 
 
+def _place(address: str) -> tuple[str, str]:
+    host, _, port = address.partition("/")[0].rpartition(":")
+    return host, port
+
+
+def _silent(host: str, port: int, seconds: float) -> str:
+    """Why there is no speaking to anyone there; empty if there is."""
+    import socket
+
+    try:
+        socket.create_connection((host, port), seconds).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
 class Wire(Generic[_Arm]):
     """The way to one arm of a bank that lives elsewhere."""
 
@@ -156,17 +172,14 @@ class Wire(Generic[_Arm]):
 
     def _knock(self, seconds: float) -> None:
         """See whether anyone is there before a client is loaded, which may take longer than all."""
-        host, _, port = self.address.partition("/")[0].rpartition(":")
-        if not host or not port.isdecimal():
-            return
-        import socket
-
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), seconds).close()
-        except OSError as error:
-            raise EngineDown(
-                f"{self.kind} at {self.address} cannot be reached: {error.strerror or error}"
-            ) from None
+        places = [_place(address) for address in self.address.split(",")]
+        why = ""
+        for host, port in places:
+            if not host or not port.isdecimal():
+                return
+            if not (why := _silent(host.strip("[]"), int(port), seconds / len(places))):
+                return  # one of a cluster is enough
+        raise EngineDown(f"{self.kind} at {self.address} cannot be reached: {why}")
 
     # What is remembered, also by the next process
 

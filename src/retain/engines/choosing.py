@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from retain import machine
@@ -15,10 +16,12 @@ from retain.engines.arm import Arm, TextArm, VectorArm
 from retain.engines.asking import Wire
 from retain.engines.delivery import Sender
 from retain.engines.naming import Names, is_identity
-from retain.errors import ConfigError
+from retain.errors import ConfigError, RetainError
+from retain.index import rows
 
 if TYPE_CHECKING:
     from retain.config import Config
+    from retain.engines.postgres import Replica
     from retain.index.store import Store
 
 __all__ = ["EMBEDDED", "TEXT", "VECTOR", "Engines", "chosen", "identity"]
@@ -83,14 +86,15 @@ def chosen(
     name = identity(config, root)
     names = Names(name)
     patience = _patience(config)
-    way = _Way(config, env, names, lambda: model.dimension if model else 0)
+    way = _Way(config, env, names, lambda: model.dimension if model else 0, store)
 
     def wire(part: str, kind: str, vectors_of: str) -> Wire[Arm]:
         def make(patience: float) -> Arm:
             return _MAKERS[part, kind](way, patience)
 
         address = config.text(f"engine.{kind}.url")
-        target = " ".join(filter(None, (kind, _plain(address), name, vectors_of)))
+        places = ",".join(_plain(one.strip()) for one in _addresses(kind, address))
+        target = " ".join(filter(None, (kind, places, name, vectors_of)))
         return Wire(part, target, make, store, patience)
 
     text = vector = None
@@ -102,6 +106,11 @@ def chosen(
         vector = wire(VECTOR, kind, model.name)
         senders[VECTOR] = Sender(store, vector, names, model.name)
     return Engines(names, text, vector, senders)  # type: ignore[arg-type]
+
+
+def _addresses(kind: str, address: str) -> list[str]:
+    """The addresses of a cluster; Postgres' own way to write several stays one of them."""
+    return address.split(",") if kind == "qdrant" else [address]
 
 
 def _plain(address: str) -> str:
@@ -143,6 +152,7 @@ class _Way(NamedTuple):
     env: Mapping[str, str]
     names: Names
     dimension: Callable[[], int]
+    store: Store
 
     def address(self, kind: str) -> tuple[str, str]:
         return self.config.text(f"engine.{kind}.url"), _key(self.config, self.env, kind)
@@ -174,11 +184,43 @@ def _meilisearch(way: _Way, patience: float) -> Arm:
     return MeilisearchText(*way.address("meilisearch"), way.names, patience=patience)
 
 
+class _Kept(NamedTuple):
+    """A mark that is kept in the bank's own index."""
+
+    store: Store
+    part: str
+
+    def read(self) -> str:
+        with self.store.reading() as connection:
+            return str(rows.fact(connection, self._name) or "")
+
+    def note(self, place: str) -> None:
+        # Where the index cannot be written nothing was delivered either.
+        with suppress(RetainError), self.store.writing() as connection:
+            rows.set_fact(connection, self._name, place)
+
+    @property
+    def _name(self) -> str:
+        return f"engine:{self.part}:mark"
+
+
+def _replica(way: _Way, part: str) -> Replica | None:
+    from retain.engines.postgres import Replica
+
+    address = way.config.text("engine.postgres.read_url")
+    return Replica(address, _Kept(way.store, part)) if address else None
+
+
 def _postgres_text(way: _Way, patience: float) -> Arm:
     from retain.engines.postgres import PostgresSettings, PostgresText
 
-    settings = _settings(way.config, "postgres", PostgresSettings)
-    return PostgresText(*way.address("postgres"), way.names, patience=patience, settings=settings)
+    return PostgresText(
+        *way.address("postgres"),
+        way.names,
+        patience=patience,
+        settings=_settings(way.config, "postgres", PostgresSettings),
+        replica=_replica(way, TEXT),
+    )
 
 
 def _postgres_vectors(way: _Way, patience: float) -> Arm:
@@ -190,6 +232,7 @@ def _postgres_vectors(way: _Way, patience: float) -> Arm:
         patience=patience,
         dimension=way.dimension(),
         settings=_settings(way.config, "postgres", PostgresSettings),
+        replica=_replica(way, VECTOR),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
@@ -12,7 +13,7 @@ from retain.engines.arm import GRAVE, EngineError, EngineRefused, Held, Match, P
 from retain.engines.portions import Lanes, best, grouped, parts
 from retain.engines.qdrant_asking import Questions, not_installed
 from retain.engines.tally import Row, firsts, tally
-from retain.engines.trouble import Speaker
+from retain.engines.trouble import Speaker, plain
 from retain.guard.characters import flat
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = ["QdrantSettings", "QdrantVectors"]
 
 _OLDEST: Final = (1, 16)  # the first that can refuse to replace a newer piece by itself
 _PAGE: Final = 1_000
+_LIST: Final = re.compile(r"\s*,\s*(?=[a-z]+://)")  # between the addresses of one cluster
 _FLOATS: Final = 250_000  # in one request, some three megabytes of JSON
 # The server reads a number of more than fifteen digits not quite as it was written, so a version
 # is two of them: the second, and then the parts of a second and the beginning of the hash.
@@ -48,16 +50,30 @@ class QdrantSettings(NamedTuple):
     write_consistency: int = 1  # copies that must have a write before it counts
     log: int = 8  # megabytes of a collection's log that are set aside from the start
     write_ordering: Literal["weak", "medium", "strong"] = "medium"
-    read_consistency: Literal["", "majority", "quorum", "all"] = ""  # how many copies are asked
+    read_consistency: Literal["one", "majority", "quorum", "all"] = "one"  # of the copies are asked
     m: int = 16  # edges of each point in the graph
     ef_construct: int = 128  # neighbours looked at when a point is added
     ef: int = 128  # and when one is looked for
-    quantization: Literal["none", "int8", "binary"] = "none"
+    # Of one bit a number too little is left: of the ten nearest more than one would be others.
+    quantization: Literal["none", "int8"] = "none"
     oversampling: float = 2.0  # with quantization: how many more are compared again exactly
     on_disk: bool = False  # vectors are read from disk, not kept in memory
     payload_on_disk: bool = True
     lanes: int = 8  # requests at a time
     batch: int = 256  # pieces in one request
+
+
+class _Made(NamedTuple):
+    """What a collection is made with, by the names of the settings."""
+
+    shards: int
+    replicas: int
+    write_consistency: int
+    m: int
+    ef_construct: int
+    quantization: str
+    on_disk: bool
+    payload_on_disk: bool
 
 
 class _Version(NamedTuple):
@@ -88,17 +104,20 @@ class QdrantVectors:
         dimension: int = 0,
         settings: QdrantSettings | None = None,
     ) -> None:
-        self._url, self._key, self._names = address, key, names
+        self._urls = _LIST.split(address.strip())
+        self._at = 0  # which of them is asked
+        self._key, self._names = key, names
         self._patience, self._dimension = patience, dimension
         self._settings = settings or QdrantSettings()
         self._speaker = Speaker(self.name, address, key)
+        self._speaker.address = ",".join(map(plain, self._urls))
         self.address = self._speaker.address
         self._ready: set[str] = set()
-        self._made: QdrantClient | None = None
+        self._clients: dict[int, QdrantClient] = {}  # for each of the addresses that was asked
         self._making = Lock()  # lest each lane makes one
         self._lanes = Lanes(self._settings.lanes)
         self._questions = Questions(
-            address, key, self._speaker, patience=patience, connections=self._settings.lanes
+            self._urls, key, self._speaker, patience=patience, connections=self._settings.lanes
         )
 
     def __repr__(self) -> str:
@@ -143,12 +162,30 @@ class QdrantVectors:
                 rows = page if is_whole else self._rows_of(name, {row.memory for row in page})
                 yield from firsts(page, grouped(rows, lambda row: row.memory))
 
+    def prune(self, before: float) -> int:
+        condition = _buried(math.floor(before))
+
+        def prune(name: str) -> int:
+            found = self._count(name, condition)
+            if found:
+                self._delete(name, condition)
+            return found
+
+        return sum(self._lanes.each(prune, self._all()))
+
     def count(self, sieve: Sieve) -> int:
         self._client()
         from qdrant_client.http import models as q
 
         condition = q.Filter.model_validate(_sieved(sieve, {"must_not": [_is("place", GRAVE)]}))
         return sum(self._lanes.each(lambda name: self._count(name, condition), self._wanted(sieve)))
+
+    def otherwise(self) -> list[str]:
+        found = self._lanes.each(self._differs, self._all())
+        return [line for lines in found for line in lines]
+
+    def adapt(self) -> None:
+        self._lanes.each(self._change, self._all())
 
     def drop(self) -> None:
         def drop(name: str) -> None:
@@ -160,9 +197,10 @@ class QdrantVectors:
     def close(self) -> None:
         self._lanes.close()
         self._questions.close()
-        made, self._made = self._made, None
-        if made:
-            made.close()
+        with self._making:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
 
     # What finds
 
@@ -204,7 +242,7 @@ class QdrantVectors:
         from qdrant_client.http import models as q
 
         wanted = self._settings.read_consistency
-        return q.ReadConsistencyType(wanted) if wanted else None
+        return None if wanted == "one" else q.ReadConsistencyType(wanted)
 
     # What writes
 
@@ -404,15 +442,73 @@ class QdrantVectors:
 
         self._ask(index)
 
+    # What is made otherwise than it should be
+
+    def _differs(self, name: str) -> list[str]:
+        info = self._there(lambda client: client.get_collection(name), None)
+        if info is None:
+            return []
+        wanted, made = self._settings, _made(info)
+        found = [
+            f"{name}: {field} is {value}, and {getattr(wanted, field)} is set"
+            for field, value in made._asdict().items()
+            if value != getattr(wanted, field)
+        ]
+        copies = self._copies(name)
+        if copies < wanted.replicas:
+            found.append(f"{name}: parts of it have {copies} copies, and {wanted.replicas} are set")
+        return found
+
+    def _copies(self, name: str) -> int:
+        """How many copies the part has that has the fewest."""
+        if self._settings.replicas < 2:
+            return 1
+        info = self._ask(
+            lambda client: client.http.distributed_api.collection_cluster_info(name).result
+        )
+        shards = [one.shard_id for one in info.local_shards] if info else []
+        shards += [one.shard_id for one in info.remote_shards] if info else []
+        return min(Counter(shards).values(), default=0)
+
+    def _change(self, name: str) -> None:
+        from qdrant_client.http import models as q
+
+        info = self._there(lambda client: client.get_collection(name), None)
+        wanted = self._settings
+        # What is as it should be is not set again: the server may begin to build everything anew.
+        if info is None or _made(info)._replace(shards=wanted.shards) == _as_set(wanted):
+            return
+
+        def change(client: QdrantClient) -> None:
+            client.update_collection(
+                name,
+                vectors_config={"": q.VectorParamsDiff(on_disk=wanted.on_disk)},
+                hnsw_config=q.HnswConfigDiff(m=wanted.m, ef_construct=wanted.ef_construct),
+                quantization_config=_quantization(wanted.quantization) or q.Disabled.DISABLED,
+                collection_params=q.CollectionParamsDiff(
+                    replication_factor=wanted.replicas,
+                    write_consistency_factor=wanted.write_consistency,
+                    on_disk_payload=wanted.payload_on_disk,
+                ),
+            )
+
+        self._there(change, None)
+
     # How it is asked
 
     def _client(self) -> QdrantClient:
         with self._making:
-            if self._made is None:
-                self._made = self._connected()
-            return self._made
+            if self._at not in self._clients:
+                self._clients[self._at] = self._connected(self._urls[self._at])
+            return self._clients[self._at]
 
-    def _connected(self) -> QdrantClient:
+    def _passed(self, client: QdrantClient) -> None:
+        """Ask the next address from now on, unless someone has moved on already."""
+        with self._making:
+            if self._clients.get(self._at) is client:
+                self._at = (self._at + 1) % len(self._urls)
+
+    def _connected(self, url: str) -> QdrantClient:
         try:
             from qdrant_client import QdrantClient
         except ImportError:
@@ -420,12 +516,12 @@ class QdrantVectors:
         from retain.engines import wire
 
         return QdrantClient(
-            url=self._url,
+            url=url,
             # Not as `api_key`: on this machine a key without encryption is no mistake.
             headers={"api-key": self._key} if self._key else None,
             timeout=max(1, round(self._patience)),
             check_compatibility=False,
-            **wire.options(self._patience, self._settings.lanes),
+            **wire.options(self._patience, self._settings.lanes, len(self._urls)),
         )
 
     def _there(self, act: Callable[[QdrantClient], T], otherwise: T) -> T:
@@ -436,18 +532,46 @@ class QdrantVectors:
             return otherwise
 
     def _ask(self, act: Callable[[QdrantClient], T], absent: Callable[[], None] | None = None) -> T:
+        try:
+            return self._answer(act)
+        except _Absent:
+            if absent is None:
+                raise
+        absent()
+        return self._answer(act)
+
+    def _answer(self, act: Callable[[QdrantClient], T]) -> T:
+        """What the first node says that can."""
         client = self._client()  # which says so where it is not installed
         from qdrant_client.common.client_exceptions import QdrantException
         from qdrant_client.http.exceptions import ApiException
 
-        try:
-            return act(client)
-        except (ApiException, QdrantException, *_WRONG) as error:
-            found = self._failure(error)
-        if isinstance(found, _Absent) and absent:
-            absent()
-            return self._ask(act)
-        raise found from None
+        others = len(self._urls) - 1
+        while True:
+            try:
+                return act(client)
+            except (ApiException, QdrantException, *_WRONG) as error:
+                found, is_away = self._failure(error), self._is_away(error)
+            if is_away:
+                self._passed(client)  # also when it was the last: next time begin elsewhere
+            if not is_away or not others:
+                raise found from None
+            others -= 1
+            client = self._client()
+
+    @staticmethod
+    def _is_away(error: Exception) -> bool:
+        """Whether another node may know the answer: nobody is at this one, or it cannot say.
+
+        One that has no copy of its own may ask a node that has just died.
+        """
+        from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+        from retain.engines import wire
+
+        if isinstance(error, UnexpectedResponse):
+            return (error.status_code or 0) >= 500
+        return wire.is_away(error.source if isinstance(error, ResponseHandlingException) else error)
 
     def _failure(self, error: Exception) -> EngineError:
         from qdrant_client.common.client_exceptions import QdrantException
@@ -526,9 +650,32 @@ def _quantization(kind: str) -> Any:
     if kind == "int8":
         scalar = q.ScalarQuantizationConfig(type=q.ScalarType.INT8, quantile=0.99, always_ram=True)
         return q.ScalarQuantization(scalar=scalar)
-    if kind == "binary":
-        return q.BinaryQuantization(binary=q.BinaryQuantizationConfig(always_ram=True))
     return None
+
+
+def _as_set(settings: QdrantSettings) -> _Made:
+    return _Made(*(getattr(settings, field) for field in _Made._fields))
+
+
+def _made(info: q.CollectionInfo) -> _Made:
+    from qdrant_client.http import models as q
+
+    params, hnsw, small = (
+        info.config.params,
+        info.config.hnsw_config,
+        info.config.quantization_config,
+    )
+    kinds = {q.ScalarQuantization: "int8", type(None): "none"}
+    return _Made(
+        params.shard_number or 1,
+        params.replication_factor or 1,
+        params.write_consistency_factor or 1,
+        hnsw.m,
+        hnsw.ef_construct,
+        kinds.get(type(small), "another"),
+        isinstance(params.vectors, q.VectorParams) and bool(params.vectors.on_disk),
+        bool(params.on_disk_payload),
+    )
 
 
 def _batches(memories: Mapping[str, Sequence[Piece]], most: int) -> Iterator[list[str]]:
@@ -566,6 +713,14 @@ def _should(conditions: Iterable[Any]) -> q.Filter:
     from qdrant_client.http import models as q
 
     return q.Filter(should=list(conditions))
+
+
+def _buried(before: int) -> q.Filter:
+    """The graves that are older than this second."""
+    from qdrant_client.http import models as q
+
+    older = q.FieldCondition(key="second", range=q.Range(lt=before))
+    return q.Filter(must=[_is("place", GRAVE), older])
 
 
 def _sieved(sieve: Sieve, more: Mapping[str, list[Any]]) -> dict[str, list[Any]]:

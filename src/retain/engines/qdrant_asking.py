@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from retain.engines.arm import EngineRefused, Match
+from retain.engines.arm import EngineError, EngineRefused, Match
 
 if TYPE_CHECKING:
     import httpx
@@ -24,6 +24,7 @@ __all__ = ["Questions", "not_installed"]
 
 _GONE: Final = 404
 _FINE: Final = 200
+_TROUBLE: Final = 500
 _WRONG: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OSError)
 _SAID: Final = 2_000  # bytes of a refusal that are looked at
 
@@ -34,13 +35,22 @@ def not_installed() -> EngineRefused:
     return EngineRefused("Qdrant's client is not installed.", hint=hint)
 
 
+class _Away(Exception):
+    """Another node may know the answer: nobody is at this one, or it cannot say."""
+
+    def __init__(self, why: EngineError) -> None:
+        super().__init__()
+        self.why = why
+
+
 class Questions:
-    """What is asked of one server."""
+    """What is asked of one server, or of the nodes of a cluster: the first that can say."""
 
     def __init__(
-        self, url: str, key: str, speaker: Speaker, *, patience: float, connections: int
+        self, urls: Sequence[str], key: str, speaker: Speaker, *, patience: float, connections: int
     ) -> None:
-        self._url, self._key, self._speaker = url.rstrip("/"), key, speaker
+        self._urls, self._key, self._speaker = [url.rstrip("/") for url in urls], key, speaker
+        self._at = 0  # which of them is asked
         self._patience, self._connections = patience, connections
         self._made: httpx.Client | None = None
         self._making = Lock()  # lest each lane makes one
@@ -74,22 +84,36 @@ class Questions:
         return self._ask("POST", path, {"searches": list(searches)}, matches) or []
 
     def _ask(self, method: str, path: str, body: Any, read: Callable[[Any], Any]) -> Any:
-        """What the server answers, read; None where it knows no such thing."""
+        """What the first node says that can, read; None where it knows no such thing."""
+        others = len(self._urls) - 1
+        while True:
+            at = self._at
+            try:
+                return self._answer(method, self._urls[at] + path, body, read)
+            except _Away as away:
+                self._at = (at + 1) % len(self._urls)  # also for whoever asks next
+                if not others:
+                    raise away.why from None
+            others -= 1
+
+    def _answer(self, method: str, url: str, body: Any, read: Callable[[Any], Any]) -> Any:
         client = self._client()
         import httpx
 
         from retain.engines import wire
 
         try:
-            answer = client.request(method, self._url + path, json=body)
+            answer = client.request(method, url, json=body)
             if answer.status_code == _FINE:
                 return read(answer.json())
         except (httpx.HTTPError, httpx.InvalidURL, *_WRONG) as error:
-            raise wire.failure(self._speaker, error) from None
+            found = wire.failure(self._speaker, error)
+            raise (_Away(found) if wire.is_away(error) else found) from None
         if answer.status_code == _GONE:
             return None
         said = answer.content[:_SAID].decode("utf-8", "replace")
-        raise self._speaker.answered(answer.status_code, said)
+        found = self._speaker.answered(answer.status_code, said)
+        raise _Away(found) if answer.status_code >= _TROUBLE else found
 
     def _client(self) -> httpx.Client:
         with self._making:
@@ -104,8 +128,9 @@ class Questions:
 
         from retain.engines import wire
 
+        options = wire.options(self._patience, self._connections, len(self._urls))
         headers = {"api-key": self._key} if self._key else None
-        return httpx.Client(headers=headers, **wire.options(self._patience, self._connections))
+        return httpx.Client(headers=headers, **options)
 
     def close(self) -> None:
         """Let go of the connections."""
