@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
-from retain.engines.arm import Arm, EngineDown, EngineError
+from retain.engines.arm import Arm, EngineDown, EngineError, EngineRefused
 from retain.errors import RetainError
 from retain.index import rows
 
 if TYPE_CHECKING:
     from retain.index.store import Store
 
-__all__ = ["Trouble", "Wire"]
+__all__ = ["Trouble", "Wire", "said"]
 
 _Arm = TypeVar("_Arm", bound=Arm)
 _Result = TypeVar("_Result")
@@ -24,6 +24,7 @@ _Result = TypeVar("_Result")
 _FIRST_PAUSE: Final = 2.0  # seconds before an engine that failed is asked again
 _LONGEST_PAUSE: Final = 300.0
 _KNOCK: Final = 1.0  # seconds to find out whether anyone is there
+_LOADING: Final = 30.0  # seconds that a client may take to load on a busy machine
 _AT_LEISURE: Final = 30.0  # seconds for one request while nobody waits
 _TOLD: Final = 300  # characters of a refusal that are kept
 
@@ -40,6 +41,15 @@ class Trouble(NamedTuple):
         return time.time() >= self.until
 
 
+def said(error: EngineError) -> str:
+    """What went wrong, and where only a person can mend it, how."""
+    return (
+        f"{error.message} {error.hint}".strip()
+        if isinstance(error, EngineRefused)
+        else error.message
+    )
+
+
 class Wire(Generic[_Arm]):
     """The way to one arm of a bank that lives elsewhere."""
 
@@ -50,7 +60,9 @@ class Wire(Generic[_Arm]):
         make: Callable[[float], _Arm],
         store: Store,
         patience: float,
+        hello: bytes = b"",
     ) -> None:
+        self._hello = hello  # what the server answers at once, whoever asks
         self.part = part  # "text" or "vector"
         self.target = target  # which server, which bank, which model: what is noted is about these
         self.patience = patience
@@ -80,7 +92,7 @@ class Wire(Generic[_Arm]):
         try:
             found = self._within(work, seconds or self.patience, self._patience_for(seconds))
         except EngineError as error:
-            self._note(error.message)
+            self._note(said(error))
             raise
         self._note("")
         return found
@@ -95,15 +107,22 @@ class Wire(Generic[_Arm]):
     def _within(self, work: Callable[[_Arm], _Result], seconds: float, patience: float) -> _Result:
         """Do something in a thread that nobody has to wait for: no client keeps every promise."""
         outcome: list[Any] = []
+        is_loaded = threading.Event()
 
         def run() -> None:
             try:
-                outcome.extend((True, work(self._opened(patience))))
+                try:
+                    arm = self._opened(patience)
+                finally:
+                    is_loaded.set()
+                outcome.extend((True, work(arm)))
             except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
                 outcome.extend((False, error))
 
         thread = threading.Thread(target=run, name=f"retain-{self.kind}", daemon=True)
         thread.start()
+        # What a client takes to load is not the server's fault: some take longer than patience.
+        is_loaded.wait(_LOADING)
         thread.join(seconds)
         if not outcome or thread.is_alive():
             raise EngineDown(f"{self.kind} did not answer within {seconds:g} seconds")
@@ -121,18 +140,22 @@ class Wire(Generic[_Arm]):
             return self._arms[patience]
 
     def _knock(self, seconds: float) -> None:
-        """See whether anyone is there before a client is loaded, which may take longer than all."""
+        """See whether anyone answers before a client is loaded, which may take longer than all."""
         host, _, port = self.address.partition("/")[0].rpartition(":")
         if not host or not port.isdecimal():
             return
         import socket
 
+        where = f"{self.kind} at {self.address}"
         try:
-            socket.create_connection((host.strip("[]"), int(port)), seconds).close()
+            with socket.create_connection((host.strip("[]"), int(port)), seconds) as door:
+                if self._hello:
+                    door.sendall(self._hello)
+                    door.recv(1)
+        except TimeoutError:
+            raise EngineDown(f"{where} did not answer within {seconds:g} seconds") from None
         except OSError as error:
-            raise EngineDown(
-                f"{self.kind} at {self.address} cannot be reached: {error.strerror or error}"
-            ) from None
+            raise EngineDown(f"{where} cannot be reached: {error.strerror or error}") from None
 
     # What is remembered, also by the next process
 

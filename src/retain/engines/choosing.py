@@ -6,11 +6,14 @@ give itself the name of another bank.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from retain import machine
+from retain.engines.addresses import hello, place
 from retain.engines.arm import Arm, TextArm, VectorArm
 from retain.engines.asking import Wire
 from retain.engines.delivery import Sender
@@ -26,6 +29,7 @@ __all__ = ["EMBEDDED", "TEXT", "VECTOR", "Engines", "chosen", "identity"]
 EMBEDDED: Final = "sqlite"
 TEXT: Final = "text"
 VECTOR: Final = "vector"
+_SCALE: Final = 4  # bytes after a stored vector that say how large its numbers are
 
 
 _Settings = TypeVar("_Settings")
@@ -83,15 +87,18 @@ def chosen(
     name = identity(config, root)
     names = Names(name)
     patience = _patience(config)
-    way = _Way(config, env, names, lambda: model.dimension if model else 0)
+    way = _Way(config, env, names, lambda: _dimension(store, model))
 
     def wire(part: str, kind: str, vectors_of: str) -> Wire[Arm]:
         def make(patience: float) -> Arm:
+            # Who does not have it is told so by the arm, with what to install.
+            with contextlib.suppress(ImportError):
+                importlib.import_module(_CLIENTS[kind])
             return _MAKERS[part, kind](way, patience)
 
         address = config.text(f"engine.{kind}.url")
-        target = " ".join(filter(None, (kind, _plain(address), name, vectors_of)))
-        return Wire(part, target, make, store, patience)
+        target = " ".join(filter(None, (kind, place(address), name, vectors_of)))
+        return Wire(part, target, make, store, patience, hello(address))
 
     text = vector = None
     senders = {}
@@ -104,16 +111,14 @@ def chosen(
     return Engines(names, text, vector, senders)  # type: ignore[arg-type]
 
 
-def _plain(address: str) -> str:
-    """An address without what only its owner should see."""
-    from urllib.parse import urlsplit
-
-    found = urlsplit(address if "://" in address else f"//{address}")
-    try:
-        port = f":{found.port}" if found.port else ""
-    except ValueError:
-        port = ""
-    return f"{found.hostname or ''}{port}{found.path.rstrip('/')}"
+def _dimension(store: Store, model: Maker | None) -> int:
+    """How long vectors are: as those that are there, before a model far away is asked for one."""
+    if model is None:
+        return 0
+    query = "SELECT length(vector) FROM vectors WHERE model = ? LIMIT 1"
+    with store.reading() as connection:
+        row = connection.execute(query, (model.name,)).fetchone()
+    return int(row[0]) - _SCALE if row else model.dimension
 
 
 def _patience(config: Config) -> float:
@@ -193,6 +198,13 @@ def _postgres_vectors(way: _Way, patience: float) -> Arm:
     )
 
 
+# What takes a processor's time to load, and none of a server's.
+_CLIENTS: Final = {
+    "meilisearch": "meilisearch",
+    "postgres": "psycopg",
+    "qdrant": "qdrant_client",
+    "upstash": "upstash_vector",
+}
 _MAKERS: Final[Mapping[tuple[str, str], Callable[[_Way, float], Arm]]] = {
     (TEXT, "meilisearch"): _meilisearch,
     (TEXT, "postgres"): _postgres_text,

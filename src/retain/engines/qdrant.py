@@ -417,7 +417,8 @@ class QdrantVectors:
             from qdrant_client import QdrantClient
         except ImportError:
             raise EngineRefused(
-                "Qdrant's client is not installed.", hint="pip install 'retain-bank[qdrant]'"
+                "Qdrant's client is not installed.",
+                hint='Install it: pip install "retain-bank[qdrant]"',
             ) from None
         from retain.engines import wire
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from retain.engines import locating
+from retain.engines import locating, outbox
 from retain.engines.arm import EngineError, Sieve
+from retain.engines.asking import said
 from retain.index import text
 from retain.recall.candidates import AGREEING, DENSE, Proposed
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Mapping
 
     from retain.engines.arm import Match, TextArm, VectorArm
@@ -34,12 +36,12 @@ def proposed(bank: Indexed, wanted: Wanted, asked: Asked, meant: Meaning) -> Pro
     reasons: list[str] = []
     words = nearest = None
     first: list[Match] = []
-    if engines.text and wanted.mode != "semantic" and _knows(bank, "text"):
+    if engines.text and wanted.mode != "semantic" and _knows(bank, engines.text):
         try:
             words = _matching(bank, engines.text, wanted, asked, sieve)
         except EngineError as error:
             reasons.append(_instead(error))
-    if engines.vector and meant.vector is not None and _knows(bank, "vector"):
+    if engines.vector and meant.vector is not None and _knows(bank, engines.vector):
         try:
             found = _nearest(bank, engines.vector, wanted, meant, sieve)
             nearest, first = found if found else (None, [])
@@ -49,12 +51,20 @@ def proposed(bank: Indexed, wanted: Wanted, asked: Asked, meant: Meaning) -> Pro
 
 
 def _instead(error: EngineError) -> str:
-    return f"answered from the local index: {error.message}"
+    return f"answered from the local index: {said(error)}"
 
 
-def _knows(bank: Indexed, part: str) -> bool:
-    """Whether an engine was told of all but a few memories; those few are looked through here."""
-    return bank.look(partial(locating.unknown, part=part)) is not None
+def _knows(bank: Indexed, wire: Wire[Any]) -> bool:
+    """Whether this very engine was told of all but a few memories; those are looked through here.
+
+    What is noted may be about another server, which a person had before.
+    """
+
+    def knows(connection: sqlite3.Connection) -> bool:
+        is_told = outbox.target(connection, wire.part) == wire.target
+        return is_told and locating.unknown(connection, wire.part) is not None
+
+    return bank.look(knows)
 
 
 def sieve_of(conditions: Conditions) -> Sieve | None:
