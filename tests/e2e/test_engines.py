@@ -95,9 +95,11 @@ class Person:
             **own_world(self.home),
             "RETAIN_RECALL_EMBEDDER": model.base,
             "RETAIN_RECALL_MODEL": "words",
-            VARIABLES[product]: server.key,
             "OPENBLAS_NUM_THREADS": "1",
         }
+        if product != "postgres":  # whose password is in the address
+            self.env[VARIABLES[product]] = server.key
+        self.has_moved = False
         for bank in (self.work, self.other):
             (bank / ".retain").mkdir(parents=True)
             (bank / ".retain" / "config.toml").write_text("format = 1\n", encoding="utf-8")
@@ -185,7 +187,7 @@ class Person:
         mark = f"RETAIN_HOME={self.env['RETAIN_HOME']}".encode()
         while _has_any(mark):
             assert time.monotonic() < end, "a delivery does not end"
-            time.sleep(0.05)
+            time.sleep(0.3)
 
 
 def _has_any(mark: bytes) -> bool:
@@ -241,18 +243,21 @@ def _moved(person: Person) -> None:
     if person.told("config", "get", f"engine.{person.rows[0].kind}")["value"] == person.product:
         return
     before = len(person.model.asked)
-    answer = json.loads(person.run("engine", "migrate", "--to", person.product, "--json").out)
+    # A process is started for the first time only: some clients take seconds to load.
+    ask = person.call if person.has_moved else person.run
+    answer = json.loads(ask("engine", "migrate", "--to", person.product, "--json").out)
+    person.has_moved = True
     assert set(answer) == {"to", "arms"}
-    assert [one["sent"] for one in answer["arms"].values()] == [
-        len(HOSTILE) + len(ODD_NAMES)
-    ] * len(person.rows)
+    size = len(list(person.work.glob(".retain/*/*.md")))
+    assert [one["sent"] for one in answer["arms"].values()] == [size] * len(person.rows)
     person.call("engine", "push", bank=person.other)
     assert len(person.model.asked) == before  # the vectors were there
 
 
 def test_a_bank_moves_without_a_model_and_keeps_to_itself(person: Person) -> None:
     _moved(person)
-    for bank, size in ((person.work, len(HOSTILE) + len(ODD_NAMES)), (person.other, 3)):
+    for bank in (person.work, person.other):
+        size = len(list(bank.glob(".retain/*/*.md")))
         state = person.told("engine", "status", bank=bank)
         arms = [arm for arm in state["arms"] if arm["kind"] == person.product]
         assert [arm["part"] for arm in arms] == sorted(row.kind for row in person.rows)
@@ -278,9 +283,8 @@ def test_hostile_words_are_words(person: Person) -> None:
     assert first == [f"h{number}" for number in range(len(HOSTILE))]
     assert not [hit for answer in answers for hit in answer["hits"] if hit["id"][0] == "o"]
     for number, hostile in enumerate(HOSTILE):
-        word = HOSTILE[hostile]
-        assert person.found(word, "--tags", hostile) == [f"h{number}"]
-        assert person.found(word, "--type", hostile) == [f"h{number}"]
+        kind = ("--type", "--tags")[number % 2]
+        assert person.found(HOSTILE[hostile], kind, hostile) == [f"h{number}"]
     for number, name in enumerate(ODD_NAMES):
         assert person.found("walnut", "--collection", name) == [f"c{number}"]
     for name in BAD_NAMES:
@@ -296,10 +300,10 @@ def test_a_lost_engine_costs_no_answer_and_no_memory(person: Person) -> None:
         with odd("hang", person.port):
             _answers_here(person)
         with odd("error", person.port):
-            ran = person.run("engine", "status", "--json", code=1)
-            arms = [arm for arm in json.loads(ran.out)["arms"] if arm["kind"] == person.product]
-            assert all(arm["trouble"] and not arm["version"] for arm in arms)
-        person.run("put", "-", "--id", "late", "--tags", "it's, c++", input="A late wombat.\n")
+            arms = person.told("engine", "status", code=1)["arms"]
+            there = [arm for arm in arms if arm["kind"] == person.product]
+            assert all(arm["trouble"] and not arm["version"] for arm in there)
+        person.run("put", "-", "--id", "late", "--tags", "o'clock", input="A late wombat.\n")
         _answers_here(person)
         assert "late" in [hit["id"] for hit in person.told("search", "wombat")["hits"]]
         assert "cannot be reached" in person.call("engine", "status", code=1).err
@@ -311,7 +315,7 @@ def test_a_lost_engine_costs_no_answer_and_no_memory(person: Person) -> None:
     person.call("engine", "push")
     assert person.drift() == 0
     assert set(person.found("wombat", "--text")) == {"late", "later"}
-    assert person.found("wombat", "--tags", "it's") == ["late"]
+    assert person.found("wombat", "--tags", "o'clock") == ["late"]
 
 
 def _answers_here(person: Person) -> None:
@@ -329,7 +333,7 @@ def test_a_wrong_key_is_said_and_told_to_nobody(person: Person) -> None:
     ran = person.call("engine", "status", env=key, code=1)
     assert "key" in ran.err or "password" in ran.err
     assert person.told("search", "kettle", env=key)["hits"][0]["id"] == "h0"
-    person.call("engine", "push")  # with the right one, so that nobody waits for the next try
+    person.call("engine", "status")  # with the right one, so that nobody waits for the next try
     assert person.found("kettle")[0] == "h0"
 
 
@@ -366,9 +370,7 @@ def test_damage_is_named_and_mended(person: Person) -> None:
     assert all(name in ran.out for name in lost)
     assert "engine repair" in ran.err
     found = person.told("engine", "verify", code=1)
-    assert [one["missing"] for one in found.values()] == [lost] * len(found) or [
-        sorted(one["missing"]) for one in found.values()
-    ] == [sorted(lost)] * len(found)
+    assert [set(one["missing"]) for one in found.values()] == [set(lost)] * len(person.rows)
     mended = person.told("engine", "repair")
     assert [one["drift"] for one in mended.values()] == [0] * len(person.rows)
     assert person.found("kettle")[0] == "h0"
