@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -298,13 +298,13 @@ def test_a_lost_engine_costs_no_answer_and_no_memory(person: Person) -> None:
     person.server.kill()
     try:
         with odd("hang", person.port):
-            _answers_here(person)
+            _answers_here(person, person.run)
         with odd("error", person.port):
             arms = person.told("engine", "status", code=1)["arms"]
             there = [arm for arm in arms if arm["kind"] == person.product]
             assert all(arm["trouble"] and not arm["version"] for arm in there)
         person.run("put", "-", "--id", "late", "--tags", "o'clock", input="A late wombat.\n")
-        _answers_here(person)
+        _answers_here(person, person.call)
         assert "late" in [hit["id"] for hit in person.told("search", "wombat")["hits"]]
         assert "cannot be reached" in person.call("engine", "status", code=1).err
         assert "engine-down" in person.call("engine", "push", "--json", code=1).err
@@ -318,8 +318,8 @@ def test_a_lost_engine_costs_no_answer_and_no_memory(person: Person) -> None:
     assert person.found("wombat", "--tags", "o'clock") == ["late"]
 
 
-def _answers_here(person: Person) -> None:
-    answer = json.loads(person.run("search", "kettle", "--json").out)
+def _answers_here(person: Person, ask: Callable[..., Ran]) -> None:
+    answer = json.loads(ask("search", "kettle", "--json").out)
     assert answer["hits"][0]["id"] == "h0"
     assert all("answered from the local index" in one for one in answer["degraded"]["reasons"])
 
