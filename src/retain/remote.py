@@ -73,6 +73,15 @@ class Remote:
         found = [caution(one, config.text(f"engine.{one}.url")) for one in kinds if one in KINDS]
         return list(dict.fromkeys(filter(None, found)))
 
+    def contradicted(self, kind: str) -> list[str]:
+        """The variables of the environment that keep a move from taking effect."""
+        from retain.config import setting
+
+        parts = _PARTS if kind == EMBEDDED else KINDS[kind]
+        variables = [setting(f"engine.{part}").variable for part in parts]
+        env = self._workspace.env
+        return [f"{one} says {env[one]}" for one in variables if env.get(one, kind) != kind]
+
     def status(self) -> list[State]:
         """Each arm; a server is asked for its version, within a person's patience."""
         self._bank.refresh()

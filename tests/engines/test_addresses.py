@@ -17,7 +17,7 @@ from retain.engines.addresses import caution, masked, place
         (
             "postgresql://ada:p%40pw@h1:1,h2:2/db?sslmode=require&password=pw",
             "postgresql://ada:***@h1:1,h2:2/db?sslmode=require&password=***",
-            "h1/db",
+            "h1:1,h2:2/db",
         ),
         ("host=h port=5 user=ada password=pw", "host=h port=5 user=*** password=***", "h:5"),
         (
@@ -25,6 +25,7 @@ from retain.engines.addresses import caution, masked, place
             "password = *** dbname=d host=h",
             "h/d",
         ),
+        ("http://a:1, http://ada:pw@b:2/x", "http://a:1,http://ada:***@b:2/x", "a:1,b:2/x"),
         ("", "", "nowhere"),
         ("http://[", "http://[", "nowhere"),
     ],
@@ -42,6 +43,7 @@ def test_an_address_is_seen_without_passwords(address: str, seen: str, where: st
         ("qdrant", "http://localhost:6333"),
         ("qdrant", "http://[::1]:6333"),
         ("qdrant", "https://qdrant.example.com"),
+        ("qdrant", "http://127.0.0.1:1, https://b.example.com"),
         ("postgres", "postgresql:///retain"),
         ("postgres", "postgresql://ada@127.0.0.1/retain"),
         ("postgres", "postgresql://[::1]:5432/retain"),
@@ -58,6 +60,7 @@ def test_a_way_that_nobody_reads_along_needs_no_caution(kind: str, address: str)
     "kind, address, advice",
     [
         ("qdrant", "http://qdrant.example.com:6333", "https://"),
+        ("qdrant", "http://127.0.0.1:1,http://b.example.com:2", "https://"),
         ("meilisearch", "http://10.0.0.7:7700", "https://"),
         ("upstash", "http://ada:pw@0.0.0.0:1", "https://"),
         ("postgres", "postgresql://ada:pw@db.example.com/retain", "sslmode"),

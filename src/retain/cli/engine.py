@@ -164,7 +164,10 @@ def _migrate(args: argparse.Namespace) -> Output:
     where = "the bank's own index" if args.to == _EMBEDDED else args.to
     data = {"to": args.to, "arms": output.data}
     text = f"{output.text}Searches ask {where} from now on.\n"
-    warnings = [*output.warnings, *app.remote.cautions(args.to)]
+    kept = app.remote.contradicted(args.to)
+    if kept:
+        text = f"{output.text}Your config says {args.to} now, and the environment does not.\n"
+    warnings = [*output.warnings, *kept, *app.remote.cautions(args.to)]
     return output._replace(data=data, text=text, warnings=warnings)
 
 

@@ -14,29 +14,40 @@ _HIDDEN: Final = "***"
 # `host=db password='a b'`, which Postgres takes as well as a URL.
 _WORDS: Final = re.compile(r"(\w+)(\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)", re.DOTALL)
 _SHOWN: Final = frozenset({"dbname", "host", "hostaddr", "port", "sslmode"})
+_BETWEEN: Final = re.compile(r"\s*,\s*(?=\w+://)")
 _USER: Final = re.compile(r"(?<=://)[^/?#]*@")
 _ENCRYPTED: Final = frozenset({"require", "verify-ca", "verify-full"})
 
 
 def place(address: str) -> str:
-    """Host, port and path: enough to know a server by, and nothing that only its owner knows."""
+    """Hosts, ports and paths: enough to know a server by, and nothing that only its owner knows."""
     if _is_words(address):
         found = _of_words(address)
         host = found.get("host") or found.get("hostaddr") or "localhost"
         port, name = found.get("port"), found.get("dbname")
         return (host + (f":{port}" if port else "") + (f"/{name}" if name else "")).replace(" ", "")
+    return ",".join(map(_place, _each(address))) or "nowhere"
+
+
+def _place(address: str) -> str:
     parts = _split(address)
-    try:
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        port = ""
-    return f"{parts.hostname or ''}{port}{parts.path.rstrip('/')}".replace(" ", "") or "nowhere"
+    named = parts.netloc.rpartition("@")[2].lower()
+    return f"{named}{parts.path.rstrip('/')}".replace(" ", "")
+
+
+def _each(address: str) -> list[str]:
+    """The addresses of a cluster; Postgres' own way to write several hosts stays one of them."""
+    return _BETWEEN.split(address.strip())
 
 
 def masked(address: str) -> str:
     """An address as it is written, without a password or anything that may be one."""
     if _is_words(address):
         return _WORDS.sub(lambda one: one[0] if _is_shown(one[1]) else _without(one), address)
+    return ",".join(map(_masked, _each(address)))
+
+
+def _masked(address: str) -> str:
     if "://" not in address:
         return address
     start, mark, query = _USER.sub(_user, address.partition("#")[0]).partition("?")
@@ -79,8 +90,7 @@ def _split(address: str) -> SplitResult:
 
 def hello(address: str) -> bytes:
     """What any server that speaks plain HTTP answers at once, whoever asks; else nothing."""
-    parts = _split(address)
-    if parts.scheme != "http":
+    if any(_split(one).scheme != "http" for one in _each(address)):
         return b""
     return b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
@@ -92,11 +102,12 @@ def caution(kind: str, address: str) -> str:
 
 
 def _of_http(address: str) -> str:
-    parts = _split(address)
-    if parts.scheme != "http" or _is_here(parts.hostname or ""):
+    bare = [one for one in _each(address) if _split(one).scheme == "http"]
+    bare = [one for one in bare if not _is_here(_host(_split(one).netloc.rpartition("@")[2]))]
+    if not bare:
         return ""
     return (
-        f"the key and the memories go to {place(address)} unencrypted: "
+        f"the key and the memories go to {place(bare[0])} unencrypted: "
         "whoever is on the way can read them; https:// keeps them to the server"
     )
 

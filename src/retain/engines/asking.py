@@ -50,6 +50,22 @@ def said(error: EngineError) -> str:
     )
 
 
+def _silence(host: str, port: int, seconds: float, hello: bytes) -> str:
+    """Why nobody is to be spoken to there; empty if someone is."""
+    import socket
+
+    try:
+        with socket.create_connection((host, port), seconds) as door:
+            if hello:
+                door.sendall(hello)
+                door.recv(1)
+    except TimeoutError:
+        return f"did not answer within {seconds:g} seconds"
+    except OSError as error:
+        return f"cannot be reached: {error.strerror or error}"
+    return ""
+
+
 class Wire(Generic[_Arm]):
     """The way to one arm of a bank that lives elsewhere."""
 
@@ -141,21 +157,15 @@ class Wire(Generic[_Arm]):
 
     def _knock(self, seconds: float) -> None:
         """See whether anyone answers before a client is loaded, which may take longer than all."""
-        host, _, port = self.address.partition("/")[0].rpartition(":")
-        if not host or not port.isdecimal():
-            return
-        import socket
-
-        where = f"{self.kind} at {self.address}"
-        try:
-            with socket.create_connection((host.strip("[]"), int(port)), seconds) as door:
-                if self._hello:
-                    door.sendall(self._hello)
-                    door.recv(1)
-        except TimeoutError:
-            raise EngineDown(f"{where} did not answer within {seconds:g} seconds") from None
-        except OSError as error:
-            raise EngineDown(f"{where} cannot be reached: {error.strerror or error}") from None
+        places = [one.partition("/")[0].rpartition(":") for one in self.address.split(",")]
+        why = ""
+        for host, _, port in places:
+            if not host or not port.isdecimal():
+                return
+            why = _silence(host.strip("[]"), int(port), seconds / len(places), self._hello)
+            if not why:
+                return  # one of a cluster is enough
+        raise EngineDown(f"{self.kind} at {self.address} {why}")
 
     # What is remembered, also by the next process
 
