@@ -80,7 +80,11 @@ class Remote:
         parts = _PARTS if kind == EMBEDDED else KINDS[kind]
         variables = [setting(f"engine.{part}").variable for part in parts]
         env = self._workspace.env
-        return [f"{one} says {env[one]}" for one in variables if env.get(one, kind) != kind]
+        return [
+            f"{one} in the environment says {env[one]}"
+            for one in variables
+            if env.get(one, kind) != kind
+        ]
 
     def status(self) -> list[State]:
         """Each arm; a server is asked for its version, within a person's patience."""
@@ -184,7 +188,11 @@ class Remote:
         parts = _PARTS if kind == EMBEDDED else KINDS[kind]
         done: dict[str, Pushed] = {}
         if kind != EMBEDDED:
-            done = self._filled(kind, parts, progress)
+            try:
+                done = self._filled(kind, parts, progress)
+            except EngineError as error:
+                error.unchanged = "Nothing has moved: searches are answered as before."
+                raise
         for part in parts:
             self._choose(part, kind)
         return done

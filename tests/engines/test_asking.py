@@ -39,6 +39,8 @@ def test_a_server_that_hangs_is_found_out_before_a_client_is_loaded(tmp_path: Pa
         trouble = wire.trouble()
         assert trouble is not None
         assert "did not answer" in trouble.why
+        with odd("html") as other:
+            assert _wire(tmp_path, other, patience=0.2, loading=0).trouble() is None
 
 
 def test_what_only_a_person_can_mend_is_told_with_how() -> None:

@@ -43,11 +43,8 @@ class Trouble(NamedTuple):
 
 def said(error: EngineError) -> str:
     """What went wrong, and where only a person can mend it, how."""
-    return (
-        f"{error.message} {error.hint}".strip()
-        if isinstance(error, EngineRefused)
-        else error.message
-    )
+    is_known = isinstance(error, EngineRefused) and error.hint != error.usual_hint
+    return f"{error.message} {error.hint}" if is_known else error.message
 
 
 def _silence(host: str, port: int, seconds: float, hello: bytes) -> str:
@@ -174,8 +171,10 @@ class Wire(Generic[_Arm]):
         with self._store.reading() as connection:
             found = rows.fact(connection, self._name)
         try:
-            why, tries, until = json.loads(str(found)) if found else ("", 0, 0)
-            return Trouble(str(why), int(tries), float(until)) if why else None
+            why, tries, until, target = json.loads(str(found)) if found else ("", 0, 0, "")
+            # A move to another server that failed says nothing about this one.
+            is_ours = why and target == self.target
+            return Trouble(str(why), int(tries), float(until)) if is_ours else None
         except (ValueError, TypeError):
             return None
 
@@ -189,7 +188,9 @@ class Wire(Generic[_Arm]):
             return
         tries = before.tries + 1 if before and why else 1
         pause = min(_FIRST_PAUSE * 2 ** min(tries - 1, 16), _LONGEST_PAUSE)
-        value = json.dumps([why[:_TOLD], tries, time.time() + pause]) if why else ""
+        value = ""
+        if why:
+            value = json.dumps([why[:_TOLD], tries, time.time() + pause, self.target])
         # Whoever cannot write the index asks the engine again next time.
         with contextlib.suppress(RetainError), self._store.writing() as connection:
             rows.set_fact(connection, self._name, value)
