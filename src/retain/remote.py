@@ -65,6 +65,28 @@ class Remote:
     def is_any(self) -> bool:
         return self._bank.engines is not None
 
+    def cautions(self, kind: str = "") -> list[str]:
+        """What a person should know about the ways to the engines in use, or to one to be used."""
+        from retain.engines.addresses import caution
+
+        config = self._workspace.config
+        kinds = [kind] if kind else [config.text(f"engine.{part}") for part in _PARTS]
+        found = [caution(one, config.text(f"engine.{one}.url")) for one in kinds if one in KINDS]
+        return list(dict.fromkeys(filter(None, found)))
+
+    def contradicted(self, kind: str) -> list[str]:
+        """The variables of the environment that keep a move from taking effect."""
+        from retain.config import setting
+
+        parts = _PARTS if kind == EMBEDDED else KINDS[kind]
+        variables = [setting(f"engine.{part}").variable for part in parts]
+        env = self._workspace.env
+        return [
+            f"{one} in the environment says {env[one]}"
+            for one in variables
+            if env.get(one, kind) != kind
+        ]
+
     def status(self) -> list[State]:
         """Each arm; a server is asked for its version, within a person's patience."""
         self._bank.refresh()
@@ -165,13 +187,27 @@ class Remote:
         engines.senders[part].prune()
         return self._drift(engines, part)
 
-    def drop(self) -> None:
-        """Remove everything of this bank from its engines; the files and the index stay."""
-        engines = self._needed
+    def drop(self, kind: str = "") -> None:
+        """Remove everything of this bank from its engines, or from one that it had before.
+
+        The files and the index stay.
+        """
+        if not kind:
+            self._drop(self._needed)
+            return
+        engines = self._as_if(kind, KINDS[kind])
+        try:
+            self._drop(engines)
+        finally:
+            engines.close()
+
+    def _drop(self, engines: Engines) -> None:
         for part, wire in engines.wires.items():
             wire.insist(lambda arm: arm.drop(), _LONG)
             with self._bank.store.writing() as connection:
-                outbox.forget(connection, part)
+                # What is noted may be about another server, which keeps what it has.
+                if outbox.target(connection, part) == wire.target:
+                    outbox.forget(connection, part)
 
     def migrate(
         self, kind: str, progress: Callable[[int, int], None] | None = None
@@ -180,7 +216,11 @@ class Remote:
         parts = _PARTS if kind == EMBEDDED else KINDS[kind]
         done: dict[str, Pushed] = {}
         if kind != EMBEDDED:
-            done = self._filled(kind, parts, progress)
+            try:
+                done = self._filled(kind, parts, progress)
+            except EngineError as error:
+                error.unchanged = "Nothing has moved: searches are answered as before."
+                raise
         for part in parts:
             self._choose(part, kind)
         return done

@@ -357,8 +357,8 @@ class _Listener(socketserver.ThreadingTCPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, how: Odd) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, how: Odd, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
         self.how, self.is_over = how, threading.Event()
 
 
@@ -391,9 +391,9 @@ class _Handler(socketserver.BaseRequestHandler):
 
 
 @contextmanager
-def odd(how: Odd) -> Iterator[int]:
+def odd(how: Odd, port: int = 0) -> Iterator[int]:
     """The port of a server that answers whatever it is asked in one wrong way, or never."""
-    with _Listener(how) as listener:
+    with _Listener(how, port) as listener:
         thread = threading.Thread(target=listener.serve_forever, args=(0.02,))
         thread.start()
         try:

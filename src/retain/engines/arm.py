@@ -37,6 +37,8 @@ class EngineError(RetainError):
     """An engine could not do what it was asked; the files and the local index are as they were."""
 
     code = "engine"
+    usually_unchanged = "The memories and the bank's own index are as they were."
+    usual_hint = "`retain engine status` shows how it is."
 
 
 class EngineDown(EngineError):

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
-from retain.engines.arm import Arm, EngineDown, EngineError
+from retain.engines.arm import Arm, EngineDown, EngineError, EngineRefused
 from retain.errors import RetainError
 from retain.index import rows
 
 if TYPE_CHECKING:
     from retain.index.store import Store
 
-__all__ = ["Trouble", "Wire"]
+__all__ = ["Trouble", "Wire", "said"]
 
 _Arm = TypeVar("_Arm", bound=Arm)
 _Result = TypeVar("_Result")
@@ -24,7 +24,7 @@ _Result = TypeVar("_Result")
 _FIRST_PAUSE: Final = 2.0  # seconds before an engine that failed is asked again
 _LONGEST_PAUSE: Final = 300.0
 _KNOCK: Final = 1.0  # seconds to find out whether anyone is there
-_LOADING: Final = 10.0  # seconds to load a client, which none takes unless the machine is ill
+_LOADING: Final = 30.0  # seconds that a client may take to load on a busy machine
 _AT_LEISURE: Final = 30.0  # seconds for one request while nobody waits
 _TOLD: Final = 300  # characters of a refusal that are kept
 
@@ -45,19 +45,25 @@ class Trouble(NamedTuple):
         return time.time() >= self.until
 
 
-def _place(address: str) -> tuple[str, str]:
-    host, _, port = address.partition("/")[0].rpartition(":")
-    return host, port
+def said(error: EngineError) -> str:
+    """What went wrong, and where only a person can mend it, how."""
+    is_known = isinstance(error, EngineRefused) and error.hint != error.usual_hint
+    return f"{error.message} {error.hint}" if is_known else error.message
 
 
-def _silent(host: str, port: int, seconds: float) -> str:
-    """Why there is no speaking to anyone there; empty if there is."""
+def _silence(host: str, port: int, seconds: float, hello: bytes) -> str:
+    """Why nobody is to be spoken to there; empty if someone is."""
     import socket
 
     try:
-        socket.create_connection((host, port), seconds).close()
+        with socket.create_connection((host, port), seconds) as door:
+            if hello:
+                door.sendall(hello)
+                door.recv(1)
+    except TimeoutError:
+        return f"did not answer within {seconds:g} seconds"
     except OSError as error:
-        return error.strerror or str(error)
+        return f"cannot be reached: {error.strerror or error}"
     return ""
 
 
@@ -71,7 +77,9 @@ class Wire(Generic[_Arm]):
         make: Callable[[float], _Arm],
         store: Store,
         patience: float,
+        hello: bytes = b"",
     ) -> None:
+        self._hello = hello  # what the server answers at once, whoever asks
         self.part = part  # "text" or "vector"
         self.target = target  # which server, which bank, which model: what is noted is about these
         self.patience = patience
@@ -153,7 +161,7 @@ class Wire(Generic[_Arm]):
         if isinstance(found, EngineDown):
             _SILENT[self._server] = time.monotonic() + _FIRST_PAUSE
         if isinstance(found, EngineError):
-            self._note(found.message)
+            self._note(said(found))
         raise found
 
     @property
@@ -171,15 +179,16 @@ class Wire(Generic[_Arm]):
             return self._arms[patience]
 
     def _knock(self, seconds: float) -> None:
-        """See whether anyone is there before a client is loaded, which may take longer than all."""
-        places = [_place(address) for address in self.address.split(",")]
+        """See whether anyone answers before a client is loaded, which may take longer than all."""
+        places = [one.partition("/")[0].rpartition(":") for one in self.address.split(",")]
         why = ""
-        for host, port in places:
+        for host, _, port in places:
             if not host or not port.isdecimal():
                 return
-            if not (why := _silent(host.strip("[]"), int(port), seconds / len(places))):
+            why = _silence(host.strip("[]"), int(port), seconds / len(places), self._hello)
+            if not why:
                 return  # one of a cluster is enough
-        raise EngineDown(f"{self.kind} at {self.address} cannot be reached: {why}")
+        raise EngineDown(f"{self.kind} at {self.address} {why}")
 
     # What is remembered, also by the next process
 
@@ -188,8 +197,10 @@ class Wire(Generic[_Arm]):
         with self._store.reading() as connection:
             found = rows.fact(connection, self._name)
         try:
-            why, tries, until = json.loads(str(found)) if found else ("", 0, 0)
-            return Trouble(str(why), int(tries), float(until)) if why else None
+            why, tries, until, target = json.loads(str(found)) if found else ("", 0, 0, "")
+            # A move to another server that failed says nothing about this one.
+            is_ours = why and target == self.target
+            return Trouble(str(why), int(tries), float(until)) if is_ours else None
         except (ValueError, TypeError):
             return None
 
@@ -203,7 +214,9 @@ class Wire(Generic[_Arm]):
             return
         tries = before.tries + 1 if before and why else 1
         pause = min(_FIRST_PAUSE * 2 ** min(tries - 1, 16), _LONGEST_PAUSE)
-        value = json.dumps([why[:_TOLD], tries, time.time() + pause]) if why else ""
+        value = ""
+        if why:
+            value = json.dumps([why[:_TOLD], tries, time.time() + pause, self.target])
         # Whoever cannot write the index asks the engine again next time.
         with contextlib.suppress(RetainError), self._store.writing() as connection:
             rows.set_fact(connection, self._name, value)

@@ -435,7 +435,7 @@ class _Wire:
         except ImportError:
             raise EngineRefused(
                 "Meilisearch needs a package that is not installed.",
-                hint="Install it: pip install 'retain-bank[meilisearch]'.",
+                hint='Install it: pip install "retain-bank[meilisearch]"',
             ) from None
         return Client
 

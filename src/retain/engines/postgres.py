@@ -930,7 +930,7 @@ def _parsed(address: str) -> tuple[dict[str, Any], str]:
     except ImportError:
         raise EngineRefused(
             "Postgres needs a package that is not installed.",
-            hint="Install it: pip install 'retain-bank[postgres]'.",
+            hint='Install it: pip install "retain-bank[postgres]"',
         ) from None
     try:
         options = dict(conninfo_to_dict(address))

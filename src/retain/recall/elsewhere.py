@@ -6,12 +6,14 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.engines import locating
+from retain.engines import locating, outbox
 from retain.engines.arm import EngineDown, EngineError, Sieve
+from retain.engines.asking import said
 from retain.index import text
 from retain.recall.candidates import AGREEING, DENSE, Proposed
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterator, Mapping
 
     from retain.engines.arm import Match, TextArm, VectorArm
@@ -59,12 +61,20 @@ def _told(reasons: list[str]) -> Iterator[None]:
 
 
 def _instead(error: EngineError) -> str:
-    return f"answered from the local index: {error.message}"
+    return f"answered from the local index: {said(error)}"
 
 
 def _knows(bank: Indexed, wire: Wire[Any]) -> bool:
-    """Whether an engine was told of all but a few memories; those few are looked through here."""
-    if bank.look(partial(locating.unknown, part=wire.part)) is not None:
+    """Whether this very engine was told of all but a few memories; those are looked through here.
+
+    What is noted may be about another server, which a person had before.
+    """
+
+    def knows(connection: sqlite3.Connection) -> bool:
+        is_told = outbox.target(connection, wire.part) == wire.target
+        return is_told and locating.unknown(connection, wire.part) is not None
+
+    if bank.look(knows):
         return True
     trouble = wire.trouble()
     if trouble:  # that is why it knows so little
