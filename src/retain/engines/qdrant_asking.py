@@ -31,7 +31,7 @@ _SAID: Final = 2_000  # bytes of a refusal that are looked at
 
 def not_installed() -> EngineRefused:
     """What is said where the client is missing."""
-    hint = "pip install 'retain-bank[qdrant]'"
+    hint = 'Install it: pip install "retain-bank[qdrant]"'
     return EngineRefused("Qdrant's client is not installed.", hint=hint)
 
 
