@@ -58,6 +58,11 @@ host; they name the author of what the agent stores |
 """
 
 
+def _shown(default: object) -> str:
+    """A default as it is written in a config."""
+    return str(default).lower() if isinstance(default, bool) else str(default) or "(empty)"
+
+
 def page() -> str:
     """The whole page."""
     parts = [HEAD, "## Commands\n\n", _block(overview())]
@@ -90,7 +95,7 @@ def _block(text: str) -> str:
 
 def _settings() -> str:
     rows = [
-        f"| `{one.key}` | `{str(one.default).lower() or '(empty)'}` | {one.about} "
+        f"| `{one.key}` | `{_shown(one.default)}` | {one.about} "
         f"| {'yes' if one.project else 'no'} | `{one.variable}` |"
         for one in SETTINGS.values()
     ]

@@ -110,7 +110,7 @@ def _engines() -> Iterator[Setting]:
     )
     yield Setting(
         "engine.patience_ms",
-        1500,
+        1000,
         "How many milliseconds an engine may take; after that the bank's own index answers.",
         False,
         (),
@@ -129,21 +129,36 @@ def _engines() -> Iterator[Setting]:
         ("postgres", "postgresql://127.0.0.1/retain", "PGPASSWORD"),
         ("upstash", "", "UPSTASH_VECTOR_REST_TOKEN"),
     ):
-        yield Setting(f"engine.{kind}.url", url, f"Where {kind.capitalize()} is.")
+        about = f"Where {kind.capitalize()} is."
+        if kind == "qdrant":
+            about += (
+                " Of a cluster several, parted by commas: where one is away, the next is asked."
+            )
+        yield Setting(f"engine.{kind}.url", url, about)
         about = f"Which variable has the key to {kind.capitalize()}."
         yield Setting(f"engine.{kind}.key_env", variable, about)
     for key, default, least, about in (
         ("shards", 1, 1, "Into how many parts Qdrant splits a collection."),
-        ("replicas", 1, 1, "How many copies of each part it keeps."),
+        ("replicas", 1, 1, "How many copies of each part it keeps, on as many nodes."),
         ("write_consistency", 1, 1, "How many copies must have a write before it counts."),
         ("m", 16, 4, "How many edges a point has in Qdrant's graph."),
         ("ef_construct", 128, 4, "How many neighbours are looked at when a point is added."),
         ("ef", 128, 4, "How many are looked at when one is looked for."),
     ):
         yield Setting(f"engine.qdrant.{key}", default, about, False, (), least)
+    about = "Whether writes of one part go through one of its copies: then all have the same order."
+    ways: tuple[str, ...] = ("weak", "medium", "strong")
+    yield Setting("engine.qdrant.write_ordering", "medium", about, False, ways)
+    ways = ("one", "majority", "quorum", "all")
+    about = "How many copies are asked, and must agree, when Qdrant is read."
+    yield Setting("engine.qdrant.read_consistency", "one", about, False, ways)
     about = "Whether Qdrant compares small copies of vectors first."
-    yield Setting("engine.qdrant.quantization", "none", about, False, ("none", "int8", "binary"))
+    yield Setting("engine.qdrant.quantization", "none", about, False, ("none", "int8"))
+    about = "With small copies: how many times more than asked for are compared again exactly."
+    yield Setting("engine.qdrant.oversampling", 2.0, about, False, (), 1, 20)
     yield Setting("engine.qdrant.on_disk", False, "Whether it reads vectors from disk.")
+    about = "Whether it reads from disk what searches are narrowed by."
+    yield Setting("engine.qdrant.payload_on_disk", True, about)
     for key, default, least, about in (
         ("m", 16, 2, "How many neighbours a point has in Postgres' graph of vectors."),
         ("ef_construction", 64, 4, "How many candidates are looked at while it is built."),
@@ -155,6 +170,14 @@ def _engines() -> Iterator[Setting]:
         "engine.postgres.schema", "retain", "What the names of its two schemas begin with."
     )
     yield Setting("engine.postgres.half", False, "Whether vectors take 16 bits a number.")
+    about = "How much memory the building of a graph may take, as Postgres writes it."
+    yield Setting("engine.postgres.memory", "256MB", about)
+    about = "How many seconds it may take."
+    yield Setting("engine.postgres.building", 900.0, about, False, (), 1)
+    about = "Whether a write waits for the disk, and for the replicas that the server waits for."
+    yield Setting("engine.postgres.synchronous", True, about)
+    about = "A replica that is searched instead; what is written and compared goes to `url`."
+    yield Setting("engine.postgres.read_url", "", about)
 
 
 SETTINGS: Final[Mapping[str, Setting]] = {

@@ -45,6 +45,7 @@ class State(NamedTuple):
     delivered: int = 0  # memories it was given
     waiting: int = 0  # memories it has yet to be told of
     trouble: Trouble | None = None
+    otherwise: tuple[str, ...] = ()  # what is made otherwise there than the settings want
 
 
 class Remote:
@@ -70,7 +71,10 @@ class Remote:
 
         config = self._workspace.config
         kinds = [kind] if kind else [config.text(f"engine.{part}") for part in _PARTS]
-        found = [caution(one, config.text(f"engine.{one}.url")) for one in kinds if one in KINDS]
+        ways = [(one, config.text(f"engine.{one}.url")) for one in kinds if one in KINDS]
+        if "postgres" in kinds:
+            ways.append(("postgres", config.text("engine.postgres.read_url")))
+        found = [caution(*way) for way in ways]
         return list(dict.fromkeys(filter(None, found)))
 
     def contradicted(self, kind: str) -> list[str]:
@@ -93,14 +97,36 @@ class Remote:
         wires = engines.wires if engines else {}
         return [self._state(part, wires.get(part)) for part in _PARTS]
 
+    def glance(self) -> list[State]:
+        """The arms that live elsewhere, with what is known of them; they are asked but briefly."""
+        engines = self._bank.engines
+        return [self._seen(*one) for one in engines.wires.items()] if engines else []
+
+    def _seen(self, part: str, wire: Wire[Arm]) -> State:
+        version = ""
+        with contextlib.suppress(EngineError):  # the wire has noted why
+            version = wire.ask(lambda arm: arm.version())()
+        given, waits = self._bank.look(partial(outbox.state, arm=part))
+        return State(part, wire.kind, wire.address, version, 0, given, waits, wire.trouble())
+
     def _state(self, part: str, wire: Wire[Arm] | None) -> State:
         if wire is None:
             return State(part, EMBEDDED)
-        version, pieces = "", 0
+        about = _About()
         with contextlib.suppress(EngineError):  # the wire has noted why
-            version, pieces = wire.insist(_about, _STATUS)
+            about = wire.insist(_about, _STATUS)
         given, waits = self._bank.look(partial(outbox.state, arm=part))
-        return State(part, wire.kind, wire.address, version, pieces, given, waits, wire.trouble())
+        return State(
+            part,
+            wire.kind,
+            wire.address,
+            about.version,
+            about.pieces,
+            given,
+            waits,
+            wire.trouble(),
+            about.otherwise,
+        )
 
     def push(
         self,
@@ -145,7 +171,10 @@ class Remote:
         return embedder.name if embedder else ""
 
     def repair(self, progress: Callable[[int, int], None] | None = None) -> dict[str, Drift]:
-        """Tell every engine again what it is wrong about; what is left is returned."""
+        """Tell every engine again what it is wrong about; what is left is returned.
+
+        What was made otherwise than the settings want is changed as well, and old marks go.
+        """
         self._bank.refresh()
         return _each(self._needed, lambda engines, part: self._mended(engines, part, progress))
 
@@ -156,7 +185,9 @@ class Remote:
         if drift.total:
             # What is deleted here stays noted: by that note it is known to have been here.
             engines.senders[part].forget([*drift.missing, *drift.differing])
+        engines.wires[part].insist(lambda arm: arm.adapt(), _LONG)
         engines.senders[part].push(progress=progress)
+        engines.senders[part].prune()
         return self._drift(engines, part)
 
     def drop(self, kind: str = "") -> None:
@@ -243,10 +274,20 @@ class Remote:
         own.set_config(setting(f"engine.{part}"), kind)
 
 
-def _about(arm: Arm) -> tuple[str, int]:
-    from retain.engines.arm import Sieve
+class _About(NamedTuple):
+    version: str = ""
+    pieces: int = 0
+    otherwise: tuple[str, ...] = ()
 
-    return arm.version(), arm.count(Sieve())
+
+def _about(arm: Arm) -> _About:
+    from retain.engines.arm import EngineRefused, Sieve
+
+    version, pieces = arm.version(), arm.count(Sieve())
+    try:
+        return _About(version, pieces, tuple(arm.otherwise()))
+    except EngineRefused:  # a key need not open what only says how things are made
+        return _About(version, pieces)
 
 
 _Outcome = TypeVar("_Outcome")

@@ -55,6 +55,7 @@ STATUS = {
     "proposals",
     "history",
     "index",
+    "engines",
     "problems",
     "warnings",
 }

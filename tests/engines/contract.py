@@ -255,6 +255,7 @@ class EveryArm:
         assert bench.arm.held(["notes/a.md"]) == {}
         assert bench.arm.count(Sieve()) == 0
         bench.arm.remove(["notes/a.md"])
+        assert bench.arm.prune(2e9) == 0
         bench.arm.drop()
 
     def test_nothing_is_asked_and_nothing_is_put(self, bench: Bench) -> None:
@@ -343,6 +344,26 @@ class EveryArm:
         assert bench.find() == set()
         bench.arm.remove(["notes/a.md"])
         assert bench.manifest() == {}
+
+    def test_only_old_graves_are_pruned(self, bench: Bench) -> None:
+        bench.put(
+            memory(bench.names, "notes/old.md", version=0),  # no grave, however old
+            memory(bench.names, "notes/b.md"),
+            grave(bench.names, "notes/a.md", version=10),
+            grave(bench.names, "work/c.md", version=20),
+            grave(bench.names, "work/d.md", version=10),
+        )
+        bench.put(
+            grave(bench.names, "notes/b.md", version=10),
+            memory(bench.names, "work/d.md", version=11),  # and this one has risen from its grave
+        )
+        moment = grave(bench.names, "", version=15)[0].written
+        assert bench.arm.prune(moment) == 2
+        held = bench.manifest()
+        assert set(held) == {"notes/old.md", "work/c.md", "work/d.md"}
+        assert held["work/c.md"].is_grave
+        assert bench.find() == {"notes/old.md", "work/d.md"}
+        assert bench.arm.prune(moment) == 0
 
     def test_an_older_version_does_not_replace_a_newer_one(self, bench: Bench) -> None:
         newer = memory(bench.names, "notes/a.md", chunks=2, version=3)
@@ -677,6 +698,7 @@ class Faults:
         yield "remove", lambda: arm.remove(["notes/a.md"])
         yield "held", lambda: arm.held(["notes/a.md"])
         yield "manifest", lambda: list(arm.manifest())
+        yield "prune", lambda: arm.prune(0.0)
         yield "count", lambda: arm.count(Sieve())
         yield "find", lambda: bench.matches(arm=arm)
         yield "find in one", lambda: bench.matches(Sieve(collections=("notes",)), arm=arm)

@@ -40,6 +40,8 @@ __all__ = [
     "meilisearch",
     "odd",
     "postgres",
+    "postgres_at",
+    "postgres_program",
     "program",
     "qdrant",
 ]
@@ -115,9 +117,9 @@ class Process:
         is_up: Callable[[], bool],
         user: int | None = None,  # to run it as
     ) -> None:
-        self._user = user
-        self.address, self.key = address, key
-        self._argv, self._env, self._directory, self._is_up = argv, env, directory, is_up
+        self.user = user
+        self.address, self.key, self.directory = address, key, directory
+        self._argv, self._env, self._is_up = argv, env, is_up
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -125,23 +127,27 @@ class Process:
         """Of the process that runs."""
         return None if self._process is None else self._process.pid
 
+    def add(self, arguments: list[str]) -> None:
+        """Give the program more to know; it is not started yet."""
+        self._argv += arguments
+
     @property
     def log(self) -> str:
         """What it printed so far."""
-        return (self._directory / "log").read_text("utf-8", "replace")
+        return (self.directory / "log").read_text("utf-8", "replace")
 
     def start(self) -> None:
-        with (self._directory / "log").open("ab") as log:
+        with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._argv,
-                cwd=self._directory,
+                cwd=self.directory,
                 env={"PATH": os.environ.get("PATH", ""), **self._env},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                user=self._user,
-                group=self._user,
-                extra_groups=None if self._user is None else [],
+                user=self.user,
+                group=self.user,
+                extra_groups=None if self.user is None else [],
                 start_new_session=True,  # Ctrl-C in the tests is not for the server
             )
         end = time.monotonic() + _PATIENCE
@@ -275,7 +281,11 @@ def postgres(directory: Path, key: str) -> Process:
         check=True, stdout=subprocess.DEVNULL, cwd=directory, user=user, group=user,
         extra_groups=None if user is None else [],
     )  # fmt: skip
-    port = free_port()
+    return postgres_at(data, free_port(), key, user)
+
+
+def postgres_at(data: Path, port: int, key: str, user: int | None) -> Process:
+    """A Postgres with data that is there, not started yet."""
     options = {
         "listen_addresses": "127.0.0.1",
         "port": port,
@@ -284,10 +294,15 @@ def postgres(directory: Path, key: str) -> Process:
         "max_connections": 60,
         "fsync": "off",  # a killed process loses nothing by it, only a machine without power does
     }
-    argv = [str(programs / "postgres"), "-D", str(data)]
+    argv = [str(postgres_program("postgres")), "-D", str(data)]
     argv += [f"--{name}={value}" for name, value in options.items()]
     address = f"postgresql://retain@127.0.0.1:{port}/postgres"
-    return _Postgres(address, key, argv, {}, directory, _greets(port), user)
+    return _Postgres(address, key, argv, {}, data.parent, _greets(port), user)
+
+
+def postgres_program(name: str) -> Path:
+    """One of the programs that come with it."""
+    return _postgres_programs() / name
 
 
 def _postgres_programs() -> Path:

@@ -27,7 +27,7 @@ def _wire(tmp_path: Path, port: int, patience: float, loading: float) -> Wire[Up
 def test_what_a_client_takes_to_load_is_not_counted(tmp_path: Path) -> None:
     with odd("html") as port:
         wire = _wire(tmp_path, port, patience=0.2, loading=0.5)
-        assert wire.ask(lambda _arm: "answered") == "answered"
+        assert wire.ask(lambda _arm: "answered")() == "answered"
         assert wire.trouble() is None
 
 
@@ -35,7 +35,7 @@ def test_a_server_that_hangs_is_found_out_before_a_client_is_loaded(tmp_path: Pa
     with odd("hang") as port:
         wire = _wire(tmp_path, port, patience=0.2, loading=3600)
         with pytest.raises(EngineDown, match="did not answer"):
-            wire.ask(lambda _arm: "never")
+            wire.ask(lambda _arm: "never")()
         trouble = wire.trouble()
         assert trouble is not None
         assert "did not answer" in trouble.why

@@ -177,6 +177,25 @@ def test_what_one_machine_deletes_no_other_brings_back(tmp_path: Path, bench: Be
         assert _drift(one).total == 0
 
 
+def test_the_mark_of_a_deleted_memory_is_not_kept_for_ever(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one, machine(tmp_path, bench) as two:
+        for each in (one, two):
+            indexes.many(each.root, 3)
+            each.push()
+        (one.root / "notes/m001.md").unlink()
+        one.push()
+        assert one.sender.prune() == 0  # it is kept long enough for all to hear of it
+        assert two.sender.prune(age=-1.0) == 1
+        assert "notes/m001.md" not in bench.manifest()
+        assert _drift(one).total == 0
+        # Who was away all the time has it still: it is found there, and here it is not.
+        two.sender.forget(["notes/m001.md"])
+        assert two.push().sent == 1
+        assert not (one.root / "notes/m001.md").exists()
+        assert _drift(one).elsewhere == ("notes/m001.md",)
+        assert "notes/m001" not in one.names("lantern", 10)
+
+
 def test_what_another_machine_has_alone_is_left_alone(tmp_path: Path, bench: Bench) -> None:
     with machine(tmp_path, bench) as one, machine(tmp_path, bench) as two:
         indexes.many(one.root, 5)

@@ -22,7 +22,7 @@ import pytest
 from retain.engines.arm import EngineDown, EngineError, EngineRefused, Piece, Sieve
 from retain.engines.meilisearch import MeilisearchText
 from retain.engines.naming import Names
-from tests.engines.contract import KEY, memory, shown
+from tests.engines.contract import KEY, grave, memory, shown
 from tests.engines.servers import Process, meilisearch
 
 pytestmark = pytest.mark.slow
@@ -280,3 +280,41 @@ def test_what_an_address_holds_besides_the_place_is_never_shown(
         arm.version()
     assert "sk-secret" not in shown(caught.value)
     arm.close()
+
+
+def test_a_key_for_one_bank_opens_that_bank_alone(server: Process, names: Names) -> None:
+    actions = """search documents.add documents.get documents.delete indexes.create indexes.get
+        indexes.delete settings.get settings.update stats.get tasks.get version""".split()
+    wanted = {"actions": actions, "indexes": [f"{names.prefix}*"], "expiresAt": None}
+    key = str(ask(server, "POST", "keys", wanted)["key"])
+    other = MeilisearchText(server.address, KEY, Names("other"), patience=30.0)
+    other.put(memory(Names("other"), "notes/a.md"))
+    arm = MeilisearchText(server.address, key, names, patience=30.0)
+    arm.ready(["notes"])
+    arm.put(memory(names, "notes/a.md", chunks=2))
+    arm.put([*memory(names, "notes/a.md", version=2), *grave(names, "notes/b.md")])
+    assert [match.memory for match in arm.matching({"common": 1.0}, Sieve(), 5)] == ["notes/a.md"]
+    assert {held.memory for held in arm.manifest()} == {"notes/a.md", "notes/b.md"}
+    assert arm.prune(2e9) == 1
+    assert arm.otherwise() == []
+    stranger = MeilisearchText(server.address, key, Names("other"), patience=30.0)
+    assert stranger.count(Sieve()) == 0
+    with pytest.raises(EngineRefused):
+        stranger.put(memory(Names("other"), "notes/b.md"))
+    arm.drop()
+    assert other.count(Sieve()) == 1
+    other.drop()
+    for one in (arm, other, stranger):
+        one.close()
+
+
+def test_other_settings_are_told_of_and_changed(
+    server: Process, arm: MeilisearchText, names: Names
+) -> None:
+    put(arm, names, {"notes/a.md": ["zebra"]})
+    task = ask(server, "PATCH", f"indexes/{names.of('notes')}/settings", {"stopWords": ["zebra"]})
+    settle(server, task)
+    assert len(arm.otherwise()) == 1
+    arm.adapt()
+    assert arm.otherwise() == []
+    assert [match.memory for match in arm.matching({"zebra": 1.0}, Sieve(), 5)] == ["notes/a.md"]

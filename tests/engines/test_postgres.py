@@ -307,3 +307,40 @@ def test_connections_are_shared_and_closed(
         assert list(pool.map(ask, range(12))) == [1] * 12
     text.close()
     assert text.count(Sieve()) == 1  # it may be used again
+
+
+def test_what_was_made_with_other_settings_is_told_and_graphs_are_built_anew(
+    server: Process, names: Names, sql: psycopg.Connection
+) -> None:
+    first = PostgresVectors(
+        server.address, KEY, names, patience=30.0, settings=PostgresSettings(exact=100)
+    )
+    bank = [piece for n in range(600) for piece in memory(names, f"notes/{n}.md")]
+    first.put(bank)
+    assert first.otherwise() == []
+    wanted = PostgresSettings(exact=100, m=24, ef_construction=100, half=True)
+    arm = PostgresVectors(server.address, KEY, names, patience=30.0, settings=wanted)
+    table = names.of("notes")
+    in_16_bits = f"{names.prefix[:-1]}: a number takes 32 bits, and 16 are set"
+    assert arm.otherwise() == [
+        f"{table}: its graph has m=16, ef_construction=64",
+        in_16_bits,
+    ]
+    arm.adapt()
+    assert arm.otherwise() == [in_16_bits]
+    options = sql.execute(
+        "SELECT reloptions FROM pg_class c JOIN pg_indexes i ON i.indexname = c.relname "
+        "WHERE i.tablename = %s AND i.indexdef LIKE '%%USING hnsw%%'",
+        (table,),
+    ).fetchall()
+    assert options == [(["m=24", "ef_construction=100"],)]
+    # And whatever is set, what is there is searched and written as it was made.
+    fresh = PostgresVectors(server.address, KEY, names, patience=30.0, settings=wanted)
+    assert _overlap(fresh, Sieve(), bank) >= 0.95
+    fresh.put(memory(names, "notes/new.md"))
+    assert fresh.count(Sieve()) == 601
+    for one in (first, arm, fresh):
+        one.close()
+    again = PostgresVectors(server.address, KEY, names, patience=30.0)
+    again.drop()
+    again.close()

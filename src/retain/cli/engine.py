@@ -46,10 +46,13 @@ def _status(args: argparse.Namespace) -> Output:
         least="Where",
     )
     warnings = [f"{one.part}: {one.trouble.why}" for one in states if one.trouble]
+    warnings += [f"{one.part}: {line}" for one in states for line in one.otherwise]
     warnings += remote.cautions()
     is_down = any(one.kind != _EMBEDDED and not one.version for one in states)
     data = {"bank": remote.identity, "arms": [_state_data(one) for one in states]}
     messages = [f"On servers this bank is called {remote.identity}."] if remote.is_any else []
+    if any(one.otherwise for one in states):
+        messages.append("`retain engine repair` changes what can be changed in place.")
     return Output(data, table=table, messages=messages, warnings=warnings, code=int(is_down))
 
 

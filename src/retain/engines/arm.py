@@ -130,6 +130,9 @@ class Arm(Protocol):
     name: str  # of the product
     address: str  # as a person may see it, without secrets
 
+    def load(self) -> None:
+        """Load what it takes to ask; nothing is asked yet, and no server is to blame for it."""
+
     def version(self) -> str:
         """The server's version; the cheapest question there is."""
 
@@ -148,8 +151,20 @@ class Arm(Protocol):
     def manifest(self) -> Iterator[Held]:
         """What is held of all."""
 
+    def prune(self, before: float) -> int:
+        """Remove the marks of memories that were deleted before this moment; how many there were.
+
+        Only marks: what someone has written anew meanwhile stays.
+        """
+
     def count(self, sieve: Sieve) -> int:
         """How many pieces pass; those of deleted memories never do."""
+
+    def otherwise(self) -> list[str]:
+        """What is made otherwise than the settings want, a line for each; empty if nothing is."""
+
+    def adapt(self) -> None:
+        """Change that in place, as far as the server can; the rest is still told of afterwards."""
 
     def drop(self) -> None:
         """Remove everything of this bank, and nothing else."""

@@ -24,9 +24,13 @@ _Result = TypeVar("_Result")
 _FIRST_PAUSE: Final = 2.0  # seconds before an engine that failed is asked again
 _LONGEST_PAUSE: Final = 300.0
 _KNOCK: Final = 1.0  # seconds to find out whether anyone is there
-_LOADING: Final = 30.0  # seconds that a client may take to load on a busy machine
+_LOADING: Final = 10.0  # seconds to load a client, which none takes unless the machine is ill
 _AT_LEISURE: Final = 30.0  # seconds for one request while nobody waits
 _TOLD: Final = 300  # characters of a refusal that are kept
+
+# Servers that someone in this process has waited for in vain, and until when nobody else should:
+# another bank on the same server would only be silence once more.
+_SILENT: Final[dict[str, float]] = {}
 
 
 class Trouble(NamedTuple):
@@ -81,6 +85,7 @@ class Wire(Generic[_Arm]):
         self.patience = patience
         self._make, self._store = make, store  # an arm that waits for so many seconds
         self._arms: dict[float, _Arm] = {}
+        self._opened_at = 0.0
         self._lock = threading.Lock()
 
     @property
@@ -93,22 +98,21 @@ class Wire(Generic[_Arm]):
         """Where it is, as a person may see it."""
         return self.target.split(" ")[1]
 
-    def ask(self, work: Callable[[_Arm], _Result]) -> _Result:
-        """Ask within a person's patience; EngineDown at once while it is known not to answer."""
+    def ask(self, work: Callable[[_Arm], _Result]) -> Callable[[], _Result]:
+        """Begin to ask within a person's patience; what is returned waits for the answer.
+
+        EngineDown at once while it is known not to answer.
+        """
         trouble = self.trouble()
         if trouble and not trouble.is_over:
             raise EngineDown(trouble.why)
-        return self.insist(work)
+        if time.monotonic() < _SILENT.get(self._server, 0.0):
+            raise EngineDown(f"{self.kind} at {self.address} did not answer a moment ago.")
+        return self._begun(work, self.patience, self.patience)
 
     def insist(self, work: Callable[[_Arm], _Result], seconds: float | None = None) -> _Result:
         """Ask whatever was known, and note what comes of it."""
-        try:
-            found = self._within(work, seconds or self.patience, self._patience_for(seconds))
-        except EngineError as error:
-            self._note(said(error))
-            raise
-        self._note("")
-        return found
+        return self._begun(work, seconds or self.patience, self._patience_for(seconds))()
 
     def _patience_for(self, seconds: float | None) -> float:
         """How long the server itself is waited for: what a person asks, and what nobody waits for.
@@ -117,39 +121,61 @@ class Wire(Generic[_Arm]):
         """
         return self.patience if seconds is None or seconds <= self.patience else _AT_LEISURE
 
-    def _within(self, work: Callable[[_Arm], _Result], seconds: float, patience: float) -> _Result:
+    def _begun(
+        self, work: Callable[[_Arm], _Result], seconds: float, patience: float
+    ) -> Callable[[], _Result]:
         """Do something in a thread that nobody has to wait for: no client keeps every promise."""
         outcome: list[Any] = []
-        is_loaded = threading.Event()
+        is_open = threading.Event()
 
         def run() -> None:
             try:
-                try:
-                    arm = self._opened(patience)
-                finally:
-                    is_loaded.set()
+                arm = self._opened(patience)
+                is_open.set()
                 outcome.extend((True, work(arm)))
             except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
                 outcome.extend((False, error))
+            is_open.set()
 
         thread = threading.Thread(target=run, name=f"retain-{self.kind}", daemon=True)
         thread.start()
-        # What a client takes to load is not the server's fault: some take longer than patience.
-        is_loaded.wait(_LOADING)
-        thread.join(seconds)
-        if not outcome or thread.is_alive():
-            raise EngineDown(f"{self.kind} did not answer within {seconds:g} seconds")
-        is_done, found = outcome
-        if not is_done:
-            raise found
-        result: _Result = found
-        return result
+        started = time.monotonic()
+
+        def answer() -> _Result:
+            # What it takes to load a client is not the server's fault, nor silence of its own.
+            is_open.wait(_LOADING)
+            thread.join(max(0.0, max(started, self._opened_at) + seconds - time.monotonic()))
+            if thread.is_alive():
+                late = f"{self.kind} at {self.address} did not answer within {seconds:g} seconds."
+                self._noted(False, EngineDown(late))
+            found: _Result = self._noted(*outcome)
+            return found
+
+        return answer
+
+    def _noted(self, is_done: bool, found: Any) -> Any:
+        if is_done:
+            _SILENT.pop(self._server, None)
+            self._note("")
+            return found
+        if isinstance(found, EngineDown):
+            _SILENT[self._server] = time.monotonic() + _FIRST_PAUSE
+        if isinstance(found, EngineError):
+            self._note(said(found))
+        raise found
+
+    @property
+    def _server(self) -> str:
+        return f"{self.kind} {self.address}"
 
     def _opened(self, patience: float) -> _Arm:
         with self._lock:
             if patience not in self._arms:
                 self._knock(min(patience, _KNOCK))
-                self._arms[patience] = self._make(patience)
+                arm = self._make(patience)
+                arm.load()
+                self._arms[patience] = arm
+                self._opened_at = time.monotonic()
             return self._arms[patience]
 
     def _knock(self, seconds: float) -> None:

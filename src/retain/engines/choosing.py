@@ -6,10 +6,9 @@ give itself the name of another bank.
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from retain import machine
@@ -18,10 +17,12 @@ from retain.engines.arm import Arm, TextArm, VectorArm
 from retain.engines.asking import Wire
 from retain.engines.delivery import Sender
 from retain.engines.naming import Names, is_identity
-from retain.errors import ConfigError
+from retain.errors import ConfigError, RetainError
+from retain.index import rows
 
 if TYPE_CHECKING:
     from retain.config import Config
+    from retain.engines.postgres import Replica
     from retain.index.store import Store
 
 __all__ = ["EMBEDDED", "TEXT", "VECTOR", "Engines", "chosen", "identity"]
@@ -87,13 +88,10 @@ def chosen(
     name = identity(config, root)
     names = Names(name)
     patience = _patience(config)
-    way = _Way(config, env, names, lambda: _dimension(store, model))
+    way = _Way(config, env, names, lambda: _dimension(store, model), store)
 
     def wire(part: str, kind: str, vectors_of: str) -> Wire[Arm]:
         def make(patience: float) -> Arm:
-            # Who does not have it is told so by the arm, with what to install.
-            with contextlib.suppress(ImportError):
-                importlib.import_module(_CLIENTS[kind])
             return _MAKERS[part, kind](way, patience)
 
         address = config.text(f"engine.{kind}.url")
@@ -148,6 +146,7 @@ class _Way(NamedTuple):
     env: Mapping[str, str]
     names: Names
     dimension: Callable[[], int]
+    store: Store
 
     def address(self, kind: str) -> tuple[str, str]:
         return self.config.text(f"engine.{kind}.url"), _key(self.config, self.env, kind)
@@ -179,11 +178,43 @@ def _meilisearch(way: _Way, patience: float) -> Arm:
     return MeilisearchText(*way.address("meilisearch"), way.names, patience=patience)
 
 
+class _Kept(NamedTuple):
+    """A mark that is kept in the bank's own index."""
+
+    store: Store
+    part: str
+
+    def read(self) -> str:
+        with self.store.reading() as connection:
+            return str(rows.fact(connection, self._name) or "")
+
+    def note(self, place: str) -> None:
+        # Where the index cannot be written nothing was delivered either.
+        with suppress(RetainError), self.store.writing() as connection:
+            rows.set_fact(connection, self._name, place)
+
+    @property
+    def _name(self) -> str:
+        return f"engine:{self.part}:mark"
+
+
+def _replica(way: _Way, part: str) -> Replica | None:
+    from retain.engines.postgres import Replica
+
+    address = way.config.text("engine.postgres.read_url")
+    return Replica(address, _Kept(way.store, part)) if address else None
+
+
 def _postgres_text(way: _Way, patience: float) -> Arm:
     from retain.engines.postgres import PostgresSettings, PostgresText
 
-    settings = _settings(way.config, "postgres", PostgresSettings)
-    return PostgresText(*way.address("postgres"), way.names, patience=patience, settings=settings)
+    return PostgresText(
+        *way.address("postgres"),
+        way.names,
+        patience=patience,
+        settings=_settings(way.config, "postgres", PostgresSettings),
+        replica=_replica(way, TEXT),
+    )
 
 
 def _postgres_vectors(way: _Way, patience: float) -> Arm:
@@ -195,16 +226,10 @@ def _postgres_vectors(way: _Way, patience: float) -> Arm:
         patience=patience,
         dimension=way.dimension(),
         settings=_settings(way.config, "postgres", PostgresSettings),
+        replica=_replica(way, VECTOR),
     )
 
 
-# What takes a processor's time to load, and none of a server's.
-_CLIENTS: Final = {
-    "meilisearch": "meilisearch",
-    "postgres": "psycopg",
-    "qdrant": "qdrant_client",
-    "upstash": "upstash_vector",
-}
 _MAKERS: Final[Mapping[tuple[str, str], Callable[[_Way, float], Arm]]] = {
     (TEXT, "meilisearch"): _meilisearch,
     (TEXT, "postgres"): _postgres_text,

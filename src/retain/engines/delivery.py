@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.engines import locating, outbox
 from retain.engines.arm import GRAVE, Arm, EngineRefused, Held, Piece, wins
+from retain.index import rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +28,11 @@ _BATCH: Final = 64  # memories that are told of together
 _PIECES: Final = 256  # of which so many go in one request, about
 _SLOW: Final = 30.0  # seconds that a server may take for one of them while nobody waits
 _LOCK: Final = "engine.lock"
+_DAY: Final = 86_400.0
+# A machine that was away for longer may bring what others deleted back into the index, though never
+# into a file. Half a year is longer than anyone's leave, and short enough that marks stay few.
+_MARKED: Final = 180 * _DAY  # seconds that the mark of a deleted memory is kept
+_SWEEP: Final = 30 * _DAY  # seconds between looks for older ones
 
 
 class Pushed(NamedTuple):
@@ -83,6 +90,8 @@ class Sender:
                 if progress:
                     progress(done.settled, done.settled + self._left())
             self._settle()
+            if end is None and self._is_time_to_sweep():
+                self.prune()
         waits = self._waiting(1)
         return done._replace(left=self._left() - waits.lacking, lacking=waits.lacking)
 
@@ -90,6 +99,29 @@ class Sender:
         """Have memories delivered again, whatever was noted about them."""
         with self._store.writing() as connection:
             outbox.mark(connection, self._wire.part, {}, memories)
+
+    def prune(self, age: float = _MARKED) -> int:
+        """Have the marks of memories removed that were deleted so many seconds ago or earlier."""
+        before = time.time() - age
+        found = self._wire.insist(lambda arm: arm.prune(before), _SLOW)
+        self._note_sweep()
+        return found
+
+    def _is_time_to_sweep(self) -> bool:
+        """Whether nobody here has looked for old marks for long; the first time is put off."""
+        with self._store.reading() as connection:
+            last = rows.fact(connection, self._swept)
+        if last is None:
+            self._note_sweep()
+        return last is not None and time.time() - float(str(last)) > _SWEEP
+
+    def _note_sweep(self) -> None:
+        with self._store.writing() as connection:
+            rows.set_fact(connection, self._swept, int(time.time()))
+
+    @property
+    def _swept(self) -> str:
+        return f"engine:{self._wire.part}:swept"
 
     def _seconds(self, end: float | None) -> float:
         return _SLOW if end is None else max(0.05, min(_SLOW, end - time.monotonic()))
@@ -144,17 +176,39 @@ class Sender:
         groups = [group for group in groups if group]
         names = [*(group[0].memory for group in groups), *waits.deleted]
         held = self._wire.insist(lambda arm: arm.held(names), self._seconds(end))
-        plan = _plan(groups, waits.deleted, held, self._model, self._given(waits.deleted))
+        unsure = self._unsure()
+        plan = _plan(groups, waits.deleted, held, self._model, self._given(waits.deleted), unsure)
         fresh = sorted({group[0].collection for group in plan.send})
         if fresh:
             self._wire.insist(lambda arm: arm.ready(fresh), self._seconds(end))
         graves = [_grave(self._names, name) for name in plan.bury]
+        self._note_unsure(unsure | {group[0].memory for group in plan.send} | set(plan.bury))
         for part in _parts([*plan.send, *([grave] for grave in graves)]):
             self._wire.insist(lambda arm, part=part: arm.put(part), self._seconds(end))  # type: ignore[misc]
         with self._store.writing() as connection:
             given = {group[0].memory: group[0].hash for group in groups}
             outbox.mark(connection, self._wire.part, given, waits.deleted)
+        self._note_unsure(unsure - set(names))
         return Pushed(len(plan.send), len(plan.bury), plan.known, plan.ahead)
+
+    def _unsure(self) -> set[str]:
+        """The memories whose delivery was begun and not seen to its end.
+
+        Some copies of a server's may have them and others not, whatever the one says that is asked.
+        """
+        with self._store.reading() as connection:
+            found = rows.fact(connection, self._begun)
+        return set(json.loads(str(found))) if found else set()
+
+    def _note_unsure(self, memories: set[str]) -> None:
+        value = json.dumps(sorted(memories)) if memories else ""
+        with self._store.writing() as connection:
+            if (rows.fact(connection, self._begun) or "") != value:
+                rows.set_fact(connection, self._begun, value)
+
+    @property
+    def _begun(self) -> str:
+        return f"engine:{self._wire.part}:begun"
 
     def _given(self, memories: Sequence[str]) -> dict[str, str]:
         with self._store.reading() as connection:
@@ -197,6 +251,7 @@ def _plan(
     held: Mapping[str, Held],
     model: str,
     given: Mapping[str, str],
+    unsure: Collection[str],
 ) -> _Plan:
     """What of all that waits the engine is to be told: the last writer of a memory wins."""
     send, bury, known, ahead = [], [], 0, 0
@@ -205,7 +260,7 @@ def _plan(
         found = held.get(first.memory)
         if found and found.hash == first.hash:
             _refuse_other_model(found, model)
-            if found.is_whole:
+            if found.is_whole and first.memory not in unsure:
                 known += 1
             else:
                 send.append(group)
@@ -215,7 +270,9 @@ def _plan(
             ahead += 1
     for name in deleted:
         found = held.get(name)
-        if found is None or found.is_grave:
+        if name in unsure and (found is None or found.is_grave):
+            bury.append(name)
+        elif found is None or found.is_grave:
             known += 1
         elif found.hash == given.get(name):
             bury.append(name)

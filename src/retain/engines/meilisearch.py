@@ -34,6 +34,7 @@ from retain.engines.trouble import Speaker, plain
 from retain.guard.characters import flat
 
 if TYPE_CHECKING:
+    from meilisearch import Client
     from requests import PreparedRequest, Response, Session
 
     from retain.engines.naming import Names
@@ -46,6 +47,7 @@ _PART: Final = 1024 * 1024  # of it that is read at once
 _WORDS: Final = 10  # of a question that Meilisearch reads
 _LEADERS: Final = 24  # terms that lead a question of their own
 _PAGE: Final = 5_000  # documents asked for at once
+_MANY: Final = 500  # memories that are named in one filter
 _SLOTS: Final = 4_096  # that memories are spread over, so that a manifest is read in parts
 _FEWEST: Final = 300  # pieces that are weighed here, if there are so many
 _K1: Final = 1.2
@@ -105,6 +107,9 @@ class MeilisearchText:
         self._settings = settings
         self._wire = _Wire(url, key, patience)
 
+    def load(self) -> None:
+        self._wire.load()
+
     def version(self) -> str:
         with self._wire.reading():
             return flat(str(self._wire.ask("get", "version")["pkgVersion"]), 40)
@@ -137,7 +142,7 @@ class MeilisearchText:
             if int(stats["numberOfDocuments"]):
                 raise EngineRefused(
                     f"The index {index} at {self.address} (Meilisearch) has other settings.",
-                    hint="Remove that index, and fill it again with `retain engine push`.",
+                    hint="`retain engine repair` gives it those that it needs.",
                 )
 
     def _check_version(self) -> None:
@@ -235,8 +240,8 @@ class MeilisearchText:
             held.memory: held
             for index, owners in self._by_index(memories).items()
             if index in there
-            for at in range(0, len(owners), 500)
-            for held in self._held(index, _among("owner", owners[at : at + 500]))
+            for at in range(0, len(owners), _MANY)
+            for held in self._held(index, _among("owner", owners[at : at + _MANY]))
         }
 
     def manifest(self) -> Iterator[Held]:
@@ -245,6 +250,19 @@ class MeilisearchText:
             for part in range(parts):
                 first, end = part * _SLOTS // parts, (part + 1) * _SLOTS // parts
                 yield from self._held(index, f"slot >= {first} AND slot < {end}")
+
+    def prune(self, before: float) -> int:
+        found = 0
+        for index in self._indexes():
+            graves = self._held(index, f"place = {GRAVE}")
+            old = [self._owner(grave.memory) for grave in graves if grave.written < before]
+            found += len(old)
+            conditions = [
+                f"place = {GRAVE} AND {_among('owner', old[at : at + _MANY])}"
+                for at in range(0, len(old), _MANY)
+            ]
+            self._done([self._delete(index, condition) for condition in conditions])
+        return found
 
     def _held(self, index: str, condition: str) -> Iterator[Held]:
         """The memories whose pieces all pass a filter or none of them."""
@@ -299,6 +317,24 @@ class MeilisearchText:
         body = {"federation": {"limit": most}, "queries": queries}
         with self._wire.reading():
             return _weighed(self._wire.ask("post", "multi-search", body)["hits"], weights, limit)
+
+    def otherwise(self) -> list[str]:
+        return [f"{index} has other settings than Retain gives it" for index in self._odd()]
+
+    def adapt(self) -> None:
+        """Meilisearch reads everything again by itself when its settings change."""
+        self._done(
+            [self._task("patch", f"indexes/{index}/settings", _SETTINGS) for index in self._odd()]
+        )
+
+    def _odd(self) -> list[str]:
+        """The indexes whose settings are not ours; one that is gone by now has none."""
+        found = []
+        for index in self._indexes():
+            settings = self._wire.ask("get", f"indexes/{index}/settings", missing=_SETTINGS)
+            if not _agree(_SETTINGS, settings):
+                found.append(index)
+        return found
 
     def drop(self) -> None:
         self._done([self._task("delete", f"indexes/{index}") for index in self._indexes()])
@@ -392,7 +428,8 @@ class _Wire:
         except (OSError, ValueError, RecursionError) as error:
             raise self._trouble(error) from None
 
-    def _asked(self, method: str, path: str, body: Any) -> Any:
+    def load(self) -> type[Client]:
+        """Load the client."""
         try:
             from meilisearch import Client
         except ImportError:
@@ -400,6 +437,10 @@ class _Wire:
                 "Meilisearch needs a package that is not installed.",
                 hint='Install it: pip install "retain-bank[meilisearch]"',
             ) from None
+        return Client
+
+    def _asked(self, method: str, path: str, body: Any) -> Any:
+        make = self.load()
         from meilisearch.errors import MeilisearchCommunicationError, MeilisearchTimeoutError
 
         if not self._address:
@@ -409,7 +450,7 @@ class _Wire:
         if self._session is None:
             self._session = _session(self._key, self._patience)
         # Its headers change with every request, so each has a client of its own; no key in them.
-        client = Client(self._address)
+        client = make(self._address)
         kind = "application/json" if body is not None else None
         # For None it would send `null`, which Meilisearch leaves unread when it deletes an index,
         # and takes for the beginning of the next request.

@@ -14,7 +14,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple, Protocol
 
 from retain.engines.arm import (
     GRAVE,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from retain.engines.naming import Names
     from retain.index.vectors import Floats
 
-__all__ = ["PostgresSettings", "PostgresText", "PostgresVectors"]
+__all__ = ["Mark", "PostgresSettings", "PostgresText", "PostgresVectors", "Replica"]
 
 
 _OLDEST: Final = 140_000
@@ -45,6 +45,7 @@ _MAKING: Final = 0x52657461  # the lock under which tables are made
 _BUILDING: Final = _MAKING + 1  # and graphs, which takes long
 _PAGE: Final = 2_000  # rows fetched at once
 _PORTION: Final = 100  # pieces written in one transaction, unless one memory has more
+_WHOLE: Final = 2_000  # numbers of a vector; no index takes longer ones in 32 bits each
 _EACH: Final = 0.05  # seconds that each of them may add to what a transaction may take
 _IDLE: Final = 8  # connections kept open for the next question
 _TERMS: Final = 64  # asked for at once
@@ -62,7 +63,7 @@ _REFUSALS: Final = ("authentication failed", "pg_hba.conf", "does not exist", "n
 
 
 class PostgresSettings(NamedTuple):
-    """What can be chosen; replicas are the server's own business."""
+    """What can be chosen; how many replicas there are is the server's own business."""
 
     schema: str = "retain"  # what the names of the two schemas begin with
     half: bool = False  # whether vectors are kept in 16 bits a number; for more than 2,000 always
@@ -75,6 +76,24 @@ class PostgresSettings(NamedTuple):
     synchronous: bool = True  # whether a write waits for the disk, and for replicas that must
 
 
+class Mark(Protocol):
+    """How far the primary's log was when it was last told something, or said what it holds.
+
+    Whoever searches may be another process than the one that delivered, so it is kept somewhere.
+    """
+
+    def read(self) -> str: ...
+
+    def note(self, place: str) -> None: ...
+
+
+class Replica(NamedTuple):
+    """Where questions go, instead of to the server that is written to."""
+
+    address: str
+    mark: Mark
+
+
 class _Arm:
     """What both arms do."""
 
@@ -83,9 +102,17 @@ class _Arm:
     _columns: tuple[LiteralString, ...]
 
     def __init__(
-        self, address: str, key: str, names: Names, patience: float, settings: PostgresSettings
+        self,
+        address: str,
+        key: str,
+        names: Names,
+        patience: float,
+        settings: PostgresSettings,
+        replica: Replica | None,
     ) -> None:
         self._wire = _Wire(address, key, patience, settings)
+        self._replica = _Wire(replica.address, key, patience, settings) if replica else None
+        self._mark = replica.mark if replica else None
         self.address = self._wire.address
         self._names = names
         self._settings = settings
@@ -96,6 +123,9 @@ class _Arm:
             self._table(self._bank),
             self._table(f"{self._bank}.memories"),
         )
+
+    def load(self) -> None:
+        """It was loaded to read the address."""
 
     def version(self) -> str:
         with self._wire.transaction() as connection:
@@ -117,12 +147,23 @@ class _Arm:
         there = self._there(connection)
         if self._bank not in there:
             self._check_version(connection)
+            self._make_schema(connection)
             for statement in self._foundation():
                 connection.execute(statement)
         for name in missing:
             if name not in there:
                 for statement in self._partition(name):
                     connection.execute(statement)
+
+    def _make_schema(self, connection: Connection) -> None:
+        from psycopg.sql import SQL, Identifier
+
+        found = connection.execute(
+            "SELECT 1 FROM pg_namespace WHERE nspname = %s", (self._space,)
+        ).fetchone()
+        # Even IF NOT EXISTS asks for a right that who only owns the schema need not have.
+        if found is None:
+            connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(self._space)))
 
     def _there(self, connection: Connection) -> set[str]:
         """The bank's tables; those of others in the same schema have another prefix."""
@@ -145,9 +186,8 @@ class _Arm:
 
     def _foundation(self) -> Iterator[Composed]:
         """The statements that make what a bank's collections stand on."""
-        from psycopg.sql import SQL, Identifier
+        from psycopg.sql import SQL
 
-        yield SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(self._space))
         # "C" so that hashes and names are compared byte by byte, as everywhere else.
         yield SQL(
             "CREATE TABLE {} (owner uuid PRIMARY KEY, memory text NOT NULL, "
@@ -196,6 +236,7 @@ class _Arm:
             with self._wire.transaction(more) as connection:
                 won = self._won(connection, portion)
                 self._replace(connection, [p for owner in won for p in portion[owner]], won)
+        self._note()
 
     def _won(self, connection: Connection, memories: Mapping[str, Sequence[Piece]]) -> list[str]:
         """Enter memories, and say which of them are not older than what was there."""
@@ -271,6 +312,7 @@ class _Arm:
                 self._holding(SQL("WHERE m.owner = ANY(%s::uuid[])")),
                 (list(map(self._owner, memories)),),
             ).fetchall()
+        self._note()
         return {held.memory: held for held in map(_held, rows)}
 
     def manifest(self) -> Iterator[Held]:
@@ -287,10 +329,20 @@ class _Arm:
                     self._holding(SQL("WHERE m.owner > %s::uuid ORDER BY m.owner LIMIT %s")),
                     (last, _PAGE),
                 ).fetchall()
+            self._note()
             yield from map(_held, rows)
             if len(rows) < _PAGE:
                 return
             last = str(rows[-1][0])
+
+    def prune(self, before: float) -> int:
+        from psycopg.sql import SQL
+
+        with self._existing() as connection:
+            if connection is None:
+                return 0
+            statement = SQL("DELETE FROM {} WHERE hash = '' AND written < %s")
+            return connection.execute(statement.format(self._memories), (before,)).rowcount
 
     def _holding(self, which: Composable) -> Composed:
         from psycopg.sql import SQL
@@ -319,8 +371,48 @@ class _Arm:
             for table in (self._pieces, self._memories):
                 connection.execute(SQL("DROP TABLE IF EXISTS {}").format(table))
 
+    def otherwise(self) -> list[str]:
+        return []
+
+    def adapt(self) -> None:
+        """There is nothing about words that could be made in another way."""
+
     def close(self) -> None:
         self._wire.close()
+        if self._replica:
+            self._replica.close()
+
+    def _note(self) -> None:
+        """Note how far the log is: a replica that has not come so far lacks what was told."""
+        if self._mark is None:
+            return
+        now: LiteralString = "SELECT pg_current_wal_lsn()"  # behind what was committed by now,
+        if not self._settings.synchronous:  # unless nobody waits until that is written
+            now = "SELECT pg_current_wal_insert_lsn()"
+        with self._wire.transaction() as connection:
+            self._mark.note(_one(connection, now))
+
+    @contextmanager
+    def _asking(self) -> Iterator[Connection | None]:
+        """A connection to search by: a replica's if there is one that is not behind."""
+        if self._replica is not None:
+            with self._replica.transaction() as connection:
+                if self._is_level(connection):
+                    yield connection if self._bank in self._there(connection) else None
+                    return
+        with self._existing() as connection:
+            yield connection
+
+    def _is_level(self, connection: Connection) -> bool:
+        """Whether a replica has all that this machine has told, or knows to be there."""
+        place = self._mark.read() if self._mark else ""
+        if not place:
+            return True
+        # One that is no replica of this kind cannot say, and is believed.
+        row = connection.execute(
+            "SELECT NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() >= %s::pg_lsn", (place,)
+        ).fetchone()
+        return row == (True,)
 
     @contextmanager
     def _existing(self) -> Iterator[Connection | None]:
@@ -343,8 +435,9 @@ class PostgresText(_Arm):
         *,
         patience: float,
         settings: PostgresSettings = PostgresSettings(),  # noqa: B008 - a tuple
+        replica: Replica | None = None,
     ) -> None:
-        super().__init__(address, key, names, patience, settings)
+        super().__init__(address, key, names, patience, settings, replica)
 
     def _own_columns(self) -> list[Composable]:
         from psycopg.sql import SQL
@@ -366,7 +459,7 @@ class PostgresText(_Arm):
         if not best or limit <= 0:
             return []
         condition, values = _condition(sieve, self._names)
-        with self._existing() as connection:
+        with self._asking() as connection:
             if connection is None:
                 return []
             chosen: Sequence[tuple[float, str]] = best
@@ -422,10 +515,12 @@ class PostgresVectors(_Arm):
         patience: float,
         dimension: int = 0,
         settings: PostgresSettings = PostgresSettings(),  # noqa: B008 - a tuple
+        replica: Replica | None = None,
     ) -> None:
-        super().__init__(address, key, names, patience, settings)
+        super().__init__(address, key, names, patience, settings, replica)
         self._dimension = dimension  # 0 until the first vector says it
         self._built: set[str] = set()  # collections that are known to have a graph
+        self._half = settings.half  # until it is known what is there
 
     def ready(self, collections: Iterable[str]) -> None:
         # Without a dimension no table can be made: the first vectors that are put bring it.
@@ -454,11 +549,13 @@ class PostgresVectors(_Arm):
     def _made_for(self, connection: Connection) -> int:
         """How long the vectors of the table are that is there; 0 if none is."""
         row = connection.execute(
-            "SELECT a.atttypmod FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
-            "JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "SELECT a.atttypmod, t.typname FROM pg_attribute a "
+            "JOIN pg_type t ON t.oid = a.atttypid "
+            "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE n.nspname = %s AND c.relname = %s AND a.attname = 'vector'",
             (self._space, self._bank),
         ).fetchone()
+        self._half = row[1] == "halfvec" if row else self._settings.half
         return int(row[0]) if row else 0
 
     def _check(self, connection: Connection) -> None:
@@ -513,11 +610,12 @@ class PostgresVectors(_Arm):
 
     @property
     def _is_half(self) -> bool:
-        return self._settings.half or self._dimension > 2_000  # no index takes longer ones whole
+        return self._half or self._dimension > _WHOLE
 
     def _own_columns(self) -> list[Composable]:
         from psycopg.sql import SQL, Literal
 
+        self._half = self._settings.half
         kind = SQL("halfvec") if self._is_half else SQL("vector")
         vector = SQL("vector {}({})").format(kind, Literal(self._dimension))
         return [SQL("memory text NOT NULL"), SQL("model text NOT NULL"), vector]
@@ -563,6 +661,51 @@ class PostgresVectors(_Arm):
             Literal(self._settings.ef_construction),
         )
 
+    def otherwise(self) -> list[str]:
+        with self._existing() as connection:
+            if connection is None:
+                return []
+            found = [
+                f"{graph.table}: its graph has {graph.made}" for graph in self._odd(connection)
+            ]
+            made = self._made_for(connection)
+            if made and made <= _WHOLE and self._half != self._settings.half:
+                kept, wanted = (16, 32) if self._half else (32, 16)
+                found.append(f"{self._bank}: a number takes {kept} bits, and {wanted} are set")
+            return found
+
+    def adapt(self) -> None:
+        """Build graphs anew that were built otherwise; until one is there the old one is used."""
+        with self._existing() as connection:
+            graphs = self._odd(connection) if connection else []
+        for graph in graphs:
+            with self._wire.transaction(self._settings.building) as connection:
+                self._made_for(connection)
+                self._rebuild(connection, graph)
+
+    def _rebuild(self, connection: Connection, graph: _Graph) -> None:
+        from psycopg.sql import SQL
+
+        connection.execute(
+            "SELECT set_config('maintenance_work_mem', %s, true)", (self._settings.memory,)
+        )
+        connection.execute(self._graph(graph.table))
+        connection.execute(SQL("DROP INDEX IF EXISTS {}").format(self._table(graph.name)))
+
+    def _odd(self, connection: Connection) -> list[_Graph]:
+        """The bank's graphs that were not built as the settings say."""
+        rows = connection.execute(
+            "SELECT t.relname, i.relname, coalesce(array_to_string(i.reloptions, ', '), '') "
+            "FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid "
+            "JOIN pg_am a ON a.oid = i.relam JOIN pg_class t ON t.oid = x.indrelid "
+            "JOIN pg_namespace n ON n.oid = t.relnamespace "
+            "WHERE n.nspname = %s AND starts_with(t.relname, %s) AND a.amname = 'hnsw'",
+            (self._space, self._names.prefix),
+        )
+        settings = self._settings
+        wanted = f"m={settings.m}, ef_construction={settings.ef_construction}"
+        return [graph for graph in map(_Graph._make, rows) if graph.made != wanted]
+
     def _own_values(self, piece: Piece) -> tuple[object, ...]:
         vector = None if piece.vector is None else _spelt(piece.vector)
         return kept(piece.memory), kept(piece.model), vector
@@ -574,7 +717,7 @@ class PostgresVectors(_Arm):
             return []
         condition, values = _condition(sieve, self._names)
         values["model"] = kept(model)
-        with self._existing() as connection:
+        with self._asking() as connection:
             if connection is None:
                 return [[] for _ in vectors]
             self._dimension = self._dimension or self._made_for(connection)
@@ -596,6 +739,12 @@ class PostgresVectors(_Arm):
             "WHERE p.model = %(model)s AND p.vector IS NOT NULL AND {} "
             "ORDER BY p.vector <#> %(vector)s::{} LIMIT %(limit)s"
         ).format(kind, self._pieces, condition, kind)
+
+
+class _Graph(NamedTuple):
+    table: str
+    name: str
+    made: str  # its options, as the server writes them
 
 
 class _Search:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from retain.engines.arm import GRAVE, EngineError, EngineRefused, Held, Match, Piece, Sieve
 from retain.engines.portions import Lanes, best, grouped, parts
+from retain.engines.qdrant_asking import Questions, not_installed
 from retain.engines.tally import Row, firsts, tally
-from retain.engines.trouble import Speaker
+from retain.engines.trouble import Speaker, plain
 from retain.guard.characters import flat
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ __all__ = ["QdrantSettings", "QdrantVectors"]
 
 _OLDEST: Final = (1, 16)  # the first that can refuse to replace a newer piece by itself
 _PAGE: Final = 1_000
+_LIST: Final = re.compile(r"\s*,\s*(?=[a-z]+://)")  # between the addresses of one cluster
 _FLOATS: Final = 250_000  # in one request, some three megabytes of JSON
 # The server reads a number of more than fifteen digits not quite as it was written, so a version
 # is two of them: the second, and then the parts of a second and the beginning of the hash.
@@ -47,16 +50,30 @@ class QdrantSettings(NamedTuple):
     write_consistency: int = 1  # copies that must have a write before it counts
     log: int = 8  # megabytes of a collection's log that are set aside from the start
     write_ordering: Literal["weak", "medium", "strong"] = "medium"
-    read_consistency: Literal["", "majority", "quorum", "all"] = ""  # how many copies are asked
+    read_consistency: Literal["one", "majority", "quorum", "all"] = "one"  # of the copies are asked
     m: int = 16  # edges of each point in the graph
     ef_construct: int = 128  # neighbours looked at when a point is added
     ef: int = 128  # and when one is looked for
-    quantization: Literal["none", "int8", "binary"] = "none"
+    # Of one bit a number too little is left: of the ten nearest more than one would be others.
+    quantization: Literal["none", "int8"] = "none"
     oversampling: float = 2.0  # with quantization: how many more are compared again exactly
     on_disk: bool = False  # vectors are read from disk, not kept in memory
     payload_on_disk: bool = True
     lanes: int = 8  # requests at a time
     batch: int = 256  # pieces in one request
+
+
+class _Made(NamedTuple):
+    """What a collection is made with, by the names of the settings."""
+
+    shards: int
+    replicas: int
+    write_consistency: int
+    m: int
+    ef_construct: int
+    quantization: str
+    on_disk: bool
+    payload_on_disk: bool
 
 
 class _Version(NamedTuple):
@@ -87,23 +104,32 @@ class QdrantVectors:
         dimension: int = 0,
         settings: QdrantSettings | None = None,
     ) -> None:
-        self._url, self._key, self._names = address, key, names
+        self._urls = _LIST.split(address.strip())
+        self._at = 0  # which of them is asked
+        self._key, self._names = key, names
         self._patience, self._dimension = patience, dimension
         self._settings = settings or QdrantSettings()
         self._speaker = Speaker(self.name, address, key)
+        self._speaker.address = ",".join(map(plain, self._urls))
         self.address = self._speaker.address
         self._ready: set[str] = set()
-        self._made: QdrantClient | None = None
+        self._clients: dict[int, QdrantClient] = {}  # for each of the addresses that was asked
         self._making = Lock()  # lest each lane makes one
         self._lanes = Lanes(self._settings.lanes)
+        self._questions = Questions(
+            self._urls, key, self._speaker, patience=patience, connections=self._settings.lanes
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address!r})"
 
     # What every arm can do
 
+    def load(self) -> None:
+        self._questions.load()
+
     def version(self) -> str:
-        return flat(str(self._ask(lambda client: client.info().version)), 20)
+        return flat(self._questions.version(), 20)
 
     def ready(self, collections: Iterable[str]) -> None:
         self._check_version()
@@ -136,9 +162,30 @@ class QdrantVectors:
                 rows = page if is_whole else self._rows_of(name, {row.memory for row in page})
                 yield from firsts(page, grouped(rows, lambda row: row.memory))
 
+    def prune(self, before: float) -> int:
+        condition = _buried(math.floor(before))
+
+        def prune(name: str) -> int:
+            found = self._count(name, condition)
+            if found:
+                self._delete(name, condition)
+            return found
+
+        return sum(self._lanes.each(prune, self._all()))
+
     def count(self, sieve: Sieve) -> int:
-        condition = _sieved(sieve, _is_grave())
+        self._client()
+        from qdrant_client.http import models as q
+
+        condition = q.Filter.model_validate(_sieved(sieve, {"must_not": [_is("place", GRAVE)]}))
         return sum(self._lanes.each(lambda name: self._count(name, condition), self._wanted(sieve)))
+
+    def otherwise(self) -> list[str]:
+        found = self._lanes.each(self._differs, self._all())
+        return [line for lines in found for line in lines]
+
+    def adapt(self) -> None:
+        self._lanes.each(self._change, self._all())
 
     def drop(self) -> None:
         def drop(name: str) -> None:
@@ -149,9 +196,11 @@ class QdrantVectors:
 
     def close(self) -> None:
         self._lanes.close()
-        made, self._made = self._made, None
-        if made:
-            made.close()
+        self._questions.close()
+        with self._making:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
 
     # What finds
 
@@ -160,49 +209,40 @@ class QdrantVectors:
     ) -> list[list[Match]]:
         if not vectors:
             return []
-        self._client()
-        from qdrant_client.http import models as q
-
-        condition = _sieved(sieve, None, _is("model", model))
-        requests = [
-            q.QueryRequest(
-                query=vector.tolist(),
-                filter=condition,
-                limit=max(1, limit),
-                params=self._search(),
-                with_payload=_FOUND,
-            )
+        condition = _sieved(sieve, {"must": [_is("model", model)]})
+        searches = [
+            {
+                "query": vector.tolist(),
+                "filter": condition,
+                "limit": max(1, limit),
+                "params": self._search(),
+                "with_payload": _FOUND,
+            }
             for vector, limit in zip(vectors, limits, strict=True)
         ]
-        found = self._lanes.each(lambda name: self._query(name, requests), self._wanted(sieve))
+        consistency = self._settings.read_consistency
+
+        def query(name: str) -> list[list[Match]]:
+            return self._questions.query(name, searches, consistency)
+
+        found = self._lanes.each(query, self._wanted(sieve))
         return [
             best((matches for lists in found for matches in lists[at : at + 1]), limit)
             for at, limit in enumerate(limits)
         ]
 
-    def _query(self, name: str, requests: list[q.QueryRequest]) -> list[list[Match]]:
-        def query(client: QdrantClient) -> list[list[Match]]:
-            answers = client.query_batch_points(name, requests, consistency=self._consistency())
-            return [[_match(point) for point in answer.points] for answer in answers]
-
-        return self._there(query, [])
-
-    def _search(self) -> q.SearchParams:
-        from qdrant_client.http import models as q
-
+    def _search(self) -> dict[str, Any]:
         settings = self._settings
-        return q.SearchParams(
-            hnsw_ef=settings.ef,
-            quantization=None
-            if settings.quantization == "none"
-            else q.QuantizationSearchParams(rescore=True, oversampling=settings.oversampling),
-        )
+        if settings.quantization == "none":
+            return {"hnsw_ef": settings.ef}
+        exactly = {"rescore": True, "oversampling": settings.oversampling}
+        return {"hnsw_ef": settings.ef, "quantization": exactly}
 
     def _consistency(self) -> Any:
         from qdrant_client.http import models as q
 
         wanted = self._settings.read_consistency
-        return q.ReadConsistencyType(wanted) if wanted else None
+        return None if wanted == "one" else q.ReadConsistencyType(wanted)
 
     # What writes
 
@@ -277,9 +317,7 @@ class QdrantVectors:
         return self._names.of(memory.rpartition("/")[0])
 
     def _all(self) -> list[str]:
-        listed = self._ask(
-            lambda client: [one.name for one in client.get_collections().collections]
-        )
+        listed = self._questions.collections()
         return [name for name in listed if name.startswith(self._names.prefix)]
 
     def _wanted(self, sieve: Sieve) -> list[str]:
@@ -404,31 +442,86 @@ class QdrantVectors:
 
         self._ask(index)
 
+    # What is made otherwise than it should be
+
+    def _differs(self, name: str) -> list[str]:
+        info = self._there(lambda client: client.get_collection(name), None)
+        if info is None:
+            return []
+        wanted, made = self._settings, _made(info)
+        found = [
+            f"{name}: {field} is {value}, and {getattr(wanted, field)} is set"
+            for field, value in made._asdict().items()
+            if value != getattr(wanted, field)
+        ]
+        copies = self._copies(name)
+        if copies < wanted.replicas:
+            found.append(f"{name}: parts of it have {copies} copies, and {wanted.replicas} are set")
+        return found
+
+    def _copies(self, name: str) -> int:
+        """How many copies the part has that has the fewest."""
+        if self._settings.replicas < 2:
+            return 1
+        info = self._ask(
+            lambda client: client.http.distributed_api.collection_cluster_info(name).result
+        )
+        shards = [one.shard_id for one in info.local_shards] if info else []
+        shards += [one.shard_id for one in info.remote_shards] if info else []
+        return min(Counter(shards).values(), default=0)
+
+    def _change(self, name: str) -> None:
+        from qdrant_client.http import models as q
+
+        info = self._there(lambda client: client.get_collection(name), None)
+        wanted = self._settings
+        # What is as it should be is not set again: the server may begin to build everything anew.
+        if info is None or _made(info)._replace(shards=wanted.shards) == _as_set(wanted):
+            return
+
+        def change(client: QdrantClient) -> None:
+            client.update_collection(
+                name,
+                vectors_config={"": q.VectorParamsDiff(on_disk=wanted.on_disk)},
+                hnsw_config=q.HnswConfigDiff(m=wanted.m, ef_construct=wanted.ef_construct),
+                quantization_config=_quantization(wanted.quantization) or q.Disabled.DISABLED,
+                collection_params=q.CollectionParamsDiff(
+                    replication_factor=wanted.replicas,
+                    write_consistency_factor=wanted.write_consistency,
+                    on_disk_payload=wanted.payload_on_disk,
+                ),
+            )
+
+        self._there(change, None)
+
     # How it is asked
 
     def _client(self) -> QdrantClient:
         with self._making:
-            if self._made is None:
-                self._made = self._connected()
-            return self._made
+            if self._at not in self._clients:
+                self._clients[self._at] = self._connected(self._urls[self._at])
+            return self._clients[self._at]
 
-    def _connected(self) -> QdrantClient:
+    def _passed(self, client: QdrantClient) -> None:
+        """Ask the next address from now on, unless someone has moved on already."""
+        with self._making:
+            if self._clients.get(self._at) is client:
+                self._at = (self._at + 1) % len(self._urls)
+
+    def _connected(self, url: str) -> QdrantClient:
         try:
             from qdrant_client import QdrantClient
         except ImportError:
-            raise EngineRefused(
-                "Qdrant's client is not installed.",
-                hint='Install it: pip install "retain-bank[qdrant]"',
-            ) from None
+            raise not_installed() from None
         from retain.engines import wire
 
         return QdrantClient(
-            url=self._url,
+            url=url,
             # Not as `api_key`: on this machine a key without encryption is no mistake.
             headers={"api-key": self._key} if self._key else None,
             timeout=max(1, round(self._patience)),
             check_compatibility=False,
-            **wire.options(self._patience, self._settings.lanes),
+            **wire.options(self._patience, self._settings.lanes, len(self._urls)),
         )
 
     def _there(self, act: Callable[[QdrantClient], T], otherwise: T) -> T:
@@ -439,18 +532,46 @@ class QdrantVectors:
             return otherwise
 
     def _ask(self, act: Callable[[QdrantClient], T], absent: Callable[[], None] | None = None) -> T:
+        try:
+            return self._answer(act)
+        except _Absent:
+            if absent is None:
+                raise
+        absent()
+        return self._answer(act)
+
+    def _answer(self, act: Callable[[QdrantClient], T]) -> T:
+        """What the first node says that can."""
         client = self._client()  # which says so where it is not installed
         from qdrant_client.common.client_exceptions import QdrantException
         from qdrant_client.http.exceptions import ApiException
 
-        try:
-            return act(client)
-        except (ApiException, QdrantException, *_WRONG) as error:
-            found = self._failure(error)
-        if isinstance(found, _Absent) and absent:
-            absent()
-            return self._ask(act)
-        raise found from None
+        others = len(self._urls) - 1
+        while True:
+            try:
+                return act(client)
+            except (ApiException, QdrantException, *_WRONG) as error:
+                found, is_away = self._failure(error), self._is_away(error)
+            if is_away:
+                self._passed(client)  # also when it was the last: next time begin elsewhere
+            if not is_away or not others:
+                raise found from None
+            others -= 1
+            client = self._client()
+
+    @staticmethod
+    def _is_away(error: Exception) -> bool:
+        """Whether another node may know the answer: nobody is at this one, or it cannot say.
+
+        One that has no copy of its own may ask a node that has just died.
+        """
+        from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+        from retain.engines import wire
+
+        if isinstance(error, UnexpectedResponse):
+            return (error.status_code or 0) >= 500
+        return wire.is_away(error.source if isinstance(error, ResponseHandlingException) else error)
 
     def _failure(self, error: Exception) -> EngineError:
         from qdrant_client.common.client_exceptions import QdrantException
@@ -523,20 +644,38 @@ def _row(point: Any) -> Row:
     )
 
 
-def _match(point: Any) -> Match:
-    said = point.payload
-    return Match(str(said["memory"]), int(said["place"]), str(said["digest"]), float(point.score))
-
-
 def _quantization(kind: str) -> Any:
     from qdrant_client.http import models as q
 
     if kind == "int8":
         scalar = q.ScalarQuantizationConfig(type=q.ScalarType.INT8, quantile=0.99, always_ram=True)
         return q.ScalarQuantization(scalar=scalar)
-    if kind == "binary":
-        return q.BinaryQuantization(binary=q.BinaryQuantizationConfig(always_ram=True))
     return None
+
+
+def _as_set(settings: QdrantSettings) -> _Made:
+    return _Made(*(getattr(settings, field) for field in _Made._fields))
+
+
+def _made(info: q.CollectionInfo) -> _Made:
+    from qdrant_client.http import models as q
+
+    params, hnsw, small = (
+        info.config.params,
+        info.config.hnsw_config,
+        info.config.quantization_config,
+    )
+    kinds = {q.ScalarQuantization: "int8", type(None): "none"}
+    return _Made(
+        params.shard_number or 1,
+        params.replication_factor or 1,
+        params.write_consistency_factor or 1,
+        hnsw.m,
+        hnsw.ef_construct,
+        kinds.get(type(small), "another"),
+        isinstance(params.vectors, q.VectorParams) and bool(params.vectors.on_disk),
+        bool(params.on_disk_payload),
+    )
 
 
 def _batches(memories: Mapping[str, Sequence[Piece]], most: int) -> Iterator[list[str]]:
@@ -556,16 +695,12 @@ def _batches(memories: Mapping[str, Sequence[Piece]], most: int) -> Iterator[lis
 # Conditions
 
 
-def _is(field: str, value: str | int) -> q.FieldCondition:
-    from qdrant_client.http import models as q
-
-    return q.FieldCondition(key=field, match=q.MatchValue(value=value))
+def _is(field: str, value: str | int) -> Any:
+    return {"key": field, "match": {"value": value}}
 
 
-def _in(field: str, values: Iterable[str]) -> q.FieldCondition:
-    from qdrant_client.http import models as q
-
-    return q.FieldCondition(key=field, match=q.MatchAny(any=list(values)))
+def _in(field: str, values: Iterable[str]) -> Any:
+    return {"key": field, "match": {"any": list(values)}}
 
 
 def _any(field: str, values: Iterable[str]) -> q.Filter:
@@ -580,14 +715,17 @@ def _should(conditions: Iterable[Any]) -> q.Filter:
     return q.Filter(should=list(conditions))
 
 
-def _is_grave() -> q.FieldCondition:
-    return _is("place", GRAVE)
-
-
-def _sieved(sieve: Sieve, without: Any, *must: Any) -> q.Filter:
+def _buried(before: int) -> q.Filter:
+    """The graves that are older than this second."""
     from qdrant_client.http import models as q
 
-    wanted = [*must]
+    older = q.FieldCondition(key="second", range=q.Range(lt=before))
+    return q.Filter(must=[_is("place", GRAVE), older])
+
+
+def _sieved(sieve: Sieve, more: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """A filter as it is written in a request; an empty list in it sets no condition."""
+    wanted, unwanted = [*more.get("must", ())], [*more.get("must_not", ())]
     for field, values in (
         ("collection", sieve.collections),
         ("type", sieve.types),
@@ -596,14 +734,14 @@ def _sieved(sieve: Sieve, without: Any, *must: Any) -> q.Filter:
     ):
         if values:
             wanted.append(_in(field, values))
-    unwanted = [without] if without else []
     if sieve.without_statuses:
         unwanted.append(_in("status", sieve.without_statuses))
     if sieve.since is not None or sieve.until is not None:
-        within = q.Range(gte=sieve.since, lte=sieve.until)
-        wanted.append(q.FieldCondition(key="created", range=within))
-        unwanted.append(q.FieldCondition(key="created", range=q.Range(gte=0.0, lte=0.0)))
-    return q.Filter(must=wanted or None, must_not=unwanted or None)
+        limits = {"gte": sieve.since, "lte": sieve.until}
+        within = {name: at for name, at in limits.items() if at is not None}
+        wanted.append({"key": "created", "range": within})
+        unwanted.append({"key": "created", "range": {"gte": 0.0, "lte": 0.0}})
+    return {"must": wanted, "must_not": unwanted}
 
 
 def _beside(memory: str, version: _Version, *, newer: bool) -> q.Filter:

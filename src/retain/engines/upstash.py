@@ -107,6 +107,9 @@ class UpstashVectors:
 
     # What every arm can do
 
+    def load(self) -> None:
+        self._client()
+
     def version(self) -> str:
         self._info()
         return "hosted"  # it has no version that anyone is told
@@ -148,8 +151,27 @@ class UpstashVectors:
                 known = {row.id: row for row in its} | rows
                 yield from firsts(rows.values(), grouped(known.values(), lambda row: row.memory))
 
+    def prune(self, before: float) -> int:
+        def prune(name: str) -> int:
+            old = [
+                row.id
+                for page in self._pages(name)
+                for row, said in page
+                if said["space"] == _DEAD and row.written < before
+            ]
+            self._delete(name, old)
+            return len(old)
+
+        return sum(self._lanes.each(prune, self._all()))
+
     def count(self, sieve: Sieve) -> int:
         return sum(self._lanes.each(lambda name: self._count(name, sieve), self._wanted(sieve)))
+
+    def otherwise(self) -> list[str]:
+        return []  # its owner makes the index, and nothing of it is ours to set
+
+    def adapt(self) -> None:
+        """Nothing is."""
 
     def drop(self) -> None:
         def drop(name: str) -> None:

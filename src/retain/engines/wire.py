@@ -14,7 +14,7 @@ import httpx
 from retain.engines.arm import EngineError
 from retain.engines.trouble import Speaker
 
-__all__ = ["failure", "options"]
+__all__ = ["failure", "is_away", "options"]
 
 _MOST: Final = 64 * 1024 * 1024  # bytes of an answer; a page of a manifest has less than one
 
@@ -40,12 +40,14 @@ class _Bounded(httpx.SyncByteStream):
         self._inner.close()
 
 
-def options(patience: float, connections: int) -> dict[str, Any]:
-    """What a client's connections are made with."""
+def options(patience: float, connections: int, addresses: int = 1) -> dict[str, Any]:
+    """What a client's connections are made with, to one of so many addresses."""
+    # A machine that is gone says nothing: there must be time left for the others.
+    limits = httpx.Timeout(patience, connect=patience / addresses)
 
     def ask(request: httpx.Request) -> None:
         # Whole seconds are all that some clients can be told.
-        request.extensions["timeout"] = httpx.Timeout(patience).as_dict()
+        request.extensions["timeout"] = limits.as_dict()
         request.headers["accept-encoding"] = "identity"
 
     def bound(response: httpx.Response) -> None:
@@ -61,6 +63,15 @@ def options(patience: float, connections: int) -> dict[str, Any]:
         "limits": httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
         "follow_redirects": False,  # the key is for this server alone
     }
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether there was no connection, or it broke: nothing is known of what was asked."""
+    if isinstance(error, httpx.TimeoutException):
+        return isinstance(error, httpx.ConnectTimeout)
+    return isinstance(error, httpx.TransportError) and not isinstance(
+        error, httpx.UnsupportedProtocol
+    )
 
 
 def failure(speaker: Speaker, error: BaseException) -> EngineError:
