@@ -24,7 +24,7 @@ _Result = TypeVar("_Result")
 _FIRST_PAUSE: Final = 2.0  # seconds before an engine that failed is asked again
 _LONGEST_PAUSE: Final = 300.0
 _KNOCK: Final = 1.0  # seconds to find out whether anyone is there
-_LOADING: Final = 10.0  # seconds to load a client, which none takes unless the machine is ill
+_LOADING: Final = 30.0  # seconds that a client may take to load on a busy machine
 _AT_LEISURE: Final = 30.0  # seconds for one request while nobody waits
 _TOLD: Final = 300  # characters of a refusal that are kept
 

@@ -220,7 +220,8 @@ class QdrantVectors:
             }
             for vector, limit in zip(vectors, limits, strict=True)
         ]
-        consistency = self._settings.read_consistency
+        wanted = self._settings.read_consistency
+        consistency = "" if wanted == "one" else wanted
 
         def query(name: str) -> list[list[Match]]:
             return self._questions.query(name, searches, consistency)
