@@ -71,7 +71,10 @@ class Remote:
 
         config = self._workspace.config
         kinds = [kind] if kind else [config.text(f"engine.{part}") for part in _PARTS]
-        found = [caution(one, config.text(f"engine.{one}.url")) for one in kinds if one in KINDS]
+        ways = [(one, config.text(f"engine.{one}.url")) for one in kinds if one in KINDS]
+        if "postgres" in kinds:
+            ways.append(("postgres", config.text("engine.postgres.read_url")))
+        found = [caution(*way) for way in ways]
         return list(dict.fromkeys(filter(None, found)))
 
     def contradicted(self, kind: str) -> list[str]:

@@ -230,7 +230,6 @@ def _postgres_vectors(way: _Way, patience: float) -> Arm:
     )
 
 
-# What takes a processor's time to load, and none of a server's.
 _MAKERS: Final[Mapping[tuple[str, str], Callable[[_Way, float], Arm]]] = {
     (TEXT, "meilisearch"): _meilisearch,
     (TEXT, "postgres"): _postgres_text,
