@@ -32,6 +32,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 _PARTS: Final = (TEXT, VECTOR)
 _STATUS: Final = 10.0  # seconds: who asks how an engine is would rather wait than not know
 _LONG: Final = 60.0  # seconds that a whole manifest may take
+_ANEW: Final = 3600.0  # seconds that may pass while a server builds its graphs anew
 
 
 class State(NamedTuple):
@@ -185,7 +186,7 @@ class Remote:
         if drift.total:
             # What is deleted here stays noted: by that note it is known to have been here.
             engines.senders[part].forget([*drift.missing, *drift.differing])
-        engines.wires[part].insist(lambda arm: arm.adapt(), _LONG)
+        engines.wires[part].insist(lambda arm: arm.adapt(), _ANEW)
         engines.senders[part].push(progress=progress)
         engines.senders[part].prune()
         return self._drift(engines, part)

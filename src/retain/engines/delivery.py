@@ -27,6 +27,7 @@ Progress = Callable[[int, int], None]  # done, of how many
 _BATCH: Final = 64  # memories that are told of together
 _PIECES: Final = 256  # of which so many go in one request, about
 _SLOW: Final = 30.0  # seconds that a server may take for one of them while nobody waits
+_MADE: Final = 600.0  # and to make collections, on which all nodes of a cluster have to agree
 _LOCK: Final = "engine.lock"
 _DAY: Final = 86_400.0
 # A machine that was away for longer may bring what others deleted back into the index, though never
@@ -123,8 +124,8 @@ class Sender:
     def _swept(self) -> str:
         return f"engine:{self._wire.part}:swept"
 
-    def _seconds(self, end: float | None) -> float:
-        return _SLOW if end is None else max(0.05, min(_SLOW, end - time.monotonic()))
+    def _seconds(self, end: float | None, most: float = _SLOW) -> float:
+        return most if end is None else max(0.05, min(most, end - time.monotonic()))
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[bool]:
@@ -156,7 +157,7 @@ class Sender:
             if outbox.target(connection, self._wire.part) == self._wire.target:
                 return
             collections = [name for (name,) in connection.execute(_COLLECTIONS)]
-        self._wire.insist(lambda arm: arm.ready(collections), self._seconds(end))
+        self._wire.insist(lambda arm: arm.ready(collections), self._seconds(end, _MADE))
         held = self._wire.insist(lambda arm: list(arm.manifest()), self._seconds(end))
         with self._store.writing() as connection:
             here = {name for (name,) in connection.execute(_HERE)}
@@ -180,7 +181,7 @@ class Sender:
         plan = _plan(groups, waits.deleted, held, self._model, self._given(waits.deleted), unsure)
         fresh = sorted({group[0].collection for group in plan.send})
         if fresh:
-            self._wire.insist(lambda arm: arm.ready(fresh), self._seconds(end))
+            self._wire.insist(lambda arm: arm.ready(fresh), self._seconds(end, _MADE))
         graves = [_grave(self._names, name) for name in plan.bury]
         self._note_unsure(unsure | {group[0].memory for group in plan.send} | set(plan.bury))
         for part in _parts([*plan.send, *([grave] for grave in graves)]):
