@@ -117,7 +117,8 @@ class Process:
     ) -> None:
         self._user = user
         self.address, self.key = address, key
-        self._argv, self._env, self._directory, self._is_up = argv, env, directory, is_up
+        self.directory = directory  # where everything is that it keeps
+        self._argv, self._env, self._is_up = argv, env, is_up
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -128,13 +129,13 @@ class Process:
     @property
     def log(self) -> str:
         """What it printed so far."""
-        return (self._directory / "log").read_text("utf-8", "replace")
+        return (self.directory / "log").read_text("utf-8", "replace")
 
     def start(self) -> None:
-        with (self._directory / "log").open("ab") as log:
+        with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._argv,
-                cwd=self._directory,
+                cwd=self.directory,
                 env={"PATH": os.environ.get("PATH", ""), **self._env},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -203,8 +204,8 @@ def qdrant(directory: Path, key: str = "", **settings: str) -> Process:
     return Process(address, key, argv, env, directory, _answers(f"{address}/readyz"))
 
 
-def meilisearch(directory: Path, key: str = "") -> Process:
-    """A Meilisearch, not started yet, that takes as little memory as it can."""
+def meilisearch(directory: Path, key: str = "", **others: str) -> Process:
+    """A Meilisearch, not started yet, that takes as little memory as it can, or as is said."""
     found = program(_MEILISEARCH)
     if not os.access(found, os.X_OK):  # as npm unpacks it
         found.chmod(0o755)
@@ -218,6 +219,7 @@ def meilisearch(directory: Path, key: str = "") -> Process:
         "log-level": "WARN",
         "max-indexing-memory": "64MiB",
         "max-indexing-threads": "1",
+        **{name.replace("_", "-"): value for name, value in others.items()},
     }
     argv = [str(found), "--no-analytics", *(f"--{name}={value}" for name, value in options.items())]
     address = f"http://127.0.0.1:{port}"
@@ -255,7 +257,7 @@ def _is_there(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def postgres(directory: Path, key: str) -> Process:
+def postgres(directory: Path, key: str, **others: str | int) -> Process:
     """A Postgres with pgvector, not started yet; the key is its superuser's password."""
     programs = _postgres_programs()
     user = None
@@ -283,6 +285,7 @@ def postgres(directory: Path, key: str) -> Process:
         "shared_buffers": "32MB",
         "max_connections": 60,
         "fsync": "off",  # a killed process loses nothing by it, only a machine without power does
+        **others,
     }
     argv = [str(programs / "postgres"), "-D", str(data)]
     argv += [f"--{name}={value}" for name, value in options.items()]
