@@ -1,13 +1,13 @@
-"""Engines beside the embedded index, in one run: how fast they are filled and asked, what they weigh.
+"""Engines beside the embedded index, in one run: how fast they are filled and asked, their weight.
 
     python bench/engines.py [--size 10000] [--engine qdrant,meilisearch,postgres,meilisearch+qdrant]
 
 The bank is made up as in scale.py, and so are its vectors, which take no time: texts that share
-their rarest word are near each other, as texts about one thing are. Real servers are started on this
-machine and given the finished index, as `retain engine push` does. Clients are threads of one
+their rarest word are near each other, as texts about one thing are. Real servers are started here
+and given the finished index, as `retain engine push` does. Clients are threads of one
 process, each with the bank opened for itself, as agents on one machine have it; Python lets one
 of them compute at a time. The same is measured of the bare requests to a server, where it does most
-of the work. Machines differ and are shared: read the ratios.
+of the work. Machines differ and are shared: read the ratios, and the processor's time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from retain.recall.asking import Wanted
 EMBEDDED = "embedded"
 DEFAULT = "qdrant,meilisearch,postgres,meilisearch+qdrant"
 THEMES = 1_000
-CLIENTS: Mapping[int, tuple[int, int]] = {1: (40, 3), 8: (15, 1), 32: (8, 1)}  # questions, rounds
+CLIENTS: Mapping[int, int] = {1: 40, 8: 15, 32: 6}  # questions that each asks
 
 
 class WordModel:
@@ -73,6 +73,8 @@ class Load(NamedTuple):
     p50: float  # ms
     p95: float
     rate: float  # answers in a second, of all together
+    here: float  # ms of a processor for each answer, in the client
+    there: float  # and in servers
 
 
 class Filled(NamedTuple):
@@ -80,6 +82,8 @@ class Filled(NamedTuple):
 
     name: str
     rate: float  # memories in a second
+    here: float  # ms of a processor for each, in the client
+    there: float  # and in the server
     settled: float  # seconds until the server had done what it does afterwards
     disk: float  # bytes of a memory
 
@@ -140,20 +144,37 @@ def said(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr)
 
 
+class Clock:
+    """The time on the wall, and on processors, which others on the machine do not lengthen."""
+
+    def __init__(self, chosen: Sequence[servers.Running] = ()) -> None:
+        self._chosen = chosen
+        self._started = self._now()
+
+    def _now(self) -> tuple[float, float, float]:
+        there = sum(one.cpu() for one in self._chosen)
+        return time.perf_counter(), time.process_time(), there
+
+    def read(self, count: int) -> tuple[float, float, float]:
+        """Seconds since, and the ms of processors for each of so many."""
+        wall, here, there = (b - a for a, b in zip(self._started, self._now(), strict=True))
+        return wall, 1000 * here / count, 1000 * there / count
+
+
 # Filling
 
 
 def indexed(root: str, size: int) -> Filled:
     """The embedded index: from files to words and vectors that can be asked for."""
     with opened({}, root) as app:
-        started = time.perf_counter()
+        clock = Clock()
         app.library.sync()
         app.library.fill()
-        seconds = time.perf_counter() - started
+        seconds, here, _ = clock.read(size)
         folder = os.path.dirname(app.library.in_force().store.path)
     said(f"indexed in {seconds:.0f} s")
     disk = servers.disk(folder)
-    return Filled(EMBEDDED, size / seconds, 0.0, disk / size)
+    return Filled(EMBEDDED, size / seconds, here, 0.0, 0.0, disk / size)
 
 
 def delivered(server: servers.Running, root: str, size: int) -> list[Filled]:
@@ -164,13 +185,15 @@ def delivered(server: servers.Running, root: str, size: int) -> list[Filled]:
         assert engines is not None
         for part, sender in engines.senders.items():
             before = server.weight().disk
-            started = time.perf_counter()
+            clock = Clock([server])
             done = sender.push(progress=servers.progress(f"{server.name}, {part}"))
-            seconds = time.perf_counter() - started
-            assert done.sent == size and not done.left, done
+            seconds = clock.read(size)[0]
+            assert (done.sent, done.left) == (size, 0), done
             settled = server.settle()
+            _, here, there = clock.read(size)
             disk = (server.weight().disk - before) / size
-            found.append(Filled(f"{server.name}, {part}", size / seconds, settled, disk))
+            name = f"{server.name}, {part}"
+            found.append(Filled(name, size / seconds, here, there, settled, disk))
             said(f"{server.name}, {part}: {seconds:.0f} s, then {settled:.0f} s")
     return found
 
@@ -237,10 +260,13 @@ def pressed(
     nearness = overlap(first["semantic"], theirs["semantic"])
     clients = [Client(env, root, questions) for _ in range(max(CLIENTS))]
     try:
-        searches = {many: load([one.search for one in clients[:many]]) for many in CLIENTS}
+        searches = {many: load([one.search for one in clients[:many]], chosen) for many in CLIENTS}
         said(f"{name}: searched")
         requests = {
-            part: {many: load([one.requests(part) for one in clients[:many]]) for many in CLIENTS}
+            part: {
+                many: load([one.requests(part) for one in clients[:many]], chosen)
+                for many in CLIENTS
+            }
             for part in clients[0].works
         }
         assert set(requests) == {part for one in chosen for part in servers.PARTS[one.name]}
@@ -287,9 +313,9 @@ class Client:
         return lambda number: self._wires[part].insist(works[number % len(works)])
 
 
-def load(clients: Sequence[Callable[[int], None]]) -> Load:
+def load(clients: Sequence[Callable[[int], None]], chosen: Sequence[servers.Running]) -> Load:
     """Have each client ask its questions, all at once, after a round that warms up."""
-    each, rounds = CLIENTS[len(clients)]
+    each = CLIENTS[len(clients)]
     times: list[float] = []
     failures: list[BaseException] = []
     ready = threading.Barrier(len(clients) + 1)
@@ -302,7 +328,7 @@ def load(clients: Sequence[Callable[[int], None]]) -> Load:
         except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
             failures.append(error)
         ready.wait()
-        for number in () if failures else [*mine] * rounds:
+        for number in () if failures else mine:
             started = time.perf_counter()
             try:
                 clients[at](number)
@@ -314,45 +340,45 @@ def load(clients: Sequence[Callable[[int], None]]) -> Load:
     for thread in threads:
         thread.start()
     ready.wait()
-    started = time.perf_counter()
+    clock = Clock(chosen)
     for thread in threads:
         thread.join()
-    seconds = time.perf_counter() - started
+    seconds, here, there = clock.read(len(clients) * each)
     if failures:
         raise failures[0]
     times.sort()
-    return Load(statistics.median(times), times[int(0.95 * len(times))], len(times) / seconds)
+    middle, late = statistics.median(times), times[int(0.95 * len(times))]
+    return Load(middle, late, len(times) / seconds, here, there)
 
 
 # Showing
 
 
 def show_filled(filled: Sequence[Filled]) -> None:
-    print("| filled | memories/s | x embedded's time | settled after s | bytes of disk a memory |")
-    print("|---|---|---|---|---|")
+    print("| filled | memories/s | CPU ms a memory, client + server | x embedded's CPU | ", end="")
+    print("settled after s | bytes of disk a memory |\n|---|---|---|---|---|---|")
+    base = filled[0].here
     for one in filled:
         print(
-            f"| {one.name} | {one.rate:,.0f} | {filled[0].rate / one.rate:.1f} "
-            f"| {one.settled:.0f} | {one.disk:,.0f} |"
+            f"| {one.name} | {one.rate:,.0f} | {one.here:.2f} + {one.there:.2f} "
+            f"| {(one.here + one.there) / base:.1f} | {one.settled:.0f} | {one.disk:,.0f} |"
         )
 
 
 def show_asked(asked: Sequence[Asked]) -> None:
     for many in CLIENTS:
         base = asked[0].searches[many]
-        print(
-            f"\n| {many} client{'s' * (many > 1)} | p50 / p95 ms | x embedded | searches/s |",
-            end="",
-        )
-        print(" bare request p50 / p95 ms | requests/s |\n|---|---|---|---|---|---|")
+        print(f"\n| searches, {many} at once | p50 / p95 ms | x embedded | searches/s | ", end="")
+        print("CPU ms, client + server | x embedded |\n|---|---|---|---|---|---|")
         for one in asked:
             its = one.searches[many]
-            bare = ", ".join(f"{part} {pair(loads[many])}" for part, loads in one.requests.items())
-            rates = ", ".join(f"{loads[many].rate:,.0f}" for loads in one.requests.values())
-            print(
-                f"| {one.name} | {pair(its)} | {its.p50 / base.p50:.2f} | {its.rate:,.0f} "
-                f"| {bare} | {rates} |"
-            )
+            print(f"| {one.name} | {cells(its, base)} |")
+        print(f"\n| bare requests, {many} at once | p50 / p95 ms | requests/s | ", end="")
+        print("CPU ms, client + server |\n|---|---|---|---|")
+        for one in asked:
+            for part, loads in one.requests.items():
+                its = loads[many]
+                print(f"| {one.name}, {part} | {pair(its)} | {its.rate:,.0f} | {spent(its)} |")
     print("\n| first ten as embedded's | by words and meaning | by meaning |\n|---|---|---|")
     for one in asked[1:]:
         print(f"| {one.name} | {one.overlap:.3f} | {one.nearness:.3f} |")
@@ -360,6 +386,15 @@ def show_asked(asked: Sequence[Asked]) -> None:
     shown = {name: one for row in asked for name, one in row.weights.items()}
     for name, weight in shown.items():
         print(f"| {name} | {weight.resident / 1e6:,.0f} | {weight.own / 1e6:,.0f} |")
+
+
+def cells(one: Load, base: Load) -> str:
+    times = f"{(one.here + one.there) / (base.here + base.there):.2f}"
+    return f"{pair(one)} | {one.p50 / base.p50:.2f} | {one.rate:,.0f} | {spent(one)} | {times}"
+
+
+def spent(one: Load) -> str:
+    return f"{one.here:.1f} + {one.there:.1f}"
 
 
 def pair(one: Load) -> str:

@@ -4,8 +4,9 @@
     python bench/locomo.py --engine meilisearch,postgres,qdrant
 
 Each conversation is a bank and each session a memory dated by its session, one line per turn.
-A question counts as answered by the turns its evidence names. Skips clearly without the data. With engines,
-their servers are started, given everything, and asked the same beside the embedded index.
+A question counts as answered by the turns its evidence names. Skips clearly without the data.
+With engines, their servers are started, given everything, and asked the same beside the embedded
+index.
 """
 
 from __future__ import annotations

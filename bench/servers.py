@@ -78,15 +78,20 @@ class Running:
         names = [one["name"] for one in self._asked("collections")["collections"]]
         return all(self._asked(f"collections/{name}")["status"] == "green" for name in names)
 
-    def _asked(self, path: str) -> dict[str, object]:
-        request = urllib.request.Request(
+    def _asked(self, path: str) -> Any:
+        request = urllib.request.Request(  # noqa: S310 - on this machine
             f"{self._process.address}/{path}", headers={"api-key": self._process.key}
         )
         # A proxy that the person has set is not asked for a server on this machine.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=30) as answer:
-            found: dict[str, object] = json.load(answer)["result"]
-        return found
+            return json.load(answer)["result"]
+
+    def cpu(self) -> float:
+        """Seconds that it has computed so far, with the processes it has had."""
+        pid = self._process.pid
+        assert pid is not None
+        return _computed(pid, with_ended=True) + sum(map(_computed, _children(pid)))
 
     def weight(self) -> Weight:
         """What it takes at this moment."""
@@ -118,6 +123,15 @@ def disk(directory: str | Path) -> int:
 def _children(pid: int) -> list[int]:
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii")
     return [int(child) for child in listed.split()]
+
+
+def _computed(pid: int, *, with_ended: bool = False) -> float:
+    try:
+        # The name of the program, in parentheses, may have spaces in it.
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return sum(map(int, fields[11 : 15 if with_ended else 13])) / os.sysconf("SC_CLK_TCK")
 
 
 def _memory(pid: int) -> tuple[int, int]:
