@@ -443,13 +443,27 @@ class QdrantVectors:
         from qdrant_client.http.exceptions import ApiException
 
         try:
-            return act(client)
+            return self._twice(act, client)
         except (ApiException, QdrantException, *_WRONG) as error:
             found = self._failure(error)
         if isinstance(found, _Absent) and absent:
             absent()
             return self._ask(act)
         raise found from None
+
+    @staticmethod
+    def _twice(act: Callable[[QdrantClient], T], client: QdrantClient) -> T:
+        """Ask once more where the connection was cut: all of it may be done again without harm."""
+        from qdrant_client.http.exceptions import ResponseHandlingException
+
+        from retain.engines import wire
+
+        try:
+            return act(client)
+        except ResponseHandlingException as error:
+            if not wire.is_cut(error.source):
+                raise
+        return act(client)
 
     def _failure(self, error: Exception) -> EngineError:
         from qdrant_client.common.client_exceptions import QdrantException
