@@ -137,11 +137,11 @@ def beside_engines(banks: Sequence[Conversation], mode: str, wanted: str) -> Non
     import servers
 
     asked = sum(len(one.questions) for one in banks)
-    rows = {quality.EMBEDDED: figures(banks, mode)}
+    rows = {quality.EMBEDDED: quality.noted(quality.EMBEDDED, figures(banks, mode))}
     for name, counts in servers.in_turns(wanted):
         opened = [one._replace(bank=servers.opened(one.path)) for one in banks]
         try:
-            rows[name] = figures(opened, mode)
+            rows[name] = quality.noted(name, figures(opened, mode))
             servers.check(name, counts, 4 * asked, mode)
         finally:
             for one in opened:

@@ -110,10 +110,10 @@ def beside_engines(
     """The same questions of the embedded index and of engines, side by side."""
     import servers
 
-    rows = {quality.EMBEDDED: first}
+    rows = {quality.EMBEDDED: quality.noted(quality.EMBEDDED, first)}
     for name, counts in servers.in_turns(wanted):
         with servers.opened(path) as bank:
-            rows[name] = figures(bank, questions, mode)
+            rows[name] = quality.noted(name, figures(bank, questions, mode))
             servers.check(name, counts, 2 * len(questions.own) + len(questions.others), mode)
     print(quality.beside("articles", (*COLUMNS, "keeps", "lets through"), rows))
 

@@ -88,6 +88,12 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def noted(name: str, figures: list[float]) -> list[float]:
+    """Say what is known by now: with several engines a run takes long."""
+    print(f"{name}: {' '.join(f'{100 * one:.2f}' for one in figures)}", file=sys.stderr)
+    return figures
+
+
 def beside(of: str, columns: Sequence[str], rows: Mapping[str, Sequence[float]]) -> str:
     """The embedded index, each engine, and by how many points each of them differs from it."""
     first = rows[EMBEDDED]
