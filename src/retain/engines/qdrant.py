@@ -550,7 +550,7 @@ class QdrantVectors:
         others = len(self._urls) - 1
         while True:
             try:
-                return act(client)
+                return self._twice(act, client)
             except (ApiException, QdrantException, *_WRONG) as error:
                 found, is_away = self._failure(error), self._is_away(error)
             if is_away:
@@ -573,6 +573,20 @@ class QdrantVectors:
         if isinstance(error, UnexpectedResponse):
             return (error.status_code or 0) >= 500
         return wire.is_away(error.source if isinstance(error, ResponseHandlingException) else error)
+
+    @staticmethod
+    def _twice(act: Callable[[QdrantClient], T], client: QdrantClient) -> T:
+        """Ask once more where the connection was cut: all of it may be done again without harm."""
+        from qdrant_client.http.exceptions import ResponseHandlingException
+
+        from retain.engines import wire
+
+        try:
+            return act(client)
+        except ResponseHandlingException as error:
+            if not wire.is_cut(error.source):
+                raise
+        return act(client)
 
     def _failure(self, error: Exception) -> EngineError:
         from qdrant_client.common.client_exceptions import QdrantException

@@ -103,7 +103,7 @@ class Questions:
         from retain.engines import wire
 
         try:
-            answer = client.request(method, url, json=body)
+            answer = self._twice(client, method, url, body)
             if answer.status_code == _FINE:
                 return read(answer.json())
         except (httpx.HTTPError, httpx.InvalidURL, *_WRONG) as error:
@@ -114,6 +114,20 @@ class Questions:
         said = answer.content[:_SAID].decode("utf-8", "replace")
         found = self._speaker.answered(answer.status_code, said)
         raise _Away(found) if answer.status_code >= _TROUBLE else found
+
+    @staticmethod
+    def _twice(client: httpx.Client, method: str, url: str, body: Any) -> httpx.Response:
+        """Ask once more where the connection was cut, as one is that was idle for too long."""
+        import httpx
+
+        from retain.engines import wire
+
+        try:
+            return client.request(method, url, json=body)
+        except httpx.TransportError as error:
+            if not wire.is_cut(error):
+                raise
+        return client.request(method, url, json=body)
 
     def _client(self) -> httpx.Client:
         with self._making:
