@@ -1,9 +1,12 @@
 """How well recall finds what was said in long conversations (LoCoMo), through the public API.
 
     python bench/locomo.py [--data ../shared/data/locomo-dev.json] [--ablation] [--text]
+    python bench/locomo.py --engine meilisearch,postgres,qdrant
 
 Each conversation is a bank and each session a memory dated by its session, one line per turn.
 A question counts as answered by the turns its evidence names. Skips clearly without the data.
+With engines, their servers are started, given everything, and asked the same beside the embedded
+index.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DATA = os.path.join(os.path.dirname(ROOT), "shared", "data", "locomo-dev.json")
 KINDS = {1: "several memories", 2: "time", 3: "open", 4: "single fact"}
 ADVERSARIAL = 5
+COLUMNS = ("R@5", "R@10", "Hit@10", "MRR", "session R@5", "session R@10")
 MONTHS = "January February March April May June July August September October November December"
 
 
@@ -36,6 +40,7 @@ class Question(NamedTuple):
 
 
 class Conversation(NamedTuple):
+    path: str
     bank: Any
     turns: Mapping[tuple[str, int], str]  # memory and line, to the turn's name
     questions: Sequence[Question]
@@ -46,6 +51,7 @@ def main() -> None:
     options.add_argument("--data", default=DATA)
     options.add_argument("--ablation", action="store_true", help="leave out one part after another")
     options.add_argument("--text", action="store_true", help="without vectors")
+    options.add_argument("--engine", default="", help="engines to compare with embedded")
     args = options.parse_args()
     if not os.path.exists(args.data):
         print(f"skipped: there is no {args.data}")
@@ -58,8 +64,12 @@ def main() -> None:
             stored(conversation, os.path.join(scratch, str(number)))
             for number, conversation in enumerate(conversations)
         ]
+        mode = "text" if args.text else "hybrid"
         try:
-            report(banks, "text" if args.text else "hybrid", args.ablation)
+            if args.engine:
+                beside_engines(banks, mode, args.engine)
+            else:
+                report(banks, mode, args.ablation)
         finally:
             for one in banks:
                 one.bank.close()
@@ -82,7 +92,7 @@ def stored(conversation: Mapping[str, Any], path: str) -> Conversation:
         turns |= {(memory.id, first + at): turn["dia_id"] for at, turn in enumerate(said)}
     bank.index(progress=quality.progress(os.path.basename(path)))
     known = set(turns.values())
-    return Conversation(bank, turns, list(questions(conversation, known)))
+    return Conversation(path, bank, turns, list(questions(conversation, known)))
 
 
 def line(turn: Mapping[str, Any]) -> str:
@@ -113,13 +123,37 @@ def report(banks: Sequence[Conversation], mode: str, ablation: bool) -> None:
     rows = [("all parts", *measured(banks, mode))]
     if ablation:
         rows += [(name, *measured(banks, way)) for name, way in quality.without_each_part(mode)]
-    columns = ("turns", "R@5", "R@10", "Hit@10", "MRR", "session R@5", "session R@10")
     print(
         quality.table(
-            (*columns, *KINDS.values()), [(name, *head, *kinds) for name, head, kinds in rows]
+            ("turns", *COLUMNS, *KINDS.values()),
+            [(name, *head, *kinds) for name, head, kinds in rows],
         )
     )
     print(quality.table(("asked of", "keeps", "lets through"), abstention(banks, mode)))
+
+
+def beside_engines(banks: Sequence[Conversation], mode: str, wanted: str) -> None:
+    """The same questions of the embedded index and of engines, side by side."""
+    import servers
+
+    asked = sum(len(one.questions) for one in banks)
+    rows = {quality.EMBEDDED: quality.noted(quality.EMBEDDED, figures(banks, mode))}
+    for name, counts in servers.in_turns(wanted):
+        opened = [one._replace(bank=servers.opened(one.path)) for one in banks]
+        try:
+            rows[name] = quality.noted(name, figures(opened, mode))
+            servers.check(name, counts, 4 * asked, mode)
+        finally:
+            for one in opened:
+                one.bank.close()
+    columns = (*COLUMNS, *KINDS.values(), "keeps", "lets through")
+    print(quality.beside("turns", columns, rows))
+
+
+def figures(banks: Sequence[Conversation], mode: str) -> list[float]:
+    """All that is measured, in one row."""
+    head, kinds = measured(banks, mode)
+    return [*head, *kinds, *abstention(banks, mode)[0][1:]]
 
 
 def measured(banks: Sequence[Conversation], mode: str) -> tuple[list[float], list[float]]:
@@ -127,11 +161,11 @@ def measured(banks: Sequence[Conversation], mode: str) -> tuple[list[float], lis
     kinds = defaultdict(list)
     for one in banks:
         for question in one.questions:
-            hits = one.bank.search(question.text, 10, mode=mode, per="chunk").hits
+            hits = quality.asked(one.bank, question.text, 10, mode, per="chunk").hits
             found = [one.turns.get((hit.id, hit.line), "") for hit in hits]
             sessions = [
                 f"D{hit.id.split('-')[1]}"
-                for hit in one.bank.search(question.text, 10, mode=mode).hits
+                for hit in quality.asked(one.bank, question.text, 10, mode).hits
             ]
             wanted = {name.split(":")[0] for name in question.evidence}
             recall = quality.recall(found, question.evidence, 10)
@@ -155,9 +189,9 @@ def abstention(banks: Sequence[Conversation], mode: str) -> list[tuple[str, floa
     for at, one in enumerate(banks):
         stranger = banks[(at + 1) % len(banks)]
         for question in one.questions:
-            own.append(float(one.bank.search(question.text, 1, mode=mode).is_confident))
+            own.append(float(quality.asked(one.bank, question.text, 1, mode).is_confident))
             text = without_names(question.text, one)
-            other.append(float(stranger.bank.search(text, 1, mode=mode).is_confident))
+            other.append(float(quality.asked(stranger.bank, text, 1, mode).is_confident))
     return [("LoCoMo", quality.mean(own), quality.mean(other))]
 
 

@@ -1,10 +1,12 @@
 """How well recall finds articles for a question (CISI), through the public API.
 
     python bench/prose.py [--data ../shared/data/cisi-dev.json] [--ablation] [--text]
+    python bench/prose.py --engine meilisearch,postgres,qdrant
 
 Each abstract is a memory with its title, all in one bank, with the very settings of every other
 bank. Skips clearly without the data; what it lets through is measured with LoCoMo's questions,
-which nothing in the bank answers, where those are at hand.
+which nothing in the bank answers, where those are at hand. With engines, their servers are started,
+given everything, and asked the same beside the embedded index.
 """
 
 from __future__ import annotations
@@ -24,11 +26,17 @@ import retain
 
 DATA = os.path.join(os.path.dirname(locomo.DATA), "cisi-dev.json")
 DEPTH = 10
+COLUMNS = ("nDCG@10", "R@10", "MRR@10")
 
 
 class Question(NamedTuple):
     text: str
     relevant: frozenset[str]
+
+
+class Questions(NamedTuple):
+    own: Sequence[Question]
+    others: Sequence[str]  # that nothing answers
 
 
 def main() -> None:
@@ -37,6 +45,7 @@ def main() -> None:
     options.add_argument("--strangers", default=locomo.DATA, help="questions nothing answers")
     options.add_argument("--ablation", action="store_true", help="leave out one part after another")
     options.add_argument("--text", action="store_true", help="without vectors")
+    options.add_argument("--engine", default="", help="engines to compare with embedded")
     args = options.parse_args()
     if not os.path.exists(args.data):
         print(f"skipped: there is no {args.data}")
@@ -46,10 +55,17 @@ def main() -> None:
     asked = [Question(one["text"], frozenset(one["rel"])) for one in collection["queries"]]
     with tempfile.TemporaryDirectory(prefix="retain-prose-") as scratch:
         os.environ |= {"HOME": scratch, "RETAIN_HOME": os.path.join(scratch, "home")}
-        with retain.open(os.path.join(scratch, "prose"), background=False) as bank:
+        path = os.path.join(scratch, "prose")
+        others = strangers(args.strangers)
+        with retain.open(path, background=False) as bank:
             store(bank, collection["docs"])
             mode = "text" if args.text else "hybrid"
-            report(bank, asked, strangers(args.strangers), mode, args.ablation)
+            if args.engine:
+                questions = Questions(asked, others)
+                first = figures(bank, questions, mode)
+                beside_engines(path, questions, mode, args.engine, first)
+            else:
+                report(bank, asked, others, mode, args.ablation)
 
 
 def store(bank: Any, documents: Sequence[Mapping[str, str]]) -> None:
@@ -82,16 +98,40 @@ def report(
         rows += [
             (name, *measured(bank, asked, way)) for name, way in quality.without_each_part(mode)
         ]
-    print(quality.table(("articles", "nDCG@10", "R@10", "MRR@10"), rows))
+    print(quality.table(("articles", *COLUMNS), rows))
     kept = answered(bank, [one.text for one in asked], mode)
     through = answered(bank, others, mode) if others else "no other questions"
     print(quality.table(("asked of", "keeps", "lets through"), [("CISI", kept, through)]))
 
 
+def beside_engines(
+    path: str, questions: Questions, mode: str, wanted: str, first: list[float]
+) -> None:
+    """The same questions of the embedded index and of engines, side by side."""
+    import servers
+
+    rows = {quality.EMBEDDED: quality.noted(quality.EMBEDDED, first)}
+    for name, counts in servers.in_turns(wanted):
+        with servers.opened(path) as bank:
+            rows[name] = quality.noted(name, figures(bank, questions, mode))
+            servers.check(name, counts, 2 * len(questions.own) + len(questions.others), mode)
+    print(quality.beside("articles", (*COLUMNS, "keeps", "lets through"), rows))
+
+
+def figures(bank: Any, questions: Questions, mode: str) -> list[float]:
+    """All that is measured, in one row."""
+    own = [one.text for one in questions.own]
+    return [
+        *measured(bank, questions.own, mode),
+        answered(bank, own, mode),
+        answered(bank, questions.others, mode),
+    ]
+
+
 def measured(bank: Any, asked: Sequence[Question], mode: str) -> list[float]:
     scores = []
     for question in asked:
-        found = [hit.id for hit in bank.search(question.text, DEPTH, mode=mode).hits]
+        found = [hit.id for hit in quality.asked(bank, question.text, DEPTH, mode).hits]
         scores.append(
             [
                 quality.ndcg(found, question.relevant, DEPTH),
@@ -104,7 +144,9 @@ def measured(bank: Any, asked: Sequence[Question], mode: str) -> list[float]:
 
 def answered(bank: Any, questions: Sequence[str], mode: str) -> float:
     """The share of questions that recall says it has an answer to."""
-    return quality.mean([float(bank.search(one, 1, mode=mode).is_confident) for one in questions])
+    return quality.mean(
+        [float(quality.asked(bank, one, 1, mode).is_confident) for one in questions]
+    )
 
 
 if __name__ == "__main__":

@@ -6,9 +6,12 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from retain.recall import scoring
 
+EMBEDDED = "embedded"
+LIMIT = 2  # points that a text engine may be away from it
 # Each part of the score, and the weights that switch it off.
 _AFTERWARDS = {"like_the_best": 0.0, "beside_the_first": 0.0}
 _STRUCTURE = {"answer": 0.0, "who": 0.0, "date": 0.0, "question": 0.0, "whole": 0.0}
@@ -49,6 +52,13 @@ def changed(changes: Mapping[str, float]) -> Iterator[None]:
         scoring.HYBRID, scoring.TEXT = before
 
 
+def asked(bank: Any, text: str, limit: int, mode: str, per: str = "memory") -> Any:
+    """An answer to which every arm has had its say; any other would measure something else."""
+    answer = bank.search(text, limit, mode=mode, per=per)
+    assert not answer.degraded, answer.degraded
+    return answer
+
+
 def recall(found: Sequence[str], wanted: Collection[str], depth: int) -> float:
     return len(set(found[:depth]) & set(wanted)) / len(wanted)
 
@@ -76,6 +86,27 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
     return "\n".join(lines) + "\n"
+
+
+def noted(name: str, figures: list[float]) -> list[float]:
+    """Say what is known by now: with several engines a run takes long."""
+    print(f"{name}: {' '.join(f'{100 * one:.2f}' for one in figures)}", file=sys.stderr)
+    return figures
+
+
+def beside(of: str, columns: Sequence[str], rows: Mapping[str, Sequence[float]]) -> str:
+    """The embedded index, each engine, and by how many points each of them differs from it."""
+    first = rows[EMBEDDED]
+    lines: list[Sequence[object]] = []
+    furthest = []
+    for name, figures in rows.items():
+        lines.append((name, *figures))
+        if name != EMBEDDED:
+            points = [100 * (one - other) for one, other in zip(figures, first, strict=True)]
+            lines.append((f"{name}, difference", *(f"{point:+.1f}" for point in points)))
+            furthest.append(f"{name} {max(map(abs, points)):.1f}")
+    ends = f"Furthest from embedded, in points (limit {LIMIT}): {', '.join(furthest)}.\n"
+    return f"{table((of, *columns), lines)}\n{ends}"
 
 
 def _cell(value: object) -> str:

@@ -33,7 +33,8 @@ EXIT_CODES = """\
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | an error: the disk, a damaged file, a limit, git, the configuration |
+| 1 | an error: the disk, a damaged file, a limit, git, the configuration, an engine that is \
+down or differs |
 | 2 | the call was wrong: an unknown option, a bad id, a bad filter |
 | 3 | not found: no such memory, version, trash entry, bank or file |
 | 4 | conflict: the name is taken, or someone else wrote first |

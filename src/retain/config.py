@@ -110,7 +110,7 @@ def _engines() -> Iterator[Setting]:
     )
     yield Setting(
         "engine.patience_ms",
-        1500,
+        1000,
         "How many milliseconds an engine may take; after that the bank's own index answers.",
         False,
         (),

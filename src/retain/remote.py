@@ -66,12 +66,49 @@ class Remote:
     def is_any(self) -> bool:
         return self._bank.engines is not None
 
+    def cautions(self, kind: str = "") -> list[str]:
+        """What a person should know about the ways to the engines in use, or to one to be used."""
+        from retain.engines.addresses import caution
+
+        config = self._workspace.config
+        kinds = [kind] if kind else [config.text(f"engine.{part}") for part in _PARTS]
+        ways = [(one, config.text(f"engine.{one}.url")) for one in kinds if one in KINDS]
+        if "postgres" in kinds:
+            ways.append(("postgres", config.text("engine.postgres.read_url")))
+        found = [caution(*way) for way in ways]
+        return list(dict.fromkeys(filter(None, found)))
+
+    def contradicted(self, kind: str) -> list[str]:
+        """The variables of the environment that keep a move from taking effect."""
+        from retain.config import setting
+
+        parts = _PARTS if kind == EMBEDDED else KINDS[kind]
+        variables = [setting(f"engine.{part}").variable for part in parts]
+        env = self._workspace.env
+        return [
+            f"{one} in the environment says {env[one]}"
+            for one in variables
+            if env.get(one, kind) != kind
+        ]
+
     def status(self) -> list[State]:
         """Each arm; a server is asked for its version, within a person's patience."""
         self._bank.refresh()
         engines = self._bank.engines
         wires = engines.wires if engines else {}
         return [self._state(part, wires.get(part)) for part in _PARTS]
+
+    def glance(self) -> list[State]:
+        """The arms that live elsewhere, with what is known of them; they are asked but briefly."""
+        engines = self._bank.engines
+        return [self._seen(*one) for one in engines.wires.items()] if engines else []
+
+    def _seen(self, part: str, wire: Wire[Arm]) -> State:
+        version = ""
+        with contextlib.suppress(EngineError):  # the wire has noted why
+            version = wire.ask(lambda arm: arm.version())()
+        given, waits = self._bank.look(partial(outbox.state, arm=part))
+        return State(part, wire.kind, wire.address, version, 0, given, waits, wire.trouble())
 
     def _state(self, part: str, wire: Wire[Arm] | None) -> State:
         if wire is None:
@@ -154,13 +191,27 @@ class Remote:
         engines.senders[part].prune()
         return self._drift(engines, part)
 
-    def drop(self) -> None:
-        """Remove everything of this bank from its engines; the files and the index stay."""
-        engines = self._needed
+    def drop(self, kind: str = "") -> None:
+        """Remove everything of this bank from its engines, or from one that it had before.
+
+        The files and the index stay.
+        """
+        if not kind:
+            self._drop(self._needed)
+            return
+        engines = self._as_if(kind, KINDS[kind])
+        try:
+            self._drop(engines)
+        finally:
+            engines.close()
+
+    def _drop(self, engines: Engines) -> None:
         for part, wire in engines.wires.items():
             wire.insist(lambda arm: arm.drop(), _LONG)
             with self._bank.store.writing() as connection:
-                outbox.forget(connection, part)
+                # What is noted may be about another server, which keeps what it has.
+                if outbox.target(connection, part) == wire.target:
+                    outbox.forget(connection, part)
 
     def migrate(
         self, kind: str, progress: Callable[[int, int], None] | None = None
@@ -169,7 +220,11 @@ class Remote:
         parts = _PARTS if kind == EMBEDDED else KINDS[kind]
         done: dict[str, Pushed] = {}
         if kind != EMBEDDED:
-            done = self._filled(kind, parts, progress)
+            try:
+                done = self._filled(kind, parts, progress)
+            except EngineError as error:
+                error.unchanged = "Nothing has moved: searches are answered as before."
+                raise
         for part in parts:
             self._choose(part, kind)
         return done

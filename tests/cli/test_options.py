@@ -55,6 +55,7 @@ STATUS = {
     "proposals",
     "history",
     "index",
+    "engines",
     "problems",
     "warnings",
 }
@@ -289,6 +290,9 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
     ("sync",): INDEXED,
     ("index", "--rebuild"): INDEXED,
     ("doctor",): DOCTOR,
+    ("engine",): {"bank", "arms"},
+    ("engine", "status"): {"bank", "arms"},
+    ("engine", "migrate", "--to", "sqlite"): {"to", "arms"},
 }
 # Commands that do not end by themselves; tests of their own have what they print.
 ENDLESS = {"serve", "watch", "web"}

@@ -70,7 +70,9 @@ class Server:
 
 
 @contextmanager
-def running() -> Iterator[Server]:
+def running(otherwise: Script = right) -> Iterator[Server]:
+    """A server that answers as it was told to, and else always in one way."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             length = int(self.headers["Content-Length"])
@@ -80,7 +82,7 @@ def running() -> Iterator[Server]:
                 json.loads(self.rfile.read(length)),
             )
             server.asked.append(asked)
-            answer = (server.script.pop(0) if server.script else right)(asked)
+            answer = (server.script.pop(0) if server.script else otherwise)(asked)
             try:
                 self.send_response(answer.status)
                 for name, value in answer.headers.items():

@@ -118,7 +118,8 @@ class Process:
         user: int | None = None,  # to run it as
     ) -> None:
         self.user = user
-        self.address, self.key, self.directory = address, key, directory
+        self.address, self.key = address, key
+        self.directory = directory  # where everything is that it keeps
         self._argv, self._env, self._is_up = argv, env, is_up
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -209,8 +210,8 @@ def qdrant(directory: Path, key: str = "", **settings: str) -> Process:
     return Process(address, key, argv, env, directory, _answers(f"{address}/readyz"))
 
 
-def meilisearch(directory: Path, key: str = "") -> Process:
-    """A Meilisearch, not started yet, that takes as little memory as it can."""
+def meilisearch(directory: Path, key: str = "", **others: str) -> Process:
+    """A Meilisearch, not started yet, that takes as little memory as it can, or as is said."""
     found = program(_MEILISEARCH)
     if not os.access(found, os.X_OK):  # as npm unpacks it
         found.chmod(0o755)
@@ -224,6 +225,7 @@ def meilisearch(directory: Path, key: str = "") -> Process:
         "log-level": "WARN",
         "max-indexing-memory": "64MiB",
         "max-indexing-threads": "1",
+        **{name.replace("_", "-"): value for name, value in others.items()},
     }
     argv = [str(found), "--no-analytics", *(f"--{name}={value}" for name, value in options.items())]
     address = f"http://127.0.0.1:{port}"
@@ -261,7 +263,7 @@ def _is_there(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def postgres(directory: Path, key: str) -> Process:
+def postgres(directory: Path, key: str, **others: str | int) -> Process:
     """A Postgres with pgvector, not started yet; the key is its superuser's password."""
     programs = _postgres_programs()
     user = None
@@ -281,10 +283,10 @@ def postgres(directory: Path, key: str) -> Process:
         check=True, stdout=subprocess.DEVNULL, cwd=directory, user=user, group=user,
         extra_groups=None if user is None else [],
     )  # fmt: skip
-    return postgres_at(data, free_port(), key, user)
+    return postgres_at(data, free_port(), key, user, **others)
 
 
-def postgres_at(data: Path, port: int, key: str, user: int | None) -> Process:
+def postgres_at(data: Path, port: int, key: str, user: int | None, **others: str | int) -> Process:
     """A Postgres with data that is there, not started yet."""
     options = {
         "listen_addresses": "127.0.0.1",
@@ -293,6 +295,7 @@ def postgres_at(data: Path, port: int, key: str, user: int | None) -> Process:
         "shared_buffers": "32MB",
         "max_connections": 60,
         "fsync": "off",  # a killed process loses nothing by it, only a machine without power does
+        **others,
     }
     argv = [str(postgres_program("postgres")), "-D", str(data)]
     argv += [f"--{name}={value}" for name, value in options.items()]
@@ -357,8 +360,8 @@ class _Listener(socketserver.ThreadingTCPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, how: Odd) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, how: Odd, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
         self.how, self.is_over = how, threading.Event()
 
 
@@ -391,9 +394,9 @@ class _Handler(socketserver.BaseRequestHandler):
 
 
 @contextmanager
-def odd(how: Odd) -> Iterator[int]:
+def odd(how: Odd, port: int = 0) -> Iterator[int]:
     """The port of a server that answers whatever it is asked in one wrong way, or never."""
-    with _Listener(how) as listener:
+    with _Listener(how, port) as listener:
         thread = threading.Thread(target=listener.serve_forever, args=(0.02,))
         thread.start()
         try:

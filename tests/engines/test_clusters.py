@@ -41,7 +41,7 @@ def _names() -> Names:
 
 def _until(is_so: Callable[[], bool]) -> None:
     """Wait for what takes a server a while."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 200
     while not is_so():
         assert time.monotonic() < end
         time.sleep(0.1)

@@ -15,6 +15,7 @@ import pytest
 from retain.engines import outbox
 from retain.engines.arm import EngineError
 from retain.engines.checking import Drift, compared
+from retain.engines.naming import Names
 from tests import indexes
 from tests.engines.contract import MODEL, Bench
 from tests.engines.machines import Machine, machine
@@ -78,6 +79,30 @@ def test_what_was_just_written_is_found_before_the_engine_knows_of_it(
         assert _waiting(one) == 1
         assert one.names("zeppelin at noon")[0] == "notes/new"
         assert not one.ask("zeppelin at noon").degraded.reasons
+
+
+def test_an_engine_that_was_told_nothing_is_not_believed(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 40)
+        one.push()
+    fresh = Bench(bench.row, bench.server, Names(f"{bench.names.prefix[:12]}x"))
+    again = Machine(one.root, fresh)  # as if the address had been changed
+    try:
+        assert again.names("lantern of memory 7", 50) == _embedded(again, "lantern of memory 7")
+        assert not again.ask("lantern of memory 7").degraded.reasons
+    finally:
+        again.close()
+        fresh.end()
+
+
+def _embedded(one: Machine, query: str) -> list[str]:
+    """What the bank's own index finds."""
+    embedded = indexes.indexed(one.root, one.bank.embedder)
+    try:
+        found = indexes.ask(embedded, query, limit=50).hits
+        return [f"{hit.collection}/{hit.id}" for hit in found]
+    finally:
+        embedded.close()
 
 
 def test_an_engine_that_is_gone_costs_nobody_an_answer_or_a_memory(

@@ -15,6 +15,7 @@ from retain.errors import RetainError
 
 if TYPE_CHECKING:
     from retain.index.checking import Facts
+    from retain.remote import State
 
 __all__ = ["collections_command", "init_command", "status_command"]
 
@@ -81,6 +82,8 @@ def _status(args: argparse.Namespace) -> Output:
         lines.append(f"Inbox:       {waiting}: retain inbox")
     if index or fault:
         lines.append(f"Index:       {facts_line(index) if index else fault}")
+    engines = _engines(app) if index else []
+    lines += [f"Engine:      {_engine_line(one)}" for one in engines]
     if found.problems:
         lines += ["", f"Left out or to be mended ({len(found.problems)}):"]
         lines += [f"  {problem.path}: {problem.reason}" for problem in found.problems]
@@ -97,10 +100,12 @@ def _status(args: argparse.Namespace) -> Output:
         "proposals": found.proposals,
         "history": app.kept_history(),
         "index": facts_data(index) if index else None,
+        "engines": [_engine_data(one) for one in engines],
         "problems": [problem._asdict() for problem in found.problems],
         "warnings": list(app.config.warnings),
     }
     warnings = [*app.config.warnings, *held_note(index.held if index else 0)]
+    warnings += [f"{one.part}: {one.trouble.why}" for one in engines if one.trouble]
     return Output(data, "\n".join(lines) + "\n", warnings=warnings)
 
 
@@ -112,6 +117,33 @@ def _index(app: App) -> tuple[Facts | None, str]:
         return app.library.facts(), ""
     except RetainError as error:
         return None, error.message
+
+
+def _engines(app: App) -> list[State]:
+    """How the parts of the index that live elsewhere are; most banks have none."""
+    if all(app.config.text(f"engine.{part}") == "sqlite" for part in ("text", "vector")):
+        return []
+    try:
+        return app.remote.glance()
+    except RetainError:  # the line about the index has said why
+        return []
+
+
+def _engine_line(one: State) -> str:
+    answers = one.version or "no answer"
+    waits = f", {one.waiting} to be told" if one.waiting else ""
+    return f"{one.part} in {one.kind} at {one.address} ({answers}){waits}"
+
+
+def _engine_data(one: State) -> dict[str, object]:
+    return {
+        "part": one.part,
+        "kind": one.kind,
+        "address": one.address,
+        "version": one.version,
+        "waiting": one.waiting,
+        "trouble": one.trouble.why if one.trouble else "",
+    }
 
 
 def _counts(values: object) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["engine_command"]
 
 _EMBEDDED: Final = "sqlite"
+_ELSEWHERE: Final = ("qdrant", "upstash", "meilisearch", "postgres")
 _NAMED: Final = 5  # memories that are named where engine and bank differ
 
 
@@ -46,6 +47,7 @@ def _status(args: argparse.Namespace) -> Output:
     )
     warnings = [f"{one.part}: {one.trouble.why}" for one in states if one.trouble]
     warnings += [f"{one.part}: {line}" for one in states for line in one.otherwise]
+    warnings += remote.cautions()
     is_down = any(one.kind != _EMBEDDED and not one.version for one in states)
     data = {"bank": remote.identity, "arms": [_state_data(one) for one in states]}
     messages = [f"On servers this bank is called {remote.identity}."] if remote.is_any else []
@@ -148,7 +150,7 @@ def _migrate_arguments(parser: Any) -> None:
         "--to",
         required=True,
         metavar="ENGINE",
-        choices=("qdrant", "upstash", "meilisearch", "postgres", _EMBEDDED),
+        choices=(*_ELSEWHERE, _EMBEDDED),
         help="qdrant, upstash (vectors), meilisearch (words), postgres (both), or sqlite: back",
     )
 
@@ -165,23 +167,36 @@ def _migrate(args: argparse.Namespace) -> Output:
     where = "the bank's own index" if args.to == _EMBEDDED else args.to
     data = {"to": args.to, "arms": output.data}
     text = f"{output.text}Searches ask {where} from now on.\n"
-    return output._replace(data=data, text=text)
+    kept = app.remote.contradicted(args.to)
+    if kept:
+        text = f"{output.text}Your config says {args.to} now, and the environment does not.\n"
+    warnings = [*output.warnings, *kept, *app.remote.cautions(args.to)]
+    return output._replace(data=data, text=text, warnings=warnings)
 
 
 def _drop_arguments(parser: Any) -> None:
     parser.add_argument("--yes", action="store_true", help="do it; without this nothing is removed")
+    parser.add_argument(
+        "--from",
+        dest="kind",
+        default="",
+        metavar="ENGINE",
+        choices=_ELSEWHERE,
+        help="an engine that is no longer asked; else those that are",
+    )
 
 
 def _drop(args: argparse.Namespace) -> Output:
     remote = open_app(args).remote
+    where = args.kind or "its engines"
     if not args.yes:
         raise UsageError(
-            f"this removes everything of {remote.identity} from its engines, for every machine",
+            f"this removes everything of {remote.identity} from {where}, for every machine",
             unchanged="Nothing was removed.",
             hint="Say that it is meant with --yes. The files and the bank's own index stay.",
         )
-    remote.drop()
-    return Output({"dropped": remote.identity}, f"Removed {remote.identity} from its engines.\n")
+    remote.drop(args.kind)
+    return Output({"dropped": remote.identity}, f"Removed {remote.identity} from {where}.\n")
 
 
 _TOOLS: Final = {
@@ -205,5 +220,6 @@ complete: an engine that is down costs nobody a memory, nor an answer.
   retain engine migrate --to qdrant
   retain engine status
   retain engine verify
-  retain engine migrate --to sqlite""",
+  retain engine migrate --to sqlite
+  retain engine drop --from qdrant --yes""",
 )

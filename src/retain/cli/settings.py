@@ -48,8 +48,8 @@ def _config(args: argparse.Namespace) -> Output:
 def _get(app: App, args: argparse.Namespace) -> Output:
     _refuse_unknown(app, config.setting(args.key).key)
     value, origin = config.in_force(app.config, _rules(app), args.key)
-    data = {"key": args.key, "value": value, "origin": origin}
-    return Output(data, f"{_shown(value)}\n")
+    data = {"key": args.key, "value": _open(args.key, value), "origin": origin}
+    return Output(data, f"{_shown(_open(args.key, value))}\n")
 
 
 def _set(app: App, args: argparse.Namespace) -> Output:
@@ -59,6 +59,7 @@ def _set(app: App, args: argparse.Namespace) -> Output:
     value = config.parse_value(setting, args.value)
     _refuse_forbidden(app, args.key, value)
     path = app.workspace.set_config(setting, value)
+    value = _open(args.key, value)
     data = {"key": args.key, "value": value, "file": path}
     return Output(data, f"{args.key} = {_shown(value)}\nFile: {path}\n", quiet="")
 
@@ -70,6 +71,7 @@ def _unset(app: App, args: argparse.Namespace) -> Output:
     text = f"{args.key} is no longer set there.\n" if was_set else f"{args.key} is not set there.\n"
     if _is_kept(args.key, _rules(app)):
         value, origin = config.in_force(app.config, _rules(app), args.key)
+        value = _open(args.key, value)
         data |= {"value": value, "origin": origin}
         text += f"In force: {_shown(value)} ({origin})\n"
     return Output(data, f"{text}File: {path}\n", quiet="")
@@ -77,11 +79,11 @@ def _unset(app: App, args: argparse.Namespace) -> Output:
 
 def _list(app: App, args: argparse.Namespace) -> Output:  # noqa: ARG001 - one shape for all
     kept = _rules(app)
-    found = [
-        (one, config.in_force(app.config, kept, one.key))
-        for one, _ in config.listed(app.config)
-        if _is_kept(one.key, kept)
-    ]
+    found = []
+    for one, _ in config.listed(app.config):
+        if _is_kept(one.key, kept):
+            value, origin = config.in_force(app.config, kept, one.key)
+            found.append((one, (_open(one.key, value), origin)))
     rows = [
         (one.key, _brief(one.key, _shown(value)), origin, "yes" if one.project else "no")
         for one, (value, origin) in found
@@ -158,6 +160,15 @@ def _unusable(app: App) -> list[str]:
 
 def _rules(app: App) -> Rules:
     return config.rules(app.config, app.place.root)
+
+
+def _open(key: str, value: config.Scalar) -> config.Scalar:
+    """A setting's value as anyone may see it: an address may hold a password."""
+    if not isinstance(value, str) or not (key.endswith("url") or "://" in value):
+        return value
+    from retain.engines.addresses import masked
+
+    return masked(value)
 
 
 def _shown(value: object) -> str:

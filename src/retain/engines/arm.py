@@ -37,6 +37,8 @@ class EngineError(RetainError):
     """An engine could not do what it was asked; the files and the local index are as they were."""
 
     code = "engine"
+    usually_unchanged = "The memories and the bank's own index are as they were."
+    usual_hint = "`retain engine status` shows how it is."
 
 
 class EngineDown(EngineError):
@@ -127,6 +129,9 @@ class Arm(Protocol):
 
     name: str  # of the product
     address: str  # as a person may see it, without secrets
+
+    def load(self) -> None:
+        """Load what it takes to ask; nothing is asked yet, and no server is to blame for it."""
 
     def version(self) -> str:
         """The server's version; the cheapest question there is."""

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
-from retain.engines.arm import Arm, EngineDown, EngineError
+from retain.engines.arm import Arm, EngineDown, EngineError, EngineRefused
 from retain.errors import RetainError
 from retain.index import rows
 
 if TYPE_CHECKING:
     from retain.index.store import Store
 
-__all__ = ["Trouble", "Wire"]
+__all__ = ["Trouble", "Wire", "said"]
 
 _Arm = TypeVar("_Arm", bound=Arm)
 _Result = TypeVar("_Result")
@@ -24,8 +24,13 @@ _Result = TypeVar("_Result")
 _FIRST_PAUSE: Final = 2.0  # seconds before an engine that failed is asked again
 _LONGEST_PAUSE: Final = 300.0
 _KNOCK: Final = 1.0  # seconds to find out whether anyone is there
+_LOADING: Final = 30.0  # seconds that a client may take to load on a busy machine
 _AT_LEISURE: Final = 30.0  # seconds for one request while nobody waits
 _TOLD: Final = 300  # characters of a refusal that are kept
+
+# Servers that someone in this process has waited for in vain, and until when nobody else should:
+# another bank on the same server would only be silence once more.
+_SILENT: Final[dict[str, float]] = {}
 
 
 class Trouble(NamedTuple):
@@ -40,19 +45,25 @@ class Trouble(NamedTuple):
         return time.time() >= self.until
 
 
-def _place(address: str) -> tuple[str, str]:
-    host, _, port = address.partition("/")[0].rpartition(":")
-    return host, port
+def said(error: EngineError) -> str:
+    """What went wrong, and where only a person can mend it, how."""
+    is_known = isinstance(error, EngineRefused) and error.hint != error.usual_hint
+    return f"{error.message} {error.hint}" if is_known else error.message
 
 
-def _silent(host: str, port: int, seconds: float) -> str:
-    """Why there is no speaking to anyone there; empty if there is."""
+def _silence(host: str, port: int, seconds: float, hello: bytes) -> str:
+    """Why nobody is to be spoken to there; empty if someone is."""
     import socket
 
     try:
-        socket.create_connection((host, port), seconds).close()
+        with socket.create_connection((host, port), seconds) as door:
+            if hello:
+                door.sendall(hello)
+                door.recv(1)
+    except TimeoutError:
+        return f"did not answer within {seconds:g} seconds"
     except OSError as error:
-        return error.strerror or str(error)
+        return f"cannot be reached: {error.strerror or error}"
     return ""
 
 
@@ -66,12 +77,15 @@ class Wire(Generic[_Arm]):
         make: Callable[[float], _Arm],
         store: Store,
         patience: float,
+        hello: bytes = b"",
     ) -> None:
+        self._hello = hello  # what the server answers at once, whoever asks
         self.part = part  # "text" or "vector"
         self.target = target  # which server, which bank, which model: what is noted is about these
         self.patience = patience
         self._make, self._store = make, store  # an arm that waits for so many seconds
         self._arms: dict[float, _Arm] = {}
+        self._opened_at = 0.0
         self._lock = threading.Lock()
 
     @property
@@ -84,22 +98,21 @@ class Wire(Generic[_Arm]):
         """Where it is, as a person may see it."""
         return self.target.split(" ")[1]
 
-    def ask(self, work: Callable[[_Arm], _Result]) -> _Result:
-        """Ask within a person's patience; EngineDown at once while it is known not to answer."""
+    def ask(self, work: Callable[[_Arm], _Result]) -> Callable[[], _Result]:
+        """Begin to ask within a person's patience; what is returned waits for the answer.
+
+        EngineDown at once while it is known not to answer.
+        """
         trouble = self.trouble()
         if trouble and not trouble.is_over:
             raise EngineDown(trouble.why)
-        return self.insist(work)
+        if time.monotonic() < _SILENT.get(self._server, 0.0):
+            raise EngineDown(f"{self.kind} at {self.address} did not answer a moment ago.")
+        return self._begun(work, self.patience, self.patience)
 
     def insist(self, work: Callable[[_Arm], _Result], seconds: float | None = None) -> _Result:
         """Ask whatever was known, and note what comes of it."""
-        try:
-            found = self._within(work, seconds or self.patience, self._patience_for(seconds))
-        except EngineError as error:
-            self._note(error.message)
-            raise
-        self._note("")
-        return found
+        return self._begun(work, seconds or self.patience, self._patience_for(seconds))()
 
     def _patience_for(self, seconds: float | None) -> float:
         """How long the server itself is waited for: what a person asks, and what nobody waits for.
@@ -108,44 +121,74 @@ class Wire(Generic[_Arm]):
         """
         return self.patience if seconds is None or seconds <= self.patience else _AT_LEISURE
 
-    def _within(self, work: Callable[[_Arm], _Result], seconds: float, patience: float) -> _Result:
+    def _begun(
+        self, work: Callable[[_Arm], _Result], seconds: float, patience: float
+    ) -> Callable[[], _Result]:
         """Do something in a thread that nobody has to wait for: no client keeps every promise."""
         outcome: list[Any] = []
+        is_open = threading.Event()
 
         def run() -> None:
             try:
-                outcome.extend((True, work(self._opened(patience))))
+                arm = self._opened(patience)
+                is_open.set()
+                outcome.extend((True, work(arm)))
             except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
                 outcome.extend((False, error))
+            is_open.set()
 
         thread = threading.Thread(target=run, name=f"retain-{self.kind}", daemon=True)
         thread.start()
-        thread.join(seconds)
-        if not outcome or thread.is_alive():
-            raise EngineDown(f"{self.kind} did not answer within {seconds:g} seconds")
-        is_done, found = outcome
-        if not is_done:
-            raise found
-        result: _Result = found
-        return result
+        started = time.monotonic()
+
+        def answer() -> _Result:
+            # What it takes to load a client is not the server's fault, nor silence of its own.
+            is_open.wait(_LOADING)
+            thread.join(max(0.0, max(started, self._opened_at) + seconds - time.monotonic()))
+            if thread.is_alive():
+                late = f"{self.kind} at {self.address} did not answer within {seconds:g} seconds."
+                self._noted(False, EngineDown(late))
+            found: _Result = self._noted(*outcome)
+            return found
+
+        return answer
+
+    def _noted(self, is_done: bool, found: Any) -> Any:
+        if is_done:
+            _SILENT.pop(self._server, None)
+            self._note("")
+            return found
+        if isinstance(found, EngineDown):
+            _SILENT[self._server] = time.monotonic() + _FIRST_PAUSE
+        if isinstance(found, EngineError):
+            self._note(said(found))
+        raise found
+
+    @property
+    def _server(self) -> str:
+        return f"{self.kind} {self.address}"
 
     def _opened(self, patience: float) -> _Arm:
         with self._lock:
             if patience not in self._arms:
                 self._knock(min(patience, _KNOCK))
-                self._arms[patience] = self._make(patience)
+                arm = self._make(patience)
+                arm.load()
+                self._arms[patience] = arm
+                self._opened_at = time.monotonic()
             return self._arms[patience]
 
     def _knock(self, seconds: float) -> None:
-        """See whether anyone is there before a client is loaded, which may take longer than all."""
-        places = [_place(address) for address in self.address.split(",")]
+        """See whether anyone answers before a client is loaded, which may take longer than all."""
+        places = [one.partition("/")[0].rpartition(":") for one in self.address.split(",")]
         why = ""
-        for host, port in places:
+        for host, _, port in places:
             if not host or not port.isdecimal():
                 return
-            if not (why := _silent(host.strip("[]"), int(port), seconds / len(places))):
+            why = _silence(host.strip("[]"), int(port), seconds / len(places), self._hello)
+            if not why:
                 return  # one of a cluster is enough
-        raise EngineDown(f"{self.kind} at {self.address} cannot be reached: {why}")
+        raise EngineDown(f"{self.kind} at {self.address} {why}")
 
     # What is remembered, also by the next process
 
@@ -154,8 +197,10 @@ class Wire(Generic[_Arm]):
         with self._store.reading() as connection:
             found = rows.fact(connection, self._name)
         try:
-            why, tries, until = json.loads(str(found)) if found else ("", 0, 0)
-            return Trouble(str(why), int(tries), float(until)) if why else None
+            why, tries, until, target = json.loads(str(found)) if found else ("", 0, 0, "")
+            # A move to another server that failed says nothing about this one.
+            is_ours = why and target == self.target
+            return Trouble(str(why), int(tries), float(until)) if is_ours else None
         except (ValueError, TypeError):
             return None
 
@@ -169,7 +214,9 @@ class Wire(Generic[_Arm]):
             return
         tries = before.tries + 1 if before and why else 1
         pause = min(_FIRST_PAUSE * 2 ** min(tries - 1, 16), _LONGEST_PAUSE)
-        value = json.dumps([why[:_TOLD], tries, time.time() + pause]) if why else ""
+        value = ""
+        if why:
+            value = json.dumps([why[:_TOLD], tries, time.time() + pause, self.target])
         # Whoever cannot write the index asks the engine again next time.
         with contextlib.suppress(RetainError), self._store.writing() as connection:
             rows.set_fact(connection, self._name, value)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from retain import machine
+from retain.engines.addresses import hello, place
 from retain.engines.arm import Arm, TextArm, VectorArm
 from retain.engines.asking import Wire
 from retain.engines.delivery import Sender
@@ -29,6 +30,7 @@ __all__ = ["EMBEDDED", "TEXT", "VECTOR", "Engines", "chosen", "identity"]
 EMBEDDED: Final = "sqlite"
 TEXT: Final = "text"
 VECTOR: Final = "vector"
+_SCALE: Final = 4  # bytes after a stored vector that say how large its numbers are
 
 
 _Settings = TypeVar("_Settings")
@@ -86,16 +88,15 @@ def chosen(
     name = identity(config, root)
     names = Names(name)
     patience = _patience(config)
-    way = _Way(config, env, names, lambda: model.dimension if model else 0, store)
+    way = _Way(config, env, names, lambda: _dimension(store, model), store)
 
     def wire(part: str, kind: str, vectors_of: str) -> Wire[Arm]:
         def make(patience: float) -> Arm:
             return _MAKERS[part, kind](way, patience)
 
         address = config.text(f"engine.{kind}.url")
-        places = ",".join(_plain(one.strip()) for one in _addresses(kind, address))
-        target = " ".join(filter(None, (kind, places, name, vectors_of)))
-        return Wire(part, target, make, store, patience)
+        target = " ".join(filter(None, (kind, place(address), name, vectors_of)))
+        return Wire(part, target, make, store, patience, hello(address))
 
     text = vector = None
     senders = {}
@@ -108,21 +109,14 @@ def chosen(
     return Engines(names, text, vector, senders)  # type: ignore[arg-type]
 
 
-def _addresses(kind: str, address: str) -> list[str]:
-    """The addresses of a cluster; Postgres' own way to write several stays one of them."""
-    return address.split(",") if kind == "qdrant" else [address]
-
-
-def _plain(address: str) -> str:
-    """An address without what only its owner should see."""
-    from urllib.parse import urlsplit
-
-    found = urlsplit(address if "://" in address else f"//{address}")
-    try:
-        port = f":{found.port}" if found.port else ""
-    except ValueError:
-        port = ""
-    return f"{found.hostname or ''}{port}{found.path.rstrip('/')}"
+def _dimension(store: Store, model: Maker | None) -> int:
+    """How long vectors are: as those that are there, before a model far away is asked for one."""
+    if model is None:
+        return 0
+    query = "SELECT length(vector) FROM vectors WHERE model = ? LIMIT 1"
+    with store.reading() as connection:
+        row = connection.execute(query, (model.name,)).fetchone()
+    return int(row[0]) - _SCALE if row else model.dimension
 
 
 def _patience(config: Config) -> float:

@@ -24,7 +24,8 @@ __all__ = ["Pushed", "Sender"]
 
 Progress = Callable[[int, int], None]  # done, of how many
 
-_BATCH: Final = 64  # memories that are told of together
+# Memories that are told of together: to find out which are next, all of them are looked through.
+_BATCH: Final = 256
 _PIECES: Final = 256  # of which so many go in one request, about
 _SLOW: Final = 30.0  # seconds that a server may take for one of them while nobody waits
 _MADE: Final = 600.0  # and to make collections, on which all nodes of a cluster have to agree
@@ -83,18 +84,19 @@ class Sender:
             if not is_ours:
                 return Pushed(is_busy=True, left=self._left())
             self._meet(end)
+            total = self._left() if progress else 0
             while not is_stopped() and (end is None or time.monotonic() < end):
                 step = self._step(end)
                 if step is None:
                     break
                 done = done.plus(step)
                 if progress:
-                    progress(done.settled, done.settled + self._left())
+                    progress(done.settled, max(total, done.settled))
             self._settle()
             if end is None and self._is_time_to_sweep():
                 self.prune()
-        waits = self._waiting(1)
-        return done._replace(left=self._left() - waits.lacking, lacking=waits.lacking)
+        lacking = self._lacking()
+        return done._replace(left=self._left() - lacking, lacking=lacking)
 
     def forget(self, memories: Sequence[str]) -> None:
         """Have memories delivered again, whatever was noted about them."""
@@ -220,6 +222,10 @@ class Sender:
             return outbox.waiting(
                 connection, self._wire.part, most, needs_vectors=bool(self._model)
             )
+
+    def _lacking(self) -> int:
+        with self._store.reading() as connection:
+            return outbox.lacking(connection, self._wire.part) if self._model else 0
 
     def _left(self) -> int:
         with self._store.reading() as connection:

@@ -34,6 +34,7 @@ from retain.engines.trouble import Speaker, plain
 from retain.guard.characters import flat
 
 if TYPE_CHECKING:
+    from meilisearch import Client
     from requests import PreparedRequest, Response, Session
 
     from retain.engines.naming import Names
@@ -105,6 +106,9 @@ class MeilisearchText:
         self._names = names
         self._settings = settings
         self._wire = _Wire(url, key, patience)
+
+    def load(self) -> None:
+        self._wire.load()
 
     def version(self) -> str:
         with self._wire.reading():
@@ -424,14 +428,19 @@ class _Wire:
         except (OSError, ValueError, RecursionError) as error:
             raise self._trouble(error) from None
 
-    def _asked(self, method: str, path: str, body: Any) -> Any:
+    def load(self) -> type[Client]:
+        """Load the client."""
         try:
             from meilisearch import Client
         except ImportError:
             raise EngineRefused(
                 "Meilisearch needs a package that is not installed.",
-                hint="Install it: pip install 'retain-bank[meilisearch]'.",
+                hint='Install it: pip install "retain-bank[meilisearch]"',
             ) from None
+        return Client
+
+    def _asked(self, method: str, path: str, body: Any) -> Any:
+        make = self.load()
         from meilisearch.errors import MeilisearchCommunicationError, MeilisearchTimeoutError
 
         if not self._address:
@@ -441,7 +450,7 @@ class _Wire:
         if self._session is None:
             self._session = _session(self._key, self._patience)
         # Its headers change with every request, so each has a client of its own; no key in them.
-        client = Client(self._address)
+        client = make(self._address)
         kind = "application/json" if body is not None else None
         # For None it would send `null`, which Meilisearch leaves unread when it deletes an index,
         # and takes for the beginning of the next request.

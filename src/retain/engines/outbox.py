@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from retain.engines.naming import Names
     from retain.index.vectors import Floats
 
-__all__ = ["Waiting", "forget", "given", "learn", "mark", "pieces", "state", "target", "waiting"]
+__all__ = [
+    "Waiting",
+    "forget",
+    "given",
+    "lacking",
+    "learn",
+    "mark",
+    "pieces",
+    "state",
+    "target",
+    "waiting",
+]
 
 
 class Waiting(NamedTuple):
@@ -28,7 +39,6 @@ class Waiting(NamedTuple):
 
     changed: tuple[int, ...]  # their numbers
     deleted: tuple[str, ...]  # collection/file
-    lacking: int = 0  # that have no vectors yet, and so cannot be sent
 
 
 # What is missing from disk together with most others is held, not deleted: see `sync`.
@@ -52,11 +62,13 @@ def waiting(connection: sqlite3.Connection, arm: str, most: int, *, needs_vector
     changed = connection.execute(f"{_CHANGED}{condition} ORDER BY m.number LIMIT ?2", (arm, most))
     numbers = tuple(number for (number,) in changed)
     deleted = connection.execute(f"{_DELETED} LIMIT ?2", (arm, most))
-    names = tuple(name for (name,) in deleted)
-    lacking = 0
-    if needs_vectors:
-        (lacking,) = connection.execute(_count(f"{_CHANGED} AND {_LACKS}"), (arm,)).fetchone()
-    return Waiting(numbers, names, lacking)
+    return Waiting(numbers, tuple(name for (name,) in deleted))
+
+
+def lacking(connection: sqlite3.Connection, arm: str) -> int:
+    """How many memories wait that have no vectors yet, and so cannot be sent."""
+    (count,) = connection.execute(_count(f"{_CHANGED} AND {_LACKS}"), (arm,)).fetchone()
+    return int(count)
 
 
 def state(connection: sqlite3.Connection, arm: str) -> tuple[int, int]:

@@ -124,6 +124,9 @@ class _Arm:
             self._table(f"{self._bank}.memories"),
         )
 
+    def load(self) -> None:
+        """It was loaded to read the address."""
+
     def version(self) -> str:
         with self._wire.transaction() as connection:
             return _one(connection, "SHOW server_version")
@@ -927,7 +930,7 @@ def _parsed(address: str) -> tuple[dict[str, Any], str]:
     except ImportError:
         raise EngineRefused(
             "Postgres needs a package that is not installed.",
-            hint="Install it: pip install 'retain-bank[postgres]'.",
+            hint='Install it: pip install "retain-bank[postgres]"',
         ) from None
     try:
         options = dict(conninfo_to_dict(address))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from retain.engines.arm import GRAVE, EngineError, EngineRefused, Held, Match, Piece, Sieve
 from retain.engines.portions import Lanes, best, grouped, parts
+from retain.engines.qdrant_asking import Questions, not_installed
 from retain.engines.tally import Row, firsts, tally
 from retain.engines.trouble import Speaker, plain
 from retain.guard.characters import flat
@@ -115,14 +116,20 @@ class QdrantVectors:
         self._clients: dict[int, QdrantClient] = {}  # for each of the addresses that was asked
         self._making = Lock()  # lest each lane makes one
         self._lanes = Lanes(self._settings.lanes)
+        self._questions = Questions(
+            self._urls, key, self._speaker, patience=patience, connections=self._settings.lanes
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address!r})"
 
     # What every arm can do
 
+    def load(self) -> None:
+        self._questions.load()
+
     def version(self) -> str:
-        return flat(str(self._ask(lambda client: client.info().version)), 20)
+        return flat(self._questions.version(), 20)
 
     def ready(self, collections: Iterable[str]) -> None:
         self._check_version()
@@ -167,7 +174,10 @@ class QdrantVectors:
         return sum(self._lanes.each(prune, self._all()))
 
     def count(self, sieve: Sieve) -> int:
-        condition = _sieved(sieve, _is_grave())
+        self._client()
+        from qdrant_client.http import models as q
+
+        condition = q.Filter.model_validate(_sieved(sieve, {"must_not": [_is("place", GRAVE)]}))
         return sum(self._lanes.each(lambda name: self._count(name, condition), self._wanted(sieve)))
 
     def otherwise(self) -> list[str]:
@@ -186,6 +196,7 @@ class QdrantVectors:
 
     def close(self) -> None:
         self._lanes.close()
+        self._questions.close()
         with self._making:
             clients, self._clients = self._clients, {}
         for client in clients.values():
@@ -198,43 +209,35 @@ class QdrantVectors:
     ) -> list[list[Match]]:
         if not vectors:
             return []
-        self._client()
-        from qdrant_client.http import models as q
-
-        condition = _sieved(sieve, None, _is("model", model))
-        requests = [
-            q.QueryRequest(
-                query=vector.tolist(),
-                filter=condition,
-                limit=max(1, limit),
-                params=self._search(),
-                with_payload=_FOUND,
-            )
+        condition = _sieved(sieve, {"must": [_is("model", model)]})
+        searches = [
+            {
+                "query": vector.tolist(),
+                "filter": condition,
+                "limit": max(1, limit),
+                "params": self._search(),
+                "with_payload": _FOUND,
+            }
             for vector, limit in zip(vectors, limits, strict=True)
         ]
-        found = self._lanes.each(lambda name: self._query(name, requests), self._wanted(sieve))
+        wanted = self._settings.read_consistency
+        consistency = "" if wanted == "one" else wanted
+
+        def query(name: str) -> list[list[Match]]:
+            return self._questions.query(name, searches, consistency)
+
+        found = self._lanes.each(query, self._wanted(sieve))
         return [
             best((matches for lists in found for matches in lists[at : at + 1]), limit)
             for at, limit in enumerate(limits)
         ]
 
-    def _query(self, name: str, requests: list[q.QueryRequest]) -> list[list[Match]]:
-        def query(client: QdrantClient) -> list[list[Match]]:
-            answers = client.query_batch_points(name, requests, consistency=self._consistency())
-            return [[_match(point) for point in answer.points] for answer in answers]
-
-        return self._there(query, [])
-
-    def _search(self) -> q.SearchParams:
-        from qdrant_client.http import models as q
-
+    def _search(self) -> dict[str, Any]:
         settings = self._settings
-        return q.SearchParams(
-            hnsw_ef=settings.ef,
-            quantization=None
-            if settings.quantization == "none"
-            else q.QuantizationSearchParams(rescore=True, oversampling=settings.oversampling),
-        )
+        if settings.quantization == "none":
+            return {"hnsw_ef": settings.ef}
+        exactly = {"rescore": True, "oversampling": settings.oversampling}
+        return {"hnsw_ef": settings.ef, "quantization": exactly}
 
     def _consistency(self) -> Any:
         from qdrant_client.http import models as q
@@ -315,9 +318,7 @@ class QdrantVectors:
         return self._names.of(memory.rpartition("/")[0])
 
     def _all(self) -> list[str]:
-        listed = self._ask(
-            lambda client: [one.name for one in client.get_collections().collections]
-        )
+        listed = self._questions.collections()
         return [name for name in listed if name.startswith(self._names.prefix)]
 
     def _wanted(self, sieve: Sieve) -> list[str]:
@@ -512,9 +513,7 @@ class QdrantVectors:
         try:
             from qdrant_client import QdrantClient
         except ImportError:
-            raise EngineRefused(
-                "Qdrant's client is not installed.", hint="pip install 'retain-bank[qdrant]'"
-            ) from None
+            raise not_installed() from None
         from retain.engines import wire
 
         return QdrantClient(
@@ -551,7 +550,7 @@ class QdrantVectors:
         others = len(self._urls) - 1
         while True:
             try:
-                return act(client)
+                return self._twice(act, client)
             except (ApiException, QdrantException, *_WRONG) as error:
                 found, is_away = self._failure(error), self._is_away(error)
             if is_away:
@@ -574,6 +573,20 @@ class QdrantVectors:
         if isinstance(error, UnexpectedResponse):
             return (error.status_code or 0) >= 500
         return wire.is_away(error.source if isinstance(error, ResponseHandlingException) else error)
+
+    @staticmethod
+    def _twice(act: Callable[[QdrantClient], T], client: QdrantClient) -> T:
+        """Ask once more where the connection was cut: all of it may be done again without harm."""
+        from qdrant_client.http.exceptions import ResponseHandlingException
+
+        from retain.engines import wire
+
+        try:
+            return act(client)
+        except ResponseHandlingException as error:
+            if not wire.is_cut(error.source):
+                raise
+        return act(client)
 
     def _failure(self, error: Exception) -> EngineError:
         from qdrant_client.common.client_exceptions import QdrantException
@@ -646,11 +659,6 @@ def _row(point: Any) -> Row:
     )
 
 
-def _match(point: Any) -> Match:
-    said = point.payload
-    return Match(str(said["memory"]), int(said["place"]), str(said["digest"]), float(point.score))
-
-
 def _quantization(kind: str) -> Any:
     from qdrant_client.http import models as q
 
@@ -702,16 +710,12 @@ def _batches(memories: Mapping[str, Sequence[Piece]], most: int) -> Iterator[lis
 # Conditions
 
 
-def _is(field: str, value: str | int) -> q.FieldCondition:
-    from qdrant_client.http import models as q
-
-    return q.FieldCondition(key=field, match=q.MatchValue(value=value))
+def _is(field: str, value: str | int) -> Any:
+    return {"key": field, "match": {"value": value}}
 
 
-def _in(field: str, values: Iterable[str]) -> q.FieldCondition:
-    from qdrant_client.http import models as q
-
-    return q.FieldCondition(key=field, match=q.MatchAny(any=list(values)))
+def _in(field: str, values: Iterable[str]) -> Any:
+    return {"key": field, "match": {"any": list(values)}}
 
 
 def _any(field: str, values: Iterable[str]) -> q.Filter:
@@ -726,22 +730,17 @@ def _should(conditions: Iterable[Any]) -> q.Filter:
     return q.Filter(should=list(conditions))
 
 
-def _is_grave() -> q.FieldCondition:
-    return _is("place", GRAVE)
-
-
 def _buried(before: int) -> q.Filter:
     """The graves that are older than this second."""
     from qdrant_client.http import models as q
 
     older = q.FieldCondition(key="second", range=q.Range(lt=before))
-    return q.Filter(must=[_is_grave(), older])
+    return q.Filter(must=[_is("place", GRAVE), older])
 
 
-def _sieved(sieve: Sieve, without: Any, *must: Any) -> q.Filter:
-    from qdrant_client.http import models as q
-
-    wanted = [*must]
+def _sieved(sieve: Sieve, more: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """A filter as it is written in a request; an empty list in it sets no condition."""
+    wanted, unwanted = [*more.get("must", ())], [*more.get("must_not", ())]
     for field, values in (
         ("collection", sieve.collections),
         ("type", sieve.types),
@@ -750,14 +749,14 @@ def _sieved(sieve: Sieve, without: Any, *must: Any) -> q.Filter:
     ):
         if values:
             wanted.append(_in(field, values))
-    unwanted = [without] if without else []
     if sieve.without_statuses:
         unwanted.append(_in("status", sieve.without_statuses))
     if sieve.since is not None or sieve.until is not None:
-        within = q.Range(gte=sieve.since, lte=sieve.until)
-        wanted.append(q.FieldCondition(key="created", range=within))
-        unwanted.append(q.FieldCondition(key="created", range=q.Range(gte=0.0, lte=0.0)))
-    return q.Filter(must=wanted or None, must_not=unwanted or None)
+        limits = {"gte": sieve.since, "lte": sieve.until}
+        within = {name: at for name, at in limits.items() if at is not None}
+        wanted.append({"key": "created", "range": within})
+        unwanted.append({"key": "created", "range": {"gte": 0.0, "lte": 0.0}})
+    return {"must": wanted, "must_not": unwanted}
 
 
 def _beside(memory: str, version: _Version, *, newer: bool) -> q.Filter:

@@ -107,6 +107,9 @@ class UpstashVectors:
 
     # What every arm can do
 
+    def load(self) -> None:
+        self._client()
+
     def version(self) -> str:
         self._info()
         return "hosted"  # it has no version that anyone is told
@@ -391,7 +394,8 @@ class UpstashVectors:
             from upstash_vector.core.index_operations import IndexOperations
         except ImportError:
             raise EngineRefused(
-                "Upstash's client is not installed.", hint="pip install 'retain-bank[upstash]'"
+                "Upstash's client is not installed.",
+                hint='Install it: pip install "retain-bank[upstash]"',
             ) from None
         from retain.engines import wire
 

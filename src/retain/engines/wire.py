@@ -14,8 +14,11 @@ import httpx
 from retain.engines.arm import EngineError
 from retain.engines.trouble import Speaker
 
-__all__ = ["failure", "is_away", "options"]
+__all__ = ["failure", "is_away", "is_cut", "options"]
 
+# Servers close what is idle, many after five seconds: a connection that is kept as long as that
+# is closed in the very moment in which it is used again.
+_KEPT: Final = 2.0
 _MOST: Final = 64 * 1024 * 1024  # bytes of an answer; a page of a manifest has less than one
 
 
@@ -60,7 +63,11 @@ def options(patience: float, connections: int, addresses: int = 1) -> dict[str, 
 
     return {
         "event_hooks": {"request": [ask], "response": [bound]},
-        "limits": httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+        "limits": httpx.Limits(
+            max_connections=connections,
+            max_keepalive_connections=connections,
+            keepalive_expiry=_KEPT,
+        ),
         "follow_redirects": False,  # the key is for this server alone
     }
 
@@ -72,6 +79,11 @@ def is_away(error: BaseException) -> bool:
     return isinstance(error, httpx.TransportError) and not isinstance(
         error, httpx.UnsupportedProtocol
     )
+
+
+def is_cut(error: BaseException) -> bool:
+    """Whether a connection ended under a request, as one does that was kept for too long."""
+    return isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError)
 
 
 def failure(speaker: Speaker, error: BaseException) -> EngineError:

@@ -198,9 +198,10 @@ def of_chunks(
     connection: sqlite3.Connection, model: str, chunks: Iterable[int], mean: Mean
 ) -> Matrix | None:
     """The vectors of some chunks alone; those beside them have to be among them."""
+    # As a join SQLite would go through all vectors of the model, and for each through the list.
     query = (
-        "SELECT chunk, memory, vector FROM json_each(?) JOIN vectors ON chunk = json_each.value "
-        "WHERE model = ? AND length(vector) = ? ORDER BY chunk"
+        "SELECT chunk, memory, vector FROM vectors WHERE chunk IN (SELECT value FROM json_each(?)) "
+        "AND model = ? AND length(vector) = ? ORDER BY chunk"
     )
     values = (json.dumps(sorted(chunks)), model, len(mean.vector) + 4)
     return _made(connection.execute(query, values).fetchall(), mean)

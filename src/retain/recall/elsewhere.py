@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from retain.engines import locating
-from retain.engines.arm import EngineError, Sieve
+from retain.engines import locating, outbox
+from retain.engines.arm import EngineDown, EngineError, Sieve
+from retain.engines.asking import said
 from retain.index import text
 from retain.recall.candidates import AGREEING, DENSE, Proposed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import sqlite3
+    from collections.abc import Callable, Iterator, Mapping
 
     from retain.engines.arm import Match, TextArm, VectorArm
     from retain.engines.asking import Wire
@@ -32,29 +35,51 @@ def proposed(bank: Indexed, wanted: Wanted, asked: Asked, meant: Meaning) -> Pro
     if engines is None or sieve is None:
         return Proposed()
     reasons: list[str] = []
-    words = nearest = None
+    words = asks_words = nearest = asks_nearest = None
     first: list[Match] = []
-    if engines.text and wanted.mode != "semantic" and _knows(bank, "text"):
-        try:
-            words = _matching(bank, engines.text, wanted, asked, sieve)
-        except EngineError as error:
-            reasons.append(_instead(error))
-    if engines.vector and meant.vector is not None and _knows(bank, "vector"):
-        try:
-            found = _nearest(bank, engines.vector, wanted, meant, sieve)
-            nearest, first = found if found else (None, [])
-        except EngineError as error:
-            reasons.append(_instead(error))
-    return Proposed(words, nearest, first, tuple(reasons))
+    with _told(reasons):
+        if engines.text and wanted.mode != "semantic" and _knows(bank, engines.text):
+            asks_words = _matching(bank, engines.text, wanted, asked, sieve)
+    with _told(reasons):
+        if engines.vector and meant.vector is not None and _knows(bank, engines.vector):
+            asks_nearest = _nearest(bank, engines.vector, wanted, meant, sieve)
+    # Both are under way: who waits for one waits for the other as well.
+    with _told(reasons):
+        words = asks_words and asks_words()
+    with _told(reasons):
+        nearest, first = asks_nearest() if asks_nearest else (None, [])
+    return Proposed(words, nearest, first, tuple(dict.fromkeys(reasons)))
+
+
+@contextlib.contextmanager
+def _told(reasons: list[str]) -> Iterator[None]:
+    """What an engine fails to do is a reason of its own, and nothing else stops for it."""
+    try:
+        yield
+    except EngineError as error:
+        reasons.append(_instead(error))
 
 
 def _instead(error: EngineError) -> str:
-    return f"answered from the local index: {error.message}"
+    return f"answered from the local index: {said(error)}"
 
 
-def _knows(bank: Indexed, part: str) -> bool:
-    """Whether an engine was told of all but a few memories; those few are looked through here."""
-    return bank.look(partial(locating.unknown, part=part)) is not None
+def _knows(bank: Indexed, wire: Wire[Any]) -> bool:
+    """Whether this very engine was told of all but a few memories; those are looked through here.
+
+    What is noted may be about another server, which a person had before.
+    """
+
+    def knows(connection: sqlite3.Connection) -> bool:
+        is_told = outbox.target(connection, wire.part) == wire.target
+        return is_told and locating.unknown(connection, wire.part) is not None
+
+    if bank.look(knows):
+        return True
+    trouble = wire.trouble()
+    if trouble:  # that is why it knows so little
+        raise EngineDown(trouble.why)
+    return False
 
 
 def sieve_of(conditions: Conditions) -> Sieve | None:
@@ -79,20 +104,20 @@ def sieve_of(conditions: Conditions) -> Sieve | None:
 
 def _matching(
     bank: Indexed, wire: Wire[TextArm], wanted: Wanted, asked: Asked, sieve: Sieve
-) -> list[Match]:
+) -> Callable[[], list[Match]]:
     lexicon = bank.look(partial(text.lexicon, terms=asked.terms, counted=bank.counts))
     terms: Mapping[str, float] = {
         term: rarity for term, rarity in lexicon.rarity.items() if lexicon.counts[term]
     }
     if not terms:
-        return []
+        return list
     most = max(text.CANDIDATES, wanted.sought)
     return wire.ask(lambda arm: arm.matching(terms, sieve, most))
 
 
 def _nearest(
     bank: Indexed, wire: Wire[VectorArm], wanted: Wanted, meant: Meaning, sieve: Sieve
-) -> tuple[list[Match], list[Match]] | None:
+) -> Callable[[], tuple[list[Match], list[Match]]] | None:
     """The nearest by the score that counts and by the cosine alone; None where nothing is here.
 
     What all vectors have in common is taken off the question: the products with what is left are
@@ -103,7 +128,12 @@ def _nearest(
     if mean is None or vector is None or len(mean.vector) != len(vector):
         return None
     limits = (max(DENSE, wanted.sought), AGREEING)
-    found = wire.ask(
+    asking = wire.ask(
         lambda arm: arm.nearest((vector - mean.hub, vector), meant.model, sieve, limits)
     )
-    return found[0], found[1]
+
+    def answer() -> tuple[list[Match], list[Match]]:
+        found = asking()
+        return found[0], found[1]
+
+    return answer

@@ -67,9 +67,10 @@ def search(
     wanted = wanted.checked()
     asked = banks if wanted.query.strip() or wanted.lists_all else ()
     counts = tally is not None
+    told: dict[str, Proposed] = {}
 
     def ask(bank: Indexed, best: float) -> _Outcome:
-        return _in_bank(bank, wanted._replace(best=best), recency, now, counts=counts)
+        return _in_bank(bank, wanted._replace(best=best), recency, now, told, counts=counts)
 
     outcomes = _in_banks(asked, ask, wanted.best)
     if tally is not None:
@@ -105,14 +106,21 @@ def _order(hit: Hit) -> float:
 
 
 def _in_bank(
-    bank: Indexed, wanted: Wanted, recency: Recency, now: datetime, *, counts: bool
+    bank: Indexed,
+    wanted: Wanted,
+    recency: Recency,
+    now: datetime,
+    told: dict[str, Proposed],
+    *,
+    counts: bool,
 ) -> _Outcome:
     bank.refresh()
     degraded = bank.mended(lambda: prepared(bank, wanted.mode))
     take_apart = partial(asking.asked, query=wanted.query, today=now.date())
     asked = bank.mended(lambda: bank.look(take_apart))
     meant = candidates.meaning(bank, wanted, asked)
-    proposed = _proposed(bank, wanted, asked, meant)
+    root = bank.bank.root  # a bank that is weighed again need not ask its engines again
+    proposed = told[root] = told.get(root) or _proposed(bank, wanted, asked, meant)
     # Who asks for a certain time does not mean the last few days.
     recency = _never if asked.whens else recency
 

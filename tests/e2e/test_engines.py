@@ -1,0 +1,480 @@
+"""Engines as a person has them: through the command line, on real servers (promises R21, S9)."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import pytest
+
+from retain.engines.naming import Names
+from tests.cli import door
+from tests.conftest import Ran, command, own_world
+from tests.embed.server import Answer, Asked
+from tests.embed.server import Server as Model
+from tests.embed.server import running as model_running
+from tests.engines.contract import KEY, Row
+from tests.engines.machines import Words
+from tests.engines.rows import ROWS
+from tests.engines.servers import Server, odd
+
+pytestmark = pytest.mark.slow
+
+PRODUCTS: Final = ("qdrant", "meilisearch", "postgres", "upstash")
+VARIABLES: Final = {
+    "qdrant": "QDRANT_API_KEY",
+    "meilisearch": "MEILISEARCH_API_KEY",
+    "postgres": "PGPASSWORD",
+    "upstash": "UPSTASH_VECTOR_REST_TOKEN",
+}
+CLIENTS: Final = {
+    "qdrant": "qdrant_client",
+    "meilisearch": "meilisearch",
+    "postgres": "psycopg",
+    "upstash": "upstash_vector",
+}
+PASSWORD: Final = "pw-N0rThis"  # in an address, of servers that ask for a key
+WRONG: Final = "sk-0rThat"
+SECRETS: Final = (KEY, PASSWORD, WRONG)
+PLENTY: Final = 120  # seconds that a process may take on a busy machine; none of them should hang
+
+# What is searched for, stored as a tag and a type, and a word that only its memory has.
+HOSTILE: Final = {
+    "foo-bar": "kettle",
+    "c++": "lantern",
+    "it's": "marble",
+    '" OR 1=1': "nectar",
+    "' OR '1'='1' --": "orchid",
+    "*": "pepper",
+    "\\": "quartz",
+    "a AND NOT b": "ribbon",
+    "[x] (y) {z}": "saddle",
+    "%_": "timber",
+    "title:x^2~": "umbra",
+    "日本語": "velvet",
+}
+# Collections that a person may have, and some that nobody can.
+ODD_NAMES: Final = ("it's", "c++", "a b", "日本語", "x' OR '1'='1")
+BAD_NAMES: Final = ('" OR 1=1', "a*", "\\", "../x")
+
+
+def _vectors(asked: Asked) -> Answer:
+    texts = asked.body["input"]
+    found = [
+        {"index": at, "embedding": Words().query(text).tolist()} for at, text in enumerate(texts)
+    ]
+    return Answer(body=json.dumps({"object": "list", "data": found}))
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Model]:
+    """A model behind an address, which counts what it is asked."""
+    with model_running(_vectors) as found:
+        yield found
+
+
+class Person:
+    """Somebody with two banks and a server."""
+
+    def __init__(self, root: Path, product: str, server: Server, model: Model) -> None:
+        self.product, self.server, self.model = product, server, model
+        self.home, self.work = root / "home", root / "home" / "work"
+        self.other = root / "home" / "other"
+        self.env = {
+            **own_world(self.home),
+            "RETAIN_RECALL_EMBEDDER": model.base,
+            "RETAIN_RECALL_MODEL": "words",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+        if product != "postgres":  # whose password is in the address
+            self.env[VARIABLES[product]] = server.key
+        self.has_moved = False
+        for bank in (self.work, self.other):
+            (bank / ".retain").mkdir(parents=True)
+            (bank / ".retain" / "config.toml").write_text("format = 1\n", encoding="utf-8")
+        (self.home / ".run").mkdir(mode=0o700)
+
+    @property
+    def port(self) -> int:
+        return int(urlsplit(self.server.address).port or 0)
+
+    @property
+    def address(self) -> str:
+        """The server's address with a password in it, as people write them."""
+        scheme, _, rest = self.server.address.partition("://")
+        if self.product == "postgres":
+            return f"{scheme}://retain:{KEY}@{rest.partition('@')[2]}"
+        return f"{scheme}://ada:{PASSWORD}@{rest}"
+
+    def write(self, bank: Path, ref: str, text: str) -> None:
+        path = bank / ".retain" / f"{ref}.md"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def run(
+        self,
+        *args: str,
+        input: str = "",
+        bank: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        code: int = 0,
+    ) -> Ran:
+        """A process of its own; whatever it says holds no secret."""
+        done = subprocess.run(
+            [*command(), *args],
+            input=input.encode("utf-8"),
+            env={**os.environ, **self.env, **(env or {})},
+            cwd=bank or self.work,
+            capture_output=True,
+            timeout=PLENTY,
+            check=False,
+        )
+        return self._checked(
+            Ran(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8")), code
+        )
+
+    def call(
+        self,
+        *args: str,
+        bank: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        code: int = 0,
+    ) -> Ran:
+        """The same in this process, where the server's client is loaded already."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {**self.env, **(env or {})}.items():
+                patch.setenv(name, value)
+            patch.chdir(bank or self.work)
+            return self._checked(door.call(*args), code)
+
+    def _checked(self, ran: Ran, code: int) -> Ran:
+        assert ran.code == code, ran
+        assert not [secret for secret in SECRETS if secret in ran.out + ran.err], ran
+        assert "Traceback" not in ran.err
+        return ran
+
+    def told(self, *args: str, **options: Any) -> Any:
+        """What a call answers in JSON."""
+        return json.loads(self.call(*args, "--json", **options).out)
+
+    def found(self, *args: str, **options: Any) -> list[str]:
+        """What a search finds; the engine has answered, or this fails."""
+        answer = self.told("search", *args, **options)
+        assert answer["degraded"] is None
+        return [hit["id"] for hit in answer["hits"]]
+
+    def drift(self, **options: Any) -> int:
+        return sum(one["drift"] for one in self.told("engine", "verify", **options).values())
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        return [row for row in ROWS if row.product == self.product]
+
+    def settle(self) -> None:
+        """Wait for what commands have started and left to itself."""
+        end = time.monotonic() + PLENTY
+        mark = f"RETAIN_HOME={self.env['RETAIN_HOME']}".encode()
+        while _has_any(mark):
+            assert time.monotonic() < end, "a delivery does not end"
+            time.sleep(0.3)
+
+
+def _has_any(mark: bytes) -> bool:
+    """Whether a process runs that was started with this in its environment."""
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark in entry.read_bytes().split(b"\0"):
+                return True
+        except OSError:  # it has just ended, or is not ours
+            continue
+    return False
+
+
+def _fill(person: Person) -> None:
+    for number, (hostile, word) in enumerate(HOSTILE.items()):
+        head = f"---\ntype: {json.dumps(hostile)}\ntags: [{json.dumps(hostile)}]\n---\n"
+        person.write(person.work, f"notes/h{number}", f"{head}# H{number}\n\n{hostile} {word}.\n")
+    for number, name in enumerate(ODD_NAMES):
+        person.write(
+            person.work, f"{name}/c{number}", f"# C{number}\n\nA walnut, number {number}.\n"
+        )
+    for number in range(3):
+        person.write(
+            person.other, f"notes/o{number}", f"# O{number}\n\nA secret zeppelin {number}.\n"
+        )
+
+
+@pytest.fixture(scope="module", params=PRODUCTS)
+def person(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: Model
+) -> Iterator[Person]:
+    """Somebody whose two banks have moved to a server."""
+    product: str = request.param
+    row = next(row for row in ROWS if row.product == product)
+    root = tmp_path_factory.mktemp(f"engine-{product}")
+    (root / "server").mkdir()
+    server = row.server(root / "server")
+    server.start()
+    try:
+        made = Person(root, product, server, model)
+        _fill(made)
+        made.call("config", "set", f"engine.{product}.url", made.address, "--global")
+        for bank in (made.work, made.other):
+            made.call("index", bank=bank)
+        yield made
+        made.settle()
+    finally:
+        server.kill()
+
+
+def _moved(person: Person) -> None:
+    """Have the banks moved, whichever test comes first."""
+    if person.told("config", "get", f"engine.{person.rows[0].kind}")["value"] == person.product:
+        return
+    before = len(person.model.asked)
+    # A process is started for the first time only: some clients take seconds to load.
+    ask = person.call if person.has_moved else person.run
+    answer = json.loads(ask("engine", "migrate", "--to", person.product, "--json").out)
+    person.has_moved = True
+    assert set(answer) == {"to", "arms"}
+    size = len(list(person.work.glob(".retain/*/*.md")))
+    assert [one["sent"] for one in answer["arms"].values()] == [size] * len(person.rows)
+    person.call("engine", "push", bank=person.other)
+    assert len(person.model.asked) == before  # the vectors were there
+
+
+def test_a_bank_moves_without_a_model_and_keeps_to_itself(person: Person) -> None:
+    _moved(person)
+    for bank in (person.work, person.other):
+        size = len(list(bank.glob(".retain/*/*.md")))
+        state = person.told("engine", "status", bank=bank)
+        arms = [arm for arm in state["arms"] if arm["kind"] == person.product]
+        assert [arm["part"] for arm in arms] == sorted(row.kind for row in person.rows)
+        for arm in arms:
+            assert (arm["delivered"], arm["waiting"], arm["trouble"]) == (size, 0, "")
+            assert arm["pieces"] >= size
+            assert arm["version"]
+        assert person.drift(bank=bank) == 0
+    assert person.found("zeppelin", bank=person.other)[0] in {"o0", "o1", "o2"}
+    everything = person.found("a secret zeppelin", "--limit", "50")
+    assert not [name for name in everything if name.startswith("o")]
+
+
+def test_hostile_words_are_words(person: Person) -> None:
+    """S9: a literal search that finds, or an error of ours; never one of the engine's."""
+    _moved(person)
+    lines = [*HOSTILE, *(f"{hostile} {word}" for hostile, word in HOSTILE.items())]
+    ran = person.run("search", "--batch", "-", input="".join(f"{line}\n" for line in lines))
+    answers = [json.loads(line) for line in ran.out.splitlines()]
+    assert [answer["query"] for answer in answers] == lines
+    assert [answer["degraded"] for answer in answers] == [None] * len(lines)
+    first = [answer["hits"][0]["id"] for answer in answers[len(HOSTILE) :]]
+    assert first == [f"h{number}" for number in range(len(HOSTILE))]
+    assert not [hit for answer in answers for hit in answer["hits"] if hit["id"][0] == "o"]
+    for number, hostile in enumerate(HOSTILE):
+        kind = ("--type", "--tags")[number % 2]
+        assert person.found(HOSTILE[hostile], kind, hostile) == [f"h{number}"]
+    for number, name in enumerate(ODD_NAMES):
+        assert person.found("walnut", "--collection", name) == [f"c{number}"]
+    for name in BAD_NAMES:
+        ran = person.call("search", "walnut", "--collection", name, "--json", code=2)
+        assert "bad-name" in ran.out + ran.err
+
+
+def test_a_lost_engine_costs_no_answer_and_no_memory(person: Person) -> None:
+    """R21: hanging, answering nonsense, gone; then back, and nothing is missing."""
+    _moved(person)
+    person.server.kill()
+    try:
+        with odd("hang", person.port):
+            _answers_here(person, person.run)
+        with odd("error", person.port):
+            arms = person.told("engine", "status", code=1)["arms"]
+            there = [arm for arm in arms if arm["kind"] == person.product]
+            assert all(arm["trouble"] and not arm["version"] for arm in there)
+        person.run("put", "-", "--id", "late", "--tags", "o'clock", input="A late wombat.\n")
+        _answers_here(person, person.call)
+        assert "late" in [hit["id"] for hit in person.told("search", "wombat")["hits"]]
+        assert "cannot be reached" in person.call("engine", "status", code=1).err
+        assert "engine-down" in person.call("engine", "push", "--json", code=1).err
+    finally:
+        person.server.start()
+    person.run("put", "-", "--id", "later", input="A later wombat.\n")  # which is told behind it
+    person.settle()
+    person.call("engine", "push")
+    assert person.drift() == 0
+    assert set(person.found("wombat", "--text")) == {"late", "later"}
+    assert person.found("wombat", "--tags", "o'clock") == ["late"]
+
+
+def _answers_here(person: Person, ask: Callable[..., Ran]) -> None:
+    answer = json.loads(ask("search", "kettle", "--json").out)
+    assert answer["hits"][0]["id"] == "h0"
+    assert all("answered from the local index" in one for one in answer["degraded"]["reasons"])
+
+
+def test_a_wrong_key_is_said_and_told_to_nobody(person: Person) -> None:
+    _moved(person)
+    key = {VARIABLES[person.product]: WRONG}
+    if person.product == "postgres":
+        address = person.address.replace(KEY, WRONG)
+        key = {"RETAIN_ENGINE_POSTGRES_URL": address}
+    ran = person.call("engine", "status", env=key, code=1)
+    assert "key" in ran.err or "password" in ran.err
+    assert person.told("search", "kettle", env=key)["hits"][0]["id"] == "h0"
+    person.call("engine", "status")  # with the right one, so that nobody waits for the next try
+    assert person.found("kettle")[0] == "h0"
+
+
+def test_no_secret_is_shown_or_kept(person: Person) -> None:
+    """Every other call here is looked through as well, by `Person`."""
+    _moved(person)
+    for words in (
+        ("config", "list", "--json"),
+        ("config", "get", f"engine.{person.product}.url"),
+        ("config", "check"),
+        ("status", "--json"),
+        ("stats",),
+        ("doctor", "--json"),
+        ("engine",),
+    ):
+        person.call(*words)
+    kept = person.home / ".retain" / "config.toml"
+    assert PASSWORD in kept.read_text("utf-8") or KEY in kept.read_text("utf-8")
+    for path in person.home.rglob("*"):
+        if path.is_file() and path != kept:
+            data = path.read_bytes()
+            assert not [secret for secret in SECRETS if secret.encode() in data], path
+
+
+def test_damage_is_named_and_mended(person: Person) -> None:
+    _moved(person)
+    names = Names(person.told("engine", "status")["bank"])
+    lost = ["notes/h0.md", "it's/c0.md"]
+    for row in person.rows:
+        arm = row.arm(person.server.address, person.server.key, names, 30.0)
+        arm.remove(lost)
+        arm.close()
+    ran = person.call("engine", "verify", code=1)
+    assert all(name in ran.out for name in lost)
+    assert "engine repair" in ran.err
+    found = person.told("engine", "verify", code=1)
+    assert [set(one["missing"]) for one in found.values()] == [set(lost)] * len(person.rows)
+    mended = person.told("engine", "repair")
+    assert [one["drift"] for one in mended.values()] == [0] * len(person.rows)
+    assert person.found("kettle")[0] == "h0"
+
+
+def test_a_bank_goes_back_and_leaves_nothing_behind(person: Person) -> None:
+    _moved(person)
+    assert "--yes" in person.call("engine", "drop", code=2).err
+    person.told("engine", "drop", "--yes", bank=person.other)
+    assert person.drift() == 0  # what is another bank's stays
+    person.call("engine", "migrate", "--to", "sqlite")
+    person.server.kill()
+    try:
+        assert person.found("kettle")[0] == "h0"
+        assert person.told("engine", "status")["arms"] == [
+            {**arm, "kind": "sqlite"} for arm in person.told("engine")["arms"]
+        ]
+    finally:
+        person.server.start()
+    assert "lives elsewhere" in person.call("engine", "verify", code=2).err
+    person.call("engine", "drop", "--from", person.product, "--yes")
+    names = Names(person.told("engine")["bank"])
+    for row in person.rows:
+        arm = row.arm(person.server.address, person.server.key, names, 30.0)
+        assert list(arm.manifest()) == []
+        arm.close()
+    _moved(person)  # and there again
+    assert person.drift() == 0
+
+
+@contextmanager
+def _counting() -> Iterator[tuple[int, list[str]]]:
+    """A port, and who came to it."""
+    came: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.1)
+        is_over = threading.Event()
+
+        def listen() -> None:
+            while not is_over.is_set():
+                try:
+                    found, peer = listener.accept()
+                except TimeoutError:
+                    continue
+                came.append(str(peer))
+                found.close()
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        try:
+            yield int(listener.getsockname()[1]), came
+        finally:
+            is_over.set()
+            thread.join()
+
+
+def test_a_project_cannot_send_memories_anywhere(home: Path) -> None:
+    bank = home / "work" / ".retain"
+    with _counting() as (port, came):
+        urls = "".join(
+            f'[engine.{kind}]\nurl = "{scheme}://127.0.0.1:{port}"\n'
+            for kind, scheme in (
+                ("qdrant", "http"), ("upstash", "http"), ("meilisearch", "http"),
+                ("postgres", "postgresql"),
+            )
+        )  # fmt: skip
+        bank.mkdir()
+        text = f'[engine]\ntext = "meilisearch"\nvector = "qdrant"\nbanks = "theirs=."\n{urls}'
+        (bank / "config.toml").write_text(f"format = 1\n{text}", encoding="utf-8")
+        env = {**os.environ, "RETAIN_RECALL_EMBEDDER": "none"}
+        for words in (("put", "-", "--id", "mine"), ("search", "wombat", "--json"), ("engine",)):
+            done = subprocess.run(
+                [*command(), *words], input=b"A wombat.\n", env=env, capture_output=True,
+                timeout=PLENTY, check=True,
+            )  # fmt: skip
+        assert done.stdout.count(b"sqlite") == 2
+        said = door.call("config", "check")
+        for key in ("text", "vector", "banks", "qdrant.url", "postgres.url"):
+            assert f"engine.{key} may only be set in your own config" in said.out
+        assert came == []
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_a_client_that_is_missing_is_named_with_what_to_install(
+    product: str, home: Path, model: Model
+) -> None:
+    script = (
+        f"import sys; sys.modules[{CLIENTS[product]!r}] = None\n"
+        "from retain.cli import run\nsys.exit(run(sys.argv[1:]))"
+    )
+    door.done("init")
+    (home / "work" / ".retain" / "memories").mkdir(exist_ok=True)
+    with odd("html") as port:
+        scheme = "postgresql" if product == "postgres" else "http"
+        env = {
+            **os.environ,
+            "RETAIN_RECALL_EMBEDDER": model.base,
+            "RETAIN_RECALL_MODEL": "words",
+            f"RETAIN_ENGINE_{product.upper()}_URL": f"{scheme}://127.0.0.1:{port}",
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", script, "engine", "migrate", "--to", product],
+            env=env, capture_output=True, timeout=PLENTY, check=False, encoding="utf-8",
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert f'pip install "retain-bank[{product}]"' in done.stderr
+    assert door.done("config", "get", "engine.vector") == "sqlite\n"
