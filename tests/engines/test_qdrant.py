@@ -294,4 +294,4 @@ def test_a_client_that_is_not_installed_is_named_with_what_to_do(name: str, clie
         "        print(error.hint)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [f"pip install 'retain-bank[{name}]'"] * 3
+    assert done.stdout.splitlines() == [f'Install it: pip install "retain-bank[{name}]"'] * 3
