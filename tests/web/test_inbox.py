@@ -307,6 +307,28 @@ def test_proposal_arrives_while_one_looks_and_takes_no_word_from_who_is_writing(
 
 
 @pytest.mark.slow
+def test_a_renewal_under_way_takes_no_word_from_who_began_to_write(
+    page: Page, served: Served
+) -> None:
+    propose(served, "First")
+    page.goto("/inbox")
+    expect(page.locator("#inbox-count")).to_have_text("1")
+    page.route("**/inbox", lambda _: None)
+    with page.expect_request("**/inbox"):
+        propose(served, "Second")
+    card(page, "First").get_by_role("button", name="Edit").click()
+    field = card(page, "First").get_by_label("Title")
+    field.fill("Half a wor")
+    page.unroute("**/inbox")  # which lets those that are held go on
+    expect(card(page, "Second")).to_be_visible()
+    expect(field).to_have_value("Half a wor")
+    expect(field).to_be_focused()
+    card(page, "Second").get_by_role("button", name="Drop").click()
+    expect(card(page, "Second")).to_have_count(0)
+    expect(field).to_have_value("Half a wor")
+
+
+@pytest.mark.slow
 def test_count_is_shown_on_other_pages_as_well(page: Page, served: Served) -> None:
     page.goto("/timeline")
     expect(page.locator("#inbox-count")).to_be_hidden()
