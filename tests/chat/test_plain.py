@@ -255,13 +255,12 @@ def test_what_is_piped_is_asked_about(run: Run, server: Server) -> None:
     assert (ran.code, "there is no question" in ran.err) == (2, True)
 
 
-@pytest.mark.parametrize("words", [["--continue"], ["-c"], ["--resume", "latest"]])
-def test_an_option_of_the_chat_alone_means_the_chat(
-    run: Run, server: Server, words: list[str]
-) -> None:
+def test_an_option_of_the_chat_alone_means_the_chat(run: Run, server: Server) -> None:
     run("ask", "Which port?")
-    assert run(*words, "--plain", input="And now?").out == "Done.\n"
-    assert "Which port?" in str(server.asked[-2].body["messages"][0])
+    for words in (["--continue"], ["-c"], ["--resume", "latest"]):
+        begun = len(server.asked)
+        assert run(*words, "--plain", input="And now?").out == "Done.\n"
+        assert "Which port?" in str(server.asked[begun].body["messages"][0]), words
     assert run("--model=claude-haiku-5-5", "--plain", input="hi").out == "Done.\n"
     assert run("--global", "--model", "claude-haiku-5-5", "--plain", input="hi").code == 0
 
@@ -275,16 +274,19 @@ def test_a_chat_is_resumed_and_another_model_asked(run: Run, server: Server) -> 
     assert run("chat", "--resume", "nothing", input="hi").code == 3
 
 
-@pytest.mark.parametrize("option", ["-c", "--continue"])
-def test_the_last_conversation_goes_on(run: Run, server: Server, option: str) -> None:
-    assert run("chat", option, input="hi").code == 3  # there is none yet
+def test_the_last_conversation_goes_on(run: Run, server: Server) -> None:
+    options = ("-c", "--continue")
+    for option in options:
+        assert run("chat", option, input="hi").code == 3  # there is none yet
     run("ask", "An early question")
     run("ask", "Which port?")
-    run("chat", option, input="And now?")
-    sent = server.asked[-2].body["messages"]  # the last one asks for a summary
-    assert [one["role"] for one in sent] == ["user", "assistant", "user"]
-    assert "Which port?" in str(sent[0])
-    assert "An early question" not in str(sent[0])
+    for turn, option in enumerate(options, start=1):
+        begun = len(server.asked)
+        run("chat", option, input="And now?")
+        sent = server.asked[begun].body["messages"]  # those after it ask for a summary
+        assert [one["role"] for one in sent] == [*["user", "assistant"] * turn, "user"]
+        assert "Which port?" in str(sent[0])
+        assert "An early question" not in str(sent[0])
     assert len(_chat().sessions.list()) == 2
 
 
