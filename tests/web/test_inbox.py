@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.web import stage
-from tests.web.stage import Served
+from tests.web.stage import Begin, Served
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 _PROPOSE = """
@@ -25,9 +25,11 @@ print(propose(root, Proposal("", **fields)))
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path: Path, begin: Begin) -> Iterator[Served]:
     """A server for each test: what one accepts another must not find there."""
-    with stage.started(tmp_path, project=True, env={"RETAIN_RECALL_EMBEDDER": "none"}) as server:
+    with stage.started(
+        tmp_path, project=True, env={"RETAIN_RECALL_EMBEDDER": "none"}, begin=begin
+    ) as server:
         yield server
 
 
