@@ -24,6 +24,7 @@ __all__ = ["Child", "Nursery"]
 # Nothing but imports happens before the split: no thread, no file, no setting is shared.
 _MOTHER = """
 import json, os, signal, sys, time
+import numpy
 import retain.cli.banks, retain.cli.parser, retain.cli.render, retain.cli.webbing
 import retain.web.serving
 
