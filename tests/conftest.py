@@ -90,9 +90,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Of several workers each begins to collect at another place.
+
+    In a fresh tree every test file has to be compiled: what one worker has done the others find
+    done when they come there, where all at the same place would do all of it at once.
+    """
+    worker = getattr(config, "workerinput", None)
+    if worker is None or [ROOT / one for one in config.args] != [ROOT / "tests"]:
+        return
+    found = [path for path in sorted((ROOT / "tests").iterdir()) if _has_tests(path)]
+    start = len(found) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    config.args = [str(path) for path in found[start:] + found[:start]]
+
+
+def _has_tests(path: Path) -> bool:
+    return path.name.startswith("test_") or (path.is_dir() and path.name[0] not in "._")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever starts the installed command is slow: the start alone is most of its time."""
+    """Files in one order for every worker; and what starts the installed command is slow.
+
+    The start alone is most of its time.
+    """
+    items.sort(key=lambda item: item.nodeid.partition("::")[0])
     for item in items:
         if isinstance(item, pytest.Function) and "run" in item.fixturenames:
             item.add_marker(pytest.mark.slow)

@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ import httpx2
 from playwright.sync_api import BrowserContext, ConsoleMessage, Error, Page
 
 from tests.conftest import FOREIGN_NAMES, FOREIGN_PREFIXES, command, own_world
+from tests.web.nursery import Child
 
 TOKEN = "a-token-that-no-log-may-ever-hold-0123456789"
 LINK = re.compile(r"(http://127\.0\.0\.1:(\d+))/enter#(\S+)\n")
@@ -32,10 +33,15 @@ addEventListener("securitypolicyviolation", (event) => {
 """
 
 
+Process = subprocess.Popen[bytes] | Child
+# Begins `retain` with these arguments, this environment, in this directory, with this log.
+Begin = Callable[[Sequence[str], Mapping[str, str], Path, Path], Process]
+
+
 class Served(NamedTuple):
     """A server that runs, and its bank."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     url: str
     link: str  # good once
     home: Path
@@ -143,27 +149,39 @@ def world(home: Path) -> dict[str, str]:
     return {**kept, **own_world(home), "RETAIN_MCP_TOKEN": TOKEN}
 
 
+def installed(
+    args: Sequence[str], env: Mapping[str, str], cwd: Path, log: Path
+) -> subprocess.Popen[bytes]:
+    """The installed command as a process."""
+    with log.open("wb") as stderr:
+        return subprocess.Popen(
+            [*command(), *args],
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        )
+
+
 @contextlib.contextmanager
 def started(
-    home: Path, *args: str, project: bool = False, env: Mapping[str, str] | None = None
+    home: Path,
+    *args: str,
+    project: bool = False,
+    env: Mapping[str, str] | None = None,
+    begin: Begin = installed,
 ) -> Iterator[Served]:
     """A server in a process of its own, ended by its id; on a project's bank if that is wanted."""
     work = home / "work"
     work.mkdir(parents=True, exist_ok=True)
     (home / ".run").mkdir(mode=0o700, exist_ok=True)
     given = {**world(home), **(env or {})}
-    if project:
-        subprocess.run([*command(), "init"], env=given, cwd=work, check=True, capture_output=True)
     log = home / "log"
-    with log.open("wb") as stderr:
-        process = subprocess.Popen(
-            [*command(), "web", "--port", "0", *args],
-            env=given,
-            cwd=work,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-        )
+    if project:
+        code = begin(["init"], given, work, log).wait(60)
+        assert code == 0, log.read_text(encoding="utf-8")
+    process = begin(["web", "--port", "0", *args], given, work, log)
     try:
         found = _link(process, log)
         # Without certificates, which take longer to load than all of a test; tried again where the
@@ -177,7 +195,7 @@ def started(
         process.wait()
 
 
-def _link(process: subprocess.Popen[bytes], log: Path) -> re.Match[str]:
+def _link(process: Process, log: Path) -> re.Match[str]:
     for _ in range(1_200):
         text = log.read_text(encoding="utf-8")
         if found := LINK.search(text):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.web.stage import Served, started
+from tests.web.stage import Begin, Served, started
 
 pytestmark = pytest.mark.slow
 
@@ -20,9 +20,9 @@ FACT = "The office kettle boils a litre of water in two minutes."
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path: Path, begin: Begin) -> Iterator[Served]:
     """A project's bank with something of everything that wants to be looked at."""
-    with started(tmp_path, project=True) as server:
+    with started(tmp_path, project=True, begin=begin) as server:
         server.store(f"# Kettle\n\n{FACT}", id="kettle", tags=["kitchen"])
         server.store(f"# The kettle\n\n{FACT}", id="kettle-again", tags=["water"])
         server.store("# Links\n\nSee [[nothing-there]].", id="links")

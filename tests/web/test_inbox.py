@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.web import stage
-from tests.web.stage import Served
+from tests.web.stage import Begin, Served
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 _PROPOSE = """
@@ -25,9 +25,11 @@ print(propose(root, Proposal("", **fields)))
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path: Path, begin: Begin) -> Iterator[Served]:
     """A server for each test: what one accepts another must not find there."""
-    with stage.started(tmp_path, project=True, env={"RETAIN_RECALL_EMBEDDER": "none"}) as server:
+    with stage.started(
+        tmp_path, project=True, env={"RETAIN_RECALL_EMBEDDER": "none"}, begin=begin
+    ) as server:
         yield server
 
 
@@ -303,6 +305,28 @@ def test_proposal_arrives_while_one_looks_and_takes_no_word_from_who_is_writing(
     field.fill("Half a wor")
     propose(served, "Third")
     expect(page.locator("#inbox-count")).to_have_text("3")
+    expect(field).to_have_value("Half a wor")
+
+
+@pytest.mark.slow
+def test_a_renewal_under_way_takes_no_word_from_who_began_to_write(
+    page: Page, served: Served
+) -> None:
+    propose(served, "First")
+    page.goto("/inbox")
+    expect(page.locator("#inbox-count")).to_have_text("1")
+    page.route("**/inbox", lambda _: None)
+    with page.expect_request("**/inbox"):
+        propose(served, "Second")
+    card(page, "First").get_by_role("button", name="Edit").click()
+    field = card(page, "First").get_by_label("Title")
+    field.fill("Half a wor")
+    page.unroute("**/inbox")  # which lets those that are held go on
+    expect(card(page, "Second")).to_be_visible()
+    expect(field).to_have_value("Half a wor")
+    expect(field).to_be_focused()
+    card(page, "Second").get_by_role("button", name="Drop").click()
+    expect(card(page, "Second")).to_have_count(0)
     expect(field).to_have_value("Half a wor")
 
 

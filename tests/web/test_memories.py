@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Dialog, Page, expect
 
 from tests.web import stage
-from tests.web.stage import Served, Trouble
+from tests.web.stage import Begin, Served, Trouble
 
 pytestmark = pytest.mark.slow
 
@@ -20,9 +20,9 @@ PLAIN = {"RETAIN_RECALL_EMBEDDER": "none"}  # words are enough here, and no mode
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path: Path, begin: Begin) -> Iterator[Served]:
     """A server of its own for each test, with three memories."""
-    with stage.started(tmp_path / "web", env=PLAIN) as server:
+    with stage.started(tmp_path / "web", env=PLAIN, begin=begin) as server:
         server.store("# Green tea\n\nBoil the water, wait, then brew.", id="tea", tags=["hot"])
         server.store("# Iced tea\n\nBrewed cold, over ice.", id="iced", tags=["cold"])
         server.store("# Bread\n\nBakes for an hour; goes with [[tea]].", id="bread", type="plan")

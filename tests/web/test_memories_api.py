@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from tests.web import stage
-from tests.web.stage import Served
+from tests.web.stage import Begin, Served
 
 ONE = "/memories/here/memories"
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path: Path, begin: Begin) -> Iterator[Served]:
     """A server of its own for each test: what one stores would be counted by the others."""
     # Words are enough here, and no model has to be loaded.
     plain = {"RETAIN_RECALL_EMBEDDER": "none"}
-    with stage.started(tmp_path / "web", env=plain) as server:
+    with stage.started(tmp_path / "web", env=plain, begin=begin) as server:
         yield server
 
 

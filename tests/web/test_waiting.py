@@ -23,12 +23,14 @@ from retain.errors import RetainError
 from retain.web.office import Office
 from retain.web.rendering import page
 from tests.web import stage
-from tests.web.stage import Served
+from tests.web.stage import Begin, Served
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    with stage.started(tmp_path / "web", env={"RETAIN_RECALL_EMBEDDER": "none"}) as server:
+def served(tmp_path: Path, begin: Begin) -> Iterator[Served]:
+    with stage.started(
+        tmp_path / "web", env={"RETAIN_RECALL_EMBEDDER": "none"}, begin=begin
+    ) as server:
         yield server
 
 

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.web import stage
-from tests.web.stage import Served, Trouble
+from tests.web.stage import Begin, Served, Trouble
 
 pytestmark = pytest.mark.slow
 
@@ -23,9 +23,9 @@ TYPED = "# Tea\n\nTyped by hand, for an hour."
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path: Path, begin: Begin) -> Iterator[Served]:
     """A project's bank and the person's own, each with a memory."""
-    with stage.started(tmp_path / "web", project=True, env=PLAIN) as server:
+    with stage.started(tmp_path / "web", project=True, env=PLAIN, begin=begin) as server:
         server.store("# Tea\n\nBoil the water.", id="tea", tags=["hot"])
         server.api("POST", "/memories/global", {"text": "# Own\n\nMine.", "id": "own"})
         yield server

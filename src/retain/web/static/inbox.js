@@ -11,7 +11,7 @@ const VERBS = { accept: "Accepted", drop: "Dropped" };
 const cards = () => [...document.querySelectorAll("#inbox .proposal")];
 const named = (card) => ({ id: card.dataset.id, expect: card.dataset.hash });
 const title = (card) => card.querySelector("h2").textContent;
-const isEditing = () => Boolean(document.querySelector(".proposal form:not([hidden])"));
+const edited = () => document.querySelector(".proposal form:not([hidden])")?.closest(".proposal");
 
 // What a person did and the word that comes of it both renew the page: one at a time, and the focus
 // goes where the person's step wants it.
@@ -38,6 +38,7 @@ async function renew(focus = null) {
 async function renewed() {
   let before = state();
   await refresh("/inbox", PARTS, undefined, () => { before = state(); });
+  if (before.edited) putBack(before.edited);
   const dropped = document.querySelector("#inbox-dropped details");
   if (dropped) dropped.open = before.isOpen;
   for (const card of cards()) {
@@ -46,7 +47,15 @@ async function renewed() {
   }
   count();
   const place = goal ?? before.place;
-  if (place) reach(place);
+  if (before.edited?.contains(before.focused)) before.focused.focus();
+  else if (place) reach(place);
+}
+
+/** Keep a proposal that someone is writing in, with every word, also if it is gone meanwhile. */
+function putBack(card) {
+  const fresh = cards().find((one) => one.dataset.id === card.dataset.id);
+  if (fresh) fresh.replaceWith(card);
+  else document.getElementById("inbox").append(card);
 }
 
 /** What would be lost with the elements that show it. */
@@ -57,6 +66,8 @@ function state() {
     isOpen: Boolean(document.querySelector("#inbox-dropped details")?.open),
     chosen: ids(isChosen),
     told: ids((one) => one.querySelector(".talk").open),
+    edited: edited(),
+    focused: document.activeElement,
     place: here && { id: here.dataset.id, step: document.activeElement.dataset.step },
   };
 }
@@ -214,4 +225,4 @@ document.addEventListener("keydown", (event) => {
 }, true);
 
 // Who is writing is not to lose a word because another proposal comes in.
-document.addEventListener("retain:inbox", () => { if (!isEditing()) renew(); });
+document.addEventListener("retain:inbox", () => { if (!edited()) renew(); });
