@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.web import stage
 from tests.web.nursery import Nursery
 from tests.web.stage import Begin, Served, Trouble
+
+expect.set_options(timeout=30_000)  # what is waited for comes; on a busy machine it comes late
 
 
 @pytest.fixture(scope="module")

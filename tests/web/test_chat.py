@@ -45,8 +45,6 @@ HOSTILE = (
     "![picture](https://elsewhere.example/x.png) <a href='data:text/html,x'>data</a>"
 )
 
-expect.set_options(timeout=30_000)  # the first reply loads what all others need
-
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[Server]:

@@ -447,6 +447,20 @@ def test_everything_can_be_done_by_keys_alone(page: Page, served: Served) -> Non
     expect(page.locator(".prose")).to_contain_text("Sip.")
 
 
+def test_keys_go_on_while_the_list_is_renewed(page: Page, served: Served) -> None:
+    page.goto("/?sort=title")
+    page.keyboard.press("j")
+    expect(page.locator("#results a", has_text="Bread")).to_be_focused()
+    address = re.compile(r"/\?sort=title$")
+    page.route(address, lambda _: None)
+    with page.expect_request(address):
+        served.run("update", "iced", "--tags", "cold")
+    page.keyboard.press("j")
+    page.unroute(address)  # which lets those that are held go on
+    expect(page.locator("#results")).to_contain_text("cold")
+    expect(page.locator("#results a", has_text="Green tea")).to_be_focused()
+
+
 def test_an_empty_bank_teaches_the_first_step(page: Page, served: Served) -> None:
     for name in ("tea", "iced", "bread"):
         served.api("DELETE", f"/memories/here/memories/{name}")

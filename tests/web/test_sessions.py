@@ -17,8 +17,6 @@ from tests.web.stage import Served
 
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
-expect.set_options(timeout=30_000)  # the first reply loads what all others need
-
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[Server]:

@@ -8,7 +8,6 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tests.web.stage import Served, Trouble
 
 pytestmark = pytest.mark.slow
-expect.set_options(timeout=20_000)
 
 # Without a screen a browser shows every tab: one has to be told that it is behind another.
 HIDE = """(isHidden) => {

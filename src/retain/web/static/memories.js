@@ -36,11 +36,13 @@ function found({ focus, item, open }) {
 async function show(address) {
   request?.abort();
   request = new AbortController();
-  const before = noted();
-  const fold = document.querySelector(".fold")?.open;
+  let before = noted();
+  let fold = document.querySelector(".fold")?.open;
+  // Keys go on while it is fetched: what counts is how things are when it comes.
+  const note = () => { before = noted(); fold = document.querySelector(".fold")?.open; };
   stage.style.minHeight = `${stage.offsetHeight}px`; // nothing jumps while it is replaced
   try {
-    const isThere = await refresh(address, ["results", "facets"], request.signal);
+    const isThere = await refresh(address, ["results", "facets"], request.signal, note);
     if (!isThere) say("That could not be shown.", { bad: true });
   } catch (error) {
     if (error.name === "AbortError") return;
