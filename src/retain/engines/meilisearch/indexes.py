@@ -1,0 +1,165 @@
+"""A bank's indexes on a Meilisearch server: made as they should be, and told to change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from retain.engines.arm import EngineDown, EngineRefused
+from retain.guard.characters import flat
+
+if TYPE_CHECKING:
+    from retain.engines.meilisearch.connection import Connection
+    from retain.engines.naming import Names
+
+__all__ = ["Indexes"]
+
+_OLDEST: Final = (1, 14)  # that can be told which filters a field is for
+_SETTINGS: Final[dict[str, Any]] = {
+    "searchableAttributes": ["terms"],
+    "filterableAttributes": [
+        {
+            "attributePatterns": ["owner", "type", "status", "tags"],
+            "features": {"facetSearch": False, "filter": {"equality": True, "comparison": False}},
+        },
+        {
+            "attributePatterns": ["place", "created", "slot"],
+            "features": {"facetSearch": False, "filter": {"equality": True, "comparison": True}},
+        },
+    ],
+    "rankingRules": ["words"],
+    "typoTolerance": {"enabled": False},
+    "prefixSearch": "disabled",
+    "facetSearch": False,
+    "proximityPrecision": "byWord",
+    "stopWords": [],
+    "synonyms": {},
+    "dictionary": [],
+    "separatorTokens": [],
+    "nonSeparatorTokens": [],
+    # Else it guesses a language, and some it parts words in.
+    "localizedAttributes": [{"attributePatterns": ["*"], "locales": ["eng"]}],
+}
+
+
+class Indexes:
+    """The bank's indexes, and the tasks in which the server changes them."""
+
+    def __init__(self, wire: Connection, names: Names, indexing: float) -> None:
+        self._wire, self._names = wire, names
+        self.address = wire.address
+        self._indexing = indexing  # seconds that a change may wait for its turn
+
+    def all(self) -> list[str]:
+        """The bank's indexes that are there."""
+        found: list[str] = []
+        offset, total = 0, 1
+        with self._wire.reading():
+            while offset < total:
+                page = self._wire.ask("get", f"indexes?limit=1000&offset={offset}")
+                found += [str(index["uid"]) for index in page["results"]]
+                offset, total = offset + 1000, int(page["total"])
+        return [quote(uid) for uid in found if uid.startswith(self._names.prefix)]
+
+    def ready(self, indexes: Iterable[str]) -> None:
+        """Have them there, as they should be."""
+        tasks = [task for index in sorted(indexes) for task in self._made(index)]
+        self.done(tasks, lenient=True)
+
+    def _made(self, index: str) -> list[int]:
+        """The tasks that make an index as it should be; none where it is."""
+        found = self._wire.ask("get", f"indexes/{index}/settings", missing={})
+        if found and _agree(_SETTINGS, found):
+            return []
+        tasks = []
+        if found:
+            self._check_empty(index)
+        else:
+            self._check_version()
+            body = {"uid": index, "primaryKey": "id"}
+            tasks.append(self.task("post", "indexes", body))
+        return [*tasks, self.task("patch", f"indexes/{index}/settings", _SETTINGS)]
+
+    def _check_empty(self, index: str) -> None:
+        # One that was made and then not told how, because something ended in between, has none.
+        with self._wire.reading():
+            stats = self._wire.ask("get", f"indexes/{index}/stats")
+            if int(stats["numberOfDocuments"]):
+                raise EngineRefused(
+                    f"The index {index} at {self.address} (Meilisearch) has other settings.",
+                    hint="`retain engine repair` gives it those that it needs.",
+                )
+
+    def _check_version(self) -> None:
+        version = self.version()
+        parts = version.split(".")
+        if not all(part.isdecimal() for part in parts[:2]) or tuple(map(int, parts[:2])) < _OLDEST:
+            wanted = ".".join(map(str, _OLDEST))
+            raise EngineRefused(
+                f"Meilisearch at {self.address} is {version}; {wanted} or newer is needed."
+            )
+
+    def version(self) -> str:
+        with self._wire.reading():
+            return flat(str(self._wire.ask("get", "version")["pkgVersion"]), 40)
+
+    def odd(self) -> list[str]:
+        """The indexes whose settings are not ours; one that is gone by now has none."""
+        found = []
+        for index in self.all():
+            settings = self._wire.ask("get", f"indexes/{index}/settings", missing=_SETTINGS)
+            if not _agree(_SETTINGS, settings):
+                found.append(index)
+        return found
+
+    def adapt(self) -> None:
+        """Meilisearch reads everything again by itself when its settings change."""
+        self.done(
+            [self.task("patch", f"indexes/{index}/settings", _SETTINGS) for index in self.odd()]
+        )
+
+    def drop(self) -> None:
+        self.done([self.task("delete", f"indexes/{index}") for index in self.all()])
+
+    def task(self, method: str, path: str, body: Any = None) -> int:
+        """Ask for a change, which the server carries out in its own time."""
+        with self._wire.reading():
+            return int(self._wire.ask(method, path, body)["taskUid"])
+
+    def done(self, tasks: Sequence[int], *, lenient: bool = False) -> None:
+        """Wait for tasks; two machines that make one index at once both have it (`lenient`)."""
+        deadline = time.monotonic() + self._indexing
+        waiting, pause = list(tasks), 0.005
+        while waiting:
+            asked = ",".join(map(str, waiting[:100]))
+            with self._wire.reading():
+                found = self._wire.ask("get", f"tasks?limit=100&uids={asked}")["results"]
+                ended = {int(task["uid"]) for task in found if self._ended(task, lenient)}
+            waiting = [task for task in waiting if task not in ended]
+            if waiting and time.monotonic() > deadline:
+                raise EngineDown(
+                    f"Meilisearch at {self.address} took a change and has not carried it out in "
+                    f"{self._indexing:g} seconds."
+                )
+            if waiting and not ended:
+                time.sleep(pause)
+                pause = min(0.25, pause * 1.5)
+
+    def _ended(self, task: Mapping[str, Any], lenient: bool) -> bool:
+        status = task["status"]
+        if status in ("failed", "canceled"):
+            error = task.get("error") or {}
+            if not (lenient and error.get("code") == "index_already_exists"):
+                raise self._wire.failed(error)
+        return status not in ("enqueued", "processing")
+
+
+def _agree(wanted: Any, found: Any) -> bool:
+    """Whether settings are as they should be; those that we say nothing of may be anything."""
+    if isinstance(wanted, dict) and wanted:
+        return isinstance(found, dict) and all(
+            _agree(value, found.get(key)) for key, value in wanted.items()
+        )
+    return bool(wanted == found)

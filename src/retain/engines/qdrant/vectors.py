@@ -1,0 +1,336 @@
+"""The vectors of a bank in Qdrant: written, found, told again."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from retain.engines.arm import GRAVE, Held, Match, Piece, Sieve
+from retain.engines.portions import Lanes, best, grouped, parts
+from retain.engines.qdrant.asking import Questions
+from retain.engines.qdrant.clients import Clients
+from retain.engines.qdrant.conditions import (
+    any_of,
+    buried,
+    either,
+    equal,
+    not_newer,
+    older_than,
+    sieved,
+)
+from retain.engines.qdrant.making import Collections
+from retain.engines.qdrant.points import (
+    HELD,
+    Version,
+    batches,
+    payload_of,
+    row_of,
+    vector_of,
+    version_of,
+)
+from retain.engines.qdrant.settings import QdrantSettings
+from retain.engines.tally import Row, firsts, tally
+from retain.engines.trouble import Speaker, plain
+from retain.guard.characters import flat
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+    from qdrant_client.http import models as q
+
+    from retain.engines.naming import Names
+    from retain.index.vectors import Floats
+
+__all__ = ["QdrantVectors"]
+
+_OLDEST: Final = (1, 16)  # the first that can refuse to replace a newer piece by itself
+_PAGE: Final = 1_000
+_LIST: Final = re.compile(r"\s*,\s*(?=[a-z]+://)")  # between the addresses of one cluster
+_FLOATS: Final = 250_000  # in one request, some three megabytes of JSON
+_FOUND: Final = ["memory", "place", "digest"]
+
+
+class QdrantVectors:
+    """The vectors of a bank on a Qdrant server."""
+
+    name = "Qdrant"
+
+    def __init__(
+        self,
+        address: str,
+        key: str,
+        names: Names,
+        *,
+        patience: float,
+        dimension: int = 0,
+        settings: QdrantSettings | None = None,
+    ) -> None:
+        urls = _LIST.split(address.strip())
+        self._names, self._dimension = names, dimension
+        self._settings = settings or QdrantSettings()
+        self._speaker = Speaker(self.name, address, key)
+        self._speaker.address = ",".join(map(plain, urls))
+        self.address = self._speaker.address
+        self._lanes = Lanes(self._settings.lanes)
+        self._questions = Questions(
+            urls, key, self._speaker, patience=patience, connections=self._settings.lanes
+        )
+        self._clients = Clients(
+            urls, key, self._speaker, patience=patience, connections=self._settings.lanes
+        )
+        self._collections = Collections(self._clients, self._settings, self._speaker)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.address!r})"
+
+    # What every arm can do
+
+    def load(self) -> None:
+        self._questions.load()
+
+    def version(self) -> str:
+        return flat(self._questions.version(), 20)
+
+    def ready(self, collections: Iterable[str]) -> None:
+        self._check_version()
+        names = [self._names.of(collection) for collection in collections]
+        self._lanes.each(lambda name: self._collections.make(name, self._dimension), names)
+        if not names:
+            self._clients.ask(lambda client: client.get_collections())
+
+    def put(self, pieces: Sequence[Piece]) -> None:
+        groups = grouped(pieces, lambda piece: self._names.of(piece.collection))
+        self._lanes.each(lambda name: self._put(name, groups[name]), groups)
+
+    def remove(self, memories: Sequence[str]) -> None:
+        groups = grouped(memories, self._name_of)
+
+        def remove(name: str) -> None:
+            for some in parts(groups[name], _PAGE):
+                self._delete(name, any_of("memory", some))
+
+        self._lanes.each(remove, groups)
+
+    def held(self, memories: Sequence[str]) -> Mapping[str, Held]:
+        groups = grouped(dict.fromkeys(memories), self._name_of)
+        found = self._lanes.each(lambda name: tally(self._rows_of(name, groups[name])), groups)
+        return {memory: held for one in found for memory, held in one.items()}
+
+    def manifest(self) -> Iterator[Held]:
+        for name in self._all():
+            for page, is_whole in self._pages(name):
+                rows = page if is_whole else self._rows_of(name, {row.memory for row in page})
+                yield from firsts(page, grouped(rows, lambda row: row.memory))
+
+    def prune(self, before: float) -> int:
+        condition = buried(math.floor(before))
+
+        def prune(name: str) -> int:
+            found = self._count(name, condition)
+            if found:
+                self._delete(name, condition)
+            return found
+
+        return sum(self._lanes.each(prune, self._all()))
+
+    def count(self, sieve: Sieve) -> int:
+        self._clients.load()
+        from qdrant_client.http import models as q
+
+        condition = q.Filter.model_validate(sieved(sieve, {"must_not": [equal("place", GRAVE)]}))
+        return sum(self._lanes.each(lambda name: self._count(name, condition), self._wanted(sieve)))
+
+    def otherwise(self) -> list[str]:
+        found = self._lanes.each(self._collections.differs, self._all())
+        return [line for lines in found for line in lines]
+
+    def adapt(self) -> None:
+        self._lanes.each(self._collections.change, self._all())
+
+    def drop(self) -> None:
+        def drop(name: str) -> None:
+            self._clients.there(lambda client: client.delete_collection(name), None)
+            self._collections.forget(name)
+
+        self._lanes.each(drop, self._all())
+
+    def close(self) -> None:
+        self._lanes.close()
+        self._questions.close()
+        self._clients.close()
+
+    # What finds
+
+    def nearest(
+        self, vectors: Sequence[Floats], model: str, sieve: Sieve, limits: Sequence[int]
+    ) -> list[list[Match]]:
+        if not vectors:
+            return []
+        condition = sieved(sieve, {"must": [equal("model", model)]})
+        searches = [
+            {
+                "query": vector.tolist(),
+                "filter": condition,
+                "limit": max(1, limit),
+                "params": self._search(),
+                "with_payload": _FOUND,
+            }
+            for vector, limit in zip(vectors, limits, strict=True)
+        ]
+        wanted = self._settings.read_consistency
+        consistency = "" if wanted == "one" else wanted
+
+        def query(name: str) -> list[list[Match]]:
+            return self._questions.query(name, searches, consistency)
+
+        found = self._lanes.each(query, self._wanted(sieve))
+        return [
+            best((matches for lists in found for matches in lists[at : at + 1]), limit)
+            for at, limit in enumerate(limits)
+        ]
+
+    def _search(self) -> dict[str, Any]:
+        settings = self._settings
+        if settings.quantization == "none":
+            return {"hnsw_ef": settings.ef}
+        exactly = {"rescore": True, "oversampling": settings.oversampling}
+        return {"hnsw_ef": settings.ef, "quantization": exactly}
+
+    def _consistency(self) -> Any:
+        from qdrant_client.http import models as q
+
+        wanted = self._settings.read_consistency
+        return None if wanted == "one" else q.ReadConsistencyType(wanted)
+
+    # What writes
+
+    def _put(self, name: str, pieces: Sequence[Piece]) -> None:
+        dimension = next((len(p.vector) for p in pieces if p.vector is not None), self._dimension)
+        self._collections.make(name, dimension)
+        memories = grouped(pieces, lambda piece: piece.memory)
+        most = max(1, min(self._settings.batch, _FLOATS // max(1, dimension)))
+        for some in batches(memories, most):
+            self._put_some(name, {memory: memories[memory] for memory in some}, most)
+
+    def _put_some(self, name: str, memories: Mapping[str, Sequence[Piece]], most: int) -> None:
+        versions = {memory: version_of(pieces[0]) for memory, pieces in memories.items()}
+        condition = either(not_newer(memory, version) for memory, version in versions.items())
+        pieces = [piece for its in memories.values() for piece in its]
+        for some in parts(pieces, most):
+            self._upsert(name, some, condition)
+        self._tidy(name, versions)
+
+    def _tidy(self, name: str, versions: Mapping[str, Version]) -> None:
+        """Remove what is left of older versions; and what was put here, where a newer one is.
+
+        A newer version keeps its own places, but what was put beyond its end is to go. If it comes
+        at this very moment it does the same: whoever is second sees the other.
+        """
+        wrong: list[q.Filter] = []
+        for memory, rows in grouped(self._rows_of(name, versions), lambda row: row.memory).items():
+            newest = max(version_of(row) for row in rows)
+            if any(version_of(row) != newest for row in rows):
+                wrong.append(older_than(memory, newest))
+        if wrong:
+            self._delete(name, either(wrong))
+
+    def _upsert(self, name: str, pieces: Sequence[Piece], condition: q.Filter) -> None:
+        from qdrant_client.http import models as q
+
+        points = [
+            q.PointStruct(id=piece.id, vector=vector_of(piece), payload=payload_of(piece))
+            for piece in pieces
+        ]
+
+        def upsert(client: QdrantClient) -> None:
+            client.upsert(
+                name, points, wait=True, ordering=self._ordering(), update_filter=condition
+            )
+
+        self._clients.ask(upsert, absent=lambda: self._make_again(name, pieces))
+
+    def _make_again(self, name: str, pieces: Sequence[Piece]) -> None:
+        """Another machine has dropped it since."""
+        self._collections.forget(name)
+        dimension = next((len(p.vector) for p in pieces if p.vector is not None), self._dimension)
+        self._collections.make(name, dimension)
+
+    def _delete(self, name: str, condition: q.Filter) -> None:
+        from qdrant_client.http import models as q
+
+        selector = q.FilterSelector(filter=condition)
+        self._clients.there(
+            lambda client: client.delete(name, selector, wait=True, ordering=self._ordering()),
+            None,
+        )
+
+    def _ordering(self) -> q.WriteOrdering:
+        from qdrant_client.http import models as q
+
+        return q.WriteOrdering(self._settings.write_ordering)
+
+    # What reads
+
+    def _name_of(self, memory: str) -> str:
+        return self._names.of(memory.rpartition("/")[0])
+
+    def _all(self) -> list[str]:
+        listed = self._questions.collections()
+        return [name for name in listed if name.startswith(self._names.prefix)]
+
+    def _wanted(self, sieve: Sieve) -> list[str]:
+        if not sieve.collections:
+            return self._all()
+        return list(dict.fromkeys(self._names.of(one) for one in sieve.collections))
+
+    def _count(self, name: str, condition: q.Filter) -> int:
+        return self._clients.there(
+            lambda client: client.count(name, count_filter=condition, exact=True).count, 0
+        )
+
+    def _rows_of(self, name: str, memories: Iterable[str]) -> list[Row]:
+        return [
+            row
+            for some in parts(memories, _PAGE)
+            for row in self._rows(name, any_of("memory", some))
+        ]
+
+    def _rows(self, name: str, condition: q.Filter) -> list[Row]:
+        return [row for page, _ in self._pages(name, condition) for row in page]
+
+    def _pages(
+        self, name: str, condition: q.Filter | None = None
+    ) -> Iterator[tuple[list[Row], bool]]:
+        """The pieces of a collection page by page, and whether a page is all there is."""
+        offset: Any = None
+        while True:
+            start = offset
+
+            def scroll(client: QdrantClient, start: Any = start) -> tuple[list[Row], Any]:
+                points, after = client.scroll(
+                    name,
+                    scroll_filter=condition,
+                    limit=_PAGE,
+                    offset=start,
+                    with_payload=HELD,
+                    consistency=self._consistency(),
+                )
+                return [row_of(point) for point in points], after
+
+            nothing: tuple[list[Row], Any] = ([], None)
+            rows, offset = self._clients.there(scroll, nothing)
+            yield rows, start is None and offset is None
+            # A server that repeats itself must not be listened to for ever.
+            if offset is None or offset == start or not rows:
+                return
+
+    def _check_version(self) -> None:
+        found = self.version()
+        numbers = re.match(r"(\d+)\.(\d+)", found)
+        if not numbers or (int(numbers[1]), int(numbers[2])) < _OLDEST:
+            oldest = ".".join(map(str, _OLDEST))
+            raise self._speaker.refused(
+                f"is version {found or 'unknown'}, and {oldest} is needed",
+                f"Qdrant {oldest} or later does.",
+            )
