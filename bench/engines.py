@@ -343,7 +343,7 @@ def load(clients: Sequence[Callable[[int], bool]], chosen: Sequence[servers.Runn
             answered.append(clients[at](number))
             times.append(1000 * (time.perf_counter() - started))
 
-    threads = [threading.Thread(target=run, args=(at,)) for at in range(len(clients))]
+    threads = [threading.Thread(target=run, args=(at,), daemon=True) for at in range(len(clients))]
     for thread in threads:
         thread.start()
     ready.wait()
