@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool
@@ -20,6 +21,7 @@ __all__ = ["engine_command"]
 
 _EMBEDDED: Final = "sqlite"
 _ELSEWHERE: Final = ("qdrant", "upstash", "meilisearch", "postgres")
+_OTHERS: Final = 60.0  # seconds that another process may take to deliver
 _NAMED: Final = 5  # memories that are named where engine and bank differ
 
 
@@ -78,8 +80,19 @@ def _push(args: argparse.Namespace) -> Output:
     with Bar("Vectors") as bar:
         app.library.fill(progress=bar)
     with Bar("Delivering") as bar:
-        done = app.remote.push(progress=bar)
-    return _pushed(done)
+        done = _when_free(lambda: app.remote.push(progress=bar))
+    output = _pushed(done)
+    return output._replace(code=int(any(one.left for one in done.values())))
+
+
+def _when_free(push: Callable[[], Mapping[str, Pushed]]) -> Mapping[str, Pushed]:
+    """Deliver once no other process does any more: the one that a command has left behind, say."""
+    end = time.monotonic() + _OTHERS
+    while True:
+        done = push()
+        if not any(one.is_busy for one in done.values()) or time.monotonic() > end:
+            return done
+        time.sleep(0.2)
 
 
 def _pushed(done: Mapping[str, Pushed]) -> Output:

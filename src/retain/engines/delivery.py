@@ -98,6 +98,11 @@ class Sender:
         lacking = self._lacking()
         return done._replace(left=self._left() - lacking, lacking=lacking)
 
+    @property
+    def waits(self) -> bool:
+        """Whether there is anything to deliver, as far as can be told here."""
+        return bool(self._left())
+
     def forget(self, memories: Sequence[str]) -> None:
         """Have memories delivered again, whatever was noted about them."""
         with self._store.writing() as connection:

@@ -32,7 +32,8 @@ class Lanes:
     def close(self) -> None:
         pool, self._pool = self._pool, None
         if pool:
-            pool.shutdown()
+            # A server that has fallen silent keeps its own thread waiting, and nobody else.
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def grouped(items: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
