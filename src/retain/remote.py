@@ -78,12 +78,11 @@ class Remote:
         found = [caution(*way) for way in ways]
         return list(dict.fromkeys(filter(None, found)))
 
-    def contradicted(self, kind: str) -> list[str]:
+    def contradicted(self, kind: str, only: str = "") -> list[str]:
         """The variables of the environment that keep a move from taking effect."""
         from retain.config import setting
 
-        parts = _PARTS if kind == EMBEDDED else KINDS[kind]
-        variables = [setting(f"engine.{part}").variable for part in parts]
+        variables = [setting(f"engine.{part}").variable for part in _moving(kind, only)]
         env = self._workspace.env
         return [
             f"{one} in the environment says {env[one]}"
@@ -214,10 +213,10 @@ class Remote:
                     outbox.forget(connection, part)
 
     def migrate(
-        self, kind: str, progress: Callable[[int, int], None] | None = None
+        self, kind: str, progress: Callable[[int, int], None] | None = None, only: str = ""
     ) -> dict[str, Pushed]:
-        """Move arms to another product: filled and compared first, chosen only then."""
-        parts = _PARTS if kind == EMBEDDED else KINDS[kind]
+        """Move arms, or one of them, to another product: filled and compared first, then chosen."""
+        parts = _moving(kind, only)
         done: dict[str, Pushed] = {}
         if kind != EMBEDDED:
             try:
@@ -279,6 +278,17 @@ class _About(NamedTuple):
     version: str = ""
     pieces: int = 0
     otherwise: tuple[str, ...] = ()
+
+
+def _moving(kind: str, only: str) -> tuple[str, ...]:
+    """The arms that a move is about."""
+    parts = _PARTS if kind == EMBEDDED else KINDS[kind]
+    if only and only not in parts:
+        raise UsageError(
+            f"{kind} has no part for {'words' if only == TEXT else 'vectors'}",
+            unchanged="Nothing was moved.",
+        )
+    return (only,) if only else parts
 
 
 def _about(arm: Arm) -> _About:

@@ -294,6 +294,9 @@ def test_hostile_words_are_words(person: Person) -> None:
 
 def test_what_a_person_wrote_by_hand_is_delivered_by_any_command(person: Person) -> None:
     _moved(person)
+    person.call("engine", "migrate", "--to", "sqlite", "--only", person.rows[-1].kind)
+    assert person.told("config", "get", f"engine.{person.rows[-1].kind}")["value"] == "sqlite"
+    person.call("engine", "migrate", "--to", person.product, "--only", person.rows[-1].kind)
     person.write(person.work, "notes/byhand", "# By hand\n\nA quince in the garden.\n")
     person.run("search", "quince", "--text")  # no command that writes
     person.settle()

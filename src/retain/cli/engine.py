@@ -166,6 +166,13 @@ def _migrate_arguments(parser: Any) -> None:
         choices=(*_ELSEWHERE, _EMBEDDED),
         help="qdrant, upstash (vectors), meilisearch (words), postgres (both), or sqlite: back",
     )
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="ARM",
+        choices=("text", "vector"),
+        help="move the arm for words (text) or for vectors alone; else all that ENGINE can be",
+    )
 
 
 def _migrate(args: argparse.Namespace) -> Output:
@@ -175,12 +182,12 @@ def _migrate(args: argparse.Namespace) -> Output:
         with Bar("Vectors") as bar:
             app.library.fill(progress=bar)
     with Bar("Delivering") as bar:
-        done = app.remote.migrate(args.to, bar)
+        done = app.remote.migrate(args.to, bar, args.only)
     output = _pushed(done)
     where = "the bank's own index" if args.to == _EMBEDDED else args.to
     data = {"to": args.to, "arms": output.data}
     text = f"{output.text}Searches ask {where} from now on.\n"
-    kept = app.remote.contradicted(args.to)
+    kept = app.remote.contradicted(args.to, args.only)
     if kept:
         text = f"{output.text}Your config says {args.to} now, and the environment does not.\n"
     warnings = [*output.warnings, *kept, *app.remote.cautions(args.to)]
