@@ -398,7 +398,7 @@ class Library:
             return False
         waits = False
         for part, sender in engines.senders.items():
-            trouble = engines.wires[part].trouble()
+            trouble = engines.wires[part].delivery() or engines.wires[part].trouble()
             try:
                 if trouble and not trouble.is_over:
                     waits = True
@@ -415,7 +415,7 @@ class Library:
         if engines is None:
             return
         for part, wire in engines.wires.items():
-            trouble = wire.trouble()
+            trouble = wire.delivery() or wire.trouble()
             if (trouble is None or trouble.is_over) and engines.senders[part].waits:
                 from retain.engines.sending import send_off
 

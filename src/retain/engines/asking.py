@@ -193,9 +193,26 @@ class Wire(Generic[_Arm]):
     # What is remembered, also by the next process
 
     def trouble(self) -> Trouble | None:
-        """What went wrong last; None if nothing did."""
+        """What went wrong last when it was asked; None if nothing did."""
+        return self._read_trouble("trouble")
+
+    def delivery(self) -> Trouble | None:
+        """What kept the last delivery from its end; None if nothing did.
+
+        It stays until one succeeds: who may ask need not be allowed to write.
+        """
+        return self._read_trouble("delivery")
+
+    def note_delivery(self, why: str) -> None:
+        """Note what keeps a delivery from its end; nothing where nothing does."""
+        self._note_as("delivery", why)
+
+    def _note(self, why: str) -> None:
+        self._note_as("trouble", why)
+
+    def _read_trouble(self, kind: str) -> Trouble | None:
         with self._store.reading() as connection:
-            found = rows.fact(connection, self._name)
+            found = rows.fact(connection, f"engine:{self.part}:{kind}")
         try:
             why, tries, until, target = json.loads(str(found)) if found else ("", 0, 0, "")
             # A move to another server that failed says nothing about this one.
@@ -204,12 +221,8 @@ class Wire(Generic[_Arm]):
         except (ValueError, TypeError):
             return None
 
-    @property
-    def _name(self) -> str:
-        return f"engine:{self.part}:trouble"
-
-    def _note(self, why: str) -> None:
-        before = self.trouble()
+    def _note_as(self, kind: str, why: str) -> None:
+        before = self._read_trouble(kind)
         if not why and before is None:
             return
         tries = before.tries + 1 if before and why else 1
@@ -219,7 +232,7 @@ class Wire(Generic[_Arm]):
             value = json.dumps([why[:_TOLD], tries, time.time() + pause, self.target])
         # Whoever cannot write the index asks the engine again next time.
         with contextlib.suppress(RetainError), self._store.writing() as connection:
-            rows.set_fact(connection, self._name, value)
+            rows.set_fact(connection, f"engine:{self.part}:{kind}", value)
 
     def close(self) -> None:
         """Let go of the connections; a question that hangs keeps its own until it ends."""
