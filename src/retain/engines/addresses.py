@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-__all__ = ["caution", "hello", "masked", "place"]
+__all__ = ["caution", "each", "hello", "masked", "place"]
 
 _HIDDEN: Final = "***"
 # `host=db password='a b'`, which Postgres takes as well as a URL.
-_WORDS: Final = re.compile(r"(\w+)(\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)", re.DOTALL)
+_WORDS: Final = re.compile(r"(?<!\w)(\w+)(\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)", re.DOTALL)
 _SHOWN: Final = frozenset({"dbname", "host", "hostaddr", "port", "sslmode"})
-_BETWEEN: Final = re.compile(r"\s*,\s*(?=\w+://)")
+_BETWEEN: Final = re.compile(r"(?<!\s)\s*,\s*(?=\w+://)")
 _USER: Final = re.compile(r"(?<=://)[^/?#]*@")
 _ENCRYPTED: Final = frozenset({"require", "verify-ca", "verify-full"})
 
@@ -26,7 +26,7 @@ def place(address: str) -> str:
         host = found.get("host") or found.get("hostaddr") or "localhost"
         port, name = found.get("port"), found.get("dbname")
         return (host + (f":{port}" if port else "") + (f"/{name}" if name else "")).replace(" ", "")
-    return ",".join(map(_place, _each(address))) or "nowhere"
+    return ",".join(map(_place, each(address))) or "nowhere"
 
 
 def _place(address: str) -> str:
@@ -35,7 +35,7 @@ def _place(address: str) -> str:
     return f"{named}{parts.path.rstrip('/')}".replace(" ", "")
 
 
-def _each(address: str) -> list[str]:
+def each(address: str) -> list[str]:
     """The addresses of a cluster; Postgres' own way to write several hosts stays one of them."""
     return _BETWEEN.split(address.strip())
 
@@ -44,7 +44,7 @@ def masked(address: str) -> str:
     """An address as it is written, without a password or anything that may be one."""
     if _is_words(address):
         return _WORDS.sub(lambda one: one[0] if _is_shown(one[1]) else _without(one), address)
-    return ",".join(map(_masked, _each(address)))
+    return ",".join(map(_masked, each(address)))
 
 
 def _masked(address: str) -> str:
@@ -90,7 +90,7 @@ def _split(address: str) -> SplitResult:
 
 def hello(address: str) -> bytes:
     """What any server that speaks plain HTTP answers at once, whoever asks; else nothing."""
-    if any(_split(one).scheme != "http" for one in _each(address)):
+    if any(_split(one).scheme != "http" for one in each(address)):
         return b""
     return b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
@@ -102,7 +102,7 @@ def caution(kind: str, address: str) -> str:
 
 
 def _of_http(address: str) -> str:
-    bare = [one for one in _each(address) if _split(one).scheme == "http"]
+    bare = [one for one in each(address) if _split(one).scheme == "http"]
     bare = [one for one in bare if not _is_here(_host(_split(one).netloc.rpartition("@")[2]))]
     if not bare:
         return ""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GRAVE",
     "Arm",
+    "EngineAbsent",
     "EngineDown",
     "EngineError",
     "EngineRefused",
@@ -51,6 +52,12 @@ class EngineRefused(EngineError):
     """It answered, and trying again will not help: a wrong key, version, dimension, or no room."""
 
     code = "engine-refused"
+
+
+class EngineAbsent(EngineRefused):
+    """It answered that what was asked about is not there."""
+
+    code = "engine-absent"
 
 
 class Piece(NamedTuple):

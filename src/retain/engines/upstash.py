@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from retain.engines.arm import (
     GRAVE,
+    EngineAbsent,
     EngineError,
     EngineRefused,
     Held,
@@ -63,10 +64,6 @@ class _Answered(Exception):
     def __init__(self, status: int, said: str) -> None:
         super().__init__(status)
         self.status, self.said = status, said
-
-
-class _Absent(EngineRefused):
-    """There is no such namespace, or no such index."""
 
 
 class _Index(NamedTuple):
@@ -177,7 +174,7 @@ class UpstashVectors:
         def drop(name: str) -> None:
             try:
                 self._ask(lambda index: index.delete_namespace(name))
-            except _Absent:
+            except EngineAbsent:
                 return  # someone else was faster
 
         self._lanes.each(drop, self._all())
@@ -439,7 +436,7 @@ class UpstashVectors:
 
         if isinstance(error, _Answered):
             found = self._speaker.answered(error.status, error.said)
-            return _Absent(found.message, hint=found.hint) if error.status == 404 else found
+            return EngineAbsent(found.message, hint=found.hint) if error.status == 404 else found
         return wire.failure(self._speaker, error)
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from retain.engines.addresses import each
 from retain.engines.arm import GRAVE, Held, Match, Piece, Sieve
 from retain.engines.portions import Lanes, best, grouped, parts
 from retain.engines.qdrant.asking import Questions
@@ -46,7 +47,6 @@ __all__ = ["QdrantVectors"]
 
 _OLDEST: Final = (1, 16)  # the first that can refuse to replace a newer piece by itself
 _PAGE: Final = 1_000
-_LIST: Final = re.compile(r"\s*,\s*(?=[a-z]+://)")  # between the addresses of one cluster
 _FLOATS: Final = 250_000  # in one request, some three megabytes of JSON
 _FOUND: Final = ["memory", "place", "digest"]
 
@@ -66,7 +66,7 @@ class QdrantVectors:
         dimension: int = 0,
         settings: QdrantSettings | None = None,
     ) -> None:
-        urls = _LIST.split(address.strip())
+        urls = each(address)
         self._names, self._dimension = names, dimension
         self._settings = settings or QdrantSettings()
         self._speaker = Speaker(self.name, address, key)
