@@ -39,6 +39,7 @@ class Trouble(NamedTuple):
     why: str
     tries: int
     until: float
+    words: str = ""  # that the server said, for a person alone
 
     @property
     def is_over(self) -> bool:
@@ -161,7 +162,7 @@ class Wire(Generic[_Arm]):
         if isinstance(found, EngineDown):
             _SILENT[self._server] = time.monotonic() + _FIRST_PAUSE
         if isinstance(found, EngineError):
-            self._note(said(found))
+            self._note(said(found), found.words)
         raise found
 
     @property
@@ -197,10 +198,11 @@ class Wire(Generic[_Arm]):
         with self._store.reading() as connection:
             found = rows.fact(connection, self._name)
         try:
-            why, tries, until, target = json.loads(str(found)) if found else ("", 0, 0, "")
+            noted = json.loads(str(found)) if found else ("", 0, 0, "", "")
+            why, tries, until, target, words = noted
             # A move to another server that failed says nothing about this one.
             is_ours = why and target == self.target
-            return Trouble(str(why), int(tries), float(until)) if is_ours else None
+            return Trouble(str(why), int(tries), float(until), str(words)) if is_ours else None
         except (ValueError, TypeError):
             return None
 
@@ -208,7 +210,7 @@ class Wire(Generic[_Arm]):
     def _name(self) -> str:
         return f"engine:{self.part}:trouble"
 
-    def _note(self, why: str) -> None:
+    def _note(self, why: str, words: str = "") -> None:
         before = self.trouble()
         if not why and before is None:
             return
@@ -216,7 +218,8 @@ class Wire(Generic[_Arm]):
         pause = min(_FIRST_PAUSE * 2 ** min(tries - 1, 16), _LONGEST_PAUSE)
         value = ""
         if why:
-            value = json.dumps([why[:_TOLD], tries, time.time() + pause, self.target])
+            until = time.time() + pause
+            value = json.dumps([why[:_TOLD], tries, until, self.target, words[:_TOLD]])
         # Whoever cannot write the index asks the engine again next time.
         with contextlib.suppress(RetainError), self._store.writing() as connection:
             rows.set_fact(connection, self._name, value)
