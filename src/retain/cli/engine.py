@@ -10,8 +10,10 @@ from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool
 from retain.cli.progress import Bar
 from retain.cli.render import Output, Table
 from retain.errors import UsageError
+from retain.guard.characters import flat
 
 if TYPE_CHECKING:
+    from retain.engines.asking import Trouble
     from retain.engines.checking import Drift
     from retain.engines.delivery import Pushed
     from retain.remote import State
@@ -20,6 +22,7 @@ __all__ = ["engine_command"]
 
 _EMBEDDED: Final = "sqlite"
 _ELSEWHERE: Final = ("qdrant", "upstash", "meilisearch", "postgres")
+_SAID: Final = 300  # characters of what a server said
 _NAMED: Final = 5  # memories that are named where engine and bank differ
 
 
@@ -45,7 +48,7 @@ def _status(args: argparse.Namespace) -> Output:
         flexible=("Where",),
         least="Where",
     )
-    warnings = [f"{one.part}: {one.trouble.why}" for one in states if one.trouble]
+    warnings = [f"{one.part}: {_whole(one.trouble)}" for one in states if one.trouble]
     warnings += [f"{one.part}: {line}" for one in states for line in one.otherwise]
     warnings += remote.cautions()
     is_down = any(one.kind != _EMBEDDED and not one.version for one in states)
@@ -54,6 +57,12 @@ def _status(args: argparse.Namespace) -> Output:
     if any(one.otherwise for one in states):
         messages.append("`retain engine repair` changes what can be changed in place.")
     return Output(data, table=table, messages=messages, warnings=warnings, code=int(is_down))
+
+
+def _whole(trouble: Trouble) -> str:
+    """What went wrong, with the server's own words marked as such."""
+    said = flat(trouble.words.replace('"', "'"), _SAID)
+    return f'{trouble.why} The server said: "{said}"' if said else trouble.why
 
 
 def _row(one: State) -> tuple[str, ...]:
@@ -65,7 +74,8 @@ def _row(one: State) -> tuple[str, ...]:
 
 
 def _state_data(one: State) -> dict[str, object]:
-    return {**one._asdict(), "trouble": one.trouble.why if one.trouble else ""}
+    why, said = (one.trouble.why, one.trouble.words) if one.trouble else ("", "")
+    return {**one._asdict(), "trouble": why, "server_said": said}
 
 
 # push

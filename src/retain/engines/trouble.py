@@ -6,15 +6,16 @@ import re
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from retain.engines.arm import EngineDown, EngineError, EngineRefused
+from retain.engines.arm import EngineAbsent, EngineDown, EngineError, EngineRefused
 from retain.guard.characters import flat
 
-__all__ = ["Speaker", "plain"]
+__all__ = ["Speaker", "plain", "release"]
 
 _WORDS: Final = 200  # characters of a stranger's message that are shown
 _PASSING: Final = frozenset({408, 425, 429})  # of the errors that are not the server's own
 _FULL: Final = 507
 _MUCH: Final = 2_000  # characters that are looked through for what an answer says in words
+_VERSION: Final = re.compile(r"[\w.+-]{1,20}", re.ASCII)
 _ERROR: Final = re.compile(r'"(?:error|message)"\s*:\s*"([^"]*)"')
 
 
@@ -30,6 +31,17 @@ def plain(address: str) -> str:
     return flat(urlunsplit((parts.scheme, host + port, parts.path.rstrip("/"), "", "")), _WORDS)
 
 
+def release(said: str) -> str:
+    """A version as a server tells it, where it is one and no sentence."""
+    return said if _VERSION.fullmatch(said) else "unknown"
+
+
+def _said(answer: str) -> str:
+    """What an answer says in words, if it says anything in a way that is known."""
+    found = _ERROR.search(answer[:_MUCH])
+    return found[1] if found else answer.strip()
+
+
 class Speaker:
     """Turns the failures of one server into errors."""
 
@@ -37,26 +49,29 @@ class Speaker:
         self.name, self.address = name, plain(address)
         self._secrets = tuple(secret for secret in secrets if secret)
 
-    def down(self, why: str) -> EngineDown:
+    def down(self, why: str, words: str = "") -> EngineDown:
         """It could not be reached, or has trouble of its own."""
-        return EngineDown(self._line(why), hint="Nothing is lost: it is told as soon as it is up.")
+        hint = "Nothing is lost: it is told as soon as it is up."
+        return EngineDown(self._line(why), words=self._clean(words), hint=hint)
 
-    def refused(self, why: str, hint: str = "") -> EngineRefused:
+    def refused(self, why: str, hint: str = "", words: str = "") -> EngineRefused:
         """It will not do this however often it is asked."""
-        return EngineRefused(self._line(why), hint=hint)
+        return EngineRefused(self._line(why), words=self._clean(words), hint=hint)
+
+    def absent(self, status: int, words: str) -> EngineAbsent:
+        """What was asked about is not there."""
+        return EngineAbsent(self._line(f"refused ({status})"), words=self._clean(_said(words)))
 
     def answered(self, status: int, said: str) -> EngineError:
-        """It answered with a status that is no success."""
-        found = _ERROR.search(said[:_MUCH])
-        said = found[1] if found else said
-        words = f"{status}: {self._clean(said)}" if said.strip() else f"{status}"
+        """It answered with a status that is no success, and in words that are its own."""
+        words = _said(said)
         if status in {401, 403}:
-            return self.refused(f"did not accept the key ({words})", "Is the key right?")
+            return self.refused(f"did not accept the key ({status})", "Is the key right?", words)
         if status == _FULL:
-            return self.refused(f"has no room left ({words})")
+            return self.refused(f"has no room left ({status})", words=words)
         if status >= 500 or status in _PASSING:
-            return self.down(f"cannot answer at the moment ({words})")
-        return self.refused(f"refused ({words})")
+            return self.down(f"cannot answer at the moment ({status})", words)
+        return self.refused(f"refused ({status})", words=words)
 
     def unreadable(self) -> EngineRefused:
         """What it said makes no sense: something else may be listening there."""

@@ -435,8 +435,8 @@ class UpstashVectors:
         from retain.engines import wire
 
         if isinstance(error, _Answered):
-            found = self._speaker.answered(error.status, error.said)
-            return EngineAbsent(found.message, hint=found.hint) if error.status == 404 else found
+            answered = self._speaker.absent if error.status == 404 else self._speaker.answered
+            return answered(error.status, error.said)
         return wire.failure(self._speaker, error)
 
 

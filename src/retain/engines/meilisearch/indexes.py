@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from retain.engines.arm import EngineDown, EngineRefused
+from retain.engines.trouble import release
 from retain.guard.characters import flat
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Indexes:
         if not all(part.isdecimal() for part in parts[:2]) or tuple(map(int, parts[:2])) < _OLDEST:
             wanted = ".".join(map(str, _OLDEST))
             raise EngineRefused(
-                f"Meilisearch at {self.address} is {version}; {wanted} or newer is needed."
+                f"Meilisearch at {self.address} is {release(version)}; {wanted} or newer is needed."
             )
 
     def version(self) -> str:

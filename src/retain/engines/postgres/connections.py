@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import select
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +27,13 @@ _LATER: Final = ("08", "40", "53", "55", "57", "58", "XX", "25006", "42P01", "3F
 _FULL: Final = ("53100", "53400", "54")  # and those among them that do not
 # While a connection is made Postgres tells only in words what is wrong. Another language of the
 # server's makes these a server that is down, which is tried again and shown in its own words.
-_REFUSALS: Final = ("authentication failed", "pg_hba.conf", "does not exist", "not permitted")
+_REFUSALS: Final[Mapping[str, str]] = {
+    "authentication failed": "it did not accept the user or the key",
+    "pg_hba.conf": "it does not let this machine in",
+    "does not exist": "it has no such user or database",
+    "not permitted": "it does not let this user in",
+}
+_STATE: Final = re.compile(r"[0-9A-Z]{5}")
 _SECRET: Final = ("password", "sslpassword", "oauth_client_secret")
 
 
@@ -148,19 +155,24 @@ class Connections:
         if isinstance(error, ConnectionTimeout | QueryCanceled):
             return self.failure(f"it did not answer within {self._patience:g} seconds")
         said, state = str(error), error.sqlstate or ""
-        if state:
-            later = state.startswith(_LATER) and not state.startswith(_FULL)
-        else:
-            later = not any(sign in said for sign in _REFUSALS)
-        hint = "Set the engine's address and key again." if not state and not later else ""
-        return self.failure(said, refused=not later, hint=hint)
+        if not state:
+            why = next((why for sign, why in _REFUSALS.items() if sign in said), "")
+            hint = "Set the engine's address and key again." if why else ""
+            why = why or "it cannot be reached"
+            return self.failure(why, refused=bool(hint), hint=hint, words=said)
+        later = state.startswith(_LATER) and not state.startswith(_FULL)
+        why = "it cannot do that at the moment" if later else "it refused"
+        code = f" ({state})" if _STATE.fullmatch(state) else ""
+        return self.failure(why + code, refused=not later, words=said)
 
-    def failure(self, reason: str, *, refused: bool = False, hint: str = "") -> EngineError:
-        """What is raised for a reason; a server's own words are shortened and made harmless."""
+    def failure(
+        self, why: str, *, refused: bool = False, hint: str = "", words: str = ""
+    ) -> EngineError:
+        """What is raised; the server's own words are kept apart, shortened and made harmless."""
         for secret in self._secrets:
-            reason = reason.replace(secret, "***")
+            words = words.replace(secret, "***")
         kind = EngineRefused if refused else EngineDown
-        return kind(f"Postgres at {self.address}: {flat(reason, 200).rstrip('.')}.", hint=hint)
+        return kind(f"Postgres at {self.address}: {why}.", words=flat(words, 200), hint=hint)
 
     def close(self) -> None:
         with self._lock:

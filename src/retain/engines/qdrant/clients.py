@@ -118,8 +118,8 @@ class Clients:
 
         if isinstance(error, UnexpectedResponse):
             status, said = error.status_code or 0, error.content[:2_000].decode("utf-8", "replace")
-            found = self._speaker.answered(status, said)
-            return EngineAbsent(found.message) if status == 404 else found
+            answered = self._speaker.absent if status == 404 else self._speaker.answered
+            return answered(status, said)
         if isinstance(error, QdrantException):  # it was asked too often
             return self._speaker.answered(429, "")
         if isinstance(error, ResponseHandlingException):

@@ -33,7 +33,7 @@ from retain.engines.qdrant.points import (
 )
 from retain.engines.qdrant.settings import QdrantSettings
 from retain.engines.tally import Row, firsts, tally
-from retain.engines.trouble import Speaker, plain
+from retain.engines.trouble import Speaker, plain, release
 from retain.guard.characters import flat
 
 if TYPE_CHECKING:
@@ -331,6 +331,6 @@ class QdrantVectors:
         if not numbers or (int(numbers[1]), int(numbers[2])) < _OLDEST:
             oldest = ".".join(map(str, _OLDEST))
             raise self._speaker.refused(
-                f"is version {found or 'unknown'}, and {oldest} is needed",
+                f"is version {release(found)}, and {oldest} is needed",
                 f"Qdrant {oldest} or later does.",
             )
