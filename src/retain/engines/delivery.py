@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.engines import locating, outbox
 from retain.engines.arm import GRAVE, Arm, EngineRefused, Held, Piece, wins
+from retain.guard.characters import flat
 from retain.index import rows
 
 if TYPE_CHECKING:
@@ -291,7 +292,7 @@ def _plan(
 def _refuse_other_model(found: Held, model: str) -> None:
     if found.model != model:
         raise EngineRefused(
-            f"the engine holds vectors of another model, {found.model[:80]}",
+            f"the engine holds vectors of another model, {flat(found.model, 80)}",
             hint="Machines that share an engine need the same recall.embedder; "
             "`retain engine drop` begins anew.",
         )
