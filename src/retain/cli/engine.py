@@ -23,6 +23,7 @@ __all__ = ["engine_command"]
 _EMBEDDED: Final = "sqlite"
 _ELSEWHERE: Final = ("qdrant", "upstash", "meilisearch", "postgres")
 _SAID: Final = 300  # characters of what a server said
+_NAME: Final = 120  # and of a name
 _NAMED: Final = 5  # memories that are named where engine and bank differ
 
 
@@ -49,7 +50,7 @@ def _status(args: argparse.Namespace) -> Output:
         least="Where",
     )
     warnings = [f"{one.part}: {_whole(one.trouble)}" for one in states if one.trouble]
-    warnings += [f"{one.part}: {line}" for one in states for line in one.otherwise]
+    warnings += [f"{one.part}: {flat(line, _SAID)}" for one in states for line in one.otherwise]
     warnings += remote.cautions()
     is_down = any(one.kind != _EMBEDDED and not one.version for one in states)
     data = {"bank": remote.identity, "arms": [_state_data(one) for one in states]}
@@ -146,10 +147,15 @@ def _differs(drift: Drift) -> str:
     ):
         if names:
             more = ", ..." if len(names) > _NAMED else ""
-            parts.append(f"{len(names)} {what} ({', '.join(names[:_NAMED])}{more})")
+            parts.append(f"{len(names)} {what} ({', '.join(map(_brief, names[:_NAMED]))}{more})")
     if drift.lacking:
         parts.append(f"{drift.lacking} without vectors yet")
     return "; ".join(parts)
+
+
+def _brief(name: str) -> str:
+    """A memory's name, which a server may have made up, on one line."""
+    return flat(name, _NAME)
 
 
 # migrate, drop
