@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
+from retain.engines import addresses
 from retain.engines.arm import EngineAbsent, EngineDown, EngineError, EngineRefused
 from retain.guard.characters import flat
 
 __all__ = ["Speaker", "plain", "release"]
 
+_UNREADABLE: Final = "an address that cannot be read"
 _WORDS: Final = 200  # characters of a stranger's message that are shown
 _PASSING: Final = frozenset({408, 425, 429})  # of the errors that are not the server's own
 _FULL: Final = 507
@@ -21,13 +24,15 @@ _ERROR: Final = re.compile(r'"(?:error|message)"\s*:\s*"([^"]*)"')
 
 def plain(address: str) -> str:
     """An address as anyone may see it: without the person's name, password, query or fragment."""
+    if not addresses.is_clear(address):
+        return _UNREADABLE
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
         host = parts.hostname or ""
         host = f"[{host}]" if ":" in host else host
         port = f":{parts.port}" if parts.port else ""
     except ValueError:
-        return "an address that cannot be read"
+        return _UNREADABLE
     return flat(urlunsplit((parts.scheme, host + port, parts.path.rstrip("/"), "", "")), _WORDS)
 
 
@@ -47,7 +52,9 @@ class Speaker:
 
     def __init__(self, name: str, address: str, *secrets: str) -> None:
         self.name, self.address = name, plain(address)
-        self._secrets = tuple(secret for secret in secrets if secret)
+        found = {*filter(None, secrets), *addresses.secrets(address)}
+        found |= {json.dumps(secret)[1:-1] for secret in found}  # as an answer may quote it
+        self._secrets = sorted(found, key=len, reverse=True)
 
     def down(self, why: str, words: str = "") -> EngineDown:
         """It could not be reached, or has trouble of its own."""
@@ -60,11 +67,13 @@ class Speaker:
 
     def absent(self, status: int, words: str) -> EngineAbsent:
         """What was asked about is not there."""
-        return EngineAbsent(self._line(f"refused ({status})"), words=self._clean(_said(words)))
+        return EngineAbsent(
+            self._line(f"refused ({status})"), words=self._clean(_said(self._hidden(words)))
+        )
 
     def answered(self, status: int, said: str) -> EngineError:
         """It answered with a status that is no success, and in words that are its own."""
-        words = _said(said)
+        words = _said(self._hidden(said))
         if status in {401, 403}:
             return self.refused(f"did not accept the key ({status})", "Is the key right?", words)
         if status == _FULL:
@@ -72,6 +81,11 @@ class Speaker:
         if status >= 500 or status in _PASSING:
             return self.down(f"cannot answer at the moment ({status})", words)
         return self.refused(f"refused ({status})", words=words)
+
+    def unusable(self) -> EngineRefused:
+        """Its address may be read in more ways than one: a part of a password could be asked."""
+        hint = "It begins with https://; in a password / ? # and @ are written %2F %3F %23 and %40."
+        return self.refused("has no address that can be used", hint)
 
     def unreadable(self) -> EngineRefused:
         """What it said makes no sense: something else may be listening there."""
@@ -81,6 +95,10 @@ class Speaker:
         return f"{self.name} at {self.address} {why}."
 
     def _clean(self, said: str) -> str:
+        return flat(self._hidden(said), _WORDS)
+
+    def _hidden(self, said: str) -> str:
+        """What was said without what is secret: a server may repeat what it was given."""
         for secret in self._secrets:
-            said = said.replace(secret, "***")  # a server may repeat what it was given
-        return flat(said, _WORDS)
+            said = said.replace(secret, "***")
+        return said

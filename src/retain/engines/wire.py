@@ -91,7 +91,7 @@ def failure(speaker: Speaker, error: BaseException) -> EngineError:
     if isinstance(error, httpx.TimeoutException):
         return speaker.down("did not answer in time")
     if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
-        return speaker.refused("has no address that can be used", "It begins with https://.")
+        return speaker.unusable()
     if isinstance(error, httpx.TransportError | OSError):
         return speaker.down("cannot be reached")
     return speaker.unreadable()

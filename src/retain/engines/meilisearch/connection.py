@@ -36,7 +36,7 @@ class Connection:
 
     def __init__(self, address: str, key: str, patience: float) -> None:
         self._address = _usable(address)
-        self._speaker = Speaker("Meilisearch", self._address, key)
+        self._speaker = Speaker("Meilisearch", address, key)
         self._speaker.address = self._address or "an address that cannot be read"
         self.address = self._speaker.address
         self._key = key

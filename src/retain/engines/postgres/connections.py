@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from retain.engines.addresses import is_clear, secrets
 from retain.engines.arm import EngineDown, EngineError, EngineRefused
 from retain.guard.characters import flat
 
@@ -44,7 +45,8 @@ class Connections:
         self._options, self.address = _parsed(address)
         if key and self._options:
             self._options["password"] = key
-        self._secrets = [str(self._options[n]) for n in _SECRET if self._options.get(n)]
+        known = {str(self._options[n]) for n in _SECRET if self._options.get(n)}
+        self._secrets = sorted(known | secrets(address), key=len, reverse=True)
         self._patience = patience
         self._synchronous = settings.synchronous
         self._idle: list[Connection] = []
@@ -192,7 +194,8 @@ def _parsed(address: str) -> tuple[dict[str, Any], str]:
             hint='Install it: pip install "retain-bank[postgres]"',
         ) from None
     try:
-        options = dict(conninfo_to_dict(address))
+        # What is not clear Postgres would read in a way of its own, and ask a part of a password.
+        options = dict(conninfo_to_dict(address)) if is_clear(address) else {}
     except ProgrammingError:  # whose words hold parts of the address
         options = {}
     if not options:
@@ -200,5 +203,6 @@ def _parsed(address: str) -> tuple[dict[str, Any], str]:
     hosts = str(options.get("host") or options.get("hostaddr") or "localhost").split(",")
     ports = str(options.get("port") or "5432").split(",")
     places = [f"{host}:{ports[min(at, len(ports) - 1)]}" for at, host in enumerate(hosts)]
-    name = options.get("dbname")
+    name = str(options.get("dbname") or "")
+    name = "***" if "@" in name else name  # an address within the address
     return options, flat(f"postgresql://{','.join(places)}" + (f"/{name}" if name else ""), 120)

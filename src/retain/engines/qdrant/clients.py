@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from retain.engines.addresses import is_clear
 from retain.engines.arm import EngineAbsent, EngineError
 from retain.engines.qdrant.asking import not_installed
 
@@ -143,6 +144,8 @@ class Clients:
             from qdrant_client import QdrantClient
         except ImportError:
             raise not_installed() from None
+        if not is_clear(url):
+            raise self._speaker.unusable()
         from retain.engines import wire
 
         return QdrantClient(
