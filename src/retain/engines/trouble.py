@@ -82,6 +82,10 @@ class Speaker:
             return self.down(f"cannot answer at the moment ({status})", words)
         return self.refused(f"refused ({status})", words=words)
 
+    def endless(self) -> EngineRefused:
+        """It tells of more than there can be: listened to, it would go on for ever."""
+        return self.refused("gave an answer without an end", "Is the address right?")
+
     def unusable(self) -> EngineRefused:
         """Its address may be read in more ways than one: a part of a password could be asked."""
         hint = "It begins with https://; in a password / ? # and @ are written %2F %3F %23 and %40."
