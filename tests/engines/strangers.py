@@ -16,7 +16,7 @@ class Asked(NamedTuple):
     """A request as it came."""
 
     path: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str]  # by names in lower case
     body: Any
 
 
@@ -37,7 +37,8 @@ def stranger(answer: Callable[[Asked], Reply]) -> Iterator[str]:
 
         def do_GET(self) -> None:
             sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            reply = answer(Asked(self.path, dict(self.headers), json.loads(sent or b"null")))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            reply = answer(Asked(self.path, headers, json.loads(sent or b"null")))
             body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
             self.send_response(reply.status)
             self.send_header("Content-Type", "application/json")

@@ -287,11 +287,13 @@ def test_a_client_that_is_not_installed_is_named_with_what_to_do(name: str, clie
         "from retain.engines.arm import EngineRefused\n"
         "from retain.engines.naming import Names\n"
         f"arm = adapter.{name.title()}Vectors('http://x', 'k', Names('b'), patience=1)\n"
-        "for act in (arm.version, arm.drop, lambda: list(arm.manifest())):\n"
+        "acts = [arm.version, arm.drop, lambda: list(arm.manifest()), lambda: arm.prune(0.0)]\n"
+        "acts += [lambda: arm.remove(['a/b.md']), lambda: arm.held(['a/b.md'])]\n"
+        "for act in acts:\n"
         "    try:\n"
         "        act()\n"
         "    except EngineRefused as error:\n"
         "        print(error.hint)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [f'Install it: pip install "retain-bank[{name}]"'] * 3
+    assert done.stdout.splitlines() == [f'Install it: pip install "retain-bank[{name}]"'] * 6

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import json
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from retain.engines.arm import Arm, EngineError, Sieve
+from retain.engines.arm import Arm, EngineError, EngineRefused, Sieve
 from retain.engines.meilisearch import MeilisearchText
 from retain.engines.naming import Names
 from retain.engines.qdrant import QdrantVectors
@@ -130,3 +133,115 @@ def test_names_that_a_server_makes_up_stay_on_one_line(
         (line,) = call("engine", "verify").out.splitlines()
     assert "notes/a" in line
     assert len(line) < 300
+
+
+def lists(asked: Asked) -> Reply | None:
+    """What is there and how it is, as each product tells it: one collection; None for the rest."""
+    name = NAMES.of("notes")
+    if asked.path.startswith("/indexes?"):
+        return Reply({"results": [{"uid": name}], "total": 1})
+    if asked.path == "/collections":
+        return Reply({"result": {"collections": [{"name": name}]}})
+    if asked.path.startswith("/list-namespaces"):
+        return Reply({"result": [name]})
+    if asked.path.startswith("/info"):
+        about = {"dimension": DIMENSION, "similarityFunction": "COSINE", "namespaces": {}}
+        about |= dict.fromkeys(("vectorCount", "pendingVectorCount", "indexSize"), 0)
+        return Reply({"result": about})
+    return None
+
+
+def test_an_answer_that_unfolds_is_not_unfolded(making: Making) -> None:
+    packed = gzip.compress(b'{"hits": [' + b"[]," * 20_000_000 + b"[]]}", 1)
+    asked_for: list[str] = []
+
+    def answer(asked: Asked) -> Reply:
+        asked_for.append(asked.headers["accept-encoding"])
+        return lists(asked) or Reply(packed, headers={"Content-Encoding": "gzip"})
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with asking(making, answer) as arm, pytest.raises(EngineRefused, match="cannot be read"):
+        find(arm, "notes")
+    assert set(asked_for) == {"identity"}
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # kilobytes
+
+
+def test_an_answer_to_a_search_has_an_end_in_size(making: Making) -> None:
+    hits = [[]] * 1_500_000  # type: ignore[var-annotated]
+
+    def answer(asked: Asked) -> Reply:
+        return lists(asked) or Reply({"hits": hits, "result": hits})
+
+    with asking(making, answer) as arm, pytest.raises(EngineRefused, match="cannot be read"):
+        find(arm, "notes")
+
+
+def test_what_a_server_says_it_has_is_not_asked_for_without_end(making: Making) -> None:
+    count = itertools.count()
+
+    def answer(asked: Asked) -> Reply:
+        names = [f"{NAMES.prefix}{next(count)}" for _ in range(11_000)]
+        if asked.path.startswith("/indexes?"):
+            return Reply({"results": [{"uid": names[0]}], "total": 10**15})
+        if asked.path == "/collections":
+            return Reply({"result": {"collections": [{"name": name} for name in names]}})
+        if asked.path.startswith("/list-namespaces"):
+            return Reply({"result": names})
+        return lists(asked) or Reply({}, 500)
+
+    with asking(making, answer) as arm, pytest.raises(EngineRefused, match="without an end"):
+        find(arm)
+
+
+def test_a_list_of_indexes_ends_where_there_are_no_more() -> None:
+    asked_for: list[str] = []
+
+    def answer(asked: Asked) -> Reply:
+        asked_for.append(asked.path)
+        return Reply({"results": [], "total": 10**15})
+
+    with asking(meilisearch, answer) as arm:
+        assert find(arm) == []
+    assert len(asked_for) == 1
+
+
+def test_pages_without_end_are_not_read_for_ever(
+    making: Making, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retain.engines.qdrant.vectors._PAGES", 5)
+    monkeypatch.setattr("retain.engines.upstash._PAGES", 5)
+    monkeypatch.setattr("retain.engines.meilisearch.text._MOST", 5)
+    monkeypatch.setattr("retain.engines.meilisearch.text._PAGE", 1)
+    count = itertools.count()
+
+    def answer(asked: Asked) -> Reply:
+        number = next(count)
+        said = {"memory": f"notes/{number}.md", "hash": "h", "written": "1.5", "pieces": 1}
+        said |= {"model": MODEL, "id": str(number), "space": MODEL}
+        one = {"id": number, "payload": said, "metadata": said, "score": 1.0}
+        if asked.path.startswith("/range"):
+            one["id"] = str(number)
+            return Reply({"result": {"nextCursor": str(number), "vectors": [one]}})
+        if asked.path.startswith("/fetch"):
+            return Reply({"result": [None] * len(asked.body["ids"])})
+        if asked.path.endswith("/documents/fetch"):
+            return Reply({"results": [said], "total": 1})
+        scroll = {"points": [one], "next_page_offset": number + 1}
+        return lists(asked) or Reply({"result": scroll, "status": "ok", "time": 0.1})
+
+    with asking(making, answer) as arm, pytest.raises(EngineRefused, match="without an end"):
+        list(arm.manifest())
+
+
+def test_a_memory_of_pieces_without_end_is_not_asked_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("retain.engines.upstash._PLACES", 300)
+
+    def answer(asked: Asked) -> Reply:
+        said = {"memory": "notes/a.md", "hash": "h", "written": "1.5", "pieces": 1, "model": MODEL}
+        there = [{"id": one, "metadata": said} for one in (asked.body or {}).get("ids", ())]
+        return lists(asked) or Reply({"result": there})
+
+    with asking(upstash, answer) as arm:
+        assert arm.held(["notes/a.md"])["notes/a.md"].found < 500

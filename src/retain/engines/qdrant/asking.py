@@ -145,7 +145,7 @@ class Questions:
 
         from retain.engines import wire
 
-        options = wire.options(self._patience, self._connections, len(self._urls))
+        options = wire.options(self._patience, self._connections, len(self._urls), wire.FOUND)
         headers = {"api-key": self._key} if self._key else None
         return httpx.Client(headers=headers, **options)
 
