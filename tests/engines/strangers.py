@@ -15,6 +15,7 @@ __all__ = ["Asked", "Reply", "stranger"]
 class Asked(NamedTuple):
     """A request as it came."""
 
+    method: str
     path: str
     headers: Mapping[str, str]  # by names in lower case
     body: Any
@@ -38,7 +39,7 @@ def stranger(answer: Callable[[Asked], Reply]) -> Iterator[str]:
         def do_GET(self) -> None:
             sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            reply = answer(Asked(self.path, headers, json.loads(sent or b"null")))
+            reply = answer(Asked(self.command, self.path, headers, json.loads(sent or b"null")))
             body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
             self.send_response(reply.status)
             self.send_header("Content-Type", "application/json")
