@@ -463,7 +463,7 @@ def _more(asked: int, last: int | None, rows: Iterable[Row]) -> range:
     """The places to look at next, after the last one that was."""
     pieces = max((row.pieces for row in rows), default=0)
     # A memory has far fewer pieces than a hostile number would have us look for.
-    if asked < min(pieces, _PLACES) or asked == last < _PLACES:
+    if asked < _PLACES and (asked < pieces or asked == last):
         return range(asked + 1, max(min(pieces, asked + _PAGE), asked + _NEXT) + 1)
     return range(0)
 
