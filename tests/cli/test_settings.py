@@ -70,3 +70,33 @@ def test_what_that_file_cannot_say_is_for_your_own_config(home: Path) -> None:
     ran = call("config", "set", "memory.enabled", "false")
     assert ran.code == 2
     assert "--global" in ran.err
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "http://bob:hun/pa55word@127.0.0.1:9",
+        "http://bob:hun?pa55word@h",
+        "http://bob:hun#pa55word@h",
+        "host=h password='it''s a pa55word'",
+    ],
+)
+def test_an_address_whose_password_is_not_escaped_is_not_taken(value: str, home: Path) -> None:
+    ran = call("config", "set", "engine.postgres.url", value, "--global")
+    assert ran.code == 2
+    assert "%2F" in ran.err
+    assert "pa55word" not in ran.out + ran.err
+    assert not (home / ".retain/config.toml").exists()
+
+
+def test_an_address_is_never_shown_with_its_password(home: Path) -> None:
+    done("config", "set", "engine.meilisearch.url", "bob:pa55word@db.example:7700", "--global")
+    assert done("config", "get", "engine.meilisearch.url") == "bob:***@db.example:7700\n"
+
+
+@pytest.mark.parametrize("value", ["team=.retain", "team=~nobody-here/.retain", "team="])
+def test_a_bank_has_no_name_by_a_path_from_anywhere(value: str, home: Path) -> None:
+    ran = call("config", "set", "engine.banks", value, "--global")
+    assert ran.code == 1
+    assert "engine.banks is not understood" in ran.err
+    assert not (home / ".retain/config.toml").exists()

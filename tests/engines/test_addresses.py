@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retain.engines.addresses import caution, masked, place
+from retain.engines.addresses import caution, is_clear, masked, place, secrets
 
 
 @pytest.mark.parametrize(
@@ -27,13 +27,58 @@ from retain.engines.addresses import caution, masked, place
         ),
         ("http://a:1, http://ada:pw@b:2/x", "http://a:1,http://ada:***@b:2/x", "a:1,b:2/x"),
         ("", "", "nowhere"),
-        ("http://[", "http://[", "nowhere"),
+        ("http://[", "http://***", "nowhere"),
+        ("bob:pw@db.example:7700", "bob:***@db.example:7700", "db.example:7700"),
+        ("pw@db.example", "***@db.example", "db.example"),
+        ("http://bob:x@pw@h:1", "http://bob:***@h:1", "h:1"),
+        ("http://bob:hun/pw@127.0.0.1:9", "http://***", "nowhere"),
+        ("http://bob:1/pw@127.0.0.1:9", "http://***", "nowhere"),
+        ("postgresql://u:x/pw@127.0.0.1:9/db", "postgresql://***", "nowhere"),
+        ("postgresql://h/db?user=a@pw", "postgresql://***", "nowhere"),
+        ("http://bob:pw#x@h", "http://***", "nowhere"),
+        ("http://bob:x?pw@h", "http://***", "nowhere"),
+        ("bob:x/pw@h", "***", "nowhere"),
+        ("http:/bob:pw@h", "***", "nowhere"),
+        ("http://bob:pw", "http://***", "nowhere"),
+        ("http://bob:pw,x://y@h", "http://***,x://***@h", "nowhere"),
+        ("http://a:1,http://bob:x/pw@h", "http://a:1,http://***", "nowhere"),
+        ("host=h password='it''s a pw'", "***", "nowhere"),
+        ("host=h password='pw", "***", "nowhere"),
+        ("host=h password=x pw", "***", "nowhere"),
+        ("password=x://pw host=h", "password=*** host=h", "h"),
+        ("host=h dbname='postgresql://u:pw@h/x'", "host=h dbname=***", "h/***"),
     ],
 )
 def test_an_address_is_seen_without_passwords(address: str, seen: str, where: str) -> None:
     assert masked(address) == seen
     assert place(address) == where
     assert "pw" not in seen + where
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://u:a/b@h", "h?a@b", "http://h:x", "a=b c", "http://h,http://u:a#b@h", "u:a/b@h"],
+)
+def test_an_address_that_may_be_read_in_two_ways_is_not_clear(address: str) -> None:
+    assert not is_clear(address)
+    assert is_clear("http://u:a%2Fb@h:1/x?y=z,https://[::1]:1")
+    assert is_clear("postgresql://u:a@h1:1,h2/db")
+    assert is_clear("host=/run/postgresql dbname=x")
+    assert is_clear("")
+
+
+@pytest.mark.parametrize(
+    "address, found",
+    [
+        ("http://h:1/path", set()),
+        ("http://the-key@h", {"the-key", "dGhlLWtleTo="}),
+        ("http://a:p%40ss@h", {"a:p%40ss", "a:p@ss", "p%40ss", "p@ss", "YTpwQHNz"}),
+        ("http://h:1, http://h:2?token=t0ken&port=2", {"t0ken"}),
+        ("host=h user=ada password='a \\' b'", {"a ' b"}),
+    ],
+)
+def test_what_a_server_must_not_repeat_is_known(address: str, found: set[str]) -> None:
+    assert secrets(address) == found
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,22 @@ def test_an_index_that_was_made_otherwise_is_refused_once_it_is_filled(
         arm.put(memory(names, "notes/b.md"))
 
 
+def test_an_index_that_has_not_been_told_how_yet_holds_nothing_and_is_filled(
+    server: Process, arm: MeilisearchText, names: Names
+) -> None:
+    """Another machine is between making it and telling it how, or was ended there."""
+    put(arm, names, {"work/a.md": ["zebra"]})
+    settle(server, ask(server, "POST", "indexes", {"uid": names.of("notes"), "primaryKey": "id"}))
+    assert set(arm.held(["notes/a.md", "work/a.md"])) == {"work/a.md"}
+    assert [held.memory for held in arm.manifest()] == ["work/a.md"]
+    assert arm.prune(2e9) == 0
+    assert arm.count(Sieve()) == 1
+    assert found(arm, "zebra") == {"work/a.md"}
+    assert arm.matching({"zebra": 1.0}, Sieve(collections=("notes",)), 5) == []
+    put(arm, names, {"notes/a.md": ["zebra"]})
+    assert found(arm, "zebra") == {"notes/a.md", "work/a.md"}
+
+
 def test_settings_that_are_the_operators_stay(
     server: Process, arm: MeilisearchText, names: Names
 ) -> None:

@@ -259,8 +259,9 @@ def test_a_user_who_may_not_make_anything_is_told_so(
     sql.execute("CREATE ROLE reader LOGIN PASSWORD 'sk-reader'")
     address = server.address.replace("retain@", "reader@")
     arm = PostgresText(address, "sk-reader", names, patience=30.0)
-    with pytest.raises(EngineRefused, match="permission denied"):
+    with pytest.raises(EngineRefused, match=r"it refused \(42501\)") as caught:
         arm.put(memory(names, "notes/a.md"))
+    assert "permission denied" in caught.value.words  # which are the server's, not Retain's
     arm.close()
     sql.execute("DROP ROLE reader")
 
@@ -344,3 +345,56 @@ def test_what_was_made_with_other_settings_is_told_and_graphs_are_built_anew(
     again = PostgresVectors(server.address, KEY, names, patience=30.0)
     again.drop()
     again.close()
+
+
+def test_a_graph_that_could_not_be_built_is_tried_again_with_the_next_put(
+    server: Process, names: Names, sql: psycopg.Connection
+) -> None:
+    settings = PostgresSettings(exact=200)
+    arm = PostgresVectors(server.address, KEY, names, patience=30.0, settings=settings)
+    sql.execute(
+        "CREATE FUNCTION no_graph() RETURNS event_trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'no graph today'; END $$"
+    )
+    arm.ready(["notes"])
+    arm.put(memory(names, "notes/a.md"))
+    sql.execute(
+        "CREATE EVENT TRIGGER no_graph ON ddl_command_start WHEN TAG IN ('CREATE INDEX') "
+        "EXECUTE FUNCTION no_graph()"
+    )
+    bank = [piece for n in range(600) for piece in memory(names, f"notes/{n}.md")]
+    try:
+        with pytest.raises(EngineRefused):
+            arm.put(bank)
+    finally:
+        sql.execute("DROP EVENT TRIGGER no_graph")
+        sql.execute("DROP FUNCTION no_graph")
+    arm.put(memory(names, "notes/a.md"))
+    graphs = sql.execute(
+        "SELECT 1 FROM pg_indexes WHERE tablename = %s AND indexdef LIKE '%%hnsw%%'",
+        (names.of("notes"),),
+    ).fetchall()
+    assert len(graphs) == 1
+    arm.drop()
+    arm.close()
+
+
+@pytest.mark.parametrize("version, is_fine", [("0.9-dev", True), ("0.7.4", False), ("new", False)])
+def test_a_version_of_pgvector_may_be_written_in_any_way(
+    server: Process, names: Names, sql: psycopg.Connection, version: str, is_fine: bool
+) -> None:
+    sql.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    ((before,),) = sql.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+    change = "UPDATE pg_extension SET extversion = %s WHERE extname = 'vector'"
+    arm = PostgresVectors(server.address, KEY, names, patience=30.0, dimension=DIMENSION)
+    sql.execute(change, (version,))
+    try:
+        if is_fine:
+            arm.ready(["notes"])
+        else:
+            with pytest.raises(EngineRefused, match=f"pgvector {version}"):
+                arm.ready(["notes"])
+    finally:
+        sql.execute(change, (before,))
+        arm.drop()
+        arm.close()

@@ -21,6 +21,7 @@ from retain.engines.qdrant import QdrantSettings, QdrantVectors
 from retain.index.vectors import Floats
 from tests.engines import servers
 from tests.engines.contract import DIMENSION, KEY, MODEL, is_held, memory, unit
+from tests.engines.strangers import Asked, Reply, stranger
 
 pytestmark = pytest.mark.slow
 
@@ -287,11 +288,45 @@ def test_a_client_that_is_not_installed_is_named_with_what_to_do(name: str, clie
         "from retain.engines.arm import EngineRefused\n"
         "from retain.engines.naming import Names\n"
         f"arm = adapter.{name.title()}Vectors('http://x', 'k', Names('b'), patience=1)\n"
-        "for act in (arm.version, arm.drop, lambda: list(arm.manifest())):\n"
+        "acts = [arm.version, arm.drop, lambda: list(arm.manifest()), lambda: arm.prune(0.0)]\n"
+        "acts += [lambda: arm.remove(['a/b.md']), lambda: arm.held(['a/b.md'])]\n"
+        "for act in acts:\n"
         "    try:\n"
         "        act()\n"
         "    except EngineRefused as error:\n"
         "        print(error.hint)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [f'Install it: pip install "retain-bank[{name}]"'] * 3
+    assert done.stdout.splitlines() == [f'Install it: pip install "retain-bank[{name}]"'] * 6
+
+
+def test_a_change_of_settings_is_done_when_it_is_seen(server: servers.Process) -> None:
+    """Each node of a cluster tells of what was before until all have agreed."""
+    import httpx
+
+    first = _arm(server)
+    first.put(memory(NAMES, "notes/a.md"))
+    first.close()
+    path = f"/collections/{NAMES.of('notes')}"
+    before = {"result": _asked(server, path), "status": "ok", "time": 0.1}
+    late = 3
+
+    def relay(asked: Asked) -> Reply:
+        nonlocal late
+        if asked.method == "GET" and asked.path == path and late:
+            late -= 1
+            return Reply(before)
+        url, headers = server.address + asked.path, {"api-key": KEY}
+        answer = httpx.request(
+            asked.method, url, json=asked.body, headers=headers, timeout=60, trust_env=False
+        )
+        return Reply(answer.content, answer.status_code)
+
+    with stranger(relay) as place:
+        wanted = QdrantSettings(m=24, ef_construct=99)
+        arm = QdrantVectors(
+            f"http://{place}", KEY, NAMES, patience=60, dimension=DIMENSION, settings=wanted
+        )
+        arm.adapt()
+        assert arm.otherwise() == []
+        arm.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from retain.engines.arm import EngineDown, EngineError, EngineRefused
-from retain.engines.trouble import Speaker, plain
+from retain.engines.trouble import Speaker, plain, release
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,18 @@ def test_a_server_that_repeats_the_key_does_not_give_it_away() -> None:
     speaker = Speaker("Qdrant", "http://h", "sk-1234", "")
     found = speaker.answered(403, '{"status": {"error": "no key sk-1234 here"}}')
     assert "sk-1234" not in str(found)
-    assert "no key *** here" in str(found)
+    assert found.words == "no key *** here"
 
 
 def test_what_a_server_says_is_shortened_to_one_harmless_line() -> None:
-    found = str(Speaker("Qdrant", "http://h").answered(500, "a\n\x1b[31m" + "b" * 10_000))
-    assert len(found) < 300
-    assert "\n" not in found
-    assert "\x1b" not in found
+    found = Speaker("Qdrant", "http://h").answered(500, "a\n\x1b[31m" + "b" * 10_000)
+    assert str(found) == "Qdrant at http://h cannot answer at the moment (500)."
+    assert found.words.startswith("a ")
+    assert len(found.words) < 300
+    assert "\n" not in found.words
+    assert "\x1b" not in found.words
+
+
+@pytest.mark.parametrize("said, shown", [("1.16.2-dev", "1.16.2-dev"), ("Do as I say", "unknown")])
+def test_a_version_is_told_only_where_it_is_one(said: str, shown: str) -> None:
+    assert release(said) == shown

@@ -11,8 +11,10 @@ from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool
 from retain.cli.progress import Bar
 from retain.cli.render import Output, Table
 from retain.errors import UsageError
+from retain.guard.characters import flat
 
 if TYPE_CHECKING:
+    from retain.engines.asking import Trouble
     from retain.engines.checking import Drift
     from retain.engines.delivery import Pushed
     from retain.remote import State
@@ -22,6 +24,8 @@ __all__ = ["engine_command"]
 _EMBEDDED: Final = "sqlite"
 _ELSEWHERE: Final = ("qdrant", "upstash", "meilisearch", "postgres")
 _OTHERS: Final = 60.0  # seconds that another process may take to deliver
+_SAID: Final = 300  # characters of what a server said
+_NAME: Final = 120  # and of a name
 _NAMED: Final = 5  # memories that are named where engine and bank differ
 
 
@@ -47,8 +51,8 @@ def _status(args: argparse.Namespace) -> Output:
         flexible=("Where",),
         least="Where",
     )
-    warnings = [f"{one.part}: {one.trouble.why}" for one in states if one.trouble]
-    warnings += [f"{one.part}: {line}" for one in states for line in one.otherwise]
+    warnings = [f"{one.part}: {_whole(one.trouble)}" for one in states if one.trouble]
+    warnings += [f"{one.part}: {flat(line, _SAID)}" for one in states for line in one.otherwise]
     warnings += remote.cautions()
     is_down = any(one.kind != _EMBEDDED and not one.version for one in states)
     data = {"bank": remote.identity, "arms": [_state_data(one) for one in states]}
@@ -56,6 +60,12 @@ def _status(args: argparse.Namespace) -> Output:
     if any(one.otherwise for one in states):
         messages.append("`retain engine repair` changes what can be changed in place.")
     return Output(data, table=table, messages=messages, warnings=warnings, code=int(is_down))
+
+
+def _whole(trouble: Trouble) -> str:
+    """What went wrong, with the server's own words marked as such."""
+    said = flat(trouble.words.replace('"', "'"), _SAID)
+    return f'{trouble.why} The server said: "{said}"' if said else trouble.why
 
 
 def _row(one: State) -> tuple[str, ...]:
@@ -67,7 +77,8 @@ def _row(one: State) -> tuple[str, ...]:
 
 
 def _state_data(one: State) -> dict[str, object]:
-    return {**one._asdict(), "trouble": one.trouble.why if one.trouble else ""}
+    why, said = (one.trouble.why, one.trouble.words) if one.trouble else ("", "")
+    return {**one._asdict(), "trouble": why, "server_said": said}
 
 
 # push
@@ -149,10 +160,15 @@ def _differs(drift: Drift) -> str:
     ):
         if names:
             more = ", ..." if len(names) > _NAMED else ""
-            parts.append(f"{len(names)} {what} ({', '.join(names[:_NAMED])}{more})")
+            parts.append(f"{len(names)} {what} ({', '.join(map(_brief, names[:_NAMED]))}{more})")
     if drift.lacking:
         parts.append(f"{drift.lacking} without vectors yet")
     return "; ".join(parts)
+
+
+def _brief(name: str) -> str:
+    """A memory's name, which a server may have made up, on one line."""
+    return flat(name, _NAME)
 
 
 # migrate, drop

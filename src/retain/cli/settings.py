@@ -58,6 +58,8 @@ def _set(app: App, args: argparse.Namespace) -> Output:
         _refuse_unknown(app, args.key)
     value = config.parse_value(setting, args.value)
     _refuse_forbidden(app, args.key, value)
+    if args.key.startswith("engine."):
+        _refuse_unclear(args.key, str(value))
     path = app.workspace.set_config(setting, value)
     value = _open(args.key, value)
     data = {"key": args.key, "value": value, "file": path}
@@ -127,6 +129,23 @@ def _refuse_forbidden(app: App, key: str, value: config.Scalar) -> None:
             f"a project cannot set {key} to {_shown(value)}: {why}",
             unchanged="Nothing was changed.",
             hint=f"Set it in your own config: `retain config set {key} {_shown(value)} --global`.",
+        )
+
+
+def _refuse_unclear(key: str, value: str) -> None:
+    """An address that is read in two ways could send a part of a password anywhere."""
+    if key == "engine.banks":
+        from retain.engines.naming import banks
+
+        banks(value)
+    if not key.endswith("url"):
+        return
+    from retain.engines.addresses import is_clear
+
+    if not is_clear(value):
+        raise UsageError(
+            f"the address for {key} cannot be read",
+            hint="In a user's name or password / ? # and @ are written %2F %3F %23 and %40.",
         )
 
 

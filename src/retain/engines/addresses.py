@@ -2,83 +2,172 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import re
-from collections.abc import Callable
-from typing import Final
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-__all__ = ["caution", "hello", "masked", "place"]
+__all__ = ["caution", "each", "hello", "is_clear", "masked", "place", "secrets"]
 
 _HIDDEN: Final = "***"
-# `host=db password='a b'`, which Postgres takes as well as a URL.
-_WORDS: Final = re.compile(r"(\w+)(\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)", re.DOTALL)
+_NOWHERE: Final = "nowhere"
+# `host=db password='a b'`, which Postgres takes as well as a URL: one pair of it.
+_PAIR: Final = re.compile(
+    r"\s*(\w+)(\s*=\s*)('(?:[^'\\]|\\.)*'|(?!')(?:[^\s\\]|\\.)*)(?=\s|\Z)", re.DOTALL
+)
 _SHOWN: Final = frozenset({"dbname", "host", "hostaddr", "port", "sslmode"})
-_BETWEEN: Final = re.compile(r"\s*,\s*(?=\w+://)")
-_USER: Final = re.compile(r"(?<=://)[^/?#]*@")
+_SECRET: Final = frozenset({"oauth_client_secret", "password", "sslpassword"})
+_LEAST: Final = 3  # characters of a secret: what is shorter would be found in any sentence
+_BETWEEN: Final = re.compile(r"(?<!\s)\s*,\s*(?=\w+://)")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_END: Final = re.compile(r"[/?#]")  # of what names a user and hosts
+_ASIDE: Final = re.compile(r"[?#]")
+_HOST: Final = re.compile(r"(?:\[[\w:.%]*\]|[\w.%-]*)(?::[0-9]*)?")
 _ENCRYPTED: Final = frozenset({"require", "verify-ca", "verify-full"})
+
+
+class _Parts(NamedTuple):
+    """An address taken apart."""
+
+    scheme: str  # with what parts it from the rest
+    user: str
+    hosts: str
+    rest: str  # path, query and fragment
+
+
+def _parts(address: str) -> _Parts | None:
+    """The parts of one address; None where it cannot be told which they are.
+
+    A password may have a slash, a question mark or a hash that someone forgot to escape. Then
+    everybody else would take a part of it for a host, a port or a path.
+    """
+    found = _SCHEME.match(address)
+    scheme = found[0] if found else ""
+    bare = address[len(scheme) :]
+    end = _END.search(bare)
+    front, rest = (bare[: end.start()], bare[end.start() :]) if end else (bare, "")
+    user, _, hosts = front.rpartition("@")
+    if "@" in rest or not all(map(_HOST.fullmatch, hosts.split(","))):
+        return None
+    return _Parts(scheme, user, hosts, rest)
+
+
+def is_clear(address: str) -> bool:
+    """Whether it can be told what of an address is a password; no other is ever asked or shown."""
+    if _is_pairs(address):
+        return _pairs(address) is not None
+    return all(_parts(one) is not None for one in each(address))
+
+
+def secrets(address: str) -> set[str]:
+    """What of an address only its owner knows, in every way in which a server may repeat it."""
+    if _is_pairs(address):
+        found = {value for key, value in _said(address).items() if key in _SECRET}
+    else:
+        found = {secret for one in each(address) for secret in _secrets(one)}
+    return {secret for secret in found if len(secret) >= _LEAST}
+
+
+def _secrets(address: str) -> Iterator[str]:
+    parts = _parts(address)
+    if parts is None:
+        yield address
+        return
+    name, colon, password = parts.user.partition(":")
+    raw = [parts.user, password if colon else name]
+    for pair in parts.rest.partition("#")[0].partition("?")[2].split("&"):
+        key, _, value = pair.partition("=")
+        if not _is_shown(key, value):
+            raw.append(value)
+    for secret in raw:
+        yield secret
+        yield unquote(secret)
+    if parts.user:  # as a header has it
+        both = f"{unquote(name)}:{unquote(password)}"
+        yield base64.b64encode(both.encode("utf-8", "surrogateescape")).decode()
 
 
 def place(address: str) -> str:
     """Hosts, ports and paths: enough to know a server by, and nothing that only its owner knows."""
-    if _is_words(address):
-        found = _of_words(address)
-        host = found.get("host") or found.get("hostaddr") or "localhost"
-        port, name = found.get("port"), found.get("dbname")
+    if not is_clear(address):
+        return _NOWHERE
+    if _is_pairs(address):
+        said = _said(address)
+        host = said.get("host") or said.get("hostaddr") or "localhost"
+        port, name = said.get("port"), said.get("dbname", "")
+        name = name if _is_shown("dbname", name) else _HIDDEN
         return (host + (f":{port}" if port else "") + (f"/{name}" if name else "")).replace(" ", "")
-    return ",".join(map(_place, _each(address))) or "nowhere"
+    return ",".join(map(_place, each(address))) or _NOWHERE
 
 
 def _place(address: str) -> str:
-    parts = _split(address)
-    named = parts.netloc.rpartition("@")[2].lower()
-    return f"{named}{parts.path.rstrip('/')}".replace(" ", "")
+    parts = _parts(address)
+    path = _ASIDE.split(parts.rest, maxsplit=1)[0] if parts else ""
+    return f"{parts.hosts.lower()}{path.rstrip('/')}".replace(" ", "") if parts else ""
 
 
-def _each(address: str) -> list[str]:
+def each(address: str) -> list[str]:
     """The addresses of a cluster; Postgres' own way to write several hosts stays one of them."""
     return _BETWEEN.split(address.strip())
 
 
 def masked(address: str) -> str:
     """An address as it is written, without a password or anything that may be one."""
-    if _is_words(address):
-        return _WORDS.sub(lambda one: one[0] if _is_shown(one[1]) else _without(one), address)
-    return ",".join(map(_masked, _each(address)))
+    if _is_pairs(address):
+        pairs = _pairs(address)
+        return _HIDDEN if pairs is None else "".join(map(_masked_pair, pairs))
+    return ",".join(map(_masked, each(address)))
 
 
 def _masked(address: str) -> str:
-    if "://" not in address:
-        return address
-    start, mark, query = _USER.sub(_user, address.partition("#")[0]).partition("?")
-    kept = [
-        part if _is_shown(part.partition("=")[0]) else f"{part.partition('=')[0]}={_HIDDEN}"
-        for part in query.split("&")
-        if part
-    ]
-    return start + mark + "&".join(kept)
-
-
-def _user(found: re.Match[str]) -> str:
-    name, colon, _ = found[0][:-1].partition(":")
+    parts = _parts(address)
+    if parts is None:
+        found = _SCHEME.match(address)
+        return (found[0] if found else "") + _HIDDEN
+    name, colon, _ = parts.user.partition(":")
     # A name alone may be a key; with a password after it, it is a name.
-    return f"{name}:{_HIDDEN}@" if colon else f"{_HIDDEN}@"
+    user = f"{name}:{_HIDDEN}@" if colon else f"{_HIDDEN}@" if name else ""
+    path, mark, query = parts.rest.partition("#")[0].partition("?")
+    shown = "&".join(_masked_value(*one.partition("=")) for one in query.split("&") if one)
+    return parts.scheme + user + parts.hosts + path + mark + shown
 
 
-def _without(found: re.Match[str]) -> str:
-    return found[1] + found[2] + _HIDDEN
+def _masked_value(key: str, sign: str, value: str) -> str:
+    return f"{key}{sign}{value}" if _is_shown(key, value) else f"{key}={_HIDDEN}"
 
 
-def _is_shown(key: str) -> bool:
-    return key.strip().lower() in _SHOWN
+def _masked_pair(pair: re.Match[str]) -> str:
+    if _is_shown(pair[1], pair[3]):
+        return pair[0]
+    return pair[0][: pair.start(3) - pair.start()] + _HIDDEN
 
 
-def _is_words(address: str) -> bool:
-    return "://" not in address and "=" in address
+def _is_shown(key: str, value: str) -> bool:
+    # What looks like an address is one within the other.
+    return key.strip().lower() in _SHOWN and "@" not in value and "://" not in value
 
 
-def _of_words(address: str) -> dict[str, str]:
-    return {key: value.strip("'") for key, _, value in _WORDS.findall(address)}
+def _is_pairs(address: str) -> bool:
+    return "=" in address and not _SCHEME.match(address.strip())
+
+
+def _pairs(address: str) -> list[re.Match[str]] | None:
+    """The pairs of such an address; None if there is anything in it that is none."""
+    found: list[re.Match[str]] = []
+    text, at = address.rstrip(), 0
+    while at < len(text):
+        pair = _PAIR.match(text, at)
+        if pair is None:
+            return None
+        found.append(pair)
+        at = pair.end()
+    return found
+
+
+def _said(address: str) -> dict[str, str]:
+    return {pair[1]: re.sub(r"\\(.)", r"\1", pair[3].strip("'")) for pair in _pairs(address) or ()}
 
 
 def _split(address: str) -> SplitResult:
@@ -90,7 +179,7 @@ def _split(address: str) -> SplitResult:
 
 def hello(address: str) -> bytes:
     """What any server that speaks plain HTTP answers at once, whoever asks; else nothing."""
-    if any(_split(one).scheme != "http" for one in _each(address)):
+    if any(_split(one).scheme != "http" for one in each(address)):
         return b""
     return b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
@@ -102,7 +191,7 @@ def caution(kind: str, address: str) -> str:
 
 
 def _of_http(address: str) -> str:
-    bare = [one for one in _each(address) if _split(one).scheme == "http"]
+    bare = [one for one in each(address) if _split(one).scheme == "http"]
     bare = [one for one in bare if not _is_here(_host(_split(one).netloc.rpartition("@")[2]))]
     if not bare:
         return ""
@@ -113,8 +202,8 @@ def _of_http(address: str) -> str:
 
 
 def _of_postgres(address: str) -> str:
-    if _is_words(address):
-        said = _of_words(address)
+    if _is_pairs(address):
+        said = _said(address)
         hosts = said.get("hostaddr") or said.get("host") or ""
     else:
         parts = _split(address)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GRAVE",
     "Arm",
+    "EngineAbsent",
     "EngineDown",
     "EngineError",
     "EngineRefused",
@@ -40,6 +41,13 @@ class EngineError(RetainError):
     usually_unchanged = "The memories and the bank's own index are as they were."
     usual_hint = "`retain engine status` shows how it is."
 
+    def __init__(
+        self, message: str, *, words: str = "", unchanged: str = "", hint: str = ""
+    ) -> None:
+        super().__init__(message, unchanged=unchanged, hint=hint)
+        # What the server said: a stranger's words, which an agent must never take for Retain's.
+        self.words = words
+
 
 class EngineDown(EngineError):
     """It did not answer, or not in time, or said that something is wrong with itself: try later."""
@@ -51,6 +59,12 @@ class EngineRefused(EngineError):
     """It answered, and trying again will not help: a wrong key, version, dimension, or no room."""
 
     code = "engine-refused"
+
+
+class EngineAbsent(EngineRefused):
+    """It answered that what was asked about is not there."""
+
+    code = "engine-absent"
 
 
 class Piece(NamedTuple):

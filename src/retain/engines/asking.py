@@ -39,6 +39,7 @@ class Trouble(NamedTuple):
     why: str
     tries: int
     until: float
+    words: str = ""  # that the server said, for a person alone
 
     @property
     def is_over(self) -> bool:
@@ -161,7 +162,7 @@ class Wire(Generic[_Arm]):
         if isinstance(found, EngineDown):
             _SILENT[self._server] = time.monotonic() + _FIRST_PAUSE
         if isinstance(found, EngineError):
-            self._note(said(found))
+            self._note(said(found), found.words)
         raise found
 
     @property
@@ -203,25 +204,26 @@ class Wire(Generic[_Arm]):
         """
         return self._read_trouble("delivery")
 
-    def note_delivery(self, why: str) -> None:
-        """Note what keeps a delivery from its end; nothing where nothing does."""
-        self._note_as("delivery", why)
+    def note_delivery(self, error: EngineError | None) -> None:
+        """Note what keeps a delivery from its end; None where nothing does."""
+        self._note_as("delivery", said(error) if error else "", error.words if error else "")
 
-    def _note(self, why: str) -> None:
-        self._note_as("trouble", why)
+    def _note(self, why: str, words: str = "") -> None:
+        self._note_as("trouble", why, words)
 
     def _read_trouble(self, kind: str) -> Trouble | None:
         with self._store.reading() as connection:
             found = rows.fact(connection, f"engine:{self.part}:{kind}")
         try:
-            why, tries, until, target = json.loads(str(found)) if found else ("", 0, 0, "")
+            noted = json.loads(str(found)) if found else ("", 0, 0, "", "")
+            why, tries, until, target, words = noted
             # A move to another server that failed says nothing about this one.
             is_ours = why and target == self.target
-            return Trouble(str(why), int(tries), float(until)) if is_ours else None
+            return Trouble(str(why), int(tries), float(until), str(words)) if is_ours else None
         except (ValueError, TypeError):
             return None
 
-    def _note_as(self, kind: str, why: str) -> None:
+    def _note_as(self, kind: str, why: str, words: str = "") -> None:
         before = self._read_trouble(kind)
         if not why and before is None:
             return
@@ -229,7 +231,8 @@ class Wire(Generic[_Arm]):
         pause = min(_FIRST_PAUSE * 2 ** min(tries - 1, 16), _LONGEST_PAUSE)
         value = ""
         if why:
-            value = json.dumps([why[:_TOLD], tries, time.time() + pause, self.target])
+            until = time.time() + pause
+            value = json.dumps([why[:_TOLD], tries, until, self.target, words[:_TOLD]])
         # Whoever cannot write the index asks the engine again next time.
         with contextlib.suppress(RetainError), self._store.writing() as connection:
             rows.set_fact(connection, f"engine:{self.part}:{kind}", value)

@@ -16,8 +16,8 @@ from retain.engines.addresses import hello, place
 from retain.engines.arm import Arm, TextArm, VectorArm
 from retain.engines.asking import Wire
 from retain.engines.delivery import Sender
-from retain.engines.naming import Names, is_identity
-from retain.errors import ConfigError, RetainError
+from retain.engines.naming import Names, banks
+from retain.errors import RetainError
 from retain.index import rows
 
 if TYPE_CHECKING:
@@ -59,15 +59,9 @@ class Engines(NamedTuple):
 def identity(config: Config, root: str) -> str:
     """The name of a bank on servers: the one a person gave it, else one that nobody can guess."""
     real = os.path.realpath(root)
-    for part in filter(None, map(str.strip, config.text("engine.banks").split(","))):
-        name, _, path = part.partition("=")
-        if not path or not is_identity(name.strip()):
-            raise ConfigError(
-                f"engine.banks is not understood at {part[:80]!r}",
-                hint="Write name=/path/to/bank, for example team-notes=~/work/app/.retain",
-            )
-        if os.path.realpath(os.path.expanduser(path.strip())) == real:
-            return name.strip()
+    for name, path in banks(config.text("engine.banks")):
+        if path == real:
+            return name
     return "b" + machine.digest(machine.key(make=True), b"engine", os.fsencode(real))[:16]
 
 

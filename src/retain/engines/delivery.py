@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.engines import locating, outbox
 from retain.engines.arm import GRAVE, Arm, EngineError, EngineRefused, Held, Piece, wins
-from retain.engines.asking import said
+from retain.guard.characters import flat
 from retain.index import rows
 
 if TYPE_CHECKING:
@@ -96,10 +96,10 @@ class Sender:
         try:
             done = self._pushed(seconds, is_stopped, progress)
         except EngineError as error:
-            self._wire.note_delivery(said(error))
+            self._wire.note_delivery(error)
             raise
         if not done.is_busy:
-            self._wire.note_delivery("")
+            self._wire.note_delivery(None)
         return done
 
     def _pushed(
@@ -361,7 +361,7 @@ def _plan(
 def _refuse_other_model(found: Held, model: str) -> None:
     if found.model != model:
         raise EngineRefused(
-            f"the engine holds vectors of another model, {found.model[:80]}",
+            f"the engine holds vectors of another model, {flat(found.model, 80)}",
             hint="Machines that share an engine need the same recall.embedder; "
             "`retain engine drop` begins anew.",
         )

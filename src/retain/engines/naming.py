@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import uuid
 from typing import Final
 
-__all__ = ["Names", "is_identity"]
+from retain.errors import ConfigError
+
+__all__ = ["Names", "banks", "is_identity"]
 
 _PLAIN: Final = re.compile(r"[a-z0-9]([a-z0-9_-]{0,22}[a-z0-9])?")
 _ELSE: Final = re.compile(r"[^a-z0-9]+")
@@ -18,6 +21,22 @@ def is_identity(name: str) -> bool:
     """Whether a bank may be called so: letters, digits and dashes, as every server takes them."""
     # Else one bank's names could begin like another's.
     return _PLAIN.fullmatch(name) is not None and "-retain-" not in f"-{name}-"
+
+
+def banks(said: str) -> list[tuple[str, str]]:
+    """The banks that a person has named, as `engine.banks` has them: each name with a real path."""
+    found: list[tuple[str, str]] = []
+    for part in filter(None, map(str.strip, said.split(","))):
+        name, _, path = map(str.strip, part.partition("="))
+        path = os.path.expanduser(path)
+        # A path from where one happens to be would give any repository the name of this bank.
+        if not os.path.isabs(path) or not is_identity(name):
+            raise ConfigError(
+                f"engine.banks is not understood at {part[:80]!r}",
+                hint="Write name=/path/to/bank, for example team-notes=~/work/app/.retain",
+            )
+        found.append((name, os.path.realpath(path)))
+    return found
 
 
 class Names:

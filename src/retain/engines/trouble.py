@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from retain.engines.arm import EngineDown, EngineError, EngineRefused
+from retain.engines import addresses
+from retain.engines.arm import EngineAbsent, EngineDown, EngineError, EngineRefused
 from retain.guard.characters import flat
 
-__all__ = ["Speaker", "plain"]
+__all__ = ["Speaker", "plain", "release"]
 
+_UNREADABLE: Final = "an address that cannot be read"
 _WORDS: Final = 200  # characters of a stranger's message that are shown
 _PASSING: Final = frozenset({408, 425, 429})  # of the errors that are not the server's own
 _FULL: Final = 507
 _MUCH: Final = 2_000  # characters that are looked through for what an answer says in words
+_VERSION: Final = re.compile(r"[\w.+-]{1,20}", re.ASCII)
 _ERROR: Final = re.compile(r'"(?:error|message)"\s*:\s*"([^"]*)"')
 
 
 def plain(address: str) -> str:
     """An address as anyone may see it: without the person's name, password, query or fragment."""
+    if not addresses.is_clear(address):
+        return _UNREADABLE
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
         host = parts.hostname or ""
         host = f"[{host}]" if ":" in host else host
         port = f":{parts.port}" if parts.port else ""
     except ValueError:
-        return "an address that cannot be read"
+        return _UNREADABLE
     return flat(urlunsplit((parts.scheme, host + port, parts.path.rstrip("/"), "", "")), _WORDS)
+
+
+def release(said: str) -> str:
+    """A version as a server tells it, where it is one and no sentence."""
+    return said if _VERSION.fullmatch(said) else "unknown"
+
+
+def _said(answer: str) -> str:
+    """What an answer says in words, if it says anything in a way that is known."""
+    found = _ERROR.search(answer[:_MUCH])
+    return found[1] if found else answer.strip()
 
 
 class Speaker:
@@ -35,28 +52,44 @@ class Speaker:
 
     def __init__(self, name: str, address: str, *secrets: str) -> None:
         self.name, self.address = name, plain(address)
-        self._secrets = tuple(secret for secret in secrets if secret)
+        found = {*filter(None, secrets), *addresses.secrets(address)}
+        found |= {json.dumps(secret)[1:-1] for secret in found}  # as an answer may quote it
+        self._secrets = sorted(found, key=len, reverse=True)
 
-    def down(self, why: str) -> EngineDown:
+    def down(self, why: str, words: str = "") -> EngineDown:
         """It could not be reached, or has trouble of its own."""
-        return EngineDown(self._line(why), hint="Nothing is lost: it is told as soon as it is up.")
+        hint = "Nothing is lost: it is told as soon as it is up."
+        return EngineDown(self._line(why), words=self._clean(words), hint=hint)
 
-    def refused(self, why: str, hint: str = "") -> EngineRefused:
+    def refused(self, why: str, hint: str = "", words: str = "") -> EngineRefused:
         """It will not do this however often it is asked."""
-        return EngineRefused(self._line(why), hint=hint)
+        return EngineRefused(self._line(why), words=self._clean(words), hint=hint)
+
+    def absent(self, status: int, words: str) -> EngineAbsent:
+        """What was asked about is not there."""
+        return EngineAbsent(
+            self._line(f"refused ({status})"), words=self._clean(_said(self._hidden(words)))
+        )
 
     def answered(self, status: int, said: str) -> EngineError:
-        """It answered with a status that is no success."""
-        found = _ERROR.search(said[:_MUCH])
-        said = found[1] if found else said
-        words = f"{status}: {self._clean(said)}" if said.strip() else f"{status}"
+        """It answered with a status that is no success, and in words that are its own."""
+        words = _said(self._hidden(said))
         if status in {401, 403}:
-            return self.refused(f"did not accept the key ({words})", "Is the key right?")
+            return self.refused(f"did not accept the key ({status})", "Is the key right?", words)
         if status == _FULL:
-            return self.refused(f"has no room left ({words})")
+            return self.refused(f"has no room left ({status})", words=words)
         if status >= 500 or status in _PASSING:
-            return self.down(f"cannot answer at the moment ({words})")
-        return self.refused(f"refused ({words})")
+            return self.down(f"cannot answer at the moment ({status})", words)
+        return self.refused(f"refused ({status})", words=words)
+
+    def endless(self) -> EngineRefused:
+        """It tells of more than there can be: listened to, it would go on for ever."""
+        return self.refused("gave an answer without an end", "Is the address right?")
+
+    def unusable(self) -> EngineRefused:
+        """Its address may be read in more ways than one: a part of a password could be asked."""
+        hint = "It begins with https://; in a password / ? # and @ are written %2F %3F %23 and %40."
+        return self.refused("has no address that can be used", hint)
 
     def unreadable(self) -> EngineRefused:
         """What it said makes no sense: something else may be listening there."""
@@ -66,6 +99,10 @@ class Speaker:
         return f"{self.name} at {self.address} {why}."
 
     def _clean(self, said: str) -> str:
+        return flat(self._hidden(said), _WORDS)
+
+    def _hidden(self, said: str) -> str:
+        """What was said without what is secret: a server may repeat what it was given."""
         for secret in self._secrets:
-            said = said.replace(secret, "***")  # a server may repeat what it was given
-        return flat(said, _WORDS)
+            said = said.replace(secret, "***")
+        return said

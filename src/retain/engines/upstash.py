@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from retain.engines.arm import (
     GRAVE,
+    EngineAbsent,
     EngineError,
     EngineRefused,
     Held,
@@ -44,6 +45,10 @@ _NEXT: Final = 64
 _FLOATS: Final = 250_000  # in one request, some three megabytes of JSON
 # Nothing here can end a quotation; whatever else a value has, only its digest is compared.
 _SAFE: Final = re.compile(r"[A-Za-z0-9 _./:@+-]{1,60}")
+_LONG: Final = ("/fetch", "/range")  # requests whose answers may be long
+_PAGES: Final = 10_000  # of a namespace; a server that makes them up has always one more
+_SPACES: Final = 10_000  # namespaces of a bank
+_PLACES: Final = 200_000  # of a memory, which has far fewer
 _DEAD: Final = "~grave"
 
 T = TypeVar("T")
@@ -63,10 +68,6 @@ class _Answered(Exception):
     def __init__(self, status: int, said: str) -> None:
         super().__init__(status)
         self.status, self.said = status, said
-
-
-class _Absent(EngineRefused):
-    """There is no such namespace, or no such index."""
 
 
 class _Index(NamedTuple):
@@ -177,7 +178,7 @@ class UpstashVectors:
         def drop(name: str) -> None:
             try:
                 self._ask(lambda index: index.delete_namespace(name))
-            except _Absent:
+            except EngineAbsent:
                 return  # someone else was faster
 
         self._lanes.each(drop, self._all())
@@ -292,7 +293,10 @@ class UpstashVectors:
 
     def _all(self) -> list[str]:
         listed = self._ask(lambda index: [str(name) for name in index.list_namespaces()])
-        return [name for name in listed if name.startswith(self._names.prefix)]
+        found = [name for name in listed if name.startswith(self._names.prefix)]
+        if len(found) > _SPACES:
+            raise self._speaker.endless()
+        return found
 
     def _wanted(self, sieve: Sieve) -> list[str]:
         every = self._all()  # also because asking for a namespace would make it
@@ -345,7 +349,7 @@ class UpstashVectors:
     def _pages(self, name: str) -> Iterator[list[tuple[Row, dict[str, Any]]]]:
         """The pieces of a namespace page by page, each with all that is known of it."""
         cursor = "0"
-        while True:
+        for _ in range(_PAGES):
             start = cursor
 
             def page(
@@ -360,6 +364,7 @@ class UpstashVectors:
             # A server that repeats itself must not be listened to for ever.
             if not cursor or cursor == start or not rows:
                 return
+        raise self._speaker.endless()
 
     def _count(self, name: str, sieve: Sieve) -> int:
         return sum(_passes(said, sieve) for page in self._pages(name) for _, said in page)
@@ -414,7 +419,8 @@ class UpstashVectors:
             """
 
             def _execute_request(self, payload: Any = None, path: str = "") -> Any:
-                response = http.post(url + path, json=payload)
+                most = wire.MOST if path.startswith(_LONG) else wire.FOUND
+                response = http.post(url + path, json=payload, extensions={"most": most})
                 if response.status_code != 200:
                     raise _Answered(response.status_code, response.text[:2_000])
                 body = response.json()
@@ -438,8 +444,8 @@ class UpstashVectors:
         from retain.engines import wire
 
         if isinstance(error, _Answered):
-            found = self._speaker.answered(error.status, error.said)
-            return _Absent(found.message, hint=found.hint) if error.status == 404 else found
+            answered = self._speaker.absent if error.status == 404 else self._speaker.answered
+            return answered(error.status, error.said)
         return wire.failure(self._speaker, error)
 
 
@@ -457,7 +463,7 @@ def _more(asked: int, last: int | None, rows: Iterable[Row]) -> range:
     """The places to look at next, after the last one that was."""
     pieces = max((row.pieces for row in rows), default=0)
     # A memory has far fewer pieces than a hostile number would have us look for.
-    if asked < min(pieces, 1_000_000) or last == asked:
+    if asked < _PLACES and (asked < pieces or asked == last):
         return range(asked + 1, max(min(pieces, asked + _PAGE), asked + _NEXT) + 1)
     return range(0)
 

@@ -14,22 +14,23 @@ import httpx
 from retain.engines.arm import EngineError
 from retain.engines.trouble import Speaker
 
-__all__ = ["failure", "is_away", "is_cut", "options"]
+__all__ = ["FOUND", "MOST", "failure", "is_away", "is_cut", "options"]
 
 # Servers close what is idle, many after five seconds: a connection that is kept as long as that
 # is closed in the very moment in which it is used again.
 _KEPT: Final = 2.0
-_MOST: Final = 64 * 1024 * 1024  # bytes of an answer; a page of a manifest has less than one
+MOST: Final = 64 * 1024 * 1024  # bytes of an answer; a page of a manifest has less than one
+FOUND: Final = 4 * 1024 * 1024  # of one to a search, which a person waits for
 
 
 class _Bounded(httpx.SyncByteStream):
     """A body that is read no longer than patience lasts, and no further than its limit."""
 
-    def __init__(self, inner: httpx.SyncByteStream, patience: float) -> None:
-        self._inner, self._end = inner, time.monotonic() + patience
+    def __init__(self, inner: httpx.SyncByteStream, patience: float, most: int) -> None:
+        self._inner, self._end, self._most = inner, time.monotonic() + patience, most
 
     def __iter__(self) -> Iterator[bytes]:
-        left = _MOST
+        left = self._most
         for part in self._inner:
             left -= len(part)
             if left < 0:
@@ -43,8 +44,13 @@ class _Bounded(httpx.SyncByteStream):
         self._inner.close()
 
 
-def options(patience: float, connections: int, addresses: int = 1) -> dict[str, Any]:
-    """What a client's connections are made with, to one of so many addresses."""
+def options(
+    patience: float, connections: int, addresses: int = 1, most: int = MOST
+) -> dict[str, Any]:
+    """What a client's connections are made with, to one of so many addresses.
+
+    No answer has more than so many bytes; a request may say `most` in its extensions.
+    """
     # A machine that is gone says nothing: there must be time left for the others.
     limits = httpx.Timeout(patience, connect=patience / addresses)
 
@@ -59,7 +65,8 @@ def options(patience: float, connections: int, addresses: int = 1) -> dict[str, 
             raise httpx.DecodingError("packed")
         stream = response.stream
         if isinstance(stream, httpx.SyncByteStream):
-            response.stream = _Bounded(stream, patience)
+            limit = response.request.extensions.get("most", most)
+            response.stream = _Bounded(stream, patience, limit)
 
     return {
         "event_hooks": {"request": [ask], "response": [bound]},
@@ -91,7 +98,7 @@ def failure(speaker: Speaker, error: BaseException) -> EngineError:
     if isinstance(error, httpx.TimeoutException):
         return speaker.down("did not answer in time")
     if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
-        return speaker.refused("has no address that can be used", "It begins with https://.")
+        return speaker.unusable()
     if isinstance(error, httpx.TransportError | OSError):
         return speaker.down("cannot be reached")
     return speaker.unreadable()

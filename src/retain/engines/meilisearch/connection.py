@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection"]
 
-_MOST_BYTES: Final = 256 * 1024 * 1024  # of an answer
+_MOST_BYTES: Final = 256 * 1024 * 1024  # of a page of documents
+_MOST_VALUES: Final = 2_000_000  # in it: each takes a hundred bytes of memory, however short it is
+# And of any other answer. That to a search has the terms of hundreds of pieces, which in a script
+# without spaces are long; but few values, so that it is soon read.
+_FOUND_BYTES: Final = 64 * 1024 * 1024
+_FOUND_VALUES: Final = 200_000
+_PAGES: Final = "/documents/fetch"
 _PART: Final = 1024 * 1024  # of it that is read at once
 _FULL: Final = frozenset({"no_space_left_on_device", "database_size_limit_reached"})
 
@@ -31,14 +37,18 @@ class _Answered(Exception):
         self.body = body
 
 
+class _Unfit(Exception):
+    """An answer that is larger than any can be, or packed, and not looked at for that."""
+
+
 class Connection:
     """Requests by Meilisearch's own client, with one end to them: an answer or an EngineError."""
 
     def __init__(self, address: str, key: str, patience: float) -> None:
         self._address = _usable(address)
-        self._speaker = Speaker("Meilisearch", self._address, key)
-        self._speaker.address = self._address or "an address that cannot be read"
-        self.address = self._speaker.address
+        self.speaker = Speaker("Meilisearch", address, key)
+        self.speaker.address = self._address or "an address that cannot be read"
+        self.address = self.speaker.address
         self._key = key
         self._patience = patience
         self._session: Session | None = None
@@ -55,6 +65,8 @@ class Connection:
         # All that `requests` raises is one of the first two; a body may be nested without end.
         except (OSError, ValueError, RecursionError) as error:
             raise self._trouble(error) from None
+        except _Unfit:
+            raise self.speaker.unreadable() from None
 
     def load(self) -> type[Client]:
         """Load the client."""
@@ -72,7 +84,7 @@ class Connection:
         from meilisearch.errors import MeilisearchCommunicationError, MeilisearchTimeoutError
 
         if not self._address:
-            raise self._speaker.refused(
+            raise self.speaker.refused(
                 "cannot be asked", hint="An address looks like http://127.0.0.1:7700."
             )
         if self._session is None:
@@ -98,13 +110,13 @@ class Connection:
         except EngineError:
             raise
         except (LookupError, TypeError, ValueError, AttributeError):
-            raise self._speaker.unreadable() from None
+            raise self.speaker.unreadable() from None
 
     def _refusal(self, status: int, error: Mapping[str, Any]) -> EngineError:
         said = str(error.get("message", ""))
         if error.get("code") in _FULL:
-            return self._speaker.answered(507, said)
-        return self._speaker.answered(status, said)
+            return self.speaker.answered(507, said)
+        return self.speaker.answered(status, said)
 
     def failed(self, error: Mapping[str, Any]) -> EngineError:
         """What a task says that came to nothing."""
@@ -116,7 +128,7 @@ class Connection:
         # Only what kind it is: the text of some of these holds the headers, and so the key.
         from requests import exceptions
 
-        speaker = self._speaker
+        speaker = self.speaker
         if isinstance(error, exceptions.JSONDecodeError | RecursionError):
             return speaker.unreadable()
         if isinstance(error, TimeoutError | exceptions.Timeout):
@@ -143,7 +155,7 @@ def _session(key: str, patience: float) -> Session:
             kwargs |= {"timeout": patience, "stream": True, "allow_redirects": False}
             answer = super().send(request, **kwargs)
             with answer:
-                body = _body(answer, deadline)
+                body = _body(answer, deadline, str(request.url).endswith(_PAGES))
             if not 200 <= answer.status_code < 300:
                 raise _Answered(answer.status_code, body)
             answer._content = body  # what `content` and `json()` read, and nothing else can set
@@ -152,6 +164,7 @@ def _session(key: str, patience: float) -> Session:
     def authorised(request: PreparedRequest) -> PreparedRequest:
         # Said here, it comes before what a .netrc file might say; without a key nothing is sent.
         request.headers.pop("Authorization", None)
+        request.headers["Accept-Encoding"] = "identity"
         if key:
             request.headers["Authorization"] = f"Bearer {key}"
         return request
@@ -161,18 +174,29 @@ def _session(key: str, patience: float) -> Session:
     return session
 
 
-def _body(answer: Response, deadline: float) -> bytes:
+def _body(answer: Response, deadline: float, is_page: bool) -> bytes:
+    # It was not asked for: a small answer could unfold into all the memory there is.
+    if answer.headers.get("Content-Encoding", "identity") != "identity":
+        raise _Unfit
+    body = _read(answer, deadline, _MOST_BYTES if is_page else _FOUND_BYTES)
+    values = sum(map(body.count, (b",", b"[", b"{")))
+    if values > (_MOST_VALUES if is_page else _FOUND_VALUES):
+        raise _Unfit
+    return body
+
+
+def _read(answer: Response, deadline: float, most: int) -> bytes:
     from urllib3.exceptions import HTTPError
     from urllib3.exceptions import TimeoutError as TooLate
 
     parts, size = [], 0
     try:
         # What there is, and not as much as was asked for: a byte now and then would take for ever.
-        while part := answer.raw.read1(_PART, decode_content=True):
+        while part := answer.raw.read1(_PART, decode_content=False):
             parts.append(part)
             size += len(part)
-            if size > _MOST_BYTES:
-                raise OSError
+            if size > most:
+                raise _Unfit
             if time.monotonic() > deadline:  # each part came in time, all of them together do not
                 raise TimeoutError
     except TooLate:

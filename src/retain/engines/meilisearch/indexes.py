@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from retain.engines.arm import EngineDown, EngineRefused
+from retain.engines.trouble import release
 from retain.guard.characters import flat
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Indexes"]
 
+_PAGE: Final = 1_000  # indexes that are asked for at once
+_MOST: Final = 10_000  # of them on a server, of all its banks
 _OLDEST: Final = (1, 14)  # that can be told which filters a field is for
+_NOTHING: Final = {"numberOfDocuments": 0}
 _SETTINGS: Final[dict[str, Any]] = {
     "searchableAttributes": ["terms"],
     "filterableAttributes": [
@@ -55,13 +59,14 @@ class Indexes:
     def all(self) -> list[str]:
         """The bank's indexes that are there."""
         found: list[str] = []
-        offset, total = 0, 1
         with self._wire.reading():
-            while offset < total:
-                page = self._wire.ask("get", f"indexes?limit=1000&offset={offset}")
+            for offset in range(0, _MOST, _PAGE):
+                page = self._wire.ask("get", f"indexes?limit={_PAGE}&offset={offset}")
                 found += [str(index["uid"]) for index in page["results"]]
-                offset, total = offset + 1000, int(page["total"])
-        return [quote(uid) for uid in found if uid.startswith(self._names.prefix)]
+                # Not by the total alone, which may be any number.
+                if not page["results"] or offset + _PAGE >= int(page["total"]):
+                    return [quote(uid) for uid in found if uid.startswith(self._names.prefix)]
+        raise self._wire.speaker.endless()
 
     def ready(self, indexes: Iterable[str]) -> None:
         """Have them there, as they should be."""
@@ -83,14 +88,26 @@ class Indexes:
         return [*tasks, self.task("patch", f"indexes/{index}/settings", _SETTINGS)]
 
     def _check_empty(self, index: str) -> None:
-        # One that was made and then not told how, because something ended in between, has none.
+        if not self.is_empty(index):
+            raise EngineRefused(
+                f"The index {index} at {self.address} (Meilisearch) has other settings.",
+                hint="`retain engine repair` gives it those that it needs.",
+            )
+
+    def is_empty(self, index: str) -> bool:
+        """Whether nothing is in it, as in one that was made and has not been told how yet.
+
+        Another machine is about to, or was ended in between. It refuses every filter.
+        """
         with self._wire.reading():
-            stats = self._wire.ask("get", f"indexes/{index}/stats")
-            if int(stats["numberOfDocuments"]):
-                raise EngineRefused(
-                    f"The index {index} at {self.address} (Meilisearch) has other settings.",
-                    hint="`retain engine repair` gives it those that it needs.",
-                )
+            stats = self._wire.ask("get", f"indexes/{index}/stats", missing=_NOTHING)
+            return not int(stats["numberOfDocuments"])
+
+    def filled(self, indexes: Iterable[str]) -> list[str]:
+        """Those of these in which there is anything."""
+        with self._wire.reading():
+            stats = self._wire.ask("get", "stats")["indexes"]
+            return [i for i in indexes if int(stats.get(unquote(i), _NOTHING)["numberOfDocuments"])]
 
     def _check_version(self) -> None:
         version = self.version()
@@ -98,7 +115,7 @@ class Indexes:
         if not all(part.isdecimal() for part in parts[:2]) or tuple(map(int, parts[:2])) < _OLDEST:
             wanted = ".".join(map(str, _OLDEST))
             raise EngineRefused(
-                f"Meilisearch at {self.address} is {version}; {wanted} or newer is needed."
+                f"Meilisearch at {self.address} is {release(version)}; {wanted} or newer is needed."
             )
 
     def version(self) -> str:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.engines.arm import GRAVE, Held, Match, Piece, Sieve
+from retain.engines.arm import GRAVE, EngineRefused, Held, Match, Piece, Sieve
 from retain.engines.meilisearch.conditions import among, condition_of, elsewhere, moment
 from retain.engines.meilisearch.connection import Connection
 from retain.engines.meilisearch.indexes import Indexes
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["MeilisearchText"]
 
 _PAGE: Final = 5_000  # documents asked for at once
+_MOST: Final = 10_000_000  # of them in an index; a server that makes them up has always more
 _MANY: Final = 500  # memories that are named in one filter
 _SLOTS: Final = 4_096  # that memories are spread over, so that a manifest is read in parts
 _FEWEST: Final = 300  # pieces that are weighed here, if there are so many
@@ -57,10 +58,10 @@ class MeilisearchText:
         self._indexes.ready({self._names.of(collection) for collection in collections})
 
     def put(self, pieces: Sequence[Piece]) -> None:
+        self._indexes.ready({self._names.of(piece.collection) for piece in pieces})
         by_index: dict[str, list[Piece]] = defaultdict(list)
         for piece in self._winners(pieces):
             by_index[self._names.of(piece.collection)].append(piece)
-        self._indexes.ready(by_index)
         tasks = []
         for index, some in by_index.items():
             documents = [self._document(piece) for piece in some]
@@ -184,16 +185,25 @@ class MeilisearchText:
 
     def _documents(self, index: str, condition: str) -> Iterator[Mapping[str, Any]]:
         fields = ["id", "memory", "hash", "written", "pieces", "model"]
-        offset = 0
-        while True:
+        for offset in range(0, _MOST, _PAGE):
             body = {"filter": condition, "fields": fields, "limit": _PAGE, "offset": offset}
-            # A collection may be gone by now, on another machine's word.
-            page = self._wire.ask("post", f"indexes/{index}/documents/fetch", body, missing={})
-            documents = page.get("results", [])
+            documents = self._fetched(index, body).get("results", [])
             yield from documents
-            offset += _PAGE
             if len(documents) < _PAGE:
                 return
+        raise self._wire.speaker.endless()
+
+    def _fetched(self, index: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A page of documents; an empty one of a collection that nothing is in."""
+        try:
+            # A collection may be gone by now, on another machine's word.
+            page = self._wire.ask("post", f"indexes/{index}/documents/fetch", body, missing={})
+        except EngineRefused:
+            if not self._indexes.is_empty(index):
+                raise
+            return {}
+        found: Mapping[str, Any] = page
+        return found
 
     def count(self, sieve: Sieve) -> int:
         return sum(self._total(index, condition_of(sieve)) for index in self._within(sieve))
@@ -201,8 +211,7 @@ class MeilisearchText:
     def _total(self, index: str, condition: str) -> int:
         body = {"limit": 0, **({"filter": condition} if condition else {})}
         with self._wire.reading():
-            page = self._wire.ask("post", f"indexes/{index}/documents/fetch", body, missing={})
-            return int(page.get("total", 0))
+            return int(self._fetched(index, body).get("total", 0))
 
     def matching(self, terms: Mapping[str, float], sieve: Sieve, limit: int) -> list[Match]:
         weights: dict[str, float] = {}
@@ -212,6 +221,17 @@ class MeilisearchText:
         indexes = self._within(sieve)
         if not weights or not indexes or limit <= 0:
             return []
+        try:
+            return self._matching(indexes, weights, sieve, limit)
+        except EngineRefused:
+            filled = self._indexes.filled(indexes)
+            if len(filled) == len(indexes):
+                raise
+        return self._matching(filled, weights, sieve, limit) if filled else []
+
+    def _matching(
+        self, indexes: Iterable[str], weights: Mapping[str, float], sieve: Sieve, limit: int
+    ) -> list[Match]:
         queries = [
             query for index in indexes for query in queries_of(index, weights, condition_of(sieve))
         ]

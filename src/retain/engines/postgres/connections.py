@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 import select
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from retain.engines.addresses import is_clear, secrets
 from retain.engines.arm import EngineDown, EngineError, EngineRefused
 from retain.guard.characters import flat
 
@@ -26,7 +28,13 @@ _LATER: Final = ("08", "40", "53", "55", "57", "58", "XX", "25006", "42P01", "3F
 _FULL: Final = ("53100", "53400", "54")  # and those among them that do not
 # While a connection is made Postgres tells only in words what is wrong. Another language of the
 # server's makes these a server that is down, which is tried again and shown in its own words.
-_REFUSALS: Final = ("authentication failed", "pg_hba.conf", "does not exist", "not permitted")
+_REFUSALS: Final[Mapping[str, str]] = {
+    "authentication failed": "it did not accept the user or the key",
+    "pg_hba.conf": "it does not let this machine in",
+    "does not exist": "it has no such user or database",
+    "not permitted": "it does not let this user in",
+}
+_STATE: Final = re.compile(r"[0-9A-Z]{5}")
 _SECRET: Final = ("password", "sslpassword", "oauth_client_secret")
 
 
@@ -37,7 +45,8 @@ class Connections:
         self._options, self.address = _parsed(address)
         if key and self._options:
             self._options["password"] = key
-        self._secrets = [str(self._options[n]) for n in _SECRET if self._options.get(n)]
+        known = {str(self._options[n]) for n in _SECRET if self._options.get(n)}
+        self._secrets = sorted(known | secrets(address), key=len, reverse=True)
         self._patience = patience
         self._synchronous = settings.synchronous
         self._idle: list[Connection] = []
@@ -148,19 +157,24 @@ class Connections:
         if isinstance(error, ConnectionTimeout | QueryCanceled):
             return self.failure(f"it did not answer within {self._patience:g} seconds")
         said, state = str(error), error.sqlstate or ""
-        if state:
-            later = state.startswith(_LATER) and not state.startswith(_FULL)
-        else:
-            later = not any(sign in said for sign in _REFUSALS)
-        hint = "Set the engine's address and key again." if not state and not later else ""
-        return self.failure(said, refused=not later, hint=hint)
+        if not state:
+            why = next((why for sign, why in _REFUSALS.items() if sign in said), "")
+            hint = "Set the engine's address and key again." if why else ""
+            why = why or "it cannot be reached"
+            return self.failure(why, refused=bool(hint), hint=hint, words=said)
+        later = state.startswith(_LATER) and not state.startswith(_FULL)
+        why = "it cannot do that at the moment" if later else "it refused"
+        code = f" ({state})" if _STATE.fullmatch(state) else ""
+        return self.failure(why + code, refused=not later, words=said)
 
-    def failure(self, reason: str, *, refused: bool = False, hint: str = "") -> EngineError:
-        """What is raised for a reason; a server's own words are shortened and made harmless."""
+    def failure(
+        self, why: str, *, refused: bool = False, hint: str = "", words: str = ""
+    ) -> EngineError:
+        """What is raised; the server's own words are kept apart, shortened and made harmless."""
         for secret in self._secrets:
-            reason = reason.replace(secret, "***")
+            words = words.replace(secret, "***")
         kind = EngineRefused if refused else EngineDown
-        return kind(f"Postgres at {self.address}: {flat(reason, 200).rstrip('.')}.", hint=hint)
+        return kind(f"Postgres at {self.address}: {why}.", words=flat(words, 200), hint=hint)
 
     def close(self) -> None:
         with self._lock:
@@ -180,7 +194,8 @@ def _parsed(address: str) -> tuple[dict[str, Any], str]:
             hint='Install it: pip install "retain-bank[postgres]"',
         ) from None
     try:
-        options = dict(conninfo_to_dict(address))
+        # What is not clear Postgres would read in a way of its own, and ask a part of a password.
+        options = dict(conninfo_to_dict(address)) if is_clear(address) else {}
     except ProgrammingError:  # whose words hold parts of the address
         options = {}
     if not options:
@@ -188,5 +203,6 @@ def _parsed(address: str) -> tuple[dict[str, Any], str]:
     hosts = str(options.get("host") or options.get("hostaddr") or "localhost").split(",")
     ports = str(options.get("port") or "5432").split(",")
     places = [f"{host}:{ports[min(at, len(ports) - 1)]}" for at, host in enumerate(hosts)]
-    name = options.get("dbname")
+    name = str(options.get("dbname") or "")
+    name = "***" if "@" in name else name  # an address within the address
     return options, flat(f"postgresql://{','.join(places)}" + (f"/{name}" if name else ""), 120)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,6 +13,7 @@ from retain.engines.postgres.rows import Rows
 from retain.engines.postgres.settings import PostgresSettings, Replica
 from retain.engines.postgres.tables import BUILDING, estimate
 from retain.engines.spelling import kept
+from retain.engines.trouble import release
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -121,10 +123,12 @@ class PostgresVectors(Rows):
                     hint="Have its administrator run CREATE EXTENSION vector in that database.",
                 ) from None
             found = self._extension(connection)
-        if tuple(int(part) for part in found.split(".")[:2]) < _OLDEST_VECTOR:
+        numbers = re.match(r"(\d{1,9})\.(\d{1,9})", found)
+        if not numbers or (int(numbers[1]), int(numbers[2])) < _OLDEST_VECTOR:
             wanted = ".".join(map(str, _OLDEST_VECTOR))
             raise EngineRefused(
-                f"Postgres at {self.address} has pgvector {found}; {wanted} or newer is needed.",
+                f"Postgres at {self.address} has pgvector {release(found)}; "
+                f"{wanted} or newer is needed.",
                 hint="After it is installed: ALTER EXTENSION vector UPDATE.",
             )
 
@@ -163,13 +167,12 @@ class PostgresVectors(Rows):
             row = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (BUILDING,)).fetchone()
             if row != (True,):
                 return  # another machine builds one; the next put sees to it
-            self._built.add(name)
-            if self._has_graph(connection, name):
-                return
-            connection.execute(
-                "SELECT set_config('maintenance_work_mem', %s, true)", (settings.memory,)
-            )
-            connection.execute(self._graph(name))
+            if not self._has_graph(connection, name):
+                connection.execute(
+                    "SELECT set_config('maintenance_work_mem', %s, true)", (settings.memory,)
+                )
+                connection.execute(self._graph(name))
+        self._built.add(name)  # not before: what was not built is tried again with the next put
 
     def _has_graph(self, connection: Connection, name: str) -> bool:
         row = connection.execute(

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from retain.engines.addresses import is_clear
 from retain.engines.arm import EngineError, EngineRefused, Match
 
 if TYPE_CHECKING:
@@ -138,11 +139,13 @@ class Questions:
     def _connected(self) -> httpx.Client:
         if find_spec("qdrant_client") is None:  # with which comes httpx, and by which all is told
             raise not_installed()
+        if not all(map(is_clear, self._urls)):
+            raise self._speaker.unusable()
         import httpx
 
         from retain.engines import wire
 
-        options = wire.options(self._patience, self._connections, len(self._urls))
+        options = wire.options(self._patience, self._connections, len(self._urls), wire.FOUND)
         headers = {"api-key": self._key} if self._key else None
         return httpx.Client(headers=headers, **options)
 

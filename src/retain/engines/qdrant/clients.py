@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from retain.engines.arm import EngineError, EngineRefused
+from retain.engines.addresses import is_clear
+from retain.engines.arm import EngineAbsent, EngineError
 from retain.engines.qdrant.asking import not_installed
 
 if TYPE_CHECKING:
@@ -30,10 +31,6 @@ _WRONG: Final = (
 )
 
 
-class _Absent(EngineRefused):
-    """There is no such collection."""
-
-
 class Clients:
     """What goes through the client: all that writes or looks after the server."""
 
@@ -54,14 +51,14 @@ class Clients:
         """What is asked of a collection that may not be there."""
         try:
             return self.ask(act)
-        except _Absent:
+        except EngineAbsent:
             return otherwise
 
     def ask(self, act: Callable[[QdrantClient], T], absent: Callable[[], None] | None = None) -> T:
         """The answer; where a collection is not there, the one after `absent` was called."""
         try:
             return self._answer(act)
-        except _Absent:
+        except EngineAbsent:
             if absent is None:
                 raise
         absent()
@@ -122,8 +119,8 @@ class Clients:
 
         if isinstance(error, UnexpectedResponse):
             status, said = error.status_code or 0, error.content[:2_000].decode("utf-8", "replace")
-            found = self._speaker.answered(status, said)
-            return _Absent(found.message) if status == 404 else found
+            answered = self._speaker.absent if status == 404 else self._speaker.answered
+            return answered(status, said)
         if isinstance(error, QdrantException):  # it was asked too often
             return self._speaker.answered(429, "")
         if isinstance(error, ResponseHandlingException):
@@ -147,6 +144,8 @@ class Clients:
             from qdrant_client import QdrantClient
         except ImportError:
             raise not_installed() from None
+        if not is_clear(url):
+            raise self._speaker.unusable()
         from retain.engines import wire
 
         return QdrantClient(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -19,6 +20,7 @@ __all__ = ["Collections"]
 
 # All that is ever asked for has an index: a server may refuse to search without.
 _WORDS: Final = ("memory", "collection", "type", "status", "tags", "model")
+_SEEN: Final = 10.0  # seconds until a change is seen, after which nobody waits for it
 _WHOLE: Final = ("place", "second", "order")
 
 
@@ -144,10 +146,9 @@ class Collections:
         """Make it as the settings say, as far as that can be changed."""
         from qdrant_client.http import models as q
 
-        info = self._clients.there(lambda client: client.get_collection(name), None)
         wanted = self._settings
         # What is as it should be is not set again: the server may begin to build everything anew.
-        if info is None or _made(info)._replace(shards=wanted.shards) == _as_set(wanted):
+        if self._is_as_set(name):
             return
 
         def change(client: QdrantClient) -> None:
@@ -164,6 +165,16 @@ class Collections:
             )
 
         self._clients.there(change, None)
+        # The nodes of a cluster agree on it first, and until then each tells of what was before.
+        end = time.monotonic() + _SEEN
+        while not self._is_as_set(name) and time.monotonic() < end:
+            time.sleep(0.05)
+
+    def _is_as_set(self, name: str) -> bool:
+        """Whether all is as the settings say that can be changed; also where nothing is there."""
+        info = self._clients.there(lambda client: client.get_collection(name), None)
+        wanted = self._settings
+        return info is None or _made(info)._replace(shards=wanted.shards) == _as_set(wanted)
 
 
 def _quantization(kind: str) -> Any:

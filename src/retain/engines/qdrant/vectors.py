@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from retain.engines.addresses import each
 from retain.engines.arm import GRAVE, Held, Match, Piece, Sieve
 from retain.engines.portions import Lanes, best, grouped, parts
 from retain.engines.qdrant.asking import Questions
@@ -32,7 +33,7 @@ from retain.engines.qdrant.points import (
 )
 from retain.engines.qdrant.settings import QdrantSettings
 from retain.engines.tally import Row, firsts, tally
-from retain.engines.trouble import Speaker, plain
+from retain.engines.trouble import Speaker, plain, release
 from retain.guard.characters import flat
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ __all__ = ["QdrantVectors"]
 
 _OLDEST: Final = (1, 16)  # the first that can refuse to replace a newer piece by itself
 _PAGE: Final = 1_000
-_LIST: Final = re.compile(r"\s*,\s*(?=[a-z]+://)")  # between the addresses of one cluster
+_PAGES: Final = 10_000  # of a collection; a server that makes them up has always one more
+_MANY: Final = 10_000  # collections of a bank
 _FLOATS: Final = 250_000  # in one request, some three megabytes of JSON
 _FOUND: Final = ["memory", "place", "digest"]
 
@@ -66,7 +68,7 @@ class QdrantVectors:
         dimension: int = 0,
         settings: QdrantSettings | None = None,
     ) -> None:
-        urls = _LIST.split(address.strip())
+        urls = each(address)
         self._names, self._dimension = names, dimension
         self._settings = settings or QdrantSettings()
         self._speaker = Speaker(self.name, address, key)
@@ -104,6 +106,7 @@ class QdrantVectors:
         self._lanes.each(lambda name: self._put(name, groups[name]), groups)
 
     def remove(self, memories: Sequence[str]) -> None:
+        self._clients.load()  # which says so where it is not installed
         groups = grouped(memories, self._name_of)
 
         def remove(name: str) -> None:
@@ -113,6 +116,7 @@ class QdrantVectors:
         self._lanes.each(remove, groups)
 
     def held(self, memories: Sequence[str]) -> Mapping[str, Held]:
+        self._clients.load()
         groups = grouped(dict.fromkeys(memories), self._name_of)
         found = self._lanes.each(lambda name: tally(self._rows_of(name, groups[name])), groups)
         return {memory: held for one in found for memory, held in one.items()}
@@ -124,6 +128,7 @@ class QdrantVectors:
                 yield from firsts(page, grouped(rows, lambda row: row.memory))
 
     def prune(self, before: float) -> int:
+        self._clients.load()
         condition = buried(math.floor(before))
 
         def prune(name: str) -> int:
@@ -277,7 +282,10 @@ class QdrantVectors:
 
     def _all(self) -> list[str]:
         listed = self._questions.collections()
-        return [name for name in listed if name.startswith(self._names.prefix)]
+        found = [name for name in listed if name.startswith(self._names.prefix)]
+        if len(found) > _MANY:
+            raise self._speaker.endless()
+        return found
 
     def _wanted(self, sieve: Sieve) -> list[str]:
         if not sieve.collections:
@@ -304,7 +312,7 @@ class QdrantVectors:
     ) -> Iterator[tuple[list[Row], bool]]:
         """The pieces of a collection page by page, and whether a page is all there is."""
         offset: Any = None
-        while True:
+        for _ in range(_PAGES):
             start = offset
 
             def scroll(client: QdrantClient, start: Any = start) -> tuple[list[Row], Any]:
@@ -324,6 +332,7 @@ class QdrantVectors:
             # A server that repeats itself must not be listened to for ever.
             if offset is None or offset == start or not rows:
                 return
+        raise self._speaker.endless()
 
     def _check_version(self) -> None:
         found = self.version()
@@ -331,6 +340,6 @@ class QdrantVectors:
         if not numbers or (int(numbers[1]), int(numbers[2])) < _OLDEST:
             oldest = ".".join(map(str, _OLDEST))
             raise self._speaker.refused(
-                f"is version {found or 'unknown'}, and {oldest} is needed",
+                f"is version {release(found)}, and {oldest} is needed",
                 f"Qdrant {oldest} or later does.",
             )
