@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from retain.engines.arm import Arm, EngineDown, EngineError, EngineRefused
+from retain.engines.wanted import until
 from retain.errors import RetainError
 from retain.index import rows
 
@@ -127,13 +128,14 @@ class Wire(Generic[_Arm]):
     ) -> Callable[[], _Result]:
         """Do something in a thread that nobody has to wait for: no client keeps every promise."""
         outcome: list[Any] = []
-        is_open = threading.Event()
+        is_open, has_left = threading.Event(), threading.Event()
 
         def run() -> None:
             try:
                 arm = self._opened(patience)
                 is_open.set()
-                outcome.extend((True, work(arm)))
+                with until(has_left):
+                    outcome.extend((True, self._read(work, arm)))
             except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
                 outcome.extend((False, error))
             is_open.set()
@@ -147,12 +149,25 @@ class Wire(Generic[_Arm]):
             is_open.wait(_LOADING)
             thread.join(max(0.0, max(started, self._opened_at) + seconds - time.monotonic()))
             if thread.is_alive():
+                has_left.set()  # a server that always has one more page is asked for no other
                 late = f"{self.kind} at {self.address} did not answer within {seconds:g} seconds."
                 self._noted(False, EngineDown(late))
             found: _Result = self._noted(*outcome)
             return found
 
         return answer
+
+    def _read(self, work: Callable[[_Arm], _Result], arm: _Arm) -> _Result:
+        """What comes of it: an answer that no adapter expected is the server's fault as well."""
+        try:
+            return work(arm)
+        except RetainError:
+            raise
+        except Exception as error:
+            raise EngineRefused(
+                f"{self.kind} at {self.address} gave an answer that cannot be read.",
+                hint="Is the address right?",
+            ) from error  # which a test shows, and a person need not see
 
     def _noted(self, is_done: bool, found: Any) -> Any:
         if is_done:
