@@ -327,3 +327,27 @@ def test_what_was_deleted_before_a_server_is_met_again_is_deleted_there(
         assert one.push().removed == 1
         assert _drift(one).total == 0
         assert not _drift(one).elsewhere
+
+
+def test_a_server_that_lost_some_of_it_is_told_that_again(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 30)
+        one.push()
+        some = [f"notes/m{number:03}.md" for number in range(20, 30)]
+        one.engines.wires[one.part].insist(lambda arm: arm.remove(some), 60)
+        assert one.push().sent == 10
+        assert _drift(one).total == 0
+
+
+def test_a_lock_that_cannot_be_used_is_named(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 2)
+        one.take_in()
+        lock = Path(one.bank.store.path).with_name("engine.lock")
+        lock.symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(EngineError, match=r"engine\.lock"):
+            one.sender.push()
+        told = one.engines.wires[one.part].delivery()
+        assert told is not None
+        assert "engine.lock" in told.why
+        assert not (tmp_path / "elsewhere").exists()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.engines import locating, outbox
+from retain.engines import locating, looking, outbox
 from retain.engines.arm import GRAVE, Arm, EngineError, EngineRefused, Held, Piece, wins
 from retain.guard.characters import flat
 from retain.index import rows
@@ -110,6 +110,7 @@ class Sender:
         with self._turn() as is_ours:
             if not is_ours:
                 return Pushed(is_busy=True, left=self._left())
+            self._look(end)
             self._meet(end)
             total = self._left() if progress else 0
             after = 0
@@ -175,8 +176,7 @@ class Sender:
         if self._store.is_temporary:
             yield True
             return
-        path = os.path.join(os.path.dirname(self._store.path), _LOCK)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = self._opened()
         try:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -186,6 +186,30 @@ class Sender:
                 yield True
         finally:
             os.close(fd)
+
+    def _opened(self) -> int:
+        """The open lock; EngineError where something else lies in its place."""
+        path = os.path.join(os.path.dirname(self._store.path), _LOCK)
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise EngineRefused(
+                f"nothing can be delivered: {path} cannot be used as a lock ({error.strerror})",
+                hint="Remove it: it is made anew.",
+            ) from error
+
+    def _look(self, end: float | None) -> None:
+        """See whether the server still has what it was given, before it is told the rest alone."""
+        with self._store.reading() as connection:
+            if not self._is_known(connection):
+                return
+            some = looking.witnesses(connection, self._wire.part)
+        if not some:
+            return
+        held = self._wire.insist(lambda arm: arm.held(list(some)), self._seconds(end))
+        if looking.has_lost(some, held):
+            with self._store.writing() as connection:
+                mistrust(connection, self._wire.part)
 
     def _meet(self, end: float | None) -> None:
         """Ask a server what it holds, before telling it anything: one we know nothing about, one
