@@ -119,7 +119,7 @@ def test_a_server_that_always_has_one_more_page_is_left_when_nobody_waits(
         target = f"pages 127.0.0.1:{port} b m"
         wire = Wire("text", target, partial(make, f"http://127.0.0.1:{port}"), store, 0.5)
         # Whichever comes first: the end of patience, or that of the pages that are believed.
-        with pytest.raises(EngineError, match="did not answer within|without an end"):
+        with pytest.raises(EngineError, match=r"did not answer within|without an end"):
             wire.ask(_all_pages)()
         asking = [one for one in threading.enumerate() if one.name == "retain-pages"]
         for thread in asking:
