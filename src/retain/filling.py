@@ -13,6 +13,7 @@ __all__ = ["Filling"]
 
 
 _AGAIN: Final = 5.0  # seconds until what could not be delivered is tried again
+_LOOK: Final = 60.0  # and between looks for what others have changed, where an engine is to know
 
 
 class Filling:
@@ -31,16 +32,17 @@ class Filling:
             self._thread.start()
 
     def _run(self) -> None:
-        waits = False
+        pause: float | None = None
         while not self._ended.is_set():
-            self._woken.wait(_AGAIN if waits else None)
+            self._woken.wait(pause)
             self._woken.clear()
             # A model that does not answer is reported by the next search.
             with contextlib.suppress(RetainError):
                 self._library.fill(is_stopped=self._ended.is_set)
-            waits = False
+            pause = None
             with contextlib.suppress(RetainError):
                 waits = self._library.deliver(is_stopped=self._ended.is_set)
+                pause = _AGAIN if waits else _LOOK if self._library.has_engines else None
 
     def end(self) -> None:
         """Stop after the vector that is being made."""

@@ -48,6 +48,7 @@ class Indexed:
         self._stays = stays  # a process that lives on is told by the kernel what changed
         self._notice: Notice | None = None
         self.held = 0
+        self.has_news = False  # something was taken in, that engines may have to be told of
         self.counts = Counts()
         self.meant: dict[str, Floats] = {}  # the last question's vector
         self._generation = 0  # of the index that was brought in step
@@ -141,6 +142,7 @@ class Indexed:
             undo.pop_all()
             self._generation = self.store.generation
         self.held = changes.held
+        self.has_news = self.has_news or bool(changes.added or changes.changed or changes.removed)
         return changes
 
     def _reconciled(self, force: bool, progress: sync.Progress | None) -> sync.Changes:
@@ -152,6 +154,7 @@ class Indexed:
     def update(self, paths: Iterable[str], progress: sync.Progress | None = None) -> None:
         """Take in files that were just written or removed."""
         files = [os.path.split(os.path.relpath(path, self.bank.root)) for path in paths]
+        self.has_news = True
         try:
             sync.update(self.bank, self.store, files, self._seen_now(), progress)
         except Damaged as error:

@@ -67,7 +67,6 @@ class Library:
         self._workspace = workspace
         self._stays = stays
         self._indexed: dict[str, Indexed] = {}
-        self._has_news = False  # something was written, and nobody stays to tell an engine of it
         # An index is sealed when it is closed, so it is closed also where nobody thinks of it.
         self._finalizer = weakref.finalize(self, _close_all, self._indexed)
 
@@ -313,7 +312,6 @@ class Library:
         """Index what was just written; a refusal is a note, because the memory itself is safe."""
         try:
             self._of(self._workspace.writable).update(paths, progress)
-            self._has_news = not self._stays
         except RetainError as error:
             return (f"saved, and not yet searchable: {error.message}",)
         return ()
@@ -383,6 +381,11 @@ class Library:
             return 0
         return embedding.fill(bank.store, bank.embedder, progress=progress, is_stopped=is_stopped)
 
+    @property
+    def has_engines(self) -> bool:
+        """Whether a part of the index of the bank in force lives elsewhere."""
+        return self.in_force().engines is not None
+
     def deliver(
         self, *, seconds: float | None = None, is_stopped: Callable[[], bool] = lambda: False
     ) -> bool:
@@ -395,7 +398,7 @@ class Library:
             return False
         waits = False
         for part, sender in engines.senders.items():
-            trouble = engines.wires[part].trouble()
+            trouble = engines.wires[part].delivery() or engines.wires[part].trouble()
             try:
                 if trouble and not trouble.is_over:
                     waits = True
@@ -406,17 +409,18 @@ class Library:
                 waits = True
         return waits
 
-    def _send_off(self) -> None:
+    def _send_off(self, bank: Indexed) -> None:
         """Have engines told by a process of its own: nobody should wait for a client to load."""
-        engines = self.in_force().engines
+        engines = bank.engines
         if engines is None:
             return
-        troubles = [wire.trouble() for wire in engines.wires.values()]
-        if all(trouble and not trouble.is_over for trouble in troubles):
-            return
-        from retain.engines.sending import send_off
+        for part, wire in engines.wires.items():
+            trouble = wire.delivery() or wire.trouble()
+            if (trouble is None or trouble.is_over) and engines.senders[part].waits:
+                from retain.engines.sending import send_off
 
-        send_off(self.in_force().bank.root, self._workspace.env)
+                send_off(bank.bank.root, self._workspace.env)
+                return
 
     def pending(self) -> int:
         """How many chunks of the bank in force have no vector yet."""
@@ -498,10 +502,12 @@ class Library:
 
     def close(self) -> None:
         """Let go of every index; the next question opens them again."""
-        if self._has_news:
-            self._has_news = False
-            with contextlib.suppress(RetainError):
-                self._send_off()
+        news = [bank for bank in self._indexed.values() if bank.has_news]
+        if not self._stays:  # who stays tells engines himself
+            for bank in news:
+                bank.has_news = False
+                with contextlib.suppress(RetainError):
+                    self._send_off(bank)
         _close_all(self._indexed)
 
 

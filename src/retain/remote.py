@@ -11,10 +11,12 @@ from retain.engines import outbox
 from retain.engines.arm import EngineError
 from retain.engines.checking import Drift, compared
 from retain.engines.choosing import EMBEDDED, TEXT, VECTOR, Engines, chosen
-from retain.engines.delivery import Pushed
+from retain.engines.delivery import Pushed, mistrust
 from retain.errors import RetainError, UsageError
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from retain.engines.arm import Arm
     from retain.engines.asking import Trouble, Wire
     from retain.indexed import Indexed
@@ -78,12 +80,11 @@ class Remote:
         found = [caution(*way) for way in ways]
         return list(dict.fromkeys(filter(None, found)))
 
-    def contradicted(self, kind: str) -> list[str]:
+    def contradicted(self, kind: str, only: str = "") -> list[str]:
         """The variables of the environment that keep a move from taking effect."""
         from retain.config import setting
 
-        parts = _PARTS if kind == EMBEDDED else KINDS[kind]
-        variables = [setting(f"engine.{part}").variable for part in parts]
+        variables = [setting(f"engine.{part}").variable for part in _moving(kind, only)]
         env = self._workspace.env
         return [
             f"{one} in the environment says {env[one]}"
@@ -107,8 +108,23 @@ class Remote:
         version = ""
         with contextlib.suppress(EngineError):  # the wire has noted why
             version = wire.ask(lambda arm: arm.version())()
-        given, waits = self._bank.look(partial(outbox.state, arm=part))
-        return State(part, wire.kind, wire.address, version, 0, given, waits, wire.trouble())
+        given, waits = self._told(part, wire)
+        trouble = wire.trouble() or wire.delivery()
+        return State(part, wire.kind, wire.address, version, 0, given, waits, trouble)
+
+    def _told(self, part: str, wire: Wire[Arm]) -> tuple[int, int]:
+        """How many memories a server was told of, and of how many it has yet to be.
+
+        What is noted may be about another server, or another name: then this one was told nothing.
+        """
+
+        def count(connection: sqlite3.Connection) -> tuple[int, int]:
+            if outbox.target(connection, part) == wire.target:
+                return outbox.state(connection, part)
+            query = "SELECT count(*) FROM memories WHERE NOT is_gone"
+            return 0, int(connection.execute(query).fetchone()[0])
+
+        return self._bank.look(count)
 
     def _state(self, part: str, wire: Wire[Arm] | None) -> State:
         if wire is None:
@@ -116,18 +132,17 @@ class Remote:
         about = _About()
         with contextlib.suppress(EngineError):  # the wire has noted why
             about = wire.insist(_about, _STATUS)
-        given, waits = self._bank.look(partial(outbox.state, arm=part))
-        return State(
-            part,
-            wire.kind,
-            wire.address,
-            about.version,
-            about.pieces,
-            given,
-            waits,
-            wire.trouble(),
-            about.otherwise,
-        )
+        given, waits = self._told(part, wire)
+        otherwise = about.otherwise
+        if about.version and about.pieces < given:
+            # Pieces are at least as many as memories.
+            lost = f"it holds {about.pieces} pieces and was told of {given} memories"
+            otherwise += (f"{lost}: `retain engine push` tells it again",)
+            with self._bank.store.writing() as connection:
+                mistrust(connection, part)
+        trouble = wire.trouble() or wire.delivery()
+        numbers = (about.pieces, given, waits)
+        return State(part, wire.kind, wire.address, about.version, *numbers, trouble, otherwise)
 
     def push(
         self,
@@ -214,10 +229,10 @@ class Remote:
                     outbox.forget(connection, part)
 
     def migrate(
-        self, kind: str, progress: Callable[[int, int], None] | None = None
+        self, kind: str, progress: Callable[[int, int], None] | None = None, only: str = ""
     ) -> dict[str, Pushed]:
-        """Move arms to another product: filled and compared first, chosen only then."""
-        parts = _PARTS if kind == EMBEDDED else KINDS[kind]
+        """Move arms, or one of them, to another product: filled and compared first, then chosen."""
+        parts = _moving(kind, only)
         done: dict[str, Pushed] = {}
         if kind != EMBEDDED:
             try:
@@ -279,6 +294,17 @@ class _About(NamedTuple):
     version: str = ""
     pieces: int = 0
     otherwise: tuple[str, ...] = ()
+
+
+def _moving(kind: str, only: str) -> tuple[str, ...]:
+    """The arms that a move is about."""
+    parts = _PARTS if kind == EMBEDDED else KINDS[kind]
+    if only and only not in parts:
+        raise UsageError(
+            f"{kind} has no part for {'words' if only == TEXT else 'vectors'}",
+            unchanged="Nothing was moved.",
+        )
+    return (only,) if only else parts
 
 
 def _about(arm: Arm) -> _About:

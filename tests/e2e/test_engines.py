@@ -292,6 +292,20 @@ def test_hostile_words_are_words(person: Person) -> None:
         assert "bad-name" in ran.out + ran.err
 
 
+def test_what_a_person_wrote_by_hand_is_delivered_by_any_command(person: Person) -> None:
+    _moved(person)
+    person.call("engine", "migrate", "--to", "sqlite", "--only", person.rows[-1].kind)
+    assert person.told("config", "get", f"engine.{person.rows[-1].kind}")["value"] == "sqlite"
+    person.call("engine", "migrate", "--to", person.product, "--only", person.rows[-1].kind)
+    person.write(person.work, "notes/byhand", "# By hand\n\nA quince in the garden.\n")
+    person.run("search", "quince", "--text")  # no command that writes
+    person.settle()
+    arms = person.told("engine", "status")["arms"]
+    assert [one["waiting"] for one in arms if one["kind"] == person.product] == [0] * len(
+        person.rows
+    )
+
+
 def test_a_lost_engine_costs_no_answer_and_no_memory(person: Person) -> None:
     """R21: hanging, answering nonsense, gone; then back, and nothing is missing."""
     _moved(person)

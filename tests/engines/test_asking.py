@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import json
+import threading
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from retain.engines.arm import EngineDown, EngineRefused
+from retain.engines.arm import Arm, EngineDown, EngineRefused, Sieve
 from retain.engines.asking import Wire, said
+from retain.engines.meilisearch import MeilisearchText
 from retain.engines.naming import Names
 from retain.engines.upstash import UpstashVectors
 from tests import indexes
@@ -41,6 +49,98 @@ def test_a_server_that_hangs_is_found_out_before_a_client_is_loaded(tmp_path: Pa
         assert "did not answer" in trouble.why
         with odd("html") as other:
             assert _wire(tmp_path, other, patience=0.2, loading=0).trouble() is None
+
+
+class _MorePages(BaseHTTPRequestHandler):
+    """A server that always has one more page, of Meilisearch's indexes or of Upstash's vectors."""
+
+    def _answer(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        number = str(next(_PAGES))
+        vector = {"id": number, "metadata": _METADATA}
+        body = json.dumps(
+            {
+                "results": [{"uid": "other"}],
+                "total": 10**15,
+                "result": {"nextCursor": number, "vectors": [vector], "namespaces": {}},
+            }
+        ).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = _answer
+
+    def log_message(self, *_: object) -> None:
+        """Nobody reads it."""
+
+
+class _Pages(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False  # who asks for ever must not keep the test from ending
+
+
+_PAGES = itertools.count(1)
+_METADATA = {"memory": "notes/a.md", "hash": "h", "written": "1.0", "pieces": 1, "model": "m"}
+
+
+@contextlib.contextmanager
+def _more_pages() -> Iterator[int]:
+    with _Pages(("127.0.0.1", 0), _MorePages) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield int(server.server_address[1])
+        server.shutdown()
+        thread.join()
+
+
+def _upstash(address: str, patience: float) -> Arm:
+    return UpstashVectors(address, "k", Names("b"), patience=patience)
+
+
+def _meilisearch(address: str, patience: float) -> Arm:
+    return MeilisearchText(address, "k", Names("b"), patience=patience)
+
+
+def _all_pages(arm: Arm) -> None:
+    if isinstance(arm, UpstashVectors):
+        for _ in arm._pages("b-retain-notes"):
+            pass
+    arm.count(Sieve())
+
+
+@pytest.mark.parametrize("make", [_upstash, _meilisearch])
+def test_a_server_that_always_has_one_more_page_is_left_when_nobody_waits(
+    tmp_path: Path, make: Callable[[str, float], Arm]
+) -> None:
+    with _more_pages() as port:
+        store = indexes.indexed(indexes.new(tmp_path / "bank"), None).store
+        target = f"pages 127.0.0.1:{port} b m"
+        wire = Wire("text", target, partial(make, f"http://127.0.0.1:{port}"), store, 0.5)
+        with pytest.raises(EngineDown, match="did not answer within"):
+            wire.ask(_all_pages)()
+        asking = [one for one in threading.enumerate() if one.name == "retain-pages"]
+        for thread in asking:
+            thread.join(20)
+        assert not any(thread.is_alive() for thread in asking)
+        wire.close()
+
+
+@pytest.mark.parametrize(
+    "fault", [lambda: json.loads("{"), lambda: int(1e999), lambda: {}["hits"], lambda: None + 1]
+)
+def test_an_answer_that_no_adapter_expected_is_the_servers_fault(
+    tmp_path: Path, fault: Callable[[], object]
+) -> None:
+    with odd("html") as port:
+        wire = _wire(tmp_path, port, patience=5.0, loading=0)
+        with pytest.raises(EngineRefused, match="cannot be read") as caught:
+            wire.ask(lambda _arm: fault())()
+        assert caught.value.__cause__ is not None  # so that a fault of ours is seen as well
+        trouble = wire.trouble()
+        assert trouble is not None
+        assert "cannot be read" in trouble.why
 
 
 def test_what_only_a_person_can_mend_is_told_with_how() -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from retain.engines import outbox
+from retain.engines import locating, outbox
 from retain.engines.arm import EngineError
 from retain.engines.checking import Drift, compared
+from retain.engines.delivery import mistrust
 from retain.engines.naming import Names
 from tests import indexes
 from tests.engines.contract import MODEL, Bench
@@ -218,3 +219,111 @@ def test_an_index_that_is_made_anew_sends_nothing_twice(tmp_path: Path, bench: B
         assert _drift(again).total == 0
     finally:
         again.close()
+
+
+def test_a_memory_that_is_newer_there_is_found_here_as_it_is_here(
+    tmp_path: Path, bench: Bench
+) -> None:
+    text = "---\nupdated_at: 2026-01-0{}T00:00:00Z\n---\n# Tea\n\n{}\n"
+    with machine(tmp_path, bench) as one, machine(tmp_path, bench) as two:
+        for each in (one, two):
+            indexes.many(each.root, 3)
+            each.write("notes/tea", text.format(1, "A zeppelin of green leaves."))
+            each.push()
+        two.write("notes/tea", text.format(3, "A zeppelin over black mountains."))
+        two.push()
+        # One has not been told of it, and its text has not changed.
+        assert one.names("zeppelin green leaves")[0] == "notes/tea"
+        one.write("notes/tea", text.format(2, "A dirigible of white leaves."))
+        assert one.push().ahead == 1
+        assert one.names("dirigible of white")[0] == "notes/tea"
+        assert not one.ask("dirigible of white").degraded.reasons
+
+
+def test_what_was_deleted_and_came_back_is_found(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 3)
+        text = "---\nupdated_at: 2026-01-01T00:00:00Z\n---\n# Air\n\nA zeppelin at noon.\n"
+        path = one.write("notes/air", text)
+        one.push()
+        path.unlink()
+        assert one.push().removed == 1
+        one.write("notes/air", text)  # as it was, date and all
+        one.push()
+        assert one.names("zeppelin at noon")[0] == "notes/air"
+
+
+def test_a_deletion_counts_whatever_the_clocks_say(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 3)
+        head = "---\nupdated_at: 9999-01-01T00:00:00Z\n---\n"
+        path = one.write("notes/late", f"{head}# Late\n\nA zeppelin at noon.\n")
+        one.push()
+        path.unlink()
+        assert one.push().removed == 1
+        held = one.engines.wires[one.part].insist(lambda arm: arm.held(["notes/late.md"]), 60)
+        assert held["notes/late.md"].is_grave
+
+
+def test_a_server_that_lost_everything_is_not_believed_and_told_again(
+    tmp_path: Path, bench: Bench
+) -> None:
+    with machine(tmp_path, bench) as one, machine(tmp_path, bench) as two:
+        for each in (one, two):
+            indexes.many(each.root, 5)
+            each.push()
+        one.engines.wires[one.part].insist(lambda arm: arm.drop(), 60)
+        answer = two.ask("lantern")
+        assert answer.hits
+        assert any("lost what it was told" in reason for reason in answer.degraded.reasons)
+        assert two.sender.waits
+        assert two.push().sent == 5
+        assert not two.ask("lantern").degraded.reasons
+        assert _drift(two).total == 0
+
+
+def test_an_engine_that_is_half_filled_is_not_believed_to_know_all(
+    tmp_path: Path, bench: Bench
+) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 5)
+        one.push()
+        assert one.bank.look(partial(locating.unknown, part=one.part)) == []
+        one.sender.forget(["notes/m001.md"])
+        assert one.bank.look(partial(locating.unknown, part=one.part)) != []
+
+
+def test_a_delivery_that_fails_is_told_until_one_succeeds(tmp_path: Path, own: Bench) -> None:
+    with machine(tmp_path, own, patience=2.0) as one:
+        indexes.many(one.root, 5)
+        one.push()
+        wire = one.engines.wires[one.part]
+        own.server.kill()
+        one.write("notes/new", "# New\n\nThe zeppelin lands at noon.\n")
+        one.take_in()
+        for _ in range(2):
+            with pytest.raises(EngineError):
+                one.sender.push()
+        own.server.start()
+        wire.insist(lambda arm: arm.version(), 60)
+        assert wire.trouble() is None
+        told = wire.delivery()
+        assert told is not None
+        assert told.tries == 2
+        one.push()
+        assert wire.delivery() is None
+
+
+def test_what_was_deleted_before_a_server_is_met_again_is_deleted_there(
+    tmp_path: Path, bench: Bench
+) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 5)
+        one.push()
+        (one.root / "notes/m001.md").unlink()
+        one.take_in()
+        with one.bank.store.writing() as connection:
+            mistrust(connection, one.part)
+        assert one.push().removed == 1
+        assert _drift(one).total == 0
+        assert not _drift(one).elsewhere

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool
@@ -22,6 +23,7 @@ __all__ = ["engine_command"]
 
 _EMBEDDED: Final = "sqlite"
 _ELSEWHERE: Final = ("qdrant", "upstash", "meilisearch", "postgres")
+_OTHERS: Final = 60.0  # seconds that another process may take to deliver
 _SAID: Final = 300  # characters of what a server said
 _NAME: Final = 120  # and of a name
 _NAMED: Final = 5  # memories that are named where engine and bank differ
@@ -89,8 +91,19 @@ def _push(args: argparse.Namespace) -> Output:
     with Bar("Vectors") as bar:
         app.library.fill(progress=bar)
     with Bar("Delivering") as bar:
-        done = app.remote.push(progress=bar)
-    return _pushed(done)
+        done = _when_free(lambda: app.remote.push(progress=bar))
+    output = _pushed(done)
+    return output._replace(code=int(any(one.left for one in done.values())))
+
+
+def _when_free(push: Callable[[], Mapping[str, Pushed]]) -> Mapping[str, Pushed]:
+    """Deliver once no other process does any more: the one that a command has left behind, say."""
+    end = time.monotonic() + _OTHERS
+    while True:
+        done = push()
+        if not any(one.is_busy for one in done.values()) or time.monotonic() > end:
+            return done
+        time.sleep(0.2)
 
 
 def _pushed(done: Mapping[str, Pushed]) -> Output:
@@ -169,6 +182,13 @@ def _migrate_arguments(parser: Any) -> None:
         choices=(*_ELSEWHERE, _EMBEDDED),
         help="qdrant, upstash (vectors), meilisearch (words), postgres (both), or sqlite: back",
     )
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="ARM",
+        choices=("text", "vector"),
+        help="move the arm for words (text) or for vectors alone; else all that ENGINE can be",
+    )
 
 
 def _migrate(args: argparse.Namespace) -> Output:
@@ -178,12 +198,12 @@ def _migrate(args: argparse.Namespace) -> Output:
         with Bar("Vectors") as bar:
             app.library.fill(progress=bar)
     with Bar("Delivering") as bar:
-        done = app.remote.migrate(args.to, bar)
+        done = app.remote.migrate(args.to, bar, args.only)
     output = _pushed(done)
     where = "the bank's own index" if args.to == _EMBEDDED else args.to
     data = {"to": args.to, "arms": output.data}
     text = f"{output.text}Searches ask {where} from now on.\n"
-    kept = app.remote.contradicted(args.to)
+    kept = app.remote.contradicted(args.to, args.only)
     if kept:
         text = f"{output.text}Your config says {args.to} now, and the environment does not.\n"
     warnings = [*output.warnings, *kept, *app.remote.cautions(args.to)]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from retain.engines.arm import Arm, EngineDown, EngineError, EngineRefused
+from retain.engines.wanted import until
 from retain.errors import RetainError
 from retain.index import rows
 
@@ -127,13 +128,14 @@ class Wire(Generic[_Arm]):
     ) -> Callable[[], _Result]:
         """Do something in a thread that nobody has to wait for: no client keeps every promise."""
         outcome: list[Any] = []
-        is_open = threading.Event()
+        is_open, has_left = threading.Event(), threading.Event()
 
         def run() -> None:
             try:
                 arm = self._opened(patience)
                 is_open.set()
-                outcome.extend((True, work(arm)))
+                with until(has_left):
+                    outcome.extend((True, self._read(work, arm)))
             except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
                 outcome.extend((False, error))
             is_open.set()
@@ -147,12 +149,25 @@ class Wire(Generic[_Arm]):
             is_open.wait(_LOADING)
             thread.join(max(0.0, max(started, self._opened_at) + seconds - time.monotonic()))
             if thread.is_alive():
+                has_left.set()  # a server that always has one more page is asked for no other
                 late = f"{self.kind} at {self.address} did not answer within {seconds:g} seconds."
                 self._noted(False, EngineDown(late))
             found: _Result = self._noted(*outcome)
             return found
 
         return answer
+
+    def _read(self, work: Callable[[_Arm], _Result], arm: _Arm) -> _Result:
+        """What comes of it: an answer that no adapter expected is the server's fault as well."""
+        try:
+            return work(arm)
+        except RetainError:
+            raise
+        except Exception as error:
+            raise EngineRefused(
+                f"{self.kind} at {self.address} gave an answer that cannot be read.",
+                hint="Is the address right?",
+            ) from error  # which a test shows, and a person need not see
 
     def _noted(self, is_done: bool, found: Any) -> Any:
         if is_done:
@@ -194,9 +209,26 @@ class Wire(Generic[_Arm]):
     # What is remembered, also by the next process
 
     def trouble(self) -> Trouble | None:
-        """What went wrong last; None if nothing did."""
+        """What went wrong last when it was asked; None if nothing did."""
+        return self._read_trouble("trouble")
+
+    def delivery(self) -> Trouble | None:
+        """What kept the last delivery from its end; None if nothing did.
+
+        It stays until one succeeds: who may ask need not be allowed to write.
+        """
+        return self._read_trouble("delivery")
+
+    def note_delivery(self, error: EngineError | None) -> None:
+        """Note what keeps a delivery from its end; None where nothing does."""
+        self._note_as("delivery", said(error) if error else "", error.words if error else "")
+
+    def _note(self, why: str, words: str = "") -> None:
+        self._note_as("trouble", why, words)
+
+    def _read_trouble(self, kind: str) -> Trouble | None:
         with self._store.reading() as connection:
-            found = rows.fact(connection, self._name)
+            found = rows.fact(connection, f"engine:{self.part}:{kind}")
         try:
             noted = json.loads(str(found)) if found else ("", 0, 0, "", "")
             why, tries, until, target, words = noted
@@ -206,12 +238,8 @@ class Wire(Generic[_Arm]):
         except (ValueError, TypeError):
             return None
 
-    @property
-    def _name(self) -> str:
-        return f"engine:{self.part}:trouble"
-
-    def _note(self, why: str, words: str = "") -> None:
-        before = self.trouble()
+    def _note_as(self, kind: str, why: str, words: str = "") -> None:
+        before = self._read_trouble(kind)
         if not why and before is None:
             return
         tries = before.tries + 1 if before and why else 1
@@ -222,7 +250,7 @@ class Wire(Generic[_Arm]):
             value = json.dumps([why[:_TOLD], tries, until, self.target, words[:_TOLD]])
         # Whoever cannot write the index asks the engine again next time.
         with contextlib.suppress(RetainError), self._store.writing() as connection:
-            rows.set_fact(connection, self._name, value)
+            rows.set_fact(connection, f"engine:{self.part}:{kind}", value)
 
     def close(self) -> None:
         """Let go of the connections; a question that hangs keeps its own until it ends."""

@@ -12,7 +12,7 @@ from retain.engines.arm import Held, wins
 __all__ = ["Drift", "compared"]
 
 _LOCAL: Final = (
-    "SELECT m.collection || '/' || m.file, lower(hex(m.hash)), m.written, m.chunks, "
+    f"SELECT m.collection || '/' || m.file, {outbox.HASH}, m.written, m.chunks, "  # noqa: S608 - our own words
     "EXISTS (SELECT 1 FROM chunks c JOIN pending p ON p.chunk = c.number "
     "WHERE c.memory = m.number) FROM memories m WHERE NOT m.is_gone"
 )
@@ -57,7 +57,8 @@ def compared(
         local = here.get(one.memory)
         if local is None:
             if not one.is_grave:
-                told = outbox.given(connection, part, [one.memory]).get(one.memory)
+                told = outbox.given(connection, part, [one.memory]).get(one.memory, "")
+                told = told.removeprefix(outbox.AHEAD)
                 (undead if told == one.hash else elsewhere).append(one.memory)
             continue
         seen.add(one.memory)

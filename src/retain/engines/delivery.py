@@ -10,18 +10,19 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.engines import locating, outbox
-from retain.engines.arm import GRAVE, Arm, EngineRefused, Held, Piece, wins
+from retain.engines.arm import GRAVE, Arm, EngineError, EngineRefused, Held, Piece, wins
 from retain.guard.characters import flat
 from retain.index import rows
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Mapping
 
     from retain.engines.asking import Wire
     from retain.engines.naming import Names
     from retain.index.store import Store
 
-__all__ = ["Pushed", "Sender"]
+__all__ = ["Pushed", "Sender", "met", "mistrust"]
 
 Progress = Callable[[int, int], None]  # done, of how many
 
@@ -29,9 +30,11 @@ Progress = Callable[[int, int], None]  # done, of how many
 _BATCH: Final = 256
 _PIECES: Final = 256  # of which so many go in one request, about
 _SLOW: Final = 30.0  # seconds that a server may take for one of them while nobody waits
+_MANIFEST: Final = 3_600.0  # and to say all it holds, page by page
 _MADE: Final = 600.0  # and to make collections, on which all nodes of a cluster have to agree
 _LOCK: Final = "engine.lock"
 _DAY: Final = 86_400.0
+_ACQUAINTED: Final = _DAY / 4  # seconds until a server is asked again what it holds
 # A machine that was away for longer may bring what others deleted back into the index, though never
 # into a file. Half a year is longer than anyone's leave, and short enough that marks stay few.
 _MARKED: Final = 180 * _DAY  # seconds that the mark of a deleted memory is kept
@@ -64,6 +67,17 @@ class Pushed(NamedTuple):
         return self.sent + self.removed + self.known + self.ahead
 
 
+def met(arm: str) -> str:
+    """The fact that says when an engine was last asked what it holds; none: ask before all else."""
+    return f"engine:{arm}:met"
+
+
+def mistrust(connection: sqlite3.Connection, arm: str) -> None:
+    """Have an engine asked what it holds before it is told anything, or believed."""
+    outbox.doubt(connection, arm)
+    connection.execute("DELETE FROM facts WHERE name = ?", (met(arm),))
+
+
 class Sender:
     """Delivers the changes of one bank to one arm."""
 
@@ -78,7 +92,19 @@ class Sender:
         is_stopped: Callable[[], bool] = lambda: False,
         progress: Progress | None = None,
     ) -> Pushed:
-        """Deliver what waits, for at most so many seconds."""
+        """Deliver what waits, for so many seconds; a failure is noted until one succeeds."""
+        try:
+            done = self._pushed(seconds, is_stopped, progress)
+        except EngineError as error:
+            self._wire.note_delivery(error)
+            raise
+        if not done.is_busy:
+            self._wire.note_delivery(None)
+        return done
+
+    def _pushed(
+        self, seconds: float | None, is_stopped: Callable[[], bool], progress: Progress | None
+    ) -> Pushed:
         end = time.monotonic() + seconds if seconds is not None else None
         done = Pushed()
         with self._turn() as is_ours:
@@ -86,11 +112,15 @@ class Sender:
                 return Pushed(is_busy=True, left=self._left())
             self._meet(end)
             total = self._left() if progress else 0
+            after = 0
             while not is_stopped() and (end is None or time.monotonic() < end):
-                step = self._step(end)
-                if step is None:
+                step = self._step(end, after)
+                if step is None and not after:
                     break
-                done = done.plus(step)
+                if step is None:  # once more from the start: something may have changed since
+                    after = 0
+                    continue
+                done, after = done.plus(step[0]), step[1]
                 if progress:
                     progress(done.settled, max(total, done.settled))
             self._settle()
@@ -99,10 +129,17 @@ class Sender:
         lacking = self._lacking()
         return done._replace(left=self._left() - lacking, lacking=lacking)
 
+    @property
+    def waits(self) -> bool:
+        """Whether there is anything to deliver, or the server has to be asked what it holds."""
+        with self._store.reading() as connection:
+            return not self._is_known(connection) or bool(self._left())
+
     def forget(self, memories: Sequence[str]) -> None:
         """Have memories delivered again, whatever was noted about them."""
         with self._store.writing() as connection:
             outbox.mark(connection, self._wire.part, {}, memories)
+            outbox.doubt(connection, self._wire.part)
 
     def prune(self, age: float = _MARKED) -> int:
         """Have the marks of memories removed that were deleted so many seconds ago or earlier."""
@@ -151,28 +188,48 @@ class Sender:
             os.close(fd)
 
     def _meet(self, end: float | None) -> None:
-        """Ask a server we know nothing about what it holds, before telling it anything.
+        """Ask a server what it holds, before telling it anything: one we know nothing about, one
+        that seems to have lost what it had, and now and then every one.
 
-        Of what it holds only memories that are here are noted: what another machine has told it
-        of, and this one has not been given yet, must not look as if it had been deleted here.
+        What it holds of memories that are not here is left alone: another machine may have told it
+        of them, and this one has not been given them yet.
         """
         with self._store.reading() as connection:
-            if outbox.target(connection, self._wire.part) == self._wire.target:
+            if self._is_known(connection):
                 return
             collections = [name for (name,) in connection.execute(_COLLECTIONS)]
+            here = {name: (hash_, at) for name, hash_, at in connection.execute(_HERE)}
         self._wire.insist(lambda arm: arm.ready(collections), self._seconds(end, _MADE))
-        held = self._wire.insist(lambda arm: list(arm.manifest()), self._seconds(end))
+        held = self._wire.insist(lambda arm: list(arm.manifest()), self._seconds(end, _MANIFEST))
+        given = {
+            one.memory: self._noted(one, *here[one.memory]) for one in held if one.memory in here
+        }
         with self._store.writing() as connection:
-            here = {name for (name,) in connection.execute(_HERE)}
-            given = {one.memory: one.hash for one in held if one.memory in here and self._has(one)}
-            outbox.learn(connection, self._wire.part, self._wire.target, given)
+            known = {name: hash_ for name, hash_ in given.items() if hash_}
+            outbox.learn(connection, self._wire.part, self._wire.target, known, here)
+            rows.set_fact(connection, self._met, int(time.time()))
+
+    def _is_known(self, connection: sqlite3.Connection) -> bool:
+        is_same = outbox.target(connection, self._wire.part) == self._wire.target
+        last = rows.fact(connection, self._met)
+        return is_same and last is not None and time.time() - float(str(last)) < _ACQUAINTED
+
+    @property
+    def _met(self) -> str:
+        return met(self._wire.part)
+
+    def _noted(self, held: Held, hash_: str, written: float) -> str:
+        """What to note of a memory that a server holds; nothing where it has to be told again."""
+        if held.hash == hash_:
+            return hash_ if self._has(held) else ""
+        return "" if wins(hash_, written, held) else outbox.AHEAD + hash_
 
     def _has(self, held: Held) -> bool:
         return held.is_whole and not held.is_grave and held.model == self._model
 
-    def _step(self, end: float | None) -> Pushed | None:
-        """One batch; None when nothing waits."""
-        waits = self._waiting(_BATCH)
+    def _step(self, end: float | None, after: int) -> tuple[Pushed, int] | None:
+        """One batch of what comes after a number, and the last in it; None when nothing waits."""
+        waits = self._waiting(_BATCH, after)
         if not waits.changed and not waits.deleted:
             return None
         with self._store.reading() as connection:
@@ -185,15 +242,17 @@ class Sender:
         fresh = sorted({group[0].collection for group in plan.send})
         if fresh:
             self._wire.insist(lambda arm: arm.ready(fresh), self._seconds(end, _MADE))
-        graves = [_grave(self._names, name) for name in plan.bury]
+        graves = [_grave(self._names, name, held.get(name)) for name in plan.bury]
         self._note_unsure(unsure | {group[0].memory for group in plan.send} | set(plan.bury))
         for part in _parts([*plan.send, *([grave] for grave in graves)]):
             self._wire.insist(lambda arm, part=part: arm.put(part), self._seconds(end))  # type: ignore[misc]
         with self._store.writing() as connection:
             given = {group[0].memory: group[0].hash for group in groups}
+            given |= {name: outbox.AHEAD + given[name] for name in plan.behind}
             outbox.mark(connection, self._wire.part, given, waits.deleted)
         self._note_unsure(unsure - set(names))
-        return Pushed(len(plan.send), len(plan.bury), plan.known, plan.ahead)
+        done = Pushed(len(plan.send), len(plan.bury), plan.known, plan.ahead)
+        return done, max(waits.changed, default=after)
 
     def _unsure(self) -> set[str]:
         """The memories whose delivery was begun and not seen to its end.
@@ -218,10 +277,11 @@ class Sender:
         with self._store.reading() as connection:
             return outbox.given(connection, self._wire.part, memories)
 
-    def _waiting(self, most: int) -> outbox.Waiting:
+    def _waiting(self, most: int, after: int) -> outbox.Waiting:
+        needs = bool(self._model)
         with self._store.reading() as connection:
             return outbox.waiting(
-                connection, self._wire.part, most, needs_vectors=bool(self._model)
+                connection, self._wire.part, most, needs_vectors=needs, after=after
             )
 
     def _lacking(self) -> int:
@@ -234,16 +294,23 @@ class Sender:
 
     def _settle(self) -> None:
         """Note what searches want to know: whether all is there, and what all have in common."""
-        with self._store.writing() as connection:
+        # All that takes long is read before anyone is kept from writing.
+        with self._store.reading() as connection:
             (version,) = connection.execute("SELECT version FROM totals").fetchone()
-            if not outbox.state(connection, self._wire.part)[1]:
+            knows_all = not outbox.unknown(connection, self._wire.part, 1)
+            mean = locating.counted(connection, self._model) if self._model else None
+        with self._store.writing() as connection:
+            if knows_all:
                 locating.note_empty(connection, self._wire.part, version)
-            if self._model:
-                locating.note_mean(connection, self._model)
+            if mean is not None:
+                locating.note_mean(connection, self._model, mean)
 
 
 _COLLECTIONS: Final = "SELECT DISTINCT collection FROM memories"
-_HERE: Final = "SELECT collection || '/' || file FROM memories"
+_HERE: Final = (
+    f"SELECT m.collection || '/' || m.file, {outbox.HASH}, m.written "  # noqa: S608 - our own words
+    "FROM memories m"
+)
 
 
 class _Plan(NamedTuple):
@@ -251,6 +318,7 @@ class _Plan(NamedTuple):
     bury: list[str]
     known: int
     ahead: int
+    behind: list[str]  # that are here in an older version than there
 
 
 def _plan(
@@ -262,7 +330,7 @@ def _plan(
     unsure: Collection[str],
 ) -> _Plan:
     """What of all that waits the engine is to be told: the last writer of a memory wins."""
-    send, bury, known, ahead = [], [], 0, 0
+    send, bury, behind, known, ahead = [], [], [], 0, 0
     for group in groups:
         first = group[0]
         found = held.get(first.memory)
@@ -276,17 +344,18 @@ def _plan(
             send.append(group)
         else:
             ahead += 1
+            behind.append(first.memory)
     for name in deleted:
         found = held.get(name)
         if name in unsure and (found is None or found.is_grave):
             bury.append(name)
         elif found is None or found.is_grave:
             known += 1
-        elif found.hash == given.get(name):
+        elif found.hash == given.get(name, "").removeprefix(outbox.AHEAD):
             bury.append(name)
         else:  # someone has written it anew since we last told of it
             ahead += 1
-    return _Plan(send, bury, known, ahead)
+    return _Plan(send, bury, known, ahead, behind)
 
 
 def _refuse_other_model(found: Held, model: str) -> None:
@@ -298,8 +367,11 @@ def _refuse_other_model(found: Held, model: str) -> None:
         )
 
 
-def _grave(names: Names, memory: str) -> Piece:
-    """What is left of a deleted memory, so that no machine that still has it brings it back."""
+def _grave(names: Names, memory: str, held: Held | None) -> Piece:
+    """What is left of a deleted memory, so that no machine that still has it brings it back.
+
+    It is later than what it takes the place of, whatever clock that was written by.
+    """
     collection = memory.rpartition("/")[0]
     return Piece(
         names.piece(memory, GRAVE),
@@ -312,7 +384,7 @@ def _grave(names: Names, memory: str) -> Piece:
         (),
         0.0,
         "",
-        time.time(),
+        max(time.time(), held.written + 1 if held else 0.0),
         "",
     )
 

@@ -14,47 +14,57 @@ if TYPE_CHECKING:
     from retain.engines.arm import Match
     from retain.index.vectors import Mean
 
-__all__ = ["FEW", "located", "mean", "note_empty", "note_mean", "unknown"]
+__all__ = ["FEW", "chunks_of", "counted", "located", "mean", "note_empty", "note_mean", "unknown"]
 
 FEW: Final = 500  # memories that are looked through here because the engine does not have them yet
 _STALE: Final = 0.02  # of the chunks: from which change on their mean is taken anew
 
 _LOCATED: Final = (
-    "SELECT c.number, o.key FROM json_each(?) o "
+    "SELECT c.number, o.key, lower(hex(c.digest)) = o.value ->> 3, m.number FROM json_each(?) o "
     "JOIN memories m ON m.collection = o.value ->> 0 AND m.file = o.value ->> 1 "
-    "JOIN chunks c ON c.memory = m.number AND c.number = (o.value ->> 2) + "
+    "LEFT JOIN chunks c ON c.memory = m.number AND c.number = (o.value ->> 2) + "
     "(SELECT min(number) FROM chunks WHERE memory = m.number) "
-    "WHERE lower(hex(c.digest)) = o.value ->> 3 AND NOT m.is_gone ORDER BY o.key"
+    "WHERE NOT m.is_gone ORDER BY o.key"
 )
+_OF: Final = "SELECT number FROM chunks JOIN json_each(?) ON memory = json_each.value"
 
 
 def located(connection: sqlite3.Connection, matches: Sequence[Match]) -> list[int]:
-    """The chunks that were found, in their order; what is not here, or no longer so, is left out.
+    """The chunks that were found, in their order; what is not here is left out.
 
-    Another machine may have told the engine of what this one has yet to be given.
+    Another machine may have told the engine of what this one has yet to be given: where it holds
+    another text of a memory than the one that is here, all of this one is looked at instead.
     """
     wanted = []
     for match in matches:
         collection, _, file = match.memory.rpartition("/")
         wanted.append((collection, file, match.place, match.digest))
-    return [number for number, _ in connection.execute(_LOCATED, (json.dumps(wanted),))]
+    found: list[int] = []
+    others: dict[int, None] = {}
+    for number, _, is_same, memory in connection.execute(_LOCATED, (json.dumps(wanted),)):
+        if is_same:
+            found.append(number)
+        else:
+            others[memory] = None
+    return [*found, *chunks_of(connection, list(others))] if others else found
+
+
+def chunks_of(connection: sqlite3.Connection, memories: Sequence[int]) -> list[int]:
+    """All chunks of some memories."""
+    return [number for (number,) in connection.execute(_OF, (json.dumps(memories),))]
 
 
 def unknown(connection: sqlite3.Connection, part: str) -> list[int] | None:
-    """The memories that an engine was not told of yet; None when there are too many to look at."""
-    if rows.fact(connection, _at(part)) == _version(connection):
+    """The memories that an engine does not have as they are; None for too many to look at."""
+    if rows.fact(connection, outbox.settled(part)) == _version(connection):
         return []
-    found = outbox.waiting(connection, part, FEW + 1, needs_vectors=False).changed
-    return None if len(found) > FEW else list(found)
+    found = outbox.unknown(connection, part, FEW + 1)
+    return None if len(found) > FEW else found
 
 
 def note_empty(connection: sqlite3.Connection, part: str, version: int) -> None:
     """Remember that an engine knew everything at this version of the index."""
-    rows.set_fact(connection, _at(part), version)
-
-
-def _at(part: str) -> str:
-    return f"engine:{part}:at"
+    rows.set_fact(connection, outbox.settled(part), version)
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -77,8 +87,8 @@ def mean(connection: sqlite3.Connection, model: str) -> Mean | None:
     return Mean(int.from_bytes(data[:8], "big"), np.frombuffer(data[8:], np.float32))
 
 
-def note_mean(connection: sqlite3.Connection, model: str) -> None:
-    """Count it again where enough has changed since."""
+def counted(connection: sqlite3.Connection, model: str) -> Mean | None:
+    """That anew, where enough has changed since it was noted; None where it has not."""
     from retain.index.vectors import total
 
     (chunks,) = connection.execute(
@@ -86,8 +96,11 @@ def note_mean(connection: sqlite3.Connection, model: str) -> None:
     ).fetchone()
     old = mean(connection, model)
     if old is not None and abs(old.chunks - chunks) <= _STALE * old.chunks:
-        return
-    new = total(connection, model)
-    if new is not None:
-        data = new.chunks.to_bytes(8, "big") + new.vector.tobytes()
-        rows.set_fact(connection, "mean", model.encode() + b"\0" + data)
+        return None
+    return total(connection, model)
+
+
+def note_mean(connection: sqlite3.Connection, model: str, new: Mean) -> None:
+    """Remember it for searches."""
+    data = new.chunks.to_bytes(8, "big") + new.vector.tobytes()
+    rows.set_fact(connection, "mean", model.encode() + b"\0" + data)

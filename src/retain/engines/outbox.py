@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,17 +22,25 @@ if TYPE_CHECKING:
     from retain.index.vectors import Floats
 
 __all__ = [
+    "AHEAD",
+    "HASH",
     "Waiting",
+    "doubt",
     "forget",
     "given",
     "lacking",
     "learn",
     "mark",
     "pieces",
+    "settled",
     "state",
     "target",
+    "unknown",
     "waiting",
 ]
+
+
+_AHEAD_OF_TIME: Final = 86_400.0  # seconds
 
 
 class Waiting(NamedTuple):
@@ -41,12 +50,21 @@ class Waiting(NamedTuple):
     deleted: tuple[str, ...]  # collection/file
 
 
-# What is missing from disk together with most others is held, not deleted: see `sync`.
-_CHANGED: Final = (
+# How texts are cut, their words stemmed and their vectors joined: raised when any of that is done
+# in another way, so that every engine is told again though no file has changed.
+CUT: Final = 1
+HASH: Final = f"lower(hex(m.hash)) || '-{CUT}'"  # of a memory, as engines hold it
+# In place of what an engine has: it holds something newer, from another machine or from a clock
+# that is ahead. It is not told again, and its word does not count: this memory is looked at here.
+AHEAD: Final = "ahead:"
+
+_BESIDE: Final = (
     "SELECT m.number FROM memories m LEFT JOIN delivered d "
-    "ON d.arm = ?1 AND d.collection = m.collection AND d.file = m.file "
-    "WHERE NOT m.is_gone AND (d.hash IS NULL OR d.hash <> lower(hex(m.hash)))"
+    "ON d.arm = ?1 AND d.collection = m.collection AND d.file = m.file WHERE NOT m.is_gone AND "
 )
+# What is missing from disk together with most others is held, not deleted: see `sync`.
+_CHANGED: Final = f"{_BESIDE}(d.hash IS NULL OR d.hash NOT IN ({HASH}, '{AHEAD}' || {HASH}))"
+_UNKNOWN: Final = f"{_BESIDE}(d.hash IS NULL OR d.hash <> {HASH})"
 _LACKS: Final = (
     "EXISTS (SELECT 1 FROM chunks c JOIN pending p ON p.chunk = c.number WHERE c.memory = m.number)"
 )
@@ -56,13 +74,22 @@ _DELETED: Final = (
 )
 
 
-def waiting(connection: sqlite3.Connection, arm: str, most: int, *, needs_vectors: bool) -> Waiting:
-    """The next memories to send, those that wait longest first."""
-    condition = f" AND NOT {_LACKS}" if needs_vectors else ""
-    changed = connection.execute(f"{_CHANGED}{condition} ORDER BY m.number LIMIT ?2", (arm, most))
+def waiting(
+    connection: sqlite3.Connection, arm: str, most: int, *, needs_vectors: bool, after: int = 0
+) -> Waiting:
+    """The next memories to send, in the order of their numbers; those up to `after` had theirs."""
+    condition = " AND m.number > ?3" + (f" AND NOT {_LACKS}" if needs_vectors else "")
+    values = (arm, most, after)
+    changed = connection.execute(f"{_CHANGED}{condition} ORDER BY m.number LIMIT ?2", values)
     numbers = tuple(number for (number,) in changed)
     deleted = connection.execute(f"{_DELETED} LIMIT ?2", (arm, most))
     return Waiting(numbers, tuple(name for (name,) in deleted))
+
+
+def unknown(connection: sqlite3.Connection, arm: str, most: int) -> list[int]:
+    """The memories that an engine does not hold as they are here."""
+    found = connection.execute(f"{_UNKNOWN} LIMIT ?2", (arm, most))
+    return [number for (number,) in found]
 
 
 def lacking(connection: sqlite3.Connection, arm: str) -> int:
@@ -118,24 +145,44 @@ def target(connection: sqlite3.Connection, arm: str) -> str:
     return str(rows.fact(connection, f"engine:{arm}") or "")
 
 
-def learn(connection: sqlite3.Connection, arm: str, name: str, given: Mapping[str, str]) -> None:
-    """Begin anew with what a server says it holds; `name` says which server that is."""
-    forget(connection, arm)
-    mark(connection, arm, given, ())
+def learn(
+    connection: sqlite3.Connection,
+    arm: str,
+    name: str,
+    given: Mapping[str, str],
+    here: Iterable[str],
+) -> None:
+    """Note what a server says it holds of the memories that are here; `name` says which server.
+
+    What was delivered and is not here any more stays noted: by that it is known to be deleted.
+    """
+    mark(connection, arm, given, set(here) - given.keys())
     rows.set_fact(connection, f"engine:{arm}", name)
+    doubt(connection, arm)
 
 
 def forget(connection: sqlite3.Connection, arm: str) -> None:
     """Know nothing any more about what an engine holds."""
     connection.execute("DELETE FROM delivered WHERE arm = ?", (arm,))
     connection.execute("DELETE FROM facts WHERE name = ?", (f"engine:{arm}",))
+    doubt(connection, arm)
+
+
+def doubt(connection: sqlite3.Connection, arm: str) -> None:
+    """Do not take for granted any longer that an engine knows everything."""
+    connection.execute("DELETE FROM facts WHERE name = ?", (settled(arm),))
+
+
+def settled(arm: str) -> str:
+    """The fact that says at which version of the index an engine knew everything."""
+    return f"engine:{arm}:at"
 
 
 # Memories as pieces
 
 _MEMORY: Final = (
-    "SELECT number, collection, file, lower(hex(hash)), chunks, type, status, created, written, "
-    "title, tags FROM memories WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
+    f"SELECT number, collection, file, {HASH}, chunks, type, status, created, written, "  # noqa: S608 - our own words
+    "title, tags FROM memories m WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
 )
 _CHUNK: Final = (
     "SELECT c.number, lower(hex(c.digest)), c.text, t.c0 FROM chunks c "
@@ -170,7 +217,8 @@ def _pieces(
             tags=tuple(dict.fromkeys(tag.casefold() for tag in json.loads(str(tags)))),
             created=_seconds(str(created)),
             hash=str(hash_),
-            written=float(str(written)),
+            # A clock that is far ahead would win against all that is ever written after it.
+            written=min(float(str(written)), time.time() + _AHEAD_OF_TIME),
             digest=digest,
             model=model,
             vector=vectors.get(chunk),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from itertools import islice
 from typing import TypeVar
 
@@ -27,12 +28,15 @@ class Lanes:
             return [act(name) for name in names]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._count, "engine")
-        return list(self._pool.map(act, names))
+        # Each lane has to know for whom it works: see `wanted`.
+        contexts = [copy_context() for _ in names]
+        return list(self._pool.map(lambda context, name: context.run(act, name), contexts, names))
 
     def close(self) -> None:
         pool, self._pool = self._pool, None
         if pool:
-            pool.shutdown()
+            # A server that has fallen silent keeps its own thread waiting, and nobody else.
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def grouped(items: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:

@@ -13,6 +13,7 @@ import httpx
 
 from retain.engines.arm import EngineError
 from retain.engines.trouble import Speaker
+from retain.engines.wanted import check_wanted
 
 __all__ = ["FOUND", "MOST", "failure", "is_away", "is_cut", "options"]
 
@@ -55,6 +56,7 @@ def options(
     limits = httpx.Timeout(patience, connect=patience / addresses)
 
     def ask(request: httpx.Request) -> None:
+        check_wanted()
         # Whole seconds are all that some clients can be told.
         request.extensions["timeout"] = limits.as_dict()
         request.headers["accept-encoding"] = "identity"

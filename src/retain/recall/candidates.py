@@ -177,8 +177,7 @@ def _located(
     chunks = [number for one in found for number in locating.located(connection, one or ())]
     unknown = locating.unknown(connection, part)
     if unknown:
-        query = "SELECT number FROM chunks JOIN json_each(?) ON memory = json_each.value"
-        chunks += [number for (number,) in connection.execute(query, (json.dumps(unknown),))]
+        chunks += locating.chunks_of(connection, unknown)
     return list(dict.fromkeys(chunks))
 
 

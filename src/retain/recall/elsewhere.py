@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from retain.engines import locating, outbox
 from retain.engines.arm import EngineDown, EngineError, Sieve
 from retain.engines.asking import said
+from retain.engines.delivery import mistrust
 from retain.index import text
 from retain.recall.candidates import AGREEING, DENSE, Proposed
 
@@ -45,9 +46,11 @@ def proposed(bank: Indexed, wanted: Wanted, asked: Asked, meant: Meaning) -> Pro
             asks_nearest = _nearest(bank, engines.vector, wanted, meant, sieve)
     # Both are under way: who waits for one waits for the other as well.
     with _told(reasons):
-        words = asks_words and asks_words()
+        words = _believed(bank, engines.text, asks_words()) if asks_words else None
     with _told(reasons):
-        nearest, first = asks_nearest() if asks_nearest else (None, [])
+        found = asks_nearest() if asks_nearest else None
+        if found:
+            nearest, first = _believed(bank, engines.vector, found[0]), found[1]
     return Proposed(words, nearest, first, tuple(dict.fromkeys(reasons)))
 
 
@@ -58,6 +61,22 @@ def _told(reasons: list[str]) -> Iterator[None]:
         yield
     except EngineError as error:
         reasons.append(_instead(error))
+
+
+def _believed(bank: Indexed, wire: Wire[Any] | None, found: list[Match]) -> list[Match]:
+    """What an engine found; where that is nothing, only if it still has anything at all.
+
+    It may have been emptied by another machine, or have lost its disk.
+    """
+    if found or wire is None:
+        return found
+    given, _ = bank.look(partial(outbox.state, arm=wire.part))
+    if not given or wire.ask(lambda arm: int(arm.count(Sieve())))():
+        return found
+    with bank.store.writing() as connection:
+        mistrust(connection, wire.part)
+    bank.has_news = True
+    raise EngineDown(f"{wire.kind} at {wire.address} has lost what it was told, and is told again.")
 
 
 def _instead(error: EngineError) -> str:

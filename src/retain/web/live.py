@@ -32,6 +32,7 @@ class Live:
         self._office, self._again = office, again
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pages: set[asyncio.Queue[str]] = set()
+        self.said = 0  # words so far: a page that knows of fewer has missed some
         self._is_over = False
         self.at_end: list[Callable[[], None]] = []  # whoever else has pages that listen
 
@@ -87,6 +88,7 @@ class Live:
             self._loop.call_soon_threadsafe(self._spread, line)
 
     def _spread(self, line: str) -> None:
+        self.said += 1
         for page in self._pages:
             if page.qsize() < _MOST_WAITING:
                 page.put_nowait(line)
@@ -109,7 +111,7 @@ class Live:
         page: asyncio.Queue[str] = asyncio.Queue()
         self._pages.add(page)
         try:
-            yield "retry: 2000\n\n"
+            yield f"retry: 2000\nevent: hello\ndata: {self.said}\n\n"
             while not self._is_over:
                 try:
                     line = await asyncio.wait_for(page.get(), _BREATH_SECONDS)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from retain.engines.arm import EngineError, EngineRefused
 from retain.engines.trouble import Speaker, plain
+from retain.engines.wanted import check_wanted
 
 if TYPE_CHECKING:
     from meilisearch import Client
@@ -80,6 +81,7 @@ class Connection:
         return Client
 
     def _asked(self, method: str, path: str, body: Any) -> Any:
+        check_wanted()
         make = self.load()
         from meilisearch.errors import MeilisearchCommunicationError, MeilisearchTimeoutError
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from retain.engines.addresses import is_clear, secrets
 from retain.engines.arm import EngineDown, EngineError, EngineRefused
+from retain.engines.wanted import check_wanted
 from retain.guard.characters import flat
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Connections:
         """
         from psycopg import Error
 
+        check_wanted()
         try:
             connection = self._taken() or self._connected()
             try:

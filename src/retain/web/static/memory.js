@@ -7,7 +7,8 @@ import { announce, carry, isTakingBack, resume, warned } from "./undo.js";
 
 const shown = () => document.getElementById("memory");
 const data = () => shown().dataset;
-const renew = () => refresh(location.href, ["memory", "collections"]);
+const note = () => { held.isOpen = document.querySelector(".menu").open; }; // in the last moment
+const renew = () => refresh(location.href, ["memory", "collections"], undefined, note);
 
 /** What an action did: said here, or on the page where the memory is now. */
 async function finish(text, done) {
@@ -158,7 +159,6 @@ document.addEventListener("submit", async (event) => {
 const held = { isOpen: false, typed: "", focus: "" };
 const selector = (one) => (one.id && `#${one.id}`) || (one.dataset.act && `[data-act="${one.dataset.act}"]`)
   || (one.dataset.key && `[data-key="${one.dataset.key}"]`) || (one.matches(".menu summary") && ".menu summary") || "";
-document.addEventListener("toggle", (event) => { if (event.target.matches(".menu")) held.isOpen = event.target.open; }, true);
 document.addEventListener("input", (event) => { if (event.target.id === "newtag") held.typed = event.target.value; });
 document.addEventListener("focusin", (event) => { held.focus = selector(event.target); });
 document.addEventListener("retain:refreshed", () => {
@@ -175,7 +175,7 @@ document.addEventListener("retain:memories", () => {
   soon = setTimeout(async () => {
     if (isBusy() || isLeaving || isTakingBack()) return;
     const before = data().hash;
-    const isThere = await refresh(location.href, ["memory", "collections"]).catch(() => true);
+    const isThere = await renew().catch(() => true);
     if (!isThere && (isLeaving || isTakingBack())) return;
     if (!isThere) say("This memory is gone: moved, or deleted. What is shown here is what it was.", { bad: true });
     else if (data().hash !== before) document.dispatchEvent(new CustomEvent("retain:changed"));
