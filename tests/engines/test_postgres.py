@@ -275,6 +275,10 @@ def test_a_user_who_may_not_make_anything_is_told_so(
         ("postgresql://me:sk-secret@127.0.0.1:1,127.0.0.2:2/", "postgresql://127.0.0.1:1,127.0.0.2:2"),
         ("host=127.0.0.1 pasword sk-secret", "an address that cannot be read"),
         ("postgresql://me:sk-secret@[127.0.0.1:1/bank", "an address that cannot be read"),
+        ("postgresql://me:1/sk-secret@127.0.0.1:1/bank", "an address that cannot be read"),
+        ("postgresql://me:x?sk-secret@127.0.0.1:1/bank", "an address that cannot be read"),
+        ("host=127.0.0.1 port=1 password='it''s sk-secret'", "an address that cannot be read"),
+        ("host=127.0.0.1 port=1 dbname='postgresql://me:sk-secret@h/x'", "postgresql://127.0.0.1:1/***"),
         ("", "an address that cannot be read"),
     ],
 )  # fmt: skip

@@ -245,3 +245,23 @@ def test_a_memory_of_pieces_without_end_is_not_asked_for_for_ever(
 
     with asking(upstash, answer) as arm:
         assert arm.held(["notes/a.md"])["notes/a.md"].found < 500
+
+
+@pytest.mark.parametrize("mark", ["/", "?", "#"])
+def test_an_address_that_may_be_read_in_two_ways_is_not_asked(making: Making, mark: str) -> None:
+    asked_for: list[Asked] = []
+
+    def answer(asked: Asked) -> Reply:
+        asked_for.append(asked)
+        return Reply({}, 500)
+
+    with stranger(answer) as place:
+        # Who forgets to escape a password asks whoever its beginning names.
+        arm = making(f"http://{place}{mark}pa55word@127.0.0.1:9")
+        acts: list[Callable[[], object]] = [arm.version, lambda: find(arm)]
+        for act in (*acts, lambda: arm.held(["notes/a.md"])):
+            with pytest.raises(EngineRefused) as caught:
+                act()
+            assert "pa55word" not in shown(caught.value) + repr(arm) + arm.address
+        arm.close()
+    assert asked_for == []
