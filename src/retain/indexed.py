@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from retain import sync
+from retain.errors import ConfigError
 from retain.index.store import Damaged, Replaced, Store
 from retain.index.text import Counts
 from retain.reading import Reader
@@ -48,6 +49,7 @@ class Indexed:
         self._stays = stays  # a process that lives on is told by the kernel what changed
         self._notice: Notice | None = None
         self.held = 0
+        self._unclear = ""  # why no engine is asked, though one is set
         self.has_news = False  # something was taken in, that engines may have to be told of
         self.counts = Counts()
         self.meant: dict[str, Floats] = {}  # the last question's vector
@@ -60,8 +62,15 @@ class Indexed:
 
     @cached_property
     def engines(self) -> Engines | None:
-        """The arms of the index that live elsewhere, None when there are none."""
-        return self._make_engines(self)
+        """The arms of the index that live elsewhere, None when there are none.
+
+        Settings for them that make no sense cost nobody an answer.
+        """
+        try:
+            return self._make_engines(self)
+        except ConfigError as error:
+            self._unclear = f"answered from the local index: {error.message}"
+            return None
 
     @cached_property
     def vectors(self) -> Cache:
@@ -80,13 +89,14 @@ class Indexed:
     @property
     def shortfalls(self) -> tuple[str, ...]:
         """What makes every answer from this bank worse, in words."""
+        lasting = (*self.store.lasting, *filter(None, (self._unclear,)))
         if not self.held:
-            return tuple(self.store.lasting)
+            return lasting
         held = (
             f"{self.held} memories are missing from disk at once and are left out; "
             "`retain sync --force` forgets them"
         )
-        return (*self.store.lasting, held)
+        return (*lasting, held)
 
     def owns(self, hit: Hit) -> bool:
         """Whether a hit is from this bank."""

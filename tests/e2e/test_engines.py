@@ -306,6 +306,15 @@ def test_what_a_person_wrote_by_hand_is_delivered_by_any_command(person: Person)
     )
 
 
+def test_settings_that_make_no_sense_cost_no_answer(person: Person) -> None:
+    _moved(person)
+    unclear = {"RETAIN_ENGINE_BANKS": "no name at all"}
+    answer = person.told("search", "walnut", env=unclear)
+    assert answer["hits"]
+    assert "engine.banks" in str(answer["degraded"])
+    assert "engine.banks" in person.call("engine", "status", env=unclear, code=1).err
+
+
 def test_a_lost_engine_costs_no_answer_and_no_memory(person: Person) -> None:
     """R21: hanging, answering nonsense, gone; then back, and nothing is missing."""
     _moved(person)

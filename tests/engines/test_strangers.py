@@ -258,8 +258,12 @@ def test_an_address_that_may_be_read_in_two_ways_is_not_asked(making: Making, ma
     with stranger(answer) as place:
         # Who forgets to escape a password asks whoever its beginning names.
         arm = making(f"http://{place}{mark}pa55word@127.0.0.1:9")
-        acts: list[Callable[[], object]] = [arm.version, lambda: find(arm)]
-        for act in (*acts, lambda: arm.held(["notes/a.md"])):
+        acts: list[Callable[[], object]] = [
+            arm.version,
+            lambda: find(arm),
+            lambda: arm.held(["notes/a.md"]),
+        ]
+        for act in acts:
             with pytest.raises(EngineRefused) as caught:
                 act()
             assert "pa55word" not in shown(caught.value) + repr(arm) + arm.address

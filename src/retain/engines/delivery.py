@@ -134,7 +134,8 @@ class Sender:
     def waits(self) -> bool:
         """Whether there is anything to deliver, or the server has to be asked what it holds."""
         with self._store.reading() as connection:
-            return not self._is_known(connection) or bool(self._left())
+            is_known = self._is_known(connection)
+        return not is_known or bool(self._left())
 
     def forget(self, memories: Sequence[str]) -> None:
         """Have memories delivered again, whatever was noted about them."""

@@ -72,6 +72,12 @@ class Questions:
 
         return self._ask("GET", "/collections", None, names) or []
 
+    def count(self, name: str, condition: Mapping[str, Any]) -> int:
+        """How many points of a collection a filter lets pass; none where there is no such."""
+        path = f"/collections/{quote(name, safe='')}/points/count"
+        body = {"filter": condition, "exact": True}
+        return self._ask("POST", path, body, lambda said: int(said["result"]["count"])) or 0
+
     def query(
         self, name: str, searches: Sequence[Mapping[str, Any]], consistency: str = ""
     ) -> list[list[Match]]:

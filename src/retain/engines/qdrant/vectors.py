@@ -140,11 +140,12 @@ class QdrantVectors:
         return sum(self._lanes.each(prune, self._all()))
 
     def count(self, sieve: Sieve) -> int:
-        self._clients.load()
-        from qdrant_client.http import models as q
-
-        condition = q.Filter.model_validate(sieved(sieve, {"must_not": [equal("place", GRAVE)]}))
-        return sum(self._lanes.each(lambda name: self._count(name, condition), self._wanted(sieve)))
+        condition = sieved(sieve, {"must_not": [equal("place", GRAVE)]})
+        return sum(
+            self._lanes.each(
+                lambda name: self._questions.count(name, condition), self._wanted(sieve)
+            )
+        )
 
     def otherwise(self) -> list[str]:
         found = self._lanes.each(self._collections.differs, self._all())
