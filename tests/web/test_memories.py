@@ -447,17 +447,6 @@ def test_everything_can_be_done_by_keys_alone(page: Page, served: Served) -> Non
     expect(page.locator(".prose")).to_contain_text("Sip.")
 
 
-def test_a_page_that_has_missed_a_word_looks_again(page: Page, served: Served) -> None:
-    """As many words have been told as `hello` says; the page was made at another number."""
-    said = "retry: 600000\nevent: hello\ndata: {}\n\n"
-    page.route(
-        "**/api/v1/events",
-        lambda route: route.fulfill(content_type="text/event-stream", body=said.format(9_999)),
-    )
-    with page.expect_request(lambda one: "x-retain-fragment" in one.headers):
-        page.goto("/")
-
-
 def test_keys_go_on_while_the_list_is_renewed(page: Page, served: Served) -> None:
     page.goto("/?sort=title")
     page.keyboard.press("j")

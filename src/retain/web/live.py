@@ -32,7 +32,6 @@ class Live:
         self._office, self._again = office, again
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pages: set[asyncio.Queue[str]] = set()
-        self.said = 0  # words so far: a page that knows of fewer has missed some
         self._is_over = False
         self.at_end: list[Callable[[], None]] = []  # whoever else has pages that listen
 
@@ -88,7 +87,6 @@ class Live:
             self._loop.call_soon_threadsafe(self._spread, line)
 
     def _spread(self, line: str) -> None:
-        self.said += 1
         for page in self._pages:
             if page.qsize() < _MOST_WAITING:
                 page.put_nowait(line)
@@ -111,7 +109,7 @@ class Live:
         page: asyncio.Queue[str] = asyncio.Queue()
         self._pages.add(page)
         try:
-            yield f"retry: 2000\nevent: hello\ndata: {self.said}\n\n"
+            yield "retry: 2000\n\n"
             while not self._is_over:
                 try:
                     line = await asyncio.wait_for(page.get(), _BREATH_SECONDS)

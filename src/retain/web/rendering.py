@@ -102,11 +102,10 @@ def page(
     """
     office: Office = request.app.state.office
     layout = "part.html" if _FRAGMENT in request.headers else "base.html"
-    heard = request.app.state.live.said  # before anything is read: what comes later may be missed
 
     def made() -> bytes:
         given = {"here": "", "place": office.where, "bank": _mark(office), **values}
-        given |= {"layout": layout, "heard": heard}
+        given["layout"] = layout
         text = _templates().get_template(template).render(given)
         return text.encode("utf-8", "replace")  # a file's name may hold bytes that are no text
 

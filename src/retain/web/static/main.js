@@ -91,11 +91,6 @@ let wasLost = false;
 function listen() {
   live = new EventSource("/api/v1/events");
   for (const name of NEWS) live.addEventListener(name, (event) => tell(name, JSON.parse(event.data)));
-  live.addEventListener("hello", (event) => {
-    // Something may have happened between the making of this page and its first word.
-    if (event.data !== document.documentElement.dataset.heard && !isBehind) for (const name of NEWS) tell(name, {});
-    document.documentElement.dataset.heard = event.data;
-  });
   live.addEventListener("error", () => { wasLost = isBehind = true; });
   live.addEventListener("open", () => {
     if (wasLost) say("Retain answers again.");
