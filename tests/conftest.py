@@ -17,6 +17,9 @@ from hypothesis import settings
 from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.database import DirectoryBasedExampleDatabase
 
+# Before it is imported anywhere: what fails in it is to be shown with its values.
+pytest.register_assert_rewrite("tests.engines.contract")
+
 ROOT = Path(__file__).resolve().parent.parent
 _NUMBERS = itertools.count()
 

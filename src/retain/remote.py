@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from retain.engines import outbox
-from retain.engines.arm import EngineError
+from retain.engines.arm import EngineDown, EngineError
 from retain.engines.checking import Drift, compared
 from retain.engines.choosing import EMBEDDED, TEXT, VECTOR, Engines, chosen
 from retain.engines.delivery import Pushed, mistrust
@@ -239,6 +239,8 @@ class Remote:
                 done = self._filled(kind, parts, progress)
             except EngineError as error:
                 error.unchanged = "Nothing has moved: searches are answered as before."
+                if isinstance(error, EngineDown):
+                    error.hint = f"Is it running? `retain config get engine.{kind}.url` says where."
                 raise
         for part in parts:
             self._choose(part, kind)

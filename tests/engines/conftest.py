@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
-# Before it is imported anywhere: what fails in it is to be shown with its values.
-pytest.register_assert_rewrite("tests.engines.contract")
-
-from retain.engines.naming import Names  # noqa: E402
-from tests.engines.contract import Bench, Row  # noqa: E402
-from tests.engines.rows import ROWS  # noqa: E402
-from tests.engines.servers import Server  # noqa: E402
+from retain.engines.naming import Names
+from tests.engines.contract import Bench, Row
+from tests.engines.rows import ROWS
+from tests.engines.servers import Server
 
 _NUMBERS = itertools.count()
 

@@ -448,7 +448,8 @@ def test_everything_can_be_done_by_keys_alone(page: Page, served: Served) -> Non
 
 
 def test_keys_go_on_while_the_list_is_renewed(page: Page, served: Served) -> None:
-    page.goto("/?sort=title")
+    with page.expect_response("**/api/v1/events"):  # from then on it hears of changes
+        page.goto("/?sort=title")
     page.keyboard.press("j")
     expect(page.locator("#results a", has_text="Bread")).to_be_focused()
     address = re.compile(r"/\?sort=title$")

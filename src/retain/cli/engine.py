@@ -155,7 +155,7 @@ def _differs(drift: Drift) -> str:
         ("missing", drift.missing),
         ("older there", drift.differing),
         ("deleted here", drift.undead),
-        ("newer there", drift.ahead),
+        ("newer there, or deleted there: pull", drift.ahead),
         ("from other machines", drift.elsewhere),
     ):
         if names:
@@ -225,6 +225,8 @@ def _drop_arguments(parser: Any) -> None:
 def _drop(args: argparse.Namespace) -> Output:
     remote = open_app(args).remote
     where = args.kind or "its engines"
+    if not args.kind:
+        remote.check()
     if not args.yes:
         raise UsageError(
             f"this removes everything of {remote.identity} from {where}, for every machine",
