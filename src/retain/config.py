@@ -137,6 +137,12 @@ def _engines() -> Iterator[Setting]:
         yield Setting(f"engine.{kind}.url", url, about)
         about = f"Which variable has the key to {kind.capitalize()}."
         yield Setting(f"engine.{kind}.key_env", variable, about)
+    yield from _qdrant()
+    yield from _postgres()
+
+
+def _qdrant() -> Iterator[Setting]:
+    """What Qdrant's collections are made with, and how they are asked."""
     for key, default, least, about in (
         ("shards", 1, 1, "Into how many parts Qdrant splits a collection."),
         ("replicas", 1, 1, "How many copies of each part it keeps, on as many nodes."),
@@ -159,6 +165,10 @@ def _engines() -> Iterator[Setting]:
     yield Setting("engine.qdrant.on_disk", False, "Whether it reads vectors from disk.")
     about = "Whether it reads from disk what searches are narrowed by."
     yield Setting("engine.qdrant.payload_on_disk", True, about)
+
+
+def _postgres() -> Iterator[Setting]:
+    """What Postgres' tables and graphs are made with, and how they are asked."""
     for key, default, least, about in (
         ("m", 16, 2, "How many neighbours a point has in Postgres' graph of vectors."),
         ("ef_construction", 64, 4, "How many candidates are looked at while it is built."),
