@@ -77,7 +77,6 @@ def test_nothing_is_loaded_until_an_arm_is_made() -> None:
         [sys.executable, "-c", code],
         check=True,
         capture_output=True,
-        text=True,
         encoding="utf-8",
     )
     assert done.stdout.strip() == "[]"

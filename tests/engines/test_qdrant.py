@@ -274,7 +274,9 @@ def test_importing_an_adapter_loads_no_client() -> None:
         "print([m for m in ('httpx', 'qdrant_client', 'upstash_vector', 'grpc', 'numpy')"
         " if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -296,7 +298,9 @@ def test_a_client_that_is_not_installed_is_named_with_what_to_do(name: str, clie
         "    except EngineRefused as error:\n"
         "        print(error.hint)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True
+    )
     assert done.stdout.splitlines() == [f'Install it: pip install "retain-bank[{name}]"'] * 6
 
 
