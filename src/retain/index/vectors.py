@@ -35,7 +35,10 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 NEIGHBOUR: Final = 0.3  # how much of the chunk before and after is part of a chunk's meaning
 HUB: Final = 0.4  # how much of what every chunk has in common is taken off
 _MANY: Final = 200  # chunks from which on one can tell what all have in common
-_BLOCK: Final = 4_096  # rows turned into floats at a time, to stay in the processor's cache
+# Numbers turned into floats at a time: they stay in the processor's cache, and are few enough that
+# OpenBLAS (from 460,800 on) does not share out the work among threads of its own, which then wait
+# for each other whenever two searches come at once. Bigger blocks are not faster for one either.
+_BLOCK: Final = 131_072
 
 
 def packed(vector: Floats) -> bytes:
@@ -88,12 +91,17 @@ class Matrix:
     def dimension(self) -> int:
         return int(self._data.shape[1])
 
+    @property
+    def _step(self) -> int:
+        return max(1, _BLOCK // max(1, self.dimension))
+
     def products(self, query: Floats) -> Floats:
         """The cosine of every chunk's own vector with a query."""
         out = np.empty(len(self._data), np.float32)
-        for start in range(0, len(self._data), _BLOCK):
-            block = self._data[start : start + _BLOCK]
-            np.dot(block.astype(np.float32), query, out=out[start : start + _BLOCK])
+        step = self._step
+        for start in range(0, len(self._data), step):
+            block = self._data[start : start + step]
+            np.dot(block.astype(np.float32), query, out=out[start : start + step])
         out *= self._scales
         return out
 
@@ -112,22 +120,24 @@ class Matrix:
     def _measured(self) -> Floats:
         """The length of each vector with its neighbours added."""
         lengths = np.empty(len(self._data), np.float32)
-        for start in range(0, len(self._data), _BLOCK):
-            low, high = max(start - 1, 0), min(start + _BLOCK + 1, len(self._data))
+        for start in range(0, len(self._data), self._step):
+            low, high = max(start - 1, 0), min(start + self._step + 1, len(self._data))
             block = self._data[low:high].astype(np.float32) * self._scales[low:high, None]
             summed = block.copy()
             follows = self._follows[low + 1 : high, None]
             summed[1:] += NEIGHBOUR * follows * block[:-1]
             summed[:-1] += NEIGHBOUR * follows * block[1:]
-            end = min(start + _BLOCK, len(self._data))
+            end = min(start + self._step, len(self._data))
             lengths[start:end] = np.linalg.norm(summed[start - low : end - low], axis=1)
         np.maximum(lengths, 1e-6, out=lengths)
         return lengths
 
     def _mean(self) -> Floats:
         total = np.zeros(self._data.shape[1], np.float64)
-        for start in range(0, len(self._data), _BLOCK):
-            total += self._scales[start : start + _BLOCK] @ self._data[start : start + _BLOCK]
+        step = self._step
+        for start in range(0, len(self._data), step):
+            block = self._data[start : start + step].astype(np.float32)
+            total += self._scales[start : start + step] @ block
         mean: Floats = (total / max(len(self._data), 1)).astype(np.float32)
         return mean
 
@@ -184,8 +194,10 @@ def nearest(values: Floats, limit: int, among: Numbers | None = None) -> Numbers
 
 def of_memory(connection: sqlite3.Connection, memory: int, model: str) -> dict[int, Floats]:
     """A memory's vectors by chunk, of length 1 with their neighbours added."""
+    # By the chunks' numbers: there is no index by memory, and all vectors would be looked through.
     query = (
-        "SELECT chunk, memory, vector FROM vectors WHERE model = ? AND memory = ? ORDER BY chunk"
+        "SELECT chunk, memory, vector FROM vectors WHERE model = ? "
+        "AND chunk IN (SELECT number FROM chunks WHERE memory = ?) ORDER BY chunk"
     )
     matrix = _made(connection.execute(query, (model, memory)).fetchall())
     if matrix is None:
