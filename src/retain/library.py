@@ -386,9 +386,7 @@ class Library:
         """Whether a part of the index of the bank in force lives elsewhere."""
         return self.in_force().engines is not None
 
-    def deliver(
-        self, *, seconds: float | None = None, is_stopped: Callable[[], bool] = lambda: False
-    ) -> bool:
+    def deliver(self, *, is_stopped: Callable[[], bool] = lambda: False) -> bool:
         """Tell engines what they lack, except those that are down; whether something still waits.
 
         Nobody waits for this: what cannot be delivered now is told later, by whoever comes next.
@@ -403,7 +401,7 @@ class Library:
                 if trouble and not trouble.is_over:
                     waits = True
                     continue
-                done = sender.push(seconds=seconds, is_stopped=is_stopped)
+                done = sender.push(is_stopped=is_stopped)
                 waits = waits or bool(done.left)
             except RetainError:  # `retain engine status` tells
                 waits = True

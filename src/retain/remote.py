@@ -120,7 +120,7 @@ class Remote:
 
         def count(connection: sqlite3.Connection) -> tuple[int, int]:
             if outbox.target(connection, part) == wire.target:
-                return outbox.state(connection, part)
+                return outbox.told(connection, part), outbox.left(connection, part)
             query = "SELECT count(*) FROM memories WHERE NOT is_gone"
             return 0, int(connection.execute(query).fetchone()[0])
 
@@ -147,7 +147,6 @@ class Remote:
     def push(
         self,
         *,
-        seconds: float | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
         progress: Callable[[int, int], None] | None = None,
     ) -> dict[str, Pushed]:
@@ -155,7 +154,7 @@ class Remote:
         return _each(
             self._needed,
             lambda engines, part: engines.senders[part].push(
-                seconds=seconds, is_stopped=is_stopped, progress=progress
+                is_stopped=is_stopped, progress=progress
             ),
         )
 

@@ -196,8 +196,6 @@ def memory(
             model=model,
             vector=vectors[place] if vectors else unit(f"{name} {version} {place}"),
             terms=" ".join([COMMON, *terms]),
-            title=f"Title of {name[:50]}",
-            text=f"What {name[:50]} says in place {place}.",
         )
         for place in range(chunks)
     ]

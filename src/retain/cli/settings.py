@@ -138,15 +138,13 @@ def _refuse_unclear(key: str, value: str) -> None:
         from retain.engines.naming import banks
 
         banks(value)
-    if not key.endswith("url"):
+    if not key.endswith("url") or not value:
         return
-    from retain.engines.addresses import is_clear
+    from retain.engines.addresses import fault
 
-    if not is_clear(value):
-        raise UsageError(
-            f"the address for {key} cannot be read",
-            hint="In a user's name or password / ? # and @ are written %2F %3F %23 and %40.",
-        )
+    if expected := fault(key.split(".")[1], value):
+        # Not the address itself: what cannot be read may be a password anywhere.
+        raise UsageError(f"that is no address for {key}", hint=f"It {expected}")
 
 
 def _is_kept(key: str, kept: Rules) -> bool:

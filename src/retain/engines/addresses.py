@@ -9,7 +9,26 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-__all__ = ["caution", "each", "hello", "is_clear", "masked", "place", "secrets"]
+__all__ = [
+    "EXPECTED",
+    "caution",
+    "each",
+    "fault",
+    "hello",
+    "is_clear",
+    "masked",
+    "place",
+    "secrets",
+]
+
+EXPECTED: Final = (
+    "begins with http:// or https://; "
+    "in a user's name or password / ? # and @ are written %2F %3F %23 and %40."
+)
+_EXPECTED_OF_POSTGRES: Final = (
+    "looks like postgresql://user@host:5432/database; "
+    "in a user's name or password / ? # and @ are written %2F %3F %23 and %40."
+)
 
 _HIDDEN: Final = "***"
 _NOWHERE: Final = "nowhere"
@@ -175,6 +194,16 @@ def _split(address: str) -> SplitResult:
         return urlsplit(address if "://" in address else f"//{address}")
     except ValueError:
         return urlsplit("")
+
+
+def fault(kind: str, address: str) -> str:
+    """What an address for an engine would have to look like; empty where it does."""
+    if kind == "postgres":
+        is_fit = _is_pairs(address) or _split(address).scheme in {"postgres", "postgresql"}
+        return "" if is_fit and is_clear(address) else _EXPECTED_OF_POSTGRES
+    ways = map(_split, each(address))
+    is_fit = all(way.scheme in {"http", "https"} and way.netloc for way in ways)
+    return "" if is_fit and is_clear(address) else EXPECTED
 
 
 def hello(address: str) -> bytes:

@@ -21,6 +21,7 @@ __all__ = [
     "EngineAbsent",
     "EngineDown",
     "EngineError",
+    "EngineLocked",
     "EngineRefused",
     "Held",
     "Match",
@@ -61,6 +62,12 @@ class EngineRefused(EngineError):
     code = "engine-refused"
 
 
+class EngineLocked(EngineRefused):
+    """It wants another key, or any: who knows where keys come from says which to set."""
+
+    code = "engine-locked"
+
+
 class EngineAbsent(EngineRefused):
     """It answered that what was asked about is not there."""
 
@@ -85,8 +92,6 @@ class Piece(NamedTuple):
     model: str = ""  # that made the vector
     vector: Floats | None = None  # of the chunk with its neighbours, of length 1
     terms: str = ""  # cut and stemmed, parted by spaces
-    title: str = ""
-    text: str = ""
 
 
 class Held(NamedTuple):

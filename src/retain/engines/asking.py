@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
-from retain.engines.arm import Arm, EngineDown, EngineError, EngineRefused
+from retain.engines.arm import Arm, EngineDown, EngineError, EngineLocked, EngineRefused
 from retain.engines.wanted import until
 from retain.errors import RetainError
 from retain.index import rows
@@ -80,8 +80,11 @@ class Wire(Generic[_Arm]):
         store: Store,
         patience: float,
         hello: bytes = b"",
+        *,
+        key_hint: str = "",
     ) -> None:
         self._hello = hello  # what the server answers at once, whoever asks
+        self._key_hint = key_hint  # what to do about a key that is missing or wrong
         self.part = part  # "text" or "vector"
         self.target = target  # which server, which bank, which model: what is noted is about these
         self.patience = patience
@@ -176,6 +179,8 @@ class Wire(Generic[_Arm]):
             return found
         if isinstance(found, EngineDown):
             _SILENT[self._server] = time.monotonic() + _FIRST_PAUSE
+        if isinstance(found, EngineLocked):
+            found.hint = self._key_hint or found.hint
         if isinstance(found, EngineError):
             self._note(said(found), found.words)
         raise found

@@ -90,7 +90,8 @@ def chosen(
 
         address = config.text(f"engine.{kind}.url")
         target = " ".join(filter(None, (kind, place(address), name, vectors_of)))
-        return Wire(part, target, make, store, patience, hello(address))
+        hint = _key_hint(config, env, kind)
+        return Wire(part, target, make, store, patience, hello(address), key_hint=hint)
 
     text = vector = None
     senders = {}
@@ -120,6 +121,16 @@ def _patience(config: Config) -> float:
 def _key(config: Config, env: Mapping[str, str], kind: str) -> str:
     """The key to a server, from the environment variable that a setting names."""
     return env.get(config.text(f"engine.{kind}.key_env"), "")
+
+
+def _key_hint(config: Config, env: Mapping[str, str], kind: str) -> str:
+    """What to do where a server does not take the key; the variable is named, never its value."""
+    variable = config.text(f"engine.{kind}.key_env")
+    if not env.get(variable):
+        return (
+            f"Set {variable} in the environment; engine.{kind}.key_env can name another variable."
+        )
+    return f"Is what {variable} holds right, and may it be used for this?"
 
 
 def _settings(config: Config, kind: str, made: type[_Settings]) -> _Settings:

@@ -88,13 +88,12 @@ class Sender:
     def push(
         self,
         *,
-        seconds: float | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
         progress: Progress | None = None,
     ) -> Pushed:
-        """Deliver what waits, for so many seconds; a failure is noted until one succeeds."""
+        """Deliver what waits; a failure is noted until one succeeds."""
         try:
-            done = self._pushed(seconds, is_stopped, progress)
+            done = self._pushed(is_stopped, progress)
         except EngineError as error:
             self._wire.note_delivery(error)
             raise
@@ -102,20 +101,17 @@ class Sender:
             self._wire.note_delivery(None)
         return done
 
-    def _pushed(
-        self, seconds: float | None, is_stopped: Callable[[], bool], progress: Progress | None
-    ) -> Pushed:
-        end = time.monotonic() + seconds if seconds is not None else None
+    def _pushed(self, is_stopped: Callable[[], bool], progress: Progress | None) -> Pushed:
         done = Pushed()
         with self._turn() as is_ours:
             if not is_ours:
                 return Pushed(is_busy=True, left=self._left())
-            self._look(end)
-            self._meet(end)
+            self._look()
+            self._meet()
             total = self._left() if progress else 0
             after = 0
-            while not is_stopped() and (end is None or time.monotonic() < end):
-                step = self._step(end, after)
+            while not is_stopped():
+                step = self._step(after)
                 if step is None and not after:
                     break
                 if step is None:  # once more from the start: something may have changed since
@@ -125,7 +121,7 @@ class Sender:
                 if progress:
                     progress(done.settled, max(total, done.settled))
             self._settle()
-            if end is None and self._is_time_to_sweep():
+            if self._is_time_to_sweep():
                 self.prune()
         lacking = self._lacking()
         return done._replace(left=self._left() - lacking, lacking=lacking)
@@ -166,9 +162,6 @@ class Sender:
     def _swept(self) -> str:
         return f"engine:{self._wire.part}:swept"
 
-    def _seconds(self, end: float | None, most: float = _SLOW) -> float:
-        return most if end is None else max(0.05, min(most, end - time.monotonic()))
-
     @contextlib.contextmanager
     def _turn(self) -> Iterator[bool]:
         """One process of a machine at a time, so that no older state can overtake a newer one."""
@@ -199,7 +192,7 @@ class Sender:
                 hint="Remove it: it is made anew.",
             ) from error
 
-    def _look(self, end: float | None) -> None:
+    def _look(self) -> None:
         """See whether the server still has what it was given, before it is told the rest alone."""
         with self._store.reading() as connection:
             if not self._is_known(connection):
@@ -207,12 +200,12 @@ class Sender:
             some = looking.witnesses(connection, self._wire.part)
         if not some:
             return
-        held = self._wire.insist(lambda arm: arm.held(list(some)), self._seconds(end))
+        held = self._wire.insist(lambda arm: arm.held(list(some)), _SLOW)
         if looking.has_lost(some, held):
             with self._store.writing() as connection:
                 mistrust(connection, self._wire.part)
 
-    def _meet(self, end: float | None) -> None:
+    def _meet(self) -> None:
         """Ask a server what it holds, before telling it anything: one we know nothing about, one
         that seems to have lost what it had, and now and then every one.
 
@@ -224,8 +217,8 @@ class Sender:
                 return
             collections = [name for (name,) in connection.execute(_COLLECTIONS)]
             here = {name: (hash_, at) for name, hash_, at in connection.execute(_HERE)}
-        self._wire.insist(lambda arm: arm.ready(collections), self._seconds(end, _MADE))
-        held = self._wire.insist(lambda arm: list(arm.manifest()), self._seconds(end, _MANIFEST))
+        self._wire.insist(lambda arm: arm.ready(collections), _MADE)
+        held = self._wire.insist(lambda arm: list(arm.manifest()), _MANIFEST)
         given = {
             one.memory: self._noted(one, *here[one.memory]) for one in held if one.memory in here
         }
@@ -252,7 +245,7 @@ class Sender:
     def _has(self, held: Held) -> bool:
         return held.is_whole and not held.is_grave and held.model == self._model
 
-    def _step(self, end: float | None, after: int) -> tuple[Pushed, int] | None:
+    def _step(self, after: int) -> tuple[Pushed, int] | None:
         """One batch of what comes after a number, and the last in it; None when nothing waits."""
         waits = self._waiting(_BATCH, after)
         if not waits.changed and not waits.deleted:
@@ -261,16 +254,16 @@ class Sender:
             groups = list(outbox.pieces(connection, self._names, waits.changed, self._model))
         groups = [group for group in groups if group]
         names = [*(group[0].memory for group in groups), *waits.deleted]
-        held = self._wire.insist(lambda arm: arm.held(names), self._seconds(end))
+        held = self._wire.insist(lambda arm: arm.held(names), _SLOW)
         unsure = self._unsure()
         plan = _plan(groups, waits.deleted, held, self._model, self._given(waits.deleted), unsure)
         fresh = sorted({group[0].collection for group in plan.send})
         if fresh:
-            self._wire.insist(lambda arm: arm.ready(fresh), self._seconds(end, _MADE))
+            self._wire.insist(lambda arm: arm.ready(fresh), _MADE)
         graves = [_grave(self._names, name, held.get(name)) for name in plan.bury]
         self._note_unsure(unsure | {group[0].memory for group in plan.send} | set(plan.bury))
         for part in _parts([*plan.send, *([grave] for grave in graves)]):
-            self._wire.insist(lambda arm, part=part: arm.put(part), self._seconds(end))  # type: ignore[misc]
+            self._wire.insist(lambda arm, part=part: arm.put(part), _SLOW)  # type: ignore[misc]
         with self._store.writing() as connection:
             given = {group[0].memory: group[0].hash for group in groups}
             given |= {name: outbox.AHEAD + given[name] for name in plan.behind}
@@ -315,18 +308,17 @@ class Sender:
 
     def _left(self) -> int:
         with self._store.reading() as connection:
-            return outbox.state(connection, self._wire.part)[1]
+            return outbox.left(connection, self._wire.part)
 
     def _settle(self) -> None:
-        """Note what searches want to know: whether all is there, and what all have in common."""
+        """Note what searches want to know: how much is there, and what all have in common."""
         # All that takes long is read before anyone is kept from writing.
+        part = self._wire.part
         with self._store.reading() as connection:
-            (version,) = connection.execute("SELECT version FROM totals").fetchone()
-            knows_all = not outbox.unknown(connection, self._wire.part, 1)
+            before, floor = outbox.floor(connection, part), outbox.found_floor(connection, part)
             mean = locating.counted(connection, self._model) if self._model else None
         with self._store.writing() as connection:
-            if knows_all:
-                locating.note_empty(connection, self._wire.part, version)
+            outbox.note_floor(connection, part, before, floor)
             if mean is not None:
                 locating.note_mean(connection, self._model, mean)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from retain.engines.arm import Match
     from retain.index.vectors import Mean
 
-__all__ = ["FEW", "chunks_of", "counted", "located", "mean", "note_empty", "note_mean", "unknown"]
+__all__ = ["FEW", "chunks_of", "counted", "located", "mean", "note_mean", "unknown"]
 
 FEW: Final = 500  # memories that are looked through here because the engine does not have them yet
 _STALE: Final = 0.02  # of the chunks: from which change on their mean is taken anew
@@ -56,20 +56,8 @@ def chunks_of(connection: sqlite3.Connection, memories: Sequence[int]) -> list[i
 
 def unknown(connection: sqlite3.Connection, part: str) -> list[int] | None:
     """The memories that an engine does not have as they are; None for too many to look at."""
-    if rows.fact(connection, outbox.settled(part)) == _version(connection):
-        return []
     found = outbox.unknown(connection, part, FEW + 1)
     return None if len(found) > FEW else found
-
-
-def note_empty(connection: sqlite3.Connection, part: str, version: int) -> None:
-    """Remember that an engine knew everything at this version of the index."""
-    rows.set_fact(connection, outbox.settled(part), version)
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    (version,) = connection.execute("SELECT version FROM totals").fetchone()
-    return int(version)
 
 
 def mean(connection: sqlite3.Connection, model: str) -> Mean | None:

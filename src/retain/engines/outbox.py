@@ -26,15 +26,18 @@ __all__ = [
     "HASH",
     "Waiting",
     "doubt",
+    "floor",
     "forget",
+    "found_floor",
     "given",
     "lacking",
     "learn",
+    "left",
     "mark",
+    "note_floor",
     "pieces",
-    "settled",
-    "state",
     "target",
+    "told",
     "unknown",
     "waiting",
 ]
@@ -58,19 +61,32 @@ HASH: Final = f"lower(hex(m.hash)) || '-{CUT}'"  # of a memory, as engines hold 
 # that is ahead. It is not told again, and its word does not count: this memory is looked at here.
 AHEAD: Final = "ahead:"
 
+# Whatever changes gets a new number, higher than any before: up to `:floor` nothing has to be
+# looked at again, and of a hundred thousand memories only the last few are.
 _BESIDE: Final = (
-    "SELECT m.number FROM memories m LEFT JOIN delivered d "
-    "ON d.arm = ?1 AND d.collection = m.collection AND d.file = m.file WHERE NOT m.is_gone AND "
+    "FROM memories m LEFT JOIN delivered d ON d.arm = :arm AND d.collection = m.collection "
+    "AND d.file = m.file WHERE m.number > :floor"
 )
+_OTHER: Final = f"(d.hash IS NULL OR d.hash NOT IN ({HASH}, '{AHEAD}' || {HASH}))"
 # What is missing from disk together with most others is held, not deleted: see `sync`.
-_CHANGED: Final = f"{_BESIDE}(d.hash IS NULL OR d.hash NOT IN ({HASH}, '{AHEAD}' || {HASH}))"
-_UNKNOWN: Final = f"{_BESIDE}(d.hash IS NULL OR d.hash <> {HASH})"
+_CHANGED: Final = f"SELECT m.number {_BESIDE} AND NOT m.is_gone AND {_OTHER}"
+_FIRST: Final = f"SELECT min(m.number) {_BESIDE} AND {_OTHER}"
+_AHEAD: Final = (
+    "SELECT m.number FROM delivered d JOIN memories m ON m.collection = d.collection "  # noqa: S608 - our own words
+    f"AND m.file = d.file WHERE d.arm = :arm AND d.hash GLOB '{AHEAD}*' "
+    f"AND NOT m.is_gone AND d.hash = '{AHEAD}' || {HASH}"
+)
 _LACKS: Final = (
     "EXISTS (SELECT 1 FROM chunks c JOIN pending p ON p.chunk = c.number WHERE c.memory = m.number)"
 )
 _DELETED: Final = (
     "SELECT d.collection || '/' || d.file FROM delivered d LEFT JOIN memories m "
-    "ON m.collection = d.collection AND m.file = d.file WHERE d.arm = ?1 AND m.number IS NULL"
+    "ON m.collection = d.collection AND m.file = d.file "
+    "WHERE d.arm = :arm AND d.is_left AND m.number IS NULL"
+)
+_LEAVE: Final = (
+    "UPDATE delivered SET is_left = 1 WHERE arm = ? AND NOT EXISTS (SELECT 1 FROM memories m "
+    "WHERE m.collection = delivered.collection AND m.file = delivered.file)"
 )
 
 
@@ -78,36 +94,66 @@ def waiting(
     connection: sqlite3.Connection, arm: str, most: int, *, needs_vectors: bool, after: int = 0
 ) -> Waiting:
     """The next memories to send, in the order of their numbers; those up to `after` had theirs."""
-    condition = " AND m.number > ?3" + (f" AND NOT {_LACKS}" if needs_vectors else "")
-    values = (arm, most, after)
-    changed = connection.execute(f"{_CHANGED}{condition} ORDER BY m.number LIMIT ?2", values)
+    condition = f" AND NOT {_LACKS}" if needs_vectors else ""
+    values = {"arm": arm, "floor": max(after, floor(connection, arm)), "most": most}
+    changed = connection.execute(f"{_CHANGED}{condition} ORDER BY m.number LIMIT :most", values)
     numbers = tuple(number for (number,) in changed)
-    deleted = connection.execute(f"{_DELETED} LIMIT ?2", (arm, most))
+    deleted = connection.execute(f"{_DELETED} LIMIT :most", values)
     return Waiting(numbers, tuple(name for (name,) in deleted))
 
 
 def unknown(connection: sqlite3.Connection, arm: str, most: int) -> list[int]:
     """The memories that an engine does not hold as they are here."""
-    found = connection.execute(f"{_UNKNOWN} LIMIT ?2", (arm, most))
+    query = f"{_CHANGED} UNION ALL {_AHEAD} LIMIT :most"
+    found = connection.execute(query, {**_about(connection, arm), "most": most})
     return [number for (number,) in found]
 
 
 def lacking(connection: sqlite3.Connection, arm: str) -> int:
     """How many memories wait that have no vectors yet, and so cannot be sent."""
-    (count,) = connection.execute(_count(f"{_CHANGED} AND {_LACKS}"), (arm,)).fetchone()
-    return int(count)
+    return _count(connection, f"{_CHANGED} AND {_LACKS}", arm)
 
 
-def state(connection: sqlite3.Connection, arm: str) -> tuple[int, int]:
-    """How many memories an engine was given, and how many changes wait for it."""
-    (given,) = connection.execute("SELECT count(*) FROM delivered WHERE arm = ?", (arm,)).fetchone()
-    (changed,) = connection.execute(_count(_CHANGED), (arm,)).fetchone()
-    (deleted,) = connection.execute(_count(_DELETED), (arm,)).fetchone()
-    return given, changed + deleted
+def told(connection: sqlite3.Connection, arm: str) -> int:
+    """How many memories an engine was given."""
+    return _count(connection, "SELECT 1 FROM delivered WHERE arm = :arm", arm)
 
 
-def _count(query: str) -> str:
-    return f"SELECT count(*) FROM ({query})"  # noqa: S608 - our own words
+def left(connection: sqlite3.Connection, arm: str) -> int:
+    """How many changes wait for an engine."""
+    return _count(connection, _CHANGED, arm) + _count(connection, _DELETED, arm)
+
+
+def _count(connection: sqlite3.Connection, query: str, arm: str) -> int:
+    counting = f"SELECT count(*) FROM ({query})"  # noqa: S608 - our own words
+    return int(connection.execute(counting, _about(connection, arm)).fetchone()[0])
+
+
+def _about(connection: sqlite3.Connection, arm: str) -> dict[str, object]:
+    return {"arm": arm, "floor": floor(connection, arm)}
+
+
+def floor(connection: sqlite3.Connection, arm: str) -> int:
+    """Up to which number an engine was told of every memory."""
+    return int(str(rows.fact(connection, _floor(arm)) or 0))
+
+
+def found_floor(connection: sqlite3.Connection, arm: str) -> int:
+    """That as it is by now: what came before need not be looked at again."""
+    (first,) = connection.execute(_FIRST, _about(connection, arm)).fetchone()
+    # A number that was given before is never given again.
+    return int(first) - 1 if first is not None else rows.last(connection, "memories")
+
+
+def note_floor(connection: sqlite3.Connection, arm: str, before: int, found: int) -> None:
+    """Remember it, unless someone has come to doubt meanwhile what it was found from."""
+    if floor(connection, arm) == before:
+        rows.set_fact(connection, _floor(arm), found)
+
+
+def _floor(arm: str) -> str:
+    # Of this way to cut texts: in another one every memory is a new one.
+    return f"engine:{arm}:floor-{CUT}"
 
 
 def given(connection: sqlite3.Connection, arm: str, memories: Sequence[str]) -> dict[str, str]:
@@ -126,7 +172,7 @@ def mark(
 ) -> None:
     """Note what an engine has now: each memory's hash, and those it was told are deleted."""
     connection.executemany(
-        "INSERT OR REPLACE INTO delivered VALUES (?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO delivered (arm, collection, file, hash) VALUES (?, ?, ?, ?)",
         ((arm, *_parted(name), hash_) for name, hash_ in given.items()),
     )
     connection.executemany(
@@ -157,6 +203,7 @@ def learn(
     What was delivered and is not here any more stays noted: by that it is known to be deleted.
     """
     mark(connection, arm, given, set(here) - given.keys())
+    connection.execute(_LEAVE, (arm,))
     rows.set_fact(connection, f"engine:{arm}", name)
     doubt(connection, arm)
 
@@ -169,23 +216,18 @@ def forget(connection: sqlite3.Connection, arm: str) -> None:
 
 
 def doubt(connection: sqlite3.Connection, arm: str) -> None:
-    """Do not take for granted any longer that an engine knows everything."""
-    connection.execute("DELETE FROM facts WHERE name = ?", (settled(arm),))
-
-
-def settled(arm: str) -> str:
-    """The fact that says at which version of the index an engine knew everything."""
-    return f"engine:{arm}:at"
+    """Do not take for granted any longer what an engine was told of."""
+    connection.execute("DELETE FROM facts WHERE name = ?", (_floor(arm),))
 
 
 # Memories as pieces
 
 _MEMORY: Final = (
     f"SELECT number, collection, file, {HASH}, chunks, type, status, created, written, "  # noqa: S608 - our own words
-    "title, tags FROM memories m WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
+    "tags FROM memories m WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
 )
 _CHUNK: Final = (
-    "SELECT c.number, lower(hex(c.digest)), c.text, t.c0 FROM chunks c "
+    "SELECT c.number, lower(hex(c.digest)), t.c0 FROM chunks c "
     "LEFT JOIN terms_content t ON t.id = c.number WHERE c.memory = ? ORDER BY c.number"
 )
 
@@ -201,7 +243,7 @@ def pieces(
 def _pieces(
     connection: sqlite3.Connection, names: Names, row: Sequence[object], model: str
 ) -> list[Piece]:
-    number, collection, file, hash_, count, kind, status, created, written, title, tags = row
+    number, collection, file, hash_, count, kind, status, created, written, tags = row
     memory = f"{collection}/{file}"
     chunks = connection.execute(_CHUNK, (number,)).fetchall()
     vectors = _vectors(connection, int(str(number)), model) if model else {}
@@ -223,10 +265,8 @@ def _pieces(
             model=model,
             vector=vectors.get(chunk),
             terms=terms or "",
-            title=str(title),
-            text=text,
         )
-        for place, (chunk, digest, text, terms) in enumerate(chunks)
+        for place, (chunk, digest, terms) in enumerate(chunks)
     ]
 
 

@@ -8,7 +8,13 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from retain.engines import addresses
-from retain.engines.arm import EngineAbsent, EngineDown, EngineError, EngineRefused
+from retain.engines.arm import (
+    EngineAbsent,
+    EngineDown,
+    EngineError,
+    EngineLocked,
+    EngineRefused,
+)
 from retain.guard.characters import flat
 
 __all__ = ["Speaker", "plain", "release"]
@@ -19,6 +25,7 @@ _PASSING: Final = frozenset({408, 425, 429})  # of the errors that are not the s
 _FULL: Final = 507
 _MUCH: Final = 2_000  # characters that are looked through for what an answer says in words
 _VERSION: Final = re.compile(r"[\w.+-]{1,20}", re.ASCII)
+_NUMBERS: Final = re.compile(r"(\d{1,9})\.(\d{1,9})", re.ASCII)
 _ERROR: Final = re.compile(r'"(?:error|message)"\s*:\s*"([^"]*)"')
 
 
@@ -52,6 +59,7 @@ class Speaker:
 
     def __init__(self, name: str, address: str, *secrets: str) -> None:
         self.name, self.address = name, plain(address)
+        self._has_key = any(secrets)
         found = {*filter(None, secrets), *addresses.secrets(address)}
         found |= {json.dumps(secret)[1:-1] for secret in found}  # as an answer may quote it
         self._secrets = sorted(found, key=len, reverse=True)
@@ -75,28 +83,56 @@ class Speaker:
         """It answered with a status that is no success, and in words that are its own."""
         words = _said(self._hidden(said))
         if status in {401, 403}:
-            return self.refused(f"did not accept the key ({status})", "Is the key right?", words)
+            return EngineLocked(self._line(self._locked(status)), words=self._clean(words))
         if status == _FULL:
             return self.refused(f"has no room left ({status})", words=words)
         if status >= 500 or status in _PASSING:
             return self.down(f"cannot answer at the moment ({status})", words)
         return self.refused(f"refused ({status})", words=words)
 
+    def _locked(self, status: int) -> str:
+        if not self._has_key:
+            return f"asks for a key ({status})"
+        return (
+            "did not accept the key (401)"
+            if status == 401
+            else "does not let this key do that (403)"
+        )
+
     def endless(self) -> EngineRefused:
         """It tells of more than there can be: listened to, it would go on for ever."""
-        return self.refused("gave an answer without an end", "Is the address right?")
+        return self.refused("gave an answer without an end", self._else)
 
     def unusable(self) -> EngineRefused:
         """Its address may be read in more ways than one: a part of a password could be asked."""
-        hint = "It begins with https://; in a password / ? # and @ are written %2F %3F %23 and %40."
-        return self.refused("has no address that can be used", hint)
+        return self.refused(
+            "has no address that can be used", f"{self._setting} {addresses.EXPECTED}"
+        )
+
+    def check_version(self, said: str, oldest: tuple[int, int]) -> None:
+        """Refuse a server that is older than what Retain needs, or that is something else."""
+        numbers = _NUMBERS.match(said)
+        if numbers is None:
+            raise self.refused("does not say which version it is", self._else)
+        if (int(numbers[1]), int(numbers[2])) < oldest:
+            wanted = ".".join(map(str, oldest))
+            raise self.refused(f"is {release(said)}, and {wanted} or newer is needed")
 
     def unreadable(self) -> EngineRefused:
         """What it said makes no sense: something else may be listening there."""
-        return self.refused("gave an answer that cannot be read", "Is the address right?")
+        return self.refused("gave an answer that cannot be read", self._else)
+
+    @property
+    def _setting(self) -> str:
+        return f"engine.{self.name.lower()}.url"
+
+    @property
+    def _else(self) -> str:
+        """What to look at where something else may be listening."""
+        return f"Is that {self.name}? {self._setting} says where it is."
 
     def _line(self, why: str) -> str:
-        return f"{self.name} at {self.address} {why}."
+        return f"{self.name} at {self.address} {why}." if self.address else f"{self.name} {why}."
 
     def _clean(self, said: str) -> str:
         return flat(self._hidden(said), _WORDS)

@@ -19,6 +19,7 @@ __all__ = [
     "fact",
     "known",
     "known_of",
+    "last",
     "mark_gone",
     "purge",
     "put_vector",
@@ -46,6 +47,10 @@ _WHOLE: Final = "INSERT INTO wholes (rowid, bag) VALUES (?, ?)"
 _VECTOR: Final = "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?, ?)"
 _PENDING: Final = "INSERT INTO pending VALUES (?)"
 _ADD: Final = (_MEMORY, _CHUNK, _TERMS, _WHOLE, _VECTOR, _PENDING, _LINK)
+_LEAVE: Final = (
+    "UPDATE delivered SET is_left = 1 WHERE arm IN ('text', 'vector') "
+    "AND (collection, file) = (SELECT collection, file FROM memories WHERE number = ?)"
+)
 _CHUNKS_AT: Final = Entry._fields.index("chunks")
 
 
@@ -105,7 +110,7 @@ class Adding:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._memory, self._chunk = (_last(connection, name) for name in ("memories", "chunks"))
+        self._memory, self._chunk = (last(connection, name) for name in ("memories", "chunks"))
         self._model = fact(connection, "model")
         self._has_salvage = connection.execute("SELECT 1 FROM salvage LIMIT 1").fetchone()
         self._rows: dict[str, list[tuple[object, ...]]] = {statement: [] for statement in _ADD}
@@ -160,7 +165,7 @@ class Adding:
             self._totals = [0, 0, 0]
 
 
-def _last(connection: sqlite3.Connection, table: str) -> int:
+def last(connection: sqlite3.Connection, table: str) -> int:
     """The highest number a row of a table ever had: none is used twice, or a cache would err."""
     query = "SELECT seq FROM sqlite_sequence WHERE name = ?"
     row = connection.execute(query, (table,)).fetchone()
@@ -196,6 +201,7 @@ def put_vector(
 
 def delete(connection: sqlite3.Connection, number: int) -> dict[bytes, bytes]:
     """Take a memory out of every table; returns its vectors, by the text they stand for."""
+    connection.execute(_LEAVE, (number,))
     chunks = connection.execute(
         "SELECT number, length FROM chunks WHERE memory = ? ORDER BY number", (number,)
     ).fetchall()

@@ -145,8 +145,11 @@ CREATE TABLE delivered (
   collection TEXT NOT NULL,
   file TEXT NOT NULL,
   hash TEXT NOT NULL,
+  is_left INTEGER NOT NULL DEFAULT 0, -- its memory was taken out of the index, perhaps for good
   PRIMARY KEY (arm, collection, file)
 ) WITHOUT ROWID;
+CREATE INDEX delivered_left ON delivered (arm) WHERE is_left;
+CREATE INDEX delivered_ahead ON delivered (arm) WHERE hash GLOB 'ahead:*';
 """
 
 # Never change one that was released: add another. Since everything here is derived, a migration

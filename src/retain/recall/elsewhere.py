@@ -70,8 +70,10 @@ def _believed(bank: Indexed, wire: Wire[Any] | None, found: list[Match]) -> list
     """
     if found or wire is None:
         return found
-    given, _ = bank.look(partial(outbox.state, arm=wire.part))
-    if not given or wire.ask(lambda arm: int(arm.count(Sieve())))():
+    if (
+        not bank.look(partial(outbox.told, arm=wire.part))
+        or wire.ask(lambda arm: int(arm.count(Sieve())))()
+    ):
         return found
     with bank.store.writing() as connection:
         mistrust(connection, wire.part)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
 from retain.engines.arm import EngineDown, EngineRefused
-from retain.engines.trouble import release
 from retain.guard.characters import flat
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class Indexes:
         if found:
             self._check_empty(index)
         else:
-            self._check_version()
+            self._wire.speaker.check_version(self.version(), _OLDEST)
             body = {"uid": index, "primaryKey": "id"}
             tasks.append(self.task("post", "indexes", body))
         return [*tasks, self.task("patch", f"indexes/{index}/settings", _SETTINGS)]
@@ -108,15 +107,6 @@ class Indexes:
         with self._wire.reading():
             stats = self._wire.ask("get", "stats")["indexes"]
             return [i for i in indexes if int(stats.get(unquote(i), _NOTHING)["numberOfDocuments"])]
-
-    def _check_version(self) -> None:
-        version = self.version()
-        parts = version.split(".")
-        if not all(part.isdecimal() for part in parts[:2]) or tuple(map(int, parts[:2])) < _OLDEST:
-            wanted = ".".join(map(str, _OLDEST))
-            raise EngineRefused(
-                f"Meilisearch at {self.address} is {release(version)}; {wanted} or newer is needed."
-            )
 
     def version(self) -> str:
         with self._wire.reading():

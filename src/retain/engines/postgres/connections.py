@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.engines.addresses import is_clear, secrets
-from retain.engines.arm import EngineDown, EngineError, EngineRefused
+from retain.engines.arm import EngineDown, EngineError, EngineLocked, EngineRefused
 from retain.engines.wanted import check_wanted
 from retain.guard.characters import flat
 
@@ -30,11 +30,17 @@ _FULL: Final = ("53100", "53400", "54")  # and those among them that do not
 # While a connection is made Postgres tells only in words what is wrong. Another language of the
 # server's makes these a server that is down, which is tried again and shown in its own words.
 _REFUSALS: Final[Mapping[str, str]] = {
-    "authentication failed": "it did not accept the user or the key",
-    "pg_hba.conf": "it does not let this machine in",
-    "does not exist": "it has no such user or database",
-    "not permitted": "it does not let this user in",
+    r"pg_hba\.conf": "it does not let this machine in",
+    r'database "[^"]*" does not exist': "it has no such database",
+    r'role "[^"]*" does not exist': "it has no such user",
+    r"not permitted": "it does not let this user in",
 }
+_LOCKED: Final[Mapping[str, str]] = {
+    "no password supplied": "it asks for a password",
+    "authentication failed": "it did not accept the user or the password",
+}
+_NO_DATABASE: Final = "`createdb` makes one; engine.postgres.url says which is asked for."
+_ADDRESS: Final = "Does engine.postgres.url say the right server, user and database?"
 _STATE: Final = re.compile(r"[0-9A-Z]{5}")
 _SECRET: Final = ("password", "sslpassword", "oauth_client_secret")
 
@@ -160,22 +166,29 @@ class Connections:
             return self.failure(f"it did not answer within {self._patience:g} seconds")
         said, state = str(error), error.sqlstate or ""
         if not state:
-            why = next((why for sign, why in _REFUSALS.items() if sign in said), "")
-            hint = "Set the engine's address and key again." if why else ""
-            why = why or "it cannot be reached"
-            return self.failure(why, refused=bool(hint), hint=hint, words=said)
+            return self._unconnected(said)
         later = state.startswith(_LATER) and not state.startswith(_FULL)
         why = "it cannot do that at the moment" if later else "it refused"
         code = f" ({state})" if _STATE.fullmatch(state) else ""
-        return self.failure(why + code, refused=not later, words=said)
+        return self.failure(why + code, EngineDown if later else EngineRefused, words=said)
+
+    def _unconnected(self, said: str) -> EngineError:
+        """Why there is no connection, as far as the server's words tell."""
+        for sign, why in _LOCKED.items():
+            if sign in said:
+                return self.failure(why, EngineLocked, words=said)
+        for sign, why in _REFUSALS.items():
+            if re.search(sign, said):
+                hint = _NO_DATABASE if sign.startswith("database") else _ADDRESS
+                return self.failure(why, EngineRefused, hint=hint, words=said)
+        return self.failure("it cannot be reached", words=said)
 
     def failure(
-        self, why: str, *, refused: bool = False, hint: str = "", words: str = ""
+        self, why: str, kind: type[EngineError] = EngineDown, *, hint: str = "", words: str = ""
     ) -> EngineError:
         """What is raised; the server's own words are kept apart, shortened and made harmless."""
         for secret in self._secrets:
             words = words.replace(secret, "***")
-        kind = EngineRefused if refused else EngineDown
         return kind(f"Postgres at {self.address}: {why}.", words=flat(words, 200), hint=hint)
 
     def close(self) -> None:

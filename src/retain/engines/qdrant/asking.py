@@ -61,8 +61,11 @@ class Questions:
         self._client()
 
     def version(self) -> str:
-        """The server's version; empty where something else answers."""
-        return self._ask("GET", "/", None, lambda said: str(said["version"])) or ""
+        """The server's version; refused where something else answers."""
+        found: str | None = self._ask("GET", "/", None, lambda said: str(said["version"]))
+        if found is None:
+            raise self._speaker.unreadable()
+        return found
 
     def collections(self) -> list[str]:
         """The names of all collections on the server."""

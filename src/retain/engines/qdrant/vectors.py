@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +32,7 @@ from retain.engines.qdrant.points import (
 )
 from retain.engines.qdrant.settings import QdrantSettings
 from retain.engines.tally import Row, firsts, tally
-from retain.engines.trouble import Speaker, plain, release
+from retain.engines.trouble import Speaker, plain
 from retain.guard.characters import flat
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class QdrantVectors:
         return flat(self._questions.version(), 20)
 
     def ready(self, collections: Iterable[str]) -> None:
-        self._check_version()
+        self._speaker.check_version(self.version(), _OLDEST)
         names = [self._names.of(collection) for collection in collections]
         self._lanes.each(lambda name: self._collections.make(name, self._dimension), names)
         if not names:
@@ -334,13 +333,3 @@ class QdrantVectors:
             if offset is None or offset == start or not rows:
                 return
         raise self._speaker.endless()
-
-    def _check_version(self) -> None:
-        found = self.version()
-        numbers = re.match(r"(\d+)\.(\d+)", found)
-        if not numbers or (int(numbers[1]), int(numbers[2])) < _OLDEST:
-            oldest = ".".join(map(str, _OLDEST))
-            raise self._speaker.refused(
-                f"is version {release(found)}, and {oldest} is needed",
-                f"Qdrant {oldest} or later does.",
-            )
