@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from retain import config
 from retain.app import App
-from retain.config import SETTINGS, Config, Setting, changed, parse_value, setting
+from retain.config import Config, changed, parse_value, setting
 from retain.drafts import Draft
 from retain.errors import ConfigError, NewerFormat, RetainError, UsageError
+from retain.settings import SETTINGS, Setting
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from retain.cli.parser import GROUPS
-from retain.config import SETTINGS
 from retain.mcp.prompts import PROMPTS
 from retain.mcp.tools import TOOLS, Tool
+from retain.settings import SETTINGS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
-from retain.config import CLAUDE_FILE, FALSE, MAX_CHARS, SETTINGS, flat, no_link, shown
+from retain.config import CLAUDE_FILE, FALSE, MAX_CHARS, flat, no_link, shown
+from retain.settings import SETTINGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

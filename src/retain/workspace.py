@@ -19,6 +19,7 @@ from retain.places import Places
 
 if TYPE_CHECKING:
     from retain.history import History
+    from retain.settings import Scalar, Setting
 
 __all__ = ["Opened", "Workspace"]
 
@@ -108,7 +109,7 @@ class Workspace(Places):
         user = settings.config_file(paths.global_root(self.env))
         return user, settings.config_file(self.found().root)
 
-    def set_config(self, setting: settings.Setting, value: settings.Scalar) -> str:
+    def set_config(self, setting: Setting, value: Scalar) -> str:
         """Write a setting to the bank's config, or the person's own with --global."""
         user, path = self.config_files()
         if path != user and not setting.project:
@@ -126,7 +127,7 @@ class Workspace(Places):
         self._rewrite(path, place, lambda text: settings.changed(text, setting, value))
         return path
 
-    def unset_config(self, setting: settings.Setting) -> tuple[str, bool]:
+    def unset_config(self, setting: Setting) -> tuple[str, bool]:
         """Take a setting out of that config; the file, and whether it was there."""
         _, path = self.config_files()
         self._refuse_agents(setting)
@@ -139,7 +140,7 @@ class Workspace(Places):
             self._rewrite(path, place, lambda text: _without(text, setting.key))
         return path, after != text
 
-    def _refuse_agents(self, setting: settings.Setting) -> None:
+    def _refuse_agents(self, setting: Setting) -> None:
         """Models, addresses and guards are not an agent's to set: it may do a stranger's will."""
         agent = "" if setting.project else agent_in(self.env)
         if agent:
@@ -171,7 +172,7 @@ def _opened(place: Place, config: settings.Config) -> Opened:
     return Opened(bank, config)
 
 
-def _refuse_foreign(place: Place, key: str, value: settings.Scalar | None) -> None:
+def _refuse_foreign(place: Place, key: str, value: Scalar | None) -> None:
     """Refuse to write to another tool's config, and say what belongs into it."""
     if place.kind == "retain":
         return

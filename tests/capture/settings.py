@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from retain.capture.triage import CATEGORIES, Settings
-from retain.config import SETTINGS
+from retain.settings import SETTINGS
 
 
 def _under(prefix: str) -> dict[str, object]:

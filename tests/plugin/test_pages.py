@@ -21,9 +21,9 @@ import yaml
 from retain.app import App
 from retain.categories import DEFAULTS, FIELDS
 from retain.cli.parser import COMMANDS, build, parse
-from retain.config import SETTINGS
 from retain.drafts import Draft
 from retain.mcp.tools import TOOLS
+from retain.settings import SETTINGS
 from tests.conftest import Run
 from tests.e2e.claude_code.session import PLUGIN
 

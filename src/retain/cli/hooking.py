@@ -84,7 +84,7 @@ def _surroundings(app: App) -> list[str]:
 
 def _described(event: str, config: Config) -> dict[str, object]:
     """An event, and the setting that switches it off, or the one that would."""
-    from retain.config import SETTINGS
+    from retain.settings import SETTINGS
 
     own = f"hooks.{event.replace('-', '_')}"
     others = {"user-prompt-submit": "retrieval.enabled"} | dict.fromkeys(_JUDGING, "triage.enabled")

@@ -11,6 +11,7 @@ from retain.categories import Rules
 from retain.cli.parser import Command, Parser, add_common, open_app
 from retain.cli.render import Output, Table
 from retain.errors import ConfigError, NewerFormat, UsageError
+from retain.settings import Scalar
 
 __all__ = ["config_command"]
 
@@ -120,7 +121,7 @@ def _check(app: App, args: argparse.Namespace) -> Output:  # noqa: ARG001 - one 
     return Output({"warnings": warnings}, text, code=1 if warnings else 0)
 
 
-def _refuse_forbidden(app: App, key: str, value: config.Scalar) -> None:
+def _refuse_forbidden(app: App, key: str, value: Scalar) -> None:
     """A setting that would be ignored where it is written is not written."""
     own, path = app.workspace.config_files()
     why = config.forbidden(key, value)
@@ -179,7 +180,7 @@ def _rules(app: App) -> Rules:
     return config.rules(app.config, app.place.root)
 
 
-def _open(key: str, value: config.Scalar) -> config.Scalar:
+def _open(key: str, value: Scalar) -> Scalar:
     """A setting's value as anyone may see it: an address may hold a password."""
     if not isinstance(value, str) or not (key.endswith("url") or "://" in value):
         return value
