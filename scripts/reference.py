@@ -13,7 +13,8 @@ from typing import Any
 
 from retain.categories import DEFAULTS, FIELDS
 from retain.cli.parser import GROUPS, build, overview
-from retain.config import SETTINGS, setting
+from retain.config import setting
+from retain.settings import SETTINGS
 
 PATH = os.path.join(os.path.dirname(__file__), os.pardir, "docs", "reference.md")
 HEAD = """\

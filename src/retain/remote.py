@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from retain.engines import outbox
 from retain.engines.arm import EngineDown, EngineError
 from retain.engines.checking import Drift, compared
-from retain.engines.choosing import EMBEDDED, TEXT, VECTOR, Engines, chosen
+from retain.engines.choosing import EMBEDDED, KINDS, TEXT, VECTOR, Engines, chosen
 from retain.engines.delivery import Pushed, mistrust
 from retain.errors import RetainError, UsageError
 
@@ -22,15 +23,8 @@ if TYPE_CHECKING:
     from retain.indexed import Indexed
     from retain.workspace import Workspace
 
-__all__ = ["KINDS", "Remote", "State"]
+__all__ = ["Mended", "Remote", "State"]
 
-# What each product can be, in the order in which it is tried.
-KINDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "qdrant": (VECTOR,),
-    "upstash": (VECTOR,),
-    "meilisearch": (TEXT,),
-    "postgres": (TEXT, VECTOR),
-}
 _PARTS: Final = (TEXT, VECTOR)
 _STATUS: Final = 10.0  # seconds: who asks how an engine is would rather wait than not know
 _LONG: Final = 60.0  # seconds that a whole manifest may take
@@ -51,6 +45,13 @@ class State(NamedTuple):
     otherwise: tuple[str, ...] = ()  # what is made otherwise there than the settings want
 
 
+class Mended(NamedTuple):
+    """What a repair found, and what it left."""
+
+    before: Drift
+    after: Drift
+
+
 class Remote:
     """The arms of one bank that live elsewhere, and what can be done about them."""
 
@@ -68,6 +69,13 @@ class Remote:
     def is_any(self) -> bool:
         return self._bank.engines is not None
 
+    def asks(self, kind: str = "") -> bool:
+        """Whether searches ask any engine, or this one."""
+        engines = self._bank.engines
+        return any(
+            not kind or wire.kind == kind for wire in (engines.wires if engines else {}).values()
+        )
+
     def cautions(self, kind: str = "") -> list[str]:
         """What a person should know about the ways to the engines in use, or to one to be used."""
         from retain.engines.addresses import caution
@@ -78,7 +86,18 @@ class Remote:
         if "postgres" in kinds:
             ways.append(("postgres", config.text("engine.postgres.read_url")))
         found = [caution(*way) for way in ways]
-        return list(dict.fromkeys(filter(None, found)))
+        return [*dict.fromkeys(filter(None, found)), *self._misnamed()]
+
+    def _misnamed(self) -> list[str]:
+        """The named banks that are not there: a slip in a path leaves a bank without its name."""
+        from retain.engines.naming import banks
+
+        named = banks(self._workspace.config.text("engine.banks"))
+        return [
+            f"engine.banks: {name} is to be {path}, and there is nothing"
+            for name, path in named
+            if not os.path.isdir(path)
+        ]
 
     def contradicted(self, kind: str, only: str = "") -> list[str]:
         """The variables of the environment that keep a move from taking effect."""
@@ -185,8 +204,8 @@ class Remote:
         embedder = self._bank.embedder if part == VECTOR else None
         return embedder.name if embedder else ""
 
-    def repair(self, progress: Callable[[int, int], None] | None = None) -> dict[str, Drift]:
-        """Tell every engine again what it is wrong about; what is left is returned.
+    def repair(self, progress: Callable[[int, int], None] | None = None) -> dict[str, Mended]:
+        """Tell every engine again what it is wrong about.
 
         What was made otherwise than the settings want is changed as well, and old marks go.
         """
@@ -195,37 +214,39 @@ class Remote:
 
     def _mended(
         self, engines: Engines, part: str, progress: Callable[[int, int], None] | None
-    ) -> Drift:
-        drift = self._drift(engines, part)
-        if drift.total:
+    ) -> Mended:
+        before = self._drift(engines, part)
+        if before.total:
             # What is deleted here stays noted: by that note it is known to have been here.
-            engines.senders[part].forget([*drift.missing, *drift.differing])
+            engines.senders[part].forget([*before.missing, *before.differing])
         engines.wires[part].insist(lambda arm: arm.adapt(), _ANEW)
         engines.senders[part].push(progress=progress)
         engines.senders[part].prune()
-        return self._drift(engines, part)
+        return Mended(before, self._drift(engines, part))
 
-    def drop(self, kind: str = "") -> None:
+    def drop(self, kind: str = "", name: str = "") -> int:
         """Remove everything of this bank from its engines, or from one that it had before.
 
-        The files and the index stay.
+        With a name, what lies there under that one. The files and the index stay. Tells how many
+        pieces there were.
         """
         if not kind:
-            self._drop(self._needed)
-            return
-        engines = self._as_if(kind, KINDS[kind])
+            return self._drop(self._needed)
+        engines = self._as_if(kind, KINDS[kind], name)
         try:
-            self._drop(engines)
+            return self._drop(engines)
         finally:
             engines.close()
 
-    def _drop(self, engines: Engines) -> None:
+    def _drop(self, engines: Engines) -> int:
+        found = 0
         for part, wire in engines.wires.items():
-            wire.insist(lambda arm: arm.drop(), _LONG)
+            found += wire.insist(_dropped, _LONG)
             with self._bank.store.writing() as connection:
                 # What is noted may be about another server, which keeps what it has.
                 if outbox.target(connection, part) == wire.target:
                     outbox.forget(connection, part)
+        return found
 
     def migrate(
         self, kind: str, progress: Callable[[int, int], None] | None = None, only: str = ""
@@ -271,10 +292,13 @@ class Remote:
             engines.close()
         return done
 
-    def _as_if(self, kind: str, parts: tuple[str, ...]) -> Engines:
+    def _as_if(self, kind: str, parts: tuple[str, ...], name: str = "") -> Engines:
         """The engines as they would be; the others stay embedded meanwhile."""
         config = self._workspace.config
         values = dict(config.values)
+        if name:
+            named = f"{name}={os.path.abspath(self._bank.bank.root)}"
+            values["engine.banks"] = values["engine.banks"]._replace(value=named)
         for part in _PARTS:
             key = f"engine.{part}"
             values[key] = values[key]._replace(value=kind if part in parts else EMBEDDED)
@@ -316,6 +340,15 @@ def _about(arm: Arm) -> _About:
         return _About(version, pieces, tuple(arm.otherwise()))
     except EngineRefused:  # a key need not open what only says how things are made
         return _About(version, pieces)
+
+
+def _dropped(arm: Arm) -> int:
+    """How many pieces there were."""
+    from retain.engines.arm import Sieve
+
+    found = arm.count(Sieve())
+    arm.drop()
+    return found
 
 
 _Outcome = TypeVar("_Outcome")

@@ -355,7 +355,14 @@ def test_a_wrong_key_is_said_and_told_to_nobody(person: Person) -> None:
         key = {"RETAIN_ENGINE_POSTGRES_URL": address}
     ran = person.call("engine", "status", env=key, code=1)
     assert "key" in ran.err or "password" in ran.err
+    assert VARIABLES[person.product] in ran.err  # where to look
     assert person.told("search", "kettle", env=key)["hits"][0]["id"] == "h0"
+    none = {VARIABLES[person.product]: ""}
+    if person.product == "postgres":
+        none = {"RETAIN_ENGINE_POSTGRES_URL": person.address.replace(f":{KEY}@", "@")}
+    ran = person.call("engine", "status", env=none, code=1)
+    assert "asks for a" in ran.err
+    assert f"Set {VARIABLES[person.product]}" in ran.err
     person.call("engine", "status")  # with the right one, so that nobody waits for the next try
     assert person.found("kettle")[0] == "h0"
 
@@ -396,13 +403,16 @@ def test_damage_is_named_and_mended(person: Person) -> None:
     assert [set(one["missing"]) for one in found.values()] == [set(lost)] * len(person.rows)
     mended = person.told("engine", "repair")
     assert [one["drift"] for one in mended.values()] == [0] * len(person.rows)
+    assert [one["mended"] for one in mended.values()] == [len(lost)] * len(person.rows)
     assert person.found("kettle")[0] == "h0"
+    assert "nothing to mend" in person.call("engine", "repair").out
 
 
 def test_a_bank_goes_back_and_leaves_nothing_behind(person: Person) -> None:
     _moved(person)
     assert "--yes" in person.call("engine", "drop", code=2).err
-    person.told("engine", "drop", "--yes", bank=person.other)
+    assert "filled again" in person.call("engine", "drop", "--yes", bank=person.other).err
+    assert "nothing was there" in person.call("engine", "drop", "--yes", bank=person.other).out
     assert person.drift() == 0  # what is another bank's stays
     person.call("engine", "migrate", "--to", "sqlite")
     person.server.kill()
@@ -414,7 +424,17 @@ def test_a_bank_goes_back_and_leaves_nothing_behind(person: Person) -> None:
     finally:
         person.server.start()
     assert "lives elsewhere" in person.call("engine", "verify", code=2).err
-    person.call("engine", "drop", "--from", person.product, "--yes")
+    # What lies there under another name is removed by that name, from any bank.
+    name = person.told("engine")["bank"]
+    assert "needs --from" in person.call("engine", "drop", "--name", name, code=2).err
+    gone = person.told(
+        *("engine", "drop", "--from", person.product, "--name", name, "--yes"), bank=person.other
+    )
+    assert gone["dropped"] == name
+    assert gone["pieces"] >= len(HOSTILE)
+    ran = person.call("engine", "drop", "--from", person.product, "--yes")
+    assert "nothing was there" in ran.out
+    assert "filled again" not in ran.err
     names = Names(person.told("engine")["bank"])
     for row in person.rows:
         arm = row.arm(person.server.address, person.server.key, names, 30.0)
@@ -474,6 +494,32 @@ def test_a_project_cannot_send_memories_anywhere(home: Path) -> None:
         for key in ("text", "vector", "banks", "qdrant.url", "postgres.url"):
             assert f"engine.{key} may only be set in your own config" in said.out
         assert came == []
+
+
+@pytest.mark.parametrize(
+    "key, value, said",
+    [
+        ("qdrant.url", "127.0.0.1:6333", "begins with http:// or https://"),
+        ("meilisearch.url", "localhost", "begins with http:// or https://"),
+        ("upstash.url", "ftp://x", "begins with http:// or https://"),
+        ("qdrant.url", "http://a:1,b:2", "begins with http:// or https://"),
+        ("postgres.url", "http://127.0.0.1/x", "looks like postgresql://"),
+        ("postgres.read_url", "127.0.0.1", "looks like postgresql://"),
+    ],
+)
+def test_an_address_is_looked_at_when_it_is_set(
+    home: Path, key: str, value: str, said: str
+) -> None:
+    ran = door.call("config", "set", f"engine.{key}", value, "--global")
+    assert ran.code == 2
+    assert said in ran.err
+    for fine in ("", "http://127.0.0.1:1") if "postgres" not in key else ("", "host=x dbname=y"):
+        assert door.call("config", "set", f"engine.{key}", fine, "--global").code == 0
+
+
+def test_a_bank_that_is_named_and_is_not_there_is_told(home: Path) -> None:
+    door.call("config", "set", "engine.banks", "team=~/wrong/.retain", "--global")
+    assert "team is to be" in door.call("engine", "status").err
 
 
 @pytest.mark.parametrize("product", PRODUCTS)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retain.engines.naming import banks
+from retain.engines.naming import banks, standing
 from retain.errors import ConfigError
 
 
@@ -25,3 +25,19 @@ def test_banks_are_named_by_whole_paths(home: Path) -> None:
 def test_a_path_from_anywhere_names_no_bank(said: str) -> None:
     with pytest.raises(ConfigError, match="not understood"):
         banks(said)
+
+
+def test_a_project_may_be_named_in_place_of_its_bank(home: Path) -> None:
+    (home / "app/.retain").mkdir(parents=True)
+    assert banks("team=~/app") == banks("team=~/app/.retain")
+
+
+def test_a_link_in_a_repository_gives_what_it_leads_to_no_name(home: Path) -> None:
+    (home / ".retain").mkdir()
+    (home / "app").mkdir()
+    (home / "app/.retain").symlink_to(home / ".retain")
+    own = standing(str(home / ".retain"))
+    for said in ("team=~/app/.retain", "team=~/app"):
+        assert [path for _, path in banks(said)] != [own]
+    (home / "elsewhere").symlink_to(home / "app")
+    assert standing(str(home / "elsewhere/.retain")) == standing(str(home / "app/.retain"))

@@ -20,7 +20,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from retain.engines.arm import EngineDown, EngineError, EngineRefused, Piece, Sieve
+from retain.engines.arm import EngineDown, EngineError, EngineLocked, EngineRefused, Piece, Sieve
 from retain.engines.naming import Names
 from retain.engines.postgres import PostgresSettings, PostgresText, PostgresVectors
 from retain.index.vectors import Floats
@@ -80,6 +80,26 @@ def test_nothing_is_loaded_until_an_arm_is_made() -> None:
         encoding="utf-8",
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "of, to, key, kind, said",
+    [
+        ("/postgres", "/nosuch", KEY, EngineRefused, "it has no such database"),
+        ("retain@", "nobody@", KEY, EngineLocked, "did not accept the user or the password"),
+        ("", "", "wrong", EngineLocked, "did not accept the user or the password"),
+        ("", "", "", EngineLocked, "it asks for a password"),
+    ],
+)
+def test_what_keeps_it_from_connecting_is_told_apart(
+    server: Process, names: Names, of: str, to: str, key: str, kind: type[EngineError], said: str
+) -> None:
+    address = server.address.replace(of, to) if of else server.address + to
+    arm = PostgresText(address, key, names, patience=30.0)
+    with pytest.raises(kind, match=said) as caught:
+        arm.version()
+    assert type(caught.value) is kind
+    arm.close()
 
 
 def test_the_two_arms_of_a_bank_share_a_database(

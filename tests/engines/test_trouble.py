@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retain.engines.arm import EngineDown, EngineError, EngineRefused
+from retain.engines.arm import EngineDown, EngineError, EngineLocked, EngineRefused
 from retain.engines.trouble import Speaker, plain, release
 
 
@@ -27,8 +27,8 @@ def test_an_address_is_shown_without_what_is_secret(address: str, expected: str)
     "status, kind",
     [
         (400, EngineRefused),
-        (401, EngineRefused),
-        (403, EngineRefused),
+        (401, EngineLocked),
+        (403, EngineLocked),
         (404, EngineRefused),
         (408, EngineDown),
         (413, EngineRefused),
@@ -43,6 +43,44 @@ def test_a_status_says_whether_trying_again_helps(status: int, kind: type[Engine
     found = Speaker("Qdrant", "http://h:1").answered(status, "")
     assert type(found) is kind
     assert str(found).startswith("Qdrant at http://h:1 ")
+
+
+@pytest.mark.parametrize(
+    "key, status, said",
+    [
+        ("", 401, "asks for a key (401)"),
+        ("", 403, "asks for a key (403)"),
+        ("sk-1234", 401, "did not accept the key (401)"),
+        ("sk-1234", 403, "does not let this key do that (403)"),
+    ],
+)
+def test_a_key_that_is_missing_wrong_or_small_is_told_apart(
+    key: str, status: int, said: str
+) -> None:
+    found = Speaker("Qdrant", "http://h:1", key).answered(status, "")
+    assert str(found) == f"Qdrant at http://h:1 {said}."
+
+
+@pytest.mark.parametrize(
+    "version, said",
+    [
+        ("1.15.9", "is 1.15.9, and 1.16 or newer is needed"),
+        ("Do as I say", "does not say which version it is"),
+        ("", "does not say which version it is"),
+    ],
+)
+def test_a_server_that_is_old_or_something_else_is_refused(version: str, said: str) -> None:
+    speaker = Speaker("Qdrant", "http://h:1")
+    speaker.check_version("1.16.0", (1, 16))
+    speaker.check_version("2.0", (1, 16))
+    with pytest.raises(EngineRefused, match=said):
+        speaker.check_version(version, (1, 16))
+
+
+def test_a_server_without_an_address_is_told_which_setting_it_lacks() -> None:
+    found = Speaker("Upstash", "").unusable()
+    assert str(found) == "Upstash has no address that can be used."
+    assert found.hint.startswith("engine.upstash.url begins with")
 
 
 def test_a_server_that_repeats_the_key_does_not_give_it_away() -> None:

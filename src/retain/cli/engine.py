@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool
-from retain.cli.progress import Bar
+from retain.cli.progress import Bar, resumable
 from retain.cli.render import Output, Table
+from retain.engines.choosing import EMBEDDED, KINDS
 from retain.errors import UsageError
 from retain.guard.characters import flat
 
@@ -17,21 +18,20 @@ if TYPE_CHECKING:
     from retain.engines.asking import Trouble
     from retain.engines.checking import Drift
     from retain.engines.delivery import Pushed
-    from retain.remote import State
+    from retain.remote import Mended, State
 
 __all__ = ["engine_command"]
 
-_EMBEDDED: Final = "sqlite"
-_ELSEWHERE: Final = ("qdrant", "upstash", "meilisearch", "postgres")
 _OTHERS: Final = 60.0  # seconds that another process may take to deliver
 _SAID: Final = 300  # characters of what a server said
 _NAME: Final = 120  # and of a name
+_KEPT: Final = "What was delivered so far stays; run it again and it goes on where it stopped."
 _NAMED: Final = 5  # memories that are named where engine and bank differ
 
 
 def _arguments(parser: Parser) -> None:
     parser.set_defaults(tool_run=_status, tool="status")
-    add_tools(parser, _TOOLS)
+    add_tools(parser, _TOOLS, _MORE)
 
 
 def _no_arguments(_parser: Any) -> None:
@@ -54,7 +54,7 @@ def _status(args: argparse.Namespace) -> Output:
     warnings = [f"{one.part}: {_whole(one.trouble)}" for one in states if one.trouble]
     warnings += [f"{one.part}: {flat(line, _SAID)}" for one in states for line in one.otherwise]
     warnings += remote.cautions()
-    is_down = any(one.kind != _EMBEDDED and not one.version for one in states)
+    is_down = any(one.kind != EMBEDDED and not one.version for one in states)
     data = {"bank": remote.identity, "arms": [_state_data(one) for one in states]}
     messages = [f"On servers this bank is called {remote.identity}."] if remote.is_any else []
     if any(one.otherwise for one in states):
@@ -69,7 +69,7 @@ def _whole(trouble: Trouble) -> str:
 
 
 def _row(one: State) -> tuple[str, ...]:
-    if one.kind == _EMBEDDED:
+    if one.kind == EMBEDDED:
         return (one.part, one.kind, "in the bank's own index", "", "", "", "")
     version = one.version or "no answer"
     numbers = map(str, (one.pieces, one.delivered, one.waiting))
@@ -90,7 +90,7 @@ def _push(args: argparse.Namespace) -> Output:
     app.library.sync()
     with Bar("Vectors") as bar:
         app.library.fill(progress=bar)
-    with Bar("Delivering") as bar:
+    with resumable(_KEPT), Bar("Delivering") as bar:
         done = _when_free(lambda: app.remote.push(progress=bar))
     output = _pushed(done)
     return output._replace(code=int(any(one.left for one in done.values())))
@@ -132,21 +132,36 @@ def _told(one: Pushed) -> str:
 
 
 def _verify(args: argparse.Namespace) -> Output:
-    return _compared(open_app(args).remote.verify(), "`retain engine repair` mends it.")
+    found = open_app(args).remote.verify()
+    text = "".join(f"{part}: {_differs(drift)}\n" for part, drift in found.items())
+    data = {part: _drift_data(drift) for part, drift in found.items()}
+    total = sum(drift.total for drift in found.values())
+    hint = "`retain engine repair` mends it."
+    return Output(data, text, messages=[hint] if total else [], code=int(bool(total)))
 
 
 def _repair(args: argparse.Namespace) -> Output:
     remote = open_app(args).remote
-    with Bar("Delivering") as bar:
+    with resumable(_KEPT), Bar("Delivering") as bar:
         found = remote.repair(bar)
-    return _compared(found, "Run `retain engine status` to see what keeps the engine from it.")
-
-
-def _compared(found: Mapping[str, Drift], hint: str) -> Output:
-    text = "".join(f"{part}: {_differs(drift)}\n" for part, drift in found.items())
-    total = sum(drift.total for drift in found.values())
-    data = {part: {**drift._asdict(), "drift": drift.total} for part, drift in found.items()}
+    text = "".join(f"{part}: {_what_was_mended(one)}\n" for part, one in found.items())
+    data = {
+        part: {**_drift_data(one.after), "mended": one.before.total - one.after.total}
+        for part, one in found.items()
+    }
+    total = sum(one.after.total for one in found.values())
+    hint = "Run `retain engine status` to see what keeps the engine from it."
     return Output(data, text, messages=[hint] if total else [], code=int(bool(total)))
+
+
+def _what_was_mended(one: Mended) -> str:
+    if not one.before.total:
+        return f"nothing to mend; {_differs(one.after)}"
+    return f"found {_differs(one.before)}\n  now {_differs(one.after)}"
+
+
+def _drift_data(drift: Drift) -> dict[str, object]:
+    return {**drift._asdict(), "drift": drift.total}
 
 
 def _differs(drift: Drift) -> str:
@@ -179,7 +194,7 @@ def _migrate_arguments(parser: Any) -> None:
         "--to",
         required=True,
         metavar="ENGINE",
-        choices=(*_ELSEWHERE, _EMBEDDED),
+        choices=(*KINDS, EMBEDDED),
         help="qdrant, upstash (vectors), meilisearch (words), postgres (both), or sqlite: back",
     )
     parser.add_argument(
@@ -193,14 +208,14 @@ def _migrate_arguments(parser: Any) -> None:
 
 def _migrate(args: argparse.Namespace) -> Output:
     app = open_app(args)
-    if args.to != _EMBEDDED:
+    if args.to != EMBEDDED:
         app.library.sync()
         with Bar("Vectors") as bar:
             app.library.fill(progress=bar)
-    with Bar("Delivering") as bar:
+    with resumable(f"Nothing has moved yet. {_KEPT}"), Bar("Delivering") as bar:
         done = app.remote.migrate(args.to, bar, args.only)
     output = _pushed(done)
-    where = "the bank's own index" if args.to == _EMBEDDED else args.to
+    where = "the bank's own index" if args.to == EMBEDDED else args.to
     data = {"to": args.to, "arms": output.data}
     text = f"{output.text}Searches ask {where} from now on.\n"
     kept = app.remote.contradicted(args.to, args.only)
@@ -217,24 +232,40 @@ def _drop_arguments(parser: Any) -> None:
         dest="kind",
         default="",
         metavar="ENGINE",
-        choices=_ELSEWHERE,
+        choices=tuple(KINDS),
         help="an engine that is no longer asked; else those that are",
+    )
+    parser.add_argument(
+        "--name",
+        default="",
+        metavar="NAME",
+        help="what the bank was called there before (with --from); else what it is called now",
     )
 
 
 def _drop(args: argparse.Namespace) -> Output:
     remote = open_app(args).remote
-    where = args.kind or "its engines"
+    where, name = args.kind or "its engines", args.name or remote.identity
+    if args.name and not args.kind:
+        raise UsageError("--name needs --from ENGINE", unchanged="Nothing was removed.")
     if not args.kind:
         remote.check()
     if not args.yes:
         raise UsageError(
-            f"this removes everything of {remote.identity} from {where}, for every machine",
+            f"this removes everything of {name} from {where}, for every machine",
             unchanged="Nothing was removed.",
             hint="Say that it is meant with --yes. The files and the bank's own index stay.",
         )
-    remote.drop(args.kind)
-    return Output({"dropped": remote.identity}, f"Removed {remote.identity} from {where}.\n")
+    pieces = remote.drop(args.kind, args.name)
+    there = f"{pieces} pieces" if pieces else "nothing was there"
+    messages = []
+    if name == remote.identity and remote.asks(args.kind):
+        messages.append(
+            "It is still what searches ask, and is filled again by the next write; "
+            "`retain engine migrate --to sqlite` ends that."
+        )
+    text = f"Removed {name} from {where}: {there}.\n"
+    return Output({"dropped": name, "pieces": pieces}, text, messages=messages)
 
 
 _TOOLS: Final = {
@@ -244,6 +275,26 @@ _TOOLS: Final = {
     "repair": ("tell engines again what they are wrong about", _no_arguments, _repair),
     "migrate": ("move parts of the index to another engine", _migrate_arguments, _migrate),
     "drop": ("remove everything of this bank from its engines", _drop_arguments, _drop),
+}
+
+_MORE: Final = {
+    "status": """Pieces are what the server holds of this bank: a memory is one or several. Told
+are the memories that it was given from this machine, Waiting those that it has yet to be given.
+Ends with 1 when a server does not answer.""",
+    "push": """Nobody has to: whatever stays running delivers by itself, and other commands leave
+a process behind that does. Ends with 1 when something could not be delivered.""",
+    "verify": """Reads what the server holds and compares it with the index: what is missing
+there, what is older there, what was deleted here and is there still. What is newer there comes
+from another machine, and is no fault. Ends with 1 when something differs; `repair` mends it.""",
+    "repair": """Compares as `verify` does, sends what is wrong again, changes what is made
+otherwise than your settings want where that can be done in place, and compares once more. Ends
+with 1 when something is left.""",
+    "migrate": """Everything is sent and compared first; only then do searches ask the new engine.
+No model is asked: the vectors are there already. Interrupted, it goes on where it stopped. The
+old server keeps what it has until `drop --from`.""",
+    "drop": """For every machine that shares it. The files and the bank's own index stay, so
+everything can be sent again by `push`. What lies on a server under a name that the bank had
+before is removed by `drop --from ENGINE --name NAME`.""",
 }
 
 engine_command = Command(

@@ -10,12 +10,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from retain import shapes
 from retain.app import App
 from retain.cli.parser import Command, Parser, open_app
-from retain.cli.progress import Bar
+from retain.cli.progress import Bar, resumable
 from retain.cli.render import Line, Output, facts_data, facts_line, held_note
 from retain.errors import RetainError
 
@@ -32,6 +32,8 @@ __all__ = [
     "sync_command",
     "watch_command",
 ]
+
+_KEPT: Final = "What is indexed so far is kept; run it again and it goes on where it stopped."
 
 
 # stats
@@ -96,7 +98,7 @@ def _add_vectors(parser: Parser) -> None:
 
 def _sync(args: argparse.Namespace) -> Output:
     app = open_app(args)
-    with _resumable(), Bar("Indexing") as bar:
+    with resumable(_KEPT), Bar("Indexing") as bar:
         changes = app.library.sync(force=args.force, progress=bar)
     return _indexed(app, changes, with_vectors=not args.no_vectors)
 
@@ -122,7 +124,7 @@ def _index_arguments(parser: Parser) -> None:
 
 def _index(args: argparse.Namespace) -> Output:
     app = open_app(args)
-    with _resumable(), Bar("Indexing") as bar:
+    with resumable(_KEPT), Bar("Indexing") as bar:
         library = app.library
         changes = library.rebuild(bar) if args.rebuild else library.sync(progress=bar)
     return _indexed(app, changes, with_vectors=not args.no_vectors)
@@ -144,7 +146,7 @@ def _indexed(app: App, changes: Changes, *, with_vectors: bool) -> Output:
     """The end of both: vectors, then what was done."""
     made = 0
     if with_vectors:
-        with _resumable(), Bar("Vectors") as bar:
+        with resumable(_KEPT), Bar("Vectors") as bar:
             made = app.library.fill(progress=bar)
     facts = app.library.facts()
     text = (
@@ -163,16 +165,6 @@ def _indexed(app: App, changes: Changes, *, with_vectors: bool) -> Output:
 
 def _changes_data(changes: Changes) -> dict[str, object]:
     return {"added": changes.added, "changed": changes.changed, "removed": changes.removed}
-
-
-@contextlib.contextmanager
-def _resumable() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        note = "What is indexed so far is kept; run it again and it goes on where it stopped."
-        print(f"\n{note}", file=sys.stderr)
-        raise
 
 
 # watch
@@ -252,7 +244,7 @@ def _doctor(args: argparse.Namespace) -> Output:
     problems = [problem for problem in found.problems if not problem.is_minor]
     health = None
     if app.place.exists:
-        with _resumable(), Bar("Indexing") as bar:
+        with resumable(_KEPT), Bar("Indexing") as bar:
             health = app.library.health(repair=args.repair, progress=bar)
     faults = list(health.faults) if health else []
     held = held_note(health.facts.held) if health else []

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["Bar"]
+__all__ = ["Bar", "resumable"]
+
+
+@contextlib.contextmanager
+def resumable(note: str) -> Iterator[None]:
+    """Say, when a person breaks a long work off, what becomes of what is done."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"\n{note}", file=sys.stderr)
+        raise
 
 
 class Bar:

@@ -16,7 +16,7 @@ from retain.engines.addresses import hello, place
 from retain.engines.arm import Arm, TextArm, VectorArm
 from retain.engines.asking import Wire
 from retain.engines.delivery import Sender
-from retain.engines.naming import Names, banks
+from retain.engines.naming import Names, banks, standing
 from retain.errors import RetainError
 from retain.index import rows
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from retain.engines.postgres import Replica
     from retain.index.store import Store
 
-__all__ = ["EMBEDDED", "TEXT", "VECTOR", "Engines", "chosen", "identity"]
+__all__ = ["EMBEDDED", "KINDS", "TEXT", "VECTOR", "Engines", "chosen", "identity"]
 
 EMBEDDED: Final = "sqlite"
 TEXT: Final = "text"
@@ -58,10 +58,11 @@ class Engines(NamedTuple):
 
 def identity(config: Config, root: str) -> str:
     """The name of a bank on servers: the one a person gave it, else one that nobody can guess."""
-    real = os.path.realpath(root)
+    here = standing(root)
     for name, path in banks(config.text("engine.banks")):
-        if path == real:
+        if path == here:
             return name
+    real = os.path.realpath(root)
     return "b" + machine.digest(machine.key(make=True), b"engine", os.fsencode(real))[:16]
 
 
@@ -241,4 +242,9 @@ _MAKERS: Final[Mapping[tuple[str, str], Callable[[_Way, float], Arm]]] = {
     (VECTOR, "postgres"): _postgres_vectors,
     (VECTOR, "qdrant"): _qdrant,
     (VECTOR, "upstash"): _upstash,
+}
+# What each product can be, in the order in which it is filled.
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    kind: tuple(part for part, name in _MAKERS if name == kind)
+    for kind in ("qdrant", "upstash", "meilisearch", "postgres")
 }

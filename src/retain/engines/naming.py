@@ -10,8 +10,9 @@ from typing import Final
 
 from retain.errors import ConfigError
 
-__all__ = ["Names", "banks", "is_identity"]
+__all__ = ["Names", "banks", "is_identity", "standing"]
 
+_FOLDER: Final = ".retain"
 _PLAIN: Final = re.compile(r"[a-z0-9]([a-z0-9_-]{0,22}[a-z0-9])?")
 _ELSE: Final = re.compile(r"[^a-z0-9]+")
 _SHORT: Final = 14  # characters of a name that is no plain one; its digest makes it certain
@@ -24,7 +25,7 @@ def is_identity(name: str) -> bool:
 
 
 def banks(said: str) -> list[tuple[str, str]]:
-    """The banks that a person has named, as `engine.banks` has them: each name with a real path."""
+    """The banks that a person has named, as `engine.banks` has them: each name with a path."""
     found: list[tuple[str, str]] = []
     for part in filter(None, map(str.strip, said.split(","))):
         name, _, path = map(str.strip, part.partition("="))
@@ -35,8 +36,24 @@ def banks(said: str) -> list[tuple[str, str]]:
                 f"engine.banks is not understood at {part[:80]!r}",
                 hint="Write name=/path/to/bank, for example team-notes=~/work/app/.retain",
             )
-        found.append((name, os.path.realpath(path)))
+        found.append((name, _bank_at(path)))
     return found
+
+
+def _bank_at(path: str) -> str:
+    """A bank's own folder, also where a person names the project around it."""
+    within = os.path.join(path, _FOLDER)
+    return standing(within if os.path.isdir(within) else path)
+
+
+def standing(path: str) -> str:
+    """Where something stands, links on the way resolved, but not what it leads to itself.
+
+    A repository's `.retain` may be a link to the person's own bank, which must not get the name of
+    a team's by that.
+    """
+    folder, name = os.path.split(os.path.normpath(path))
+    return os.path.join(os.path.realpath(folder), name)
 
 
 class Names:
