@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from itertools import islice
+from threading import Thread
 from typing import TypeVar
 
 from retain.engines.arm import Match
@@ -20,23 +21,40 @@ class Lanes:
 
     def __init__(self, count: int) -> None:
         self._count = max(1, count)
-        self._pool: ThreadPoolExecutor | None = None
 
     def each(self, act: Callable[[str], T], names: Iterable[str]) -> list[T]:
+        """What comes of each, in their order; after a failure no other is begun."""
         names = list(names)
         if len(names) < 2:
             return [act(name) for name in names]
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._count, "engine")
-        # Each lane has to know for whom it works: see `wanted`.
-        contexts = [copy_context() for _ in names]
-        return list(self._pool.map(lambda context, name: context.run(act, name), contexts, names))
+        waiting = deque(enumerate(names))
+        found: dict[int, T] = {}
+        failures: list[BaseException] = []
 
-    def close(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool:
-            # A server that has fallen silent keeps its own thread waiting, and nobody else.
-            pool.shutdown(wait=False, cancel_futures=True)
+        def work() -> None:
+            while not failures:
+                try:
+                    at, name = waiting.popleft()
+                except IndexError:
+                    return
+                try:
+                    found[at] = act(name)
+                except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+                    failures.append(error)
+
+        # No pool of the library's: a program waits for its threads when it ends, and a server that
+        # has fallen silent would keep it. Each has to know for whom it works: see `wanted`.
+        threads = [
+            Thread(target=copy_context().run, args=(work,), name="engine", daemon=True)
+            for _ in range(min(self._count, len(names)))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+        return [found[at] for at in range(len(names))]
 
 
 def grouped(items: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:

@@ -184,7 +184,6 @@ class UpstashVectors:
         self._lanes.each(drop, self._all())
 
     def close(self) -> None:
-        self._lanes.close()
         http, self._http, self._operations = self._http, None, None
         if http:
             http.close()

@@ -161,7 +161,6 @@ class QdrantVectors:
         self._lanes.each(drop, self._all())
 
     def close(self) -> None:
-        self._lanes.close()
         self._questions.close()
         self._clients.close()
 
