@@ -45,8 +45,9 @@ class Filling:
                 pause = _AGAIN if waits else _LOOK if self._library.has_engines else None
 
     def end(self) -> None:
-        """Stop after the vector that is being made."""
+        """Stop after the vector that is being made; no server is waited for."""
         self._ended.set()
         self._woken.set()
+        self._library.leave()
         if self._thread is not None:
             self._thread.join()

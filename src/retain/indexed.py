@@ -200,6 +200,11 @@ class Indexed:
             self._notice.close()
             self._notice = None
 
+    def leave(self) -> None:
+        """Have nobody wait for an engine any longer."""
+        if engines := self.__dict__.get("engines"):
+            engines.leave()
+
     def close(self) -> None:
         """Let go of the index."""
         if self.__dict__.get("engines"):

@@ -407,6 +407,11 @@ class Library:
                 waits = True
         return waits
 
+    def leave(self) -> None:
+        """Have nobody wait for an engine any longer: the program ends."""
+        for bank in list(self._indexed.values()):
+            bank.leave()
+
     def _send_off(self, bank: Indexed) -> None:
         """Have engines told by a process of its own: nobody should wait for a client to load."""
         engines = bank.engines

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from retain.engines import outbox
+from retain.engines import looking, outbox
 from retain.engines.arm import EngineDown, EngineError
 from retain.engines.checking import Drift, compared
 from retain.engines.choosing import EMBEDDED, KINDS, TEXT, VECTOR, Engines, chosen
-from retain.engines.delivery import Pushed, mistrust
+from retain.engines.delivery import MANIFEST, Pushed, mistrust
 from retain.errors import RetainError, UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = ["Mended", "Remote", "State"]
 
 _PARTS: Final = (TEXT, VECTOR)
 _STATUS: Final = 10.0  # seconds: who asks how an engine is would rather wait than not know
-_LONG: Final = 60.0  # seconds that a whole manifest may take
+_LONG: Final = 600.0  # seconds until a server has removed everything
 _ANEW: Final = 3600.0  # seconds that may pass while a server builds its graphs anew
 
 
@@ -127,19 +127,16 @@ class Remote:
         version = ""
         with contextlib.suppress(EngineError):  # the wire has noted why
             version = wire.ask(lambda arm: arm.version())()
-        given, waits = self._told(part, wire)
+        given, waits = self._told(wire)
         trouble = wire.trouble() or wire.delivery()
         return State(part, wire.kind, wire.address, version, 0, given, waits, trouble)
 
-    def _told(self, part: str, wire: Wire[Arm]) -> tuple[int, int]:
-        """How many memories a server was told of, and of how many it has yet to be.
-
-        What is noted may be about another server, or another name: then this one was told nothing.
-        """
+    def _told(self, wire: Wire[Arm]) -> tuple[int, int]:
+        """How many memories a server was told of, and of how many it has yet to be."""
 
         def count(connection: sqlite3.Connection) -> tuple[int, int]:
-            if outbox.target(connection, part) == wire.target:
-                return outbox.told(connection, part), outbox.left(connection, part)
+            if outbox.is_met(connection, wire.key):
+                return outbox.told(connection, wire.key), outbox.left(connection, wire.key)
             query = "SELECT count(*) FROM memories WHERE NOT is_gone"
             return 0, int(connection.execute(query).fetchone()[0])
 
@@ -149,16 +146,17 @@ class Remote:
         if wire is None:
             return State(part, EMBEDDED)
         about = _About()
+        some = self._bank.look(partial(looking.witnesses, arm=wire.key))
         with contextlib.suppress(EngineError):  # the wire has noted why
-            about = wire.insist(_about, _STATUS)
-        given, waits = self._told(part, wire)
+            about = wire.insist(partial(_about, some=some), _STATUS)
+        given, waits = self._told(wire)
         otherwise = about.otherwise
-        if about.version and about.pieces < given:
-            # Pieces are at least as many as memories.
-            lost = f"it holds {about.pieces} pieces and was told of {given} memories"
-            otherwise += (f"{lost}: `retain engine push` tells it again",)
+        if about.has_lost:
+            otherwise += ("it has lost what it was told: `retain engine push` tells it again",)
             with self._bank.store.writing() as connection:
-                mistrust(connection, part)
+                mistrust(connection, wire.key)
+        if newer := self._bank.look(partial(outbox.ahead, arm=wire.key)):
+            otherwise += (f"it holds something newer of {newer} memories: they are yours to pull",)
         trouble = wire.trouble() or wire.delivery()
         numbers = (about.pieces, given, waits)
         return State(part, wire.kind, wire.address, about.version, *numbers, trouble, otherwise)
@@ -197,8 +195,9 @@ class Remote:
         return _each(self._needed, self._drift)
 
     def _drift(self, engines: Engines, part: str) -> Drift:
-        held = engines.wires[part].insist(lambda arm: list(arm.manifest()), _LONG)
-        return self._bank.look(partial(compared, part=part, held=held, model=self._model(part)))
+        wire = engines.wires[part]
+        held = wire.insist(lambda arm: list(arm.manifest()), MANIFEST)
+        return self._bank.look(partial(compared, arm=wire.key, held=held, model=self._model(part)))
 
     def _model(self, part: str) -> str:
         embedder = self._bank.embedder if part == VECTOR else None
@@ -240,12 +239,10 @@ class Remote:
 
     def _drop(self, engines: Engines) -> int:
         found = 0
-        for part, wire in engines.wires.items():
+        for wire in engines.wires.values():
             found += wire.insist(_dropped, _LONG)
             with self._bank.store.writing() as connection:
-                # What is noted may be about another server, which keeps what it has.
-                if outbox.target(connection, part) == wire.target:
-                    outbox.forget(connection, part)
+                outbox.forget(connection, wire.key)
         return found
 
     def migrate(
@@ -318,6 +315,7 @@ class Remote:
 class _About(NamedTuple):
     version: str = ""
     pieces: int = 0
+    has_lost: bool = False  # something of what it was told
     otherwise: tuple[str, ...] = ()
 
 
@@ -332,14 +330,15 @@ def _moving(kind: str, only: str) -> tuple[str, ...]:
     return (only,) if only else parts
 
 
-def _about(arm: Arm) -> _About:
+def _about(arm: Arm, some: Mapping[str, tuple[str, float]]) -> _About:
     from retain.engines.arm import EngineRefused, Sieve
 
     version, pieces = arm.version(), arm.count(Sieve())
+    has_lost = bool(some) and looking.has_lost(some, arm.held(list(some)))
     try:
-        return _About(version, pieces, tuple(arm.otherwise()))
+        return _About(version, pieces, has_lost, tuple(arm.otherwise()))
     except EngineRefused:  # a key need not open what only says how things are made
-        return _About(version, pieces)
+        return _About(version, pieces, has_lost)
 
 
 def _dropped(arm: Arm) -> int:

@@ -76,6 +76,11 @@ class Machine:
         return found
 
     @property
+    def key(self) -> str:
+        """By what notes about its arm are known."""
+        return self.engines.wires[self.part].key
+
+    @property
     def sender(self) -> Sender:
         return self.engines.senders[self.part]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from retain.engines import asking
 from retain.engines.arm import Arm, EngineDown, EngineError, EngineRefused, Sieve
 from retain.engines.asking import Wire, said
 from retain.engines.meilisearch import MeilisearchText
@@ -49,6 +51,38 @@ def test_a_server_that_hangs_is_found_out_before_a_client_is_loaded(tmp_path: Pa
         assert "did not answer" in trouble.why
         with odd("html") as other:
             assert _wire(tmp_path, other, patience=0.2, loading=0).trouble() is None
+
+
+def test_a_name_that_takes_for_ever_to_look_up_is_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over = threading.Event()
+    monkeypatch.setattr(socket, "create_connection", lambda *_args: is_over.wait(600))
+    monkeypatch.setattr(asking, "_LOADING", 600.0)  # which is for clients, and not for this
+    wire = _wire(tmp_path, 9, patience=0.2, loading=0)
+    with pytest.raises(EngineDown, match=r"did not answer within 0\.2 seconds"):
+        wire.ask(lambda _arm: "never")()
+    is_over.set()
+
+
+def test_nobody_waits_for_an_answer_when_the_program_ends(tmp_path: Path) -> None:
+    asked, is_over = threading.Event(), threading.Event()
+    with odd("html") as port:
+        wire = _wire(tmp_path, port, patience=0.2, loading=0)
+
+        def work(_arm: object) -> None:
+            asked.set()
+            is_over.wait(600)
+
+        def leave() -> None:
+            asked.wait(600)
+            wire.leave()
+
+        threading.Thread(target=leave, daemon=True).start()
+        with pytest.raises(EngineDown, match="not waited for any more"):
+            wire.insist(work, 600)
+        is_over.set()
+        assert wire.trouble() is None  # which the server has not earned
 
 
 class _MorePages(BaseHTTPRequestHandler):

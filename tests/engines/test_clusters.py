@@ -50,7 +50,7 @@ def _until(is_so: Callable[[], bool]) -> None:
 def _drift(one: Machine) -> int:
     held = one.engines.wires[one.part].insist(lambda arm: list(arm.manifest()), 60)
     model = MODEL if one.part == "vector" else ""
-    return one.bank.look(partial(compared, part=one.part, held=held, model=model)).total
+    return one.bank.look(partial(compared, arm=one.key, held=held, model=model)).total
 
 
 def _unused(_directory: Path) -> Server:

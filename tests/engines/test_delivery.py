@@ -6,7 +6,9 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sqlite3
 import time
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from retain.engines.arm import EngineError
 from retain.engines.checking import Drift, compared
 from retain.engines.delivery import mistrust
 from retain.engines.naming import Names
+from retain.index import rows
 from tests import indexes
 from tests.engines.contract import MODEL, Bench
 from tests.engines.machines import Machine, machine
@@ -27,11 +30,11 @@ pytestmark = pytest.mark.slow
 def _drift(one: Machine) -> Drift:
     held = one.engines.wires[one.part].insist(lambda arm: list(arm.manifest()), 60)
     model = MODEL if one.part == "vector" else ""
-    return one.bank.look(partial(compared, part=one.part, held=held, model=model))
+    return one.bank.look(partial(compared, arm=one.key, held=held, model=model))
 
 
 def _waiting(one: Machine) -> int:
-    return one.bank.look(partial(outbox.left, arm=one.part))
+    return one.bank.look(partial(outbox.left, arm=one.key))
 
 
 def test_what_was_written_is_told_and_what_is_told_is_not_told_again(
@@ -288,9 +291,136 @@ def test_an_engine_that_is_half_filled_is_not_believed_to_know_all(
     with machine(tmp_path, bench) as one:
         indexes.many(one.root, 5)
         one.push()
-        assert one.bank.look(partial(locating.unknown, part=one.part)) == []
+        assert one.bank.look(partial(locating.unknown, arm=one.key)) == []
         one.sender.forget(["notes/m001.md"])
-        assert one.bank.look(partial(locating.unknown, part=one.part)) != []
+        assert one.bank.look(partial(locating.unknown, arm=one.key)) != []
+
+
+def _killed_before_it_is_noted(one: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server hears everything, and nobody here hears that it did."""
+
+    class Killed(Exception):
+        pass
+
+    mark = outbox.mark
+
+    def killed(
+        connection: sqlite3.Connection, arm: str, given: Mapping[str, str], gone: Iterable[str]
+    ) -> None:
+        if not all(note.startswith(outbox.BEGUN) for note in given.values()):
+            raise Killed
+        mark(connection, arm, given, gone)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(outbox, "mark", killed)
+        with pytest.raises(Killed):
+            one.push()
+
+
+def test_what_is_deleted_after_an_answer_was_lost_is_deleted_there_too(
+    tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 3)
+        one.push()
+        paths = [one.write("notes/m001", "# Other\n\nAnother text altogether.\n")]
+        paths.append(one.write("notes/new", "# New\n\nNobody has heard of it.\n"))
+        _killed_before_it_is_noted(one, monkeypatch)
+        assert "notes/new.md" in bench.manifest()
+        for path in paths:
+            path.unlink()
+        assert one.push().removed == 2
+        drift = _drift(one)
+        assert (drift.total, drift.elsewhere) == (0, ())
+
+
+def test_what_is_deleted_while_it_is_on_its_way_is_deleted_there_too(
+    tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 3)
+        one.take_in()
+        begin = outbox.begin
+
+        def deleted(connection: sqlite3.Connection, arm: str, told: Mapping[str, str]) -> None:
+            begin(connection, arm, told)
+            for (number,) in connection.execute(_NUMBER).fetchall():
+                rows.delete(connection, number)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(outbox, "begin", deleted)
+            one.sender.push()
+        (one.root / "notes/m001.md").unlink()
+        one.push()
+        assert _drift(one).total == 0
+        assert _held(bench) == {"notes/m000.md", "notes/m002.md"}
+
+
+_NUMBER = "SELECT number FROM memories WHERE file = 'm001.md'"
+
+
+def _held(bench: Bench) -> set[str]:
+    return {name for name, held in bench.manifest().items() if not held.is_grave}
+
+
+def test_what_is_deleted_after_a_meeting_is_deleted_there_too(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 3)
+        one.push()
+        path = one.write("notes/m001", "# Other\n\nAnother text altogether.\n")
+        one.take_in()
+        with one.bank.store.writing() as connection:
+            mistrust(connection, one.key)
+        one.sender.push(is_stopped=lambda: True)  # they meet, and no more than that
+        path.unlink()
+        assert one.push().removed == 1
+        assert _held(bench) == {"notes/m000.md", "notes/m002.md"}
+
+
+def test_what_is_deleted_while_another_server_is_asked_is_deleted_there_too(
+    tmp_path: Path, bench: Bench
+) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 3)
+        one.push()
+        (one.root / "notes/m001.md").unlink()
+        elsewhere = Bench(bench.row, bench.server, Names("another-server"))
+        moved = Machine(one.root, elsewhere)
+        try:
+            moved.push()
+            assert _held(elsewhere) == {"notes/m000.md", "notes/m002.md"}
+        finally:
+            moved.close()
+            elsewhere.close()
+        assert one.push().removed == 1  # and back again
+        assert _held(bench) == {"notes/m000.md", "notes/m002.md"}
+
+
+def test_files_that_are_missing_together_are_no_drift(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 40)
+        one.push()
+        for path in (one.root / "notes").glob("m*.md"):
+            path.unlink()  # as when a disk is not there
+        one.push()
+        drift = _drift(one)
+        assert (drift.total, drift.memories) == (0, 0)
+
+
+def test_an_engine_that_is_ahead_of_too_much_is_not_asked_and_that_is_said(
+    tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "---\nupdated_at: 2026-01-0{}T00:00:00Z\n---\n# Tea\n\nA lantern, number {}.\n"
+    monkeypatch.setattr(locating, "FEW", 2)
+    with machine(tmp_path, bench) as one, machine(tmp_path, bench) as two:
+        for number in range(4):
+            one.write(f"notes/t{number}", text.format(1, number))
+            two.write(f"notes/t{number}", text.format(3, number + 10))
+        two.push()
+        one.push()
+        answer = one.ask("lantern")
+        assert answer.hits
+        assert any("something newer of 4 memories" in why for why in answer.degraded.reasons)
 
 
 def test_a_delivery_that_fails_is_told_until_one_succeeds(tmp_path: Path, own: Bench) -> None:
@@ -323,7 +453,7 @@ def test_what_was_deleted_before_a_server_is_met_again_is_deleted_there(
         (one.root / "notes/m001.md").unlink()
         one.take_in()
         with one.bank.store.writing() as connection:
-            mistrust(connection, one.part)
+            mistrust(connection, one.key)
         assert one.push().removed == 1
         assert _drift(one).total == 0
         assert not _drift(one).elsewhere

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from retain.engines import outbox
 from retain.indexed import Indexed
 from tests import indexes
 
-ARM = "text"
+ARM = "text-1"
 
 
 def _expected(connection: sqlite3.Connection) -> tuple[set[int], set[int], set[str]]:
@@ -43,27 +44,41 @@ def _check(connection: sqlite3.Connection) -> None:
     assert outbox.left(connection, ARM) == len(changed) + len(deleted)
 
 
-def _deliver(bank: Indexed, dice: random.Random, most: int) -> None:
-    """Some of what waits is told, in order; of some the engine has something newer."""
+def _begin(bank: Indexed) -> None:
+    """What waits is told, and nobody hears whether it arrived."""
     with bank.store.writing() as connection:
+        waiting = outbox.waiting(connection, ARM, 100, needs_vectors=False)
+        outbox.begin(connection, ARM, _hashes(connection, waiting.changed))
+        outbox.begin(connection, ARM, dict.fromkeys(waiting.deleted, ""))
+
+
+def _hashes(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[str, str]:
+    query = (
+        f"SELECT m.collection || '/' || m.file, {outbox.HASH} FROM memories m "  # noqa: S608 - our own words
+        f"WHERE m.number IN ({','.join(map(str, numbers))})"
+    )
+    return dict(connection.execute(query))
+
+
+def _deliver(bank: Indexed, dice: random.Random, most: int, deleted: Path | None = None) -> None:
+    """Some of what waits is told, in order; of some the engine has something newer."""
+    with bank.store.reading() as connection:
         waiting = outbox.waiting(connection, ARM, most, needs_vectors=False)
-        numbers = ",".join(map(str, waiting.changed))
-        found = connection.execute(
-            f"SELECT m.collection || '/' || m.file, {outbox.HASH} FROM memories m "  # noqa: S608 - our own words
-            f"WHERE m.number IN ({numbers})"
-        )
+        hashes = _hashes(connection, waiting.changed)
+    if deleted:
+        deleted.unlink(missing_ok=True)
+        bank.refresh(force_look=True)
+    with bank.store.writing() as connection:
         told = {
-            name: (outbox.AHEAD if dice.random() < 0.2 else "") + hash_ for name, hash_ in found
+            name: (outbox.AHEAD if dice.random() < 0.2 else "") + hash_
+            for name, hash_ in hashes.items()
         }
         outbox.mark(connection, ARM, told, waiting.deleted)
 
 
 def _settle(bank: Indexed) -> None:
-    before, found = bank.look(
-        lambda connection: (outbox.floor(connection, ARM), outbox.found_floor(connection, ARM))
-    )
     with bank.store.writing() as connection:
-        outbox.note_floor(connection, ARM, before, found)
+        outbox.raise_floor(connection, ARM)
 
 
 def test_nothing_that_waits_is_overlooked(tmp_path: Path) -> None:
@@ -73,7 +88,20 @@ def test_nothing_that_waits_is_overlooked(tmp_path: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for step in range(250):
         path = folder / f"m{dice.randrange(30):02}.md"
-        what = dice.choice(["write", "write", "delete", "deliver", "settle", "hide", "doubt"])
+        what = dice.choice(
+            [
+                "write",
+                "write",
+                "delete",
+                "deliver",
+                "settle",
+                "hide",
+                "doubt",
+                "begin",
+                "late",
+                "spoil",
+            ]
+        )
         if what == "write":
             path.write_text(f"# Step {step}\n\nA text.\n", encoding="utf-8")
         elif what == "delete":
@@ -85,6 +113,13 @@ def test_nothing_that_waits_is_overlooked(tmp_path: Path) -> None:
         elif what == "doubt":
             with bank.store.writing() as connection:
                 outbox.doubt(connection, ARM)
+        elif what == "begin":
+            _begin(bank)
+        elif what == "late":  # it is deleted while it is on its way
+            _deliver(bank, dice, 100, path)
+        elif what == "spoil":
+            with bank.store.writing() as connection:
+                outbox.spoil(connection, ARM, [f"notes/{path.name}"])
         else:  # files go missing together; they are there again by the next look
             with bank.store.writing() as connection:
                 connection.execute("UPDATE memories SET is_gone = 1 WHERE number % 3 = 0")
@@ -93,18 +128,3 @@ def test_nothing_that_waits_is_overlooked(tmp_path: Path) -> None:
         bank.refresh(force_look=True)
         bank.look(_check)
     assert bank.look(partial(outbox.told, arm=ARM)) > 0
-
-
-def test_a_floor_is_not_noted_where_someone_came_to_doubt(tmp_path: Path) -> None:
-    root = indexes.new(tmp_path / ".retain")
-    indexes.many(root, 5)
-    bank = indexes.indexed(root)
-    bank.refresh()
-    _deliver(bank, random.Random(0), 100)
-    _settle(bank)
-    before = bank.look(partial(outbox.floor, arm=ARM))
-    assert before > 0
-    with bank.store.writing() as connection:
-        outbox.doubt(connection, ARM)
-        outbox.note_floor(connection, ARM, before, before + 1)
-    assert bank.look(partial(outbox.floor, arm=ARM)) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import threading
 import time
@@ -92,6 +93,9 @@ class Wire(Generic[_Arm]):
         self._arms: dict[float, _Arm] = {}
         self._opened_at = 0.0
         self._lock = threading.Lock()
+        self._there, self._is_left = threading.Event(), threading.Event()
+        self._waiting: set[threading.Event] = set()  # what those who wait for an answer wait for
+        self._among = threading.Lock()
 
     @property
     def kind(self) -> str:
@@ -102,6 +106,11 @@ class Wire(Generic[_Arm]):
     def address(self) -> str:
         """Where it is, as a person may see it."""
         return self.target.split(" ")[1]
+
+    @property
+    def key(self) -> str:
+        """By what notes about this arm on this very server are known."""
+        return f"{self.part}-{hashlib.sha256(self.target.encode()).hexdigest()[:16]}"
 
     def ask(self, work: Callable[[_Arm], _Result]) -> Callable[[], _Result]:
         """Begin to ask within a person's patience; what is returned waits for the answer.
@@ -131,7 +140,9 @@ class Wire(Generic[_Arm]):
     ) -> Callable[[], _Result]:
         """Do something in a thread that nobody has to wait for: no client keeps every promise."""
         outcome: list[Any] = []
-        is_open, has_left = threading.Event(), threading.Event()
+        is_open, is_over, has_left = threading.Event(), threading.Event(), threading.Event()
+        with self._among:
+            self._waiting |= {is_open, is_over}
 
         def run() -> None:
             try:
@@ -142,21 +153,28 @@ class Wire(Generic[_Arm]):
             except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
                 outcome.extend((False, error))
             is_open.set()
+            is_over.set()
 
         thread = threading.Thread(target=run, name=f"retain-{self.kind}", daemon=True)
         thread.start()
         started = time.monotonic()
 
         def answer() -> _Result:
-            # What it takes to load a client is not the server's fault, nor silence of its own.
-            is_open.wait(_LOADING)
-            thread.join(max(0.0, max(started, self._opened_at) + seconds - time.monotonic()))
-            if thread.is_alive():
-                has_left.set()  # a server that always has one more page is asked for no other
-                late = f"{self.kind} at {self.address} did not answer within {seconds:g} seconds."
-                self._noted(False, EngineDown(late))
-            found: _Result = self._noted(*outcome)
-            return found
+            # What it takes to load a client is not the server's fault, nor silence of its own; that
+            # begins once somebody is there, for a name that nobody can tell is one as well.
+            if not is_open.wait(seconds) and self._there.is_set():
+                is_open.wait(_LOADING)
+            is_over.wait(max(0.0, max(started, self._opened_at) + seconds - time.monotonic()))
+            with self._among:
+                self._waiting -= {is_open, is_over}
+            if outcome:
+                found: _Result = self._noted(*outcome)
+                return found
+            has_left.set()  # a server that always has one more page is asked for no other
+            if self._is_left.is_set():
+                raise EngineDown(f"{self.kind} at {self.address} is not waited for any more.")
+            late = f"{self.kind} at {self.address} did not answer within {seconds:g} seconds."
+            return self._noted(False, EngineDown(late))  # type: ignore[no-any-return]
 
         return answer
 
@@ -193,6 +211,7 @@ class Wire(Generic[_Arm]):
         with self._lock:
             if patience not in self._arms:
                 self._knock(min(patience, _KNOCK))
+                self._there.set()
                 arm = self._make(patience)
                 arm.load()
                 self._arms[patience] = arm
@@ -226,6 +245,8 @@ class Wire(Generic[_Arm]):
 
     def note_delivery(self, error: EngineError | None) -> None:
         """Note what keeps a delivery from its end; None where nothing does."""
+        if error and self._is_left.is_set():
+            return  # nobody has waited for it
         self._note_as("delivery", said(error) if error else "", error.words if error else "")
 
     def _note(self, why: str, words: str = "") -> None:
@@ -256,6 +277,13 @@ class Wire(Generic[_Arm]):
         # Whoever cannot write the index asks the engine again next time.
         with contextlib.suppress(RetainError), self._store.writing() as connection:
             rows.set_fact(connection, f"engine:{self.part}:{kind}", value)
+
+    def leave(self) -> None:
+        """Have nobody wait for an answer any longer: the program ends."""
+        self._is_left.set()
+        with self._among:
+            for event in self._waiting:
+                event.set()
 
     def close(self) -> None:
         """Let go of the connections; a question that hangs keeps its own until it ends."""

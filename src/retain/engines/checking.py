@@ -13,8 +13,7 @@ __all__ = ["Drift", "compared"]
 
 _LOCAL: Final = (
     f"SELECT m.collection || '/' || m.file, {outbox.HASH}, m.written, m.chunks, "  # noqa: S608 - our own words
-    "EXISTS (SELECT 1 FROM chunks c JOIN pending p ON p.chunk = c.number "
-    "WHERE c.memory = m.number) FROM memories m WHERE NOT m.is_gone"
+    f"{outbox.LACKS}, m.is_gone FROM memories m"
 )
 
 
@@ -40,10 +39,11 @@ class _Local(NamedTuple):
     written: float
     chunks: int
     lacks: bool
+    is_gone: bool  # from disk, together with most others: held, and not deleted
 
 
 def compared(
-    connection: sqlite3.Connection, part: str, held: Iterable[Held], model: str = ""
+    connection: sqlite3.Connection, arm: str, held: Iterable[Held], model: str = ""
 ) -> Drift:
     """Compare what is here with a manifest; `model` names whose vectors there should be."""
     here = {name: _Local(*rest) for name, *rest in connection.execute(_LOCAL)}
@@ -57,11 +57,13 @@ def compared(
         local = here.get(one.memory)
         if local is None:
             if not one.is_grave:
-                told = outbox.given(connection, part, [one.memory]).get(one.memory, "")
-                told = told.removeprefix(outbox.AHEAD)
-                (undead if told == one.hash else elsewhere).append(one.memory)
+                note = outbox.given(connection, arm, [one.memory]).get(one.memory, "")
+                is_ours = one.hash in outbox.versions_of(note)
+                (undead if is_ours else elsewhere).append(one.memory)
             continue
         seen.add(one.memory)
+        if local.is_gone:
+            continue
         if one.hash == local.hash:
             if one.found != local.chunks or one.model != model:
                 missing.append(one.memory)
@@ -70,9 +72,10 @@ def compared(
         else:
             ahead.append(one.memory)
     lacking = {name for name, local in here.items() if model and local.lacks}
-    missing += sorted(here.keys() - seen - lacking)
+    gone = {name for name, local in here.items() if local.is_gone}
+    missing += sorted(here.keys() - seen - lacking - gone)
     return Drift(
-        len(here),
+        len(here) - len(gone),
         tuple(missing),
         tuple(name for name in differing if name not in lacking),
         tuple(undead),

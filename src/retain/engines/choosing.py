@@ -50,6 +50,11 @@ class Engines(NamedTuple):
         found: dict[str, Wire[Arm] | None] = {TEXT: self.text, VECTOR: self.vector}  # type: ignore[dict-item]
         return {part: wire for part, wire in found.items() if wire is not None}
 
+    def leave(self) -> None:
+        """Have nobody wait for a server any longer: the program ends."""
+        for wire in self.wires.values():
+            wire.leave()
+
     def close(self) -> None:
         """Let go of every connection."""
         for wire in self.wires.values():

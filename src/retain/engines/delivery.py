@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.engines import locating, looking, outbox
@@ -22,15 +21,15 @@ if TYPE_CHECKING:
     from retain.engines.naming import Names
     from retain.index.store import Store
 
-__all__ = ["Pushed", "Sender", "met", "mistrust"]
+__all__ = ["MANIFEST", "Pushed", "Sender", "met", "mistrust"]
 
 Progress = Callable[[int, int], None]  # done, of how many
 
-# Memories that are told of together: to find out which are next, all of them are looked through.
+# Memories that are told of together.
 _BATCH: Final = 256
 _PIECES: Final = 256  # of which so many go in one request, about
 _SLOW: Final = 30.0  # seconds that a server may take for one of them while nobody waits
-_MANIFEST: Final = 3_600.0  # and to say all it holds, page by page
+MANIFEST: Final = 3_600.0  # and to say all it holds, page by page
 _MADE: Final = 600.0  # and to make collections, on which all nodes of a cluster have to agree
 _LOCK: Final = "engine.lock"
 _DAY: Final = 86_400.0
@@ -136,8 +135,7 @@ class Sender:
     def forget(self, memories: Sequence[str]) -> None:
         """Have memories delivered again, whatever was noted about them."""
         with self._store.writing() as connection:
-            outbox.mark(connection, self._wire.part, {}, memories)
-            outbox.doubt(connection, self._wire.part)
+            outbox.spoil(connection, self._wire.key, memories)
 
     def prune(self, age: float = _MARKED) -> int:
         """Have the marks of memories removed that were deleted so many seconds ago or earlier."""
@@ -160,7 +158,7 @@ class Sender:
 
     @property
     def _swept(self) -> str:
-        return f"engine:{self._wire.part}:swept"
+        return f"engine:{self._wire.key}:swept"
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[bool]:
@@ -197,13 +195,13 @@ class Sender:
         with self._store.reading() as connection:
             if not self._is_known(connection):
                 return
-            some = looking.witnesses(connection, self._wire.part)
+            some = looking.witnesses(connection, self._wire.key)
         if not some:
             return
         held = self._wire.insist(lambda arm: arm.held(list(some)), _SLOW)
         if looking.has_lost(some, held):
             with self._store.writing() as connection:
-                mistrust(connection, self._wire.part)
+                mistrust(connection, self._wire.key)
 
     def _meet(self) -> None:
         """Ask a server what it holds, before telling it anything: one we know nothing about, one
@@ -218,32 +216,32 @@ class Sender:
             collections = [name for (name,) in connection.execute(_COLLECTIONS)]
             here = {name: (hash_, at) for name, hash_, at in connection.execute(_HERE)}
         self._wire.insist(lambda arm: arm.ready(collections), _MADE)
-        held = self._wire.insist(lambda arm: list(arm.manifest()), _MANIFEST)
+        held = self._wire.insist(lambda arm: list(arm.manifest()), MANIFEST)
         given = {
             one.memory: self._noted(one, *here[one.memory]) for one in held if one.memory in here
         }
         with self._store.writing() as connection:
-            known = {name: hash_ for name, hash_ in given.items() if hash_}
-            outbox.learn(connection, self._wire.part, self._wire.target, known, here)
+            known = {name: note for name, note in given.items() if note}
+            outbox.learn(connection, self._wire.key, self._wire.target, known, here)
             rows.set_fact(connection, self._met, int(time.time()))
 
     def _is_known(self, connection: sqlite3.Connection) -> bool:
-        is_same = outbox.target(connection, self._wire.part) == self._wire.target
         last = rows.fact(connection, self._met)
-        return is_same and last is not None and time.time() - float(str(last)) < _ACQUAINTED
+        return last is not None and time.time() - float(str(last)) < _ACQUAINTED
 
     @property
     def _met(self) -> str:
-        return met(self._wire.part)
+        return met(self._wire.key)
 
     def _noted(self, held: Held, hash_: str, written: float) -> str:
-        """What to note of a memory that a server holds; nothing where it has to be told again."""
+        """What to note of a memory that a server holds; nothing where there is nothing of it."""
         if held.hash == hash_:
-            return hash_ if self._has(held) else ""
-        return "" if wins(hash_, written, held) else outbox.AHEAD + hash_
-
-    def _has(self, held: Held) -> bool:
-        return held.is_whole and not held.is_grave and held.model == self._model
+            is_there = held.is_whole and held.model == self._model
+            return hash_ if is_there else outbox.BEGUN + hash_
+        if not wins(hash_, written, held):
+            return outbox.AHEAD + hash_
+        # Older than ours, so it is ours to replace; and to bury, should it be deleted before that.
+        return "" if held.is_grave else outbox.BEGUN + held.hash
 
     def _step(self, after: int) -> tuple[Pushed, int] | None:
         """One batch of what comes after a number, and the last in it; None when nothing waits."""
@@ -255,70 +253,53 @@ class Sender:
         groups = [group for group in groups if group]
         names = [*(group[0].memory for group in groups), *waits.deleted]
         held = self._wire.insist(lambda arm: arm.held(names), _SLOW)
-        unsure = self._unsure()
-        plan = _plan(groups, waits.deleted, held, self._model, self._given(waits.deleted), unsure)
+        plan = _plan(groups, waits.deleted, held, self._model, self._given(names))
         fresh = sorted({group[0].collection for group in plan.send})
         if fresh:
             self._wire.insist(lambda arm: arm.ready(fresh), _MADE)
         graves = [_grave(self._names, name, held.get(name)) for name in plan.bury]
-        self._note_unsure(unsure | {group[0].memory for group in plan.send} | set(plan.bury))
+        self._begin(plan)
         for part in _parts([*plan.send, *([grave] for grave in graves)]):
             self._wire.insist(lambda arm, part=part: arm.put(part), _SLOW)  # type: ignore[misc]
         with self._store.writing() as connection:
             given = {group[0].memory: group[0].hash for group in groups}
             given |= {name: outbox.AHEAD + given[name] for name in plan.behind}
-            outbox.mark(connection, self._wire.part, given, waits.deleted)
-        self._note_unsure(unsure - set(names))
+            outbox.mark(connection, self._wire.key, given, waits.deleted)
         done = Pushed(len(plan.send), len(plan.bury), plan.known, plan.ahead)
         return done, max(waits.changed, default=after)
 
-    def _unsure(self) -> set[str]:
-        """The memories whose delivery was begun and not seen to its end.
-
-        Some copies of a server's may have them and others not, whatever the one says that is asked.
-        """
-        with self._store.reading() as connection:
-            found = rows.fact(connection, self._begun)
-        return set(json.loads(str(found))) if found else set()
-
-    def _note_unsure(self, memories: set[str]) -> None:
-        value = json.dumps(sorted(memories)) if memories else ""
+    def _begin(self, plan: _Plan) -> None:
+        """Note what is about to be told: the server may hear it and the answer be lost."""
+        told = {group[0].memory: group[0].hash for group in plan.send}
         with self._store.writing() as connection:
-            if (rows.fact(connection, self._begun) or "") != value:
-                rows.set_fact(connection, self._begun, value)
-
-    @property
-    def _begun(self) -> str:
-        return f"engine:{self._wire.part}:begun"
+            outbox.begin(connection, self._wire.key, told | dict.fromkeys(plan.bury, ""))
 
     def _given(self, memories: Sequence[str]) -> dict[str, str]:
         with self._store.reading() as connection:
-            return outbox.given(connection, self._wire.part, memories)
+            return outbox.given(connection, self._wire.key, memories)
 
     def _waiting(self, most: int, after: int) -> outbox.Waiting:
         needs = bool(self._model)
         with self._store.reading() as connection:
             return outbox.waiting(
-                connection, self._wire.part, most, needs_vectors=needs, after=after
+                connection, self._wire.key, most, needs_vectors=needs, after=after
             )
 
     def _lacking(self) -> int:
         with self._store.reading() as connection:
-            return outbox.lacking(connection, self._wire.part) if self._model else 0
+            return outbox.lacking(connection, self._wire.key) if self._model else 0
 
     def _left(self) -> int:
         with self._store.reading() as connection:
-            return outbox.left(connection, self._wire.part)
+            return outbox.left(connection, self._wire.key)
 
     def _settle(self) -> None:
         """Note what searches want to know: how much is there, and what all have in common."""
         # All that takes long is read before anyone is kept from writing.
-        part = self._wire.part
         with self._store.reading() as connection:
-            before, floor = outbox.floor(connection, part), outbox.found_floor(connection, part)
             mean = locating.counted(connection, self._model) if self._model else None
         with self._store.writing() as connection:
-            outbox.note_floor(connection, part, before, floor)
+            outbox.raise_floor(connection, self._wire.key)
             if mean is not None:
                 locating.note_mean(connection, self._model, mean)
 
@@ -344,7 +325,6 @@ def _plan(
     held: Mapping[str, Held],
     model: str,
     given: Mapping[str, str],
-    unsure: Collection[str],
 ) -> _Plan:
     """What of all that waits the engine is to be told: the last writer of a memory wins."""
     send, bury, behind, known, ahead = [], [], [], 0, 0
@@ -353,7 +333,7 @@ def _plan(
         found = held.get(first.memory)
         if found and found.hash == first.hash:
             _refuse_other_model(found, model)
-            if found.is_whole and first.memory not in unsure:
+            if found.is_whole and not given.get(first.memory, "").startswith(outbox.BEGUN):
                 known += 1
             else:
                 send.append(group)
@@ -363,12 +343,13 @@ def _plan(
             ahead += 1
             behind.append(first.memory)
     for name in deleted:
-        found = held.get(name)
-        if name in unsure and (found is None or found.is_grave):
-            bury.append(name)
-        elif found is None or found.is_grave:
-            known += 1
-        elif found.hash == given.get(name, "").removeprefix(outbox.AHEAD):
+        found, note = held.get(name), given.get(name, "")
+        if found is None or found.is_grave:
+            if note.startswith(outbox.BEGUN):
+                bury.append(name)
+            else:
+                known += 1
+        elif found.hash in outbox.versions_of(note):
             bury.append(name)
         else:  # someone has written it anew since we last told of it
             ahead += 1

@@ -54,9 +54,9 @@ def chunks_of(connection: sqlite3.Connection, memories: Sequence[int]) -> list[i
     return [number for (number,) in connection.execute(_OF, (json.dumps(memories),))]
 
 
-def unknown(connection: sqlite3.Connection, part: str) -> list[int] | None:
+def unknown(connection: sqlite3.Connection, arm: str) -> list[int] | None:
     """The memories that an engine does not have as they are; None for too many to look at."""
-    found = outbox.unknown(connection, part, FEW + 1)
+    found = outbox.unknown(connection, arm, FEW + 1)
     return None if len(found) > FEW else found
 
 

@@ -25,12 +25,12 @@ _GIVEN: Final = (
 )
 
 
-def witnesses(connection: sqlite3.Connection, part: str) -> dict[str, tuple[str, float]]:
+def witnesses(connection: sqlite3.Connection, arm: str) -> dict[str, tuple[str, float]]:
     """Memories that an engine was given as they are: the hash of each, and when it was written."""
     (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM memories").fetchone()
     start = random.randint(0, last)  # noqa: S311 - nobody gains by guessing it
-    newest = connection.execute(f"{_GIVEN} DESC LIMIT ?3", (part, 0, _SOME)).fetchall()
-    others = connection.execute(f"{_GIVEN} LIMIT ?3", (part, start, _SOME)).fetchall()
+    newest = connection.execute(f"{_GIVEN} DESC LIMIT ?3", (arm, 0, _SOME)).fetchall()
+    others = connection.execute(f"{_GIVEN} LIMIT ?3", (arm, start, _SOME)).fetchall()
     return {memory: (hash_, written) for memory, hash_, written in [*newest, *others]}
 
 

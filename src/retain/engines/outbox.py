@@ -3,6 +3,9 @@
 There is no queue that could be lost or fall out of step. The index says what each memory is now,
 the table `delivered` what the engine was given of it last; whatever differs waits. Only the newest
 state of a memory is ever sent, so deliveries of one memory cannot overtake each other.
+
+Notes are about one arm on one server: `arm` is the key of a `Wire`. What was told to a server that
+a person had before is still known when they come back to it, and so is what was deleted since.
 """
 
 from __future__ import annotations
@@ -23,22 +26,27 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AHEAD",
+    "BEGUN",
     "HASH",
+    "LACKS",
     "Waiting",
+    "ahead",
+    "begin",
     "doubt",
     "floor",
     "forget",
-    "found_floor",
     "given",
+    "is_met",
     "lacking",
     "learn",
     "left",
     "mark",
-    "note_floor",
     "pieces",
-    "target",
+    "raise_floor",
+    "spoil",
     "told",
     "unknown",
+    "versions_of",
     "waiting",
 ]
 
@@ -60,6 +68,12 @@ HASH: Final = f"lower(hex(m.hash)) || '-{CUT}'"  # of a memory, as engines hold 
 # In place of what an engine has: it holds something newer, from another machine or from a clock
 # that is ahead. It is not told again, and its word does not count: this memory is looked at here.
 AHEAD: Final = "ahead:"
+# A delivery was begun and not seen to its end, or it has an older version: it may hold any of these
+# hashes, each of which is ours to replace or to bury. It is told again, whatever it says it has: of
+# a server's copies some may have heard of it and others not.
+BEGUN: Final = "begun:"
+_EITHER: Final = "|"  # between them
+_VERSIONS: Final = 8  # of them that are kept, the newest
 
 # Whatever changes gets a new number, higher than any before: up to `:floor` nothing has to be
 # looked at again, and of a hundred thousand memories only the last few are.
@@ -76,13 +90,18 @@ _AHEAD: Final = (
     f"AND m.file = d.file WHERE d.arm = :arm AND d.hash GLOB '{AHEAD}*' "
     f"AND NOT m.is_gone AND d.hash = '{AHEAD}' || {HASH}"
 )
-_LACKS: Final = (
+LACKS: Final = (
     "EXISTS (SELECT 1 FROM chunks c JOIN pending p ON p.chunk = c.number WHERE c.memory = m.number)"
 )
 _DELETED: Final = (
     "SELECT d.collection || '/' || d.file FROM delivered d LEFT JOIN memories m "
     "ON m.collection = d.collection AND m.file = d.file "
     "WHERE d.arm = :arm AND d.is_left AND m.number IS NULL"
+)
+_MARK: Final = (
+    "INSERT OR REPLACE INTO delivered (arm, collection, file, hash, is_left) VALUES (?1, ?2, ?3, "
+    # Somebody may have deleted it while it was on its way.
+    "?4, NOT EXISTS (SELECT 1 FROM memories WHERE collection = ?2 AND file = ?3))"
 )
 _LEAVE: Final = (
     "UPDATE delivered SET is_left = 1 WHERE arm = ? AND NOT EXISTS (SELECT 1 FROM memories m "
@@ -94,7 +113,7 @@ def waiting(
     connection: sqlite3.Connection, arm: str, most: int, *, needs_vectors: bool, after: int = 0
 ) -> Waiting:
     """The next memories to send, in the order of their numbers; those up to `after` had theirs."""
-    condition = f" AND NOT {_LACKS}" if needs_vectors else ""
+    condition = f" AND NOT {LACKS}" if needs_vectors else ""
     values = {"arm": arm, "floor": max(after, floor(connection, arm)), "most": most}
     changed = connection.execute(f"{_CHANGED}{condition} ORDER BY m.number LIMIT :most", values)
     numbers = tuple(number for (number,) in changed)
@@ -111,12 +130,13 @@ def unknown(connection: sqlite3.Connection, arm: str, most: int) -> list[int]:
 
 def lacking(connection: sqlite3.Connection, arm: str) -> int:
     """How many memories wait that have no vectors yet, and so cannot be sent."""
-    return _count(connection, f"{_CHANGED} AND {_LACKS}", arm)
+    return _count(connection, f"{_CHANGED} AND {LACKS}", arm)
 
 
 def told(connection: sqlite3.Connection, arm: str) -> int:
     """How many memories an engine was given."""
-    return _count(connection, "SELECT 1 FROM delivered WHERE arm = :arm", arm)
+    query = f"SELECT 1 FROM delivered WHERE arm = :arm AND hash NOT GLOB '{BEGUN}*'"  # noqa: S608 - our own words
+    return _count(connection, query, arm)
 
 
 def left(connection: sqlite3.Connection, arm: str) -> int:
@@ -138,17 +158,18 @@ def floor(connection: sqlite3.Connection, arm: str) -> int:
     return int(str(rows.fact(connection, _floor(arm)) or 0))
 
 
-def found_floor(connection: sqlite3.Connection, arm: str) -> int:
-    """That as it is by now: what came before need not be looked at again."""
+def raise_floor(connection: sqlite3.Connection, arm: str) -> None:
+    """Note how far that goes by now; only what came since has to be looked at for it."""
     (first,) = connection.execute(_FIRST, _about(connection, arm)).fetchone()
     # A number that was given before is never given again.
-    return int(first) - 1 if first is not None else rows.last(connection, "memories")
-
-
-def note_floor(connection: sqlite3.Connection, arm: str, before: int, found: int) -> None:
-    """Remember it, unless someone has come to doubt meanwhile what it was found from."""
-    if floor(connection, arm) == before:
+    found = int(first) - 1 if first is not None else rows.last(connection, "memories")
+    if found != floor(connection, arm):
         rows.set_fact(connection, _floor(arm), found)
+
+
+def ahead(connection: sqlite3.Connection, arm: str) -> int:
+    """Of how many memories an engine holds something newer."""
+    return _count(connection, _AHEAD, arm)
 
 
 def _floor(arm: str) -> str:
@@ -157,7 +178,7 @@ def _floor(arm: str) -> str:
 
 
 def given(connection: sqlite3.Connection, arm: str, memories: Sequence[str]) -> dict[str, str]:
-    """What an engine was given of these memories: the hash of each."""
+    """What is noted of these memories."""
     query = "SELECT hash FROM delivered WHERE arm = ? AND collection = ? AND file = ?"
     found = {}
     for name in memories:
@@ -171,14 +192,33 @@ def mark(
     connection: sqlite3.Connection, arm: str, given: Mapping[str, str], gone: Iterable[str]
 ) -> None:
     """Note what an engine has now: each memory's hash, and those it was told are deleted."""
-    connection.executemany(
-        "INSERT OR REPLACE INTO delivered (arm, collection, file, hash) VALUES (?, ?, ?, ?)",
-        ((arm, *_parted(name), hash_) for name, hash_ in given.items()),
-    )
+    connection.executemany(_MARK, ((arm, *_parted(name), hash_) for name, hash_ in given.items()))
     connection.executemany(
         "DELETE FROM delivered WHERE arm = ? AND collection = ? AND file = ?",
         ((arm, *_parted(name)) for name in gone),
     )
+
+
+def begin(connection: sqlite3.Connection, arm: str, told: Mapping[str, str]) -> None:
+    """Note what an engine is about to be told, each memory's hash: it may hear and not answer."""
+    before = given(connection, arm, list(told))
+    notes = {}
+    for name, hash_ in told.items():
+        versions = dict.fromkeys([hash_, *versions_of(before.get(name, ""))])
+        notes[name] = BEGUN + _EITHER.join(list(versions)[:_VERSIONS])
+    mark(connection, arm, notes, ())
+
+
+def spoil(connection: sqlite3.Connection, arm: str, memories: Sequence[str]) -> None:
+    """Have memories told again, whatever is noted; what an engine may hold of them stays known."""
+    noted = given(connection, arm, memories)
+    begin(connection, arm, {name: versions_of(note)[0] for name, note in noted.items()})
+    doubt(connection, arm)
+
+
+def versions_of(note: str) -> list[str]:
+    """The hashes that an engine may hold of a memory because it was told of them from here."""
+    return note.removeprefix(AHEAD).removeprefix(BEGUN).split(_EITHER)
 
 
 def _parted(name: str) -> tuple[str, str]:
@@ -186,25 +226,25 @@ def _parted(name: str) -> tuple[str, str]:
     return collection, file
 
 
-def target(connection: sqlite3.Connection, arm: str) -> str:
-    """Which server and bank the notes of an arm are about; empty while nothing is known."""
-    return str(rows.fact(connection, f"engine:{arm}") or "")
+def is_met(connection: sqlite3.Connection, arm: str) -> bool:
+    """Whether a server was ever asked what it holds, and so told anything."""
+    return bool(rows.fact(connection, f"engine:{arm}"))
 
 
 def learn(
     connection: sqlite3.Connection,
     arm: str,
-    name: str,
+    target: str,
     given: Mapping[str, str],
     here: Iterable[str],
 ) -> None:
-    """Note what a server says it holds of the memories that are here; `name` says which server.
+    """Note what a server says it holds of the memories that are here; `target` says which it is.
 
     What was delivered and is not here any more stays noted: by that it is known to be deleted.
     """
     mark(connection, arm, given, set(here) - given.keys())
     connection.execute(_LEAVE, (arm,))
-    rows.set_fact(connection, f"engine:{arm}", name)
+    rows.set_fact(connection, f"engine:{arm}", target)
     doubt(connection, arm)
 
 

@@ -48,8 +48,8 @@ _VECTOR: Final = "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?, ?)"
 _PENDING: Final = "INSERT INTO pending VALUES (?)"
 _ADD: Final = (_MEMORY, _CHUNK, _TERMS, _WHOLE, _VECTOR, _PENDING, _LINK)
 _LEAVE: Final = (
-    "UPDATE delivered SET is_left = 1 WHERE arm IN ('text', 'vector') "
-    "AND (collection, file) = (SELECT collection, file FROM memories WHERE number = ?)"
+    "UPDATE delivered SET is_left = 1 "
+    "WHERE (collection, file) = (SELECT collection, file FROM memories WHERE number = ?)"
 )
 _CHUNKS_AT: Final = Entry._fields.index("chunks")
 

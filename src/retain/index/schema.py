@@ -141,12 +141,12 @@ DROP TABLE wholes;
 # outbox, so that a kill at any moment can neither lose nor invent a delivery.
 _ENGINES: Final = """
 CREATE TABLE delivered (
-  arm TEXT NOT NULL,
+  arm TEXT NOT NULL, -- which part of the index, and on which server
   collection TEXT NOT NULL,
   file TEXT NOT NULL,
   hash TEXT NOT NULL,
-  is_left INTEGER NOT NULL DEFAULT 0, -- its memory was taken out of the index, perhaps for good
-  PRIMARY KEY (arm, collection, file)
+  is_left INTEGER NOT NULL, -- its memory was taken out of the index, perhaps for good
+  PRIMARY KEY (collection, file, arm)
 ) WITHOUT ROWID;
 CREATE INDEX delivered_left ON delivered (arm) WHERE is_left;
 CREATE INDEX delivered_ahead ON delivered (arm) WHERE hash GLOB 'ahead:*';

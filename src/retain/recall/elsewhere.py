@@ -6,10 +6,11 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.engines import locating, outbox
+from retain.engines import locating, looking, outbox
 from retain.engines.arm import EngineDown, EngineError, Sieve
 from retain.engines.asking import said
 from retain.engines.delivery import mistrust
+from retain.errors import RetainError
 from retain.index import text
 from retain.recall.candidates import AGREEING, DENSE, Proposed
 
@@ -70,13 +71,12 @@ def _believed(bank: Indexed, wire: Wire[Any] | None, found: list[Match]) -> list
     """
     if found or wire is None:
         return found
-    if (
-        not bank.look(partial(outbox.told, arm=wire.part))
-        or wire.ask(lambda arm: int(arm.count(Sieve())))()
-    ):
+    some = bank.look(partial(looking.witnesses, arm=wire.key))
+    if not some or not looking.has_lost(some, wire.ask(lambda arm: arm.held(list(some)))()):
         return found
-    with bank.store.writing() as connection:
-        mistrust(connection, wire.part)
+    # Whoever cannot write the index finds out again next time.
+    with contextlib.suppress(RetainError), bank.store.writing() as connection:
+        mistrust(connection, wire.key)
     bank.has_news = True
     raise EngineDown(f"{wire.kind} at {wire.address} has lost what it was told, and is told again.")
 
@@ -92,14 +92,20 @@ def _knows(bank: Indexed, wire: Wire[Any]) -> bool:
     """
 
     def knows(connection: sqlite3.Connection) -> bool:
-        is_told = outbox.target(connection, wire.part) == wire.target
-        return is_told and locating.unknown(connection, wire.part) is not None
+        return (
+            outbox.is_met(connection, wire.key)
+            and locating.unknown(connection, wire.key) is not None
+        )
 
     if bank.look(knows):
         return True
     trouble = wire.trouble()
     if trouble:  # that is why it knows so little
         raise EngineDown(trouble.why)
+    if (many := bank.look(partial(outbox.ahead, arm=wire.key))) > locating.FEW:
+        raise EngineDown(
+            f"{wire.kind} at {wire.address} holds something newer of {many} memories than is here."
+        )
     return False
 
 
