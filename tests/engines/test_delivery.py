@@ -391,7 +391,7 @@ def test_what_is_deleted_while_another_server_is_asked_is_deleted_there_too(
             assert _held(elsewhere) == {"notes/m000.md", "notes/m002.md"}
         finally:
             moved.close()
-            elsewhere.close()
+            elsewhere.end()
         assert one.push().removed == 1  # and back again
         assert _held(bench) == {"notes/m000.md", "notes/m002.md"}
 

@@ -202,7 +202,9 @@ def fault(kind: str, address: str) -> str:
         is_fit = _is_pairs(address) or _split(address).scheme in {"postgres", "postgresql"}
         return "" if is_fit and is_clear(address) else _EXPECTED_OF_POSTGRES
     ways = map(_split, each(address))
-    is_fit = all(way.scheme in {"http", "https"} and way.netloc for way in ways)
+    is_fit = all(
+        way.scheme in {"http", "https"} and way.netloc and "," not in way.netloc for way in ways
+    )
     return "" if is_fit and is_clear(address) else EXPECTED
 
 

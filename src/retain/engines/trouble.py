@@ -90,6 +90,10 @@ class Speaker:
             return self.down(f"cannot answer at the moment ({status})", words)
         return self.refused(f"refused ({status})", words=words)
 
+    def keyless(self) -> EngineLocked:
+        """It is known to ask for a key, and there is none."""
+        return EngineLocked(self._line("asks for a key"))
+
     def _locked(self, status: int) -> str:
         if not self._has_key:
             return f"asks for a key ({status})"
