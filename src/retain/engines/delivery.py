@@ -30,6 +30,8 @@ _BATCH: Final = 256
 _PIECES: Final = 256  # of which so many go in one request, about
 _SLOW: Final = 30.0  # seconds that a server may take for one of them while nobody waits
 MANIFEST: Final = 3_600.0  # and to say all it holds, page by page
+# To store a batch: each request has limits of its own, but a server may build a graph on that way.
+_STORED: Final = 1_200.0
 _MADE: Final = 600.0  # and to make collections, on which all nodes of a cluster have to agree
 _LOCK: Final = "engine.lock"
 _DAY: Final = 86_400.0
@@ -260,7 +262,7 @@ class Sender:
         graves = [_grave(self._names, name, held.get(name)) for name in plan.bury]
         self._begin(plan)
         for part in _parts([*plan.send, *([grave] for grave in graves)]):
-            self._wire.insist(lambda arm, part=part: arm.put(part), _SLOW)  # type: ignore[misc]
+            self._wire.insist(lambda arm, part=part: arm.put(part), _STORED)  # type: ignore[misc]
         with self._store.writing() as connection:
             given = {group[0].memory: group[0].hash for group in groups}
             given |= {name: outbox.AHEAD + given[name] for name in plan.behind}

@@ -18,6 +18,7 @@ __all__ = ["Indexes"]
 
 _PAGE: Final = 1_000  # indexes that are asked for at once
 _MOST: Final = 10_000  # of them on a server, of all its banks
+_ANEW: Final = 3_600.0  # seconds in which everything is read again
 _OLDEST: Final = (1, 14)  # that can be told which filters a field is for
 _NOTHING: Final = {"numberOfDocuments": 0}
 _SETTINGS: Final[dict[str, Any]] = {
@@ -123,9 +124,8 @@ class Indexes:
 
     def adapt(self) -> None:
         """Meilisearch reads everything again by itself when its settings change."""
-        self.done(
-            [self.task("patch", f"indexes/{index}/settings", _SETTINGS) for index in self.odd()]
-        )
+        tasks = [self.task("patch", f"indexes/{index}/settings", _SETTINGS) for index in self.odd()]
+        self.done(tasks, seconds=_ANEW)
 
     def drop(self) -> None:
         self.done([self.task("delete", f"indexes/{index}") for index in self.all()])
@@ -135,9 +135,12 @@ class Indexes:
         with self._wire.reading():
             return int(self._wire.ask(method, path, body)["taskUid"])
 
-    def done(self, tasks: Sequence[int], *, lenient: bool = False) -> None:
+    def done(
+        self, tasks: Sequence[int], *, lenient: bool = False, seconds: float | None = None
+    ) -> None:
         """Wait for tasks; two machines that make one index at once both have it (`lenient`)."""
-        deadline = time.monotonic() + self._indexing
+        seconds = seconds or self._indexing
+        deadline = time.monotonic() + seconds
         waiting, pause = list(tasks), 0.005
         while waiting:
             asked = ",".join(map(str, waiting[:100]))
@@ -148,7 +151,7 @@ class Indexes:
             if waiting and time.monotonic() > deadline:
                 raise EngineDown(
                     f"Meilisearch at {self.address} took a change and has not carried it out in "
-                    f"{self._indexing:g} seconds."
+                    f"{seconds:g} seconds."
                 )
             if waiting and not ended:
                 time.sleep(pause)
