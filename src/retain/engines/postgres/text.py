@@ -70,15 +70,15 @@ class PostgresText(Rows):
         with self._asking() as connection:
             if connection is None:
                 return []
-            chosen: Sequence[tuple[float, str]] = best
+            pieces = 0
             # Every search leaves out what is retired, which are few; other conditions leave few in.
             if sieve._replace(without_statuses=()) == Sieve():
-                chosen = _telling(best, estimate(connection, self._space, self._bank, _BYTES))
+                pieces = estimate(connection, self._space, self._bank, _BYTES)
             rows = connection.execute(
                 self._ranking(condition),
                 {
                     **values,
-                    "any": " | ".join(_lexeme(term) for _, term in chosen),
+                    "any": _telling(best, pieces),
                     "terms": [_lexeme(term) for _, term in best],
                     "weights": [weight for weight, _ in best],
                     "b": _B,
@@ -109,18 +109,21 @@ class PostgresText(Rows):
         ).format(self._pieces, condition)
 
 
-def _telling(best: Sequence[tuple[float, str]], pieces: int) -> Sequence[tuple[float, str]]:
-    """The rarest terms, as many as may bring in pieces; the others still count in what these do.
+def _telling(best: Sequence[tuple[float, str]], pieces: int) -> str:
+    """Which pieces are ranked: those with the rarest terms; the others still count in these.
 
-    A weight is a rarity, the logarithm of one in how many pieces has the term.
+    The same are as in the embedded index. A weight is a rarity, the logarithm of one in how many
+    pieces has the term.
     """
     ranked, most = 0.0, 0
     for weight, _ in best:
         ranked += pieces * math.exp(-weight)
-        if most >= 3 and ranked > _RANKED:
+        if ranked > _RANKED:
             break
         most += 1
-    return best[:most]
+    if most:
+        return " | ".join(_lexeme(term) for _, term in best[:most])
+    return " & ".join(_lexeme(term) for _, term in best[:3])  # all are common: where they meet
 
 
 def _tsvector(terms: Sequence[str]) -> str:
