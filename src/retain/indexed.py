@@ -200,6 +200,11 @@ class Indexed:
             self._notice.close()
             self._notice = None
 
+    @property
+    def has_asked(self) -> bool:
+        """Whether anyone wanted to know what its engines are."""
+        return bool(self.__dict__.get("engines"))
+
     def leave(self) -> None:
         """Have nobody wait for an engine any longer."""
         if engines := self.__dict__.get("engines"):

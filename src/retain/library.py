@@ -396,6 +396,8 @@ class Library:
             return False
         waits = False
         for part, sender in engines.senders.items():
+            if is_stopped():
+                return True
             trouble = engines.wires[part].delivery() or engines.wires[part].trouble()
             try:
                 if trouble and not trouble.is_over:
@@ -505,9 +507,9 @@ class Library:
 
     def close(self) -> None:
         """Let go of every index; the next question opens them again."""
-        news = [bank for bank in self._indexed.values() if bank.has_news]
         if not self._stays:  # who stays tells engines himself
-            for bank in news:
+            # Also after a search: it may be time to ask what other machines have told.
+            for bank in [one for one in self._indexed.values() if one.has_news or one.has_asked]:
                 bank.has_news = False
                 with contextlib.suppress(RetainError):
                     self._send_off(bank)

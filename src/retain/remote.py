@@ -12,7 +12,8 @@ from retain.engines import looking, outbox
 from retain.engines.arm import EngineDown, EngineError
 from retain.engines.checking import Drift, compared
 from retain.engines.choosing import EMBEDDED, KINDS, TEXT, VECTOR, Engines, chosen
-from retain.engines.delivery import MANIFEST, Pushed, mistrust
+from retain.engines.delivery import Pushed, mistrust
+from retain.engines.naming import is_identity
 from retain.errors import RetainError, UsageError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ __all__ = ["Mended", "Remote", "State"]
 _PARTS: Final = (TEXT, VECTOR)
 _STATUS: Final = 10.0  # seconds: who asks how an engine is would rather wait than not know
 _LONG: Final = 600.0  # seconds until a server has removed everything
+_OTHERS: Final = 60.0  # seconds that another process may take to deliver
 _ANEW: Final = 3600.0  # seconds that may pass while a server builds its graphs anew
 
 
@@ -43,6 +45,8 @@ class State(NamedTuple):
     waiting: int = 0  # memories it has yet to be told of
     trouble: Trouble | None = None
     otherwise: tuple[str, ...] = ()  # what is made otherwise there than the settings want
+    ahead: int = 0  # memories of which the server holds something newer, as far as is known
+    has_lost: bool = False  # something of what it was told
 
 
 class Mended(NamedTuple):
@@ -69,12 +73,11 @@ class Remote:
     def is_any(self) -> bool:
         return self._bank.engines is not None
 
-    def asks(self, kind: str = "") -> bool:
-        """Whether searches ask any engine, or this one."""
+    @property
+    def in_use(self) -> list[str]:
+        """The products that searches ask."""
         engines = self._bank.engines
-        return any(
-            not kind or wire.kind == kind for wire in (engines.wires if engines else {}).values()
-        )
+        return list(dict.fromkeys(one.kind for one in engines.wires.values())) if engines else []
 
     def cautions(self, kind: str = "") -> list[str]:
         """What a person should know about the ways to the engines in use, or to one to be used."""
@@ -86,7 +89,9 @@ class Remote:
         if "postgres" in kinds:
             ways.append(("postgres", config.text("engine.postgres.read_url")))
         found = [caution(*way) for way in ways]
-        return [*dict.fromkeys(filter(None, found)), *self._misnamed()]
+        # A slip of the pen in the environment is ignored, and would be noticed by nobody.
+        ignored = [one for one in config.warnings if "engine." in one]
+        return [*ignored, *dict.fromkeys(filter(None, found)), *self._misnamed()]
 
     def _misnamed(self) -> list[str]:
         """The named banks that are not there: a slip in a path leaves a bank without its name."""
@@ -116,7 +121,8 @@ class Remote:
         self._bank.refresh()
         engines = self._bank.engines
         wires = engines.wires if engines else {}
-        return [self._state(part, wires.get(part)) for part in _PARTS]
+        begun = {part: self._state(part, wires.get(part)) for part in _PARTS}
+        return [state() for state in begun.values()]  # both are asked: who waits, waits once
 
     def glance(self) -> list[State]:
         """The arms that live elsewhere, with what is known of them; they are asked but briefly."""
@@ -142,36 +148,47 @@ class Remote:
 
         return self._bank.look(count)
 
-    def _state(self, part: str, wire: Wire[Arm] | None) -> State:
+    def _state(self, part: str, wire: Wire[Arm] | None) -> Callable[[], State]:
         if wire is None:
-            return State(part, EMBEDDED)
-        about = _About()
+            return lambda: State(part, EMBEDDED)
         some = self._bank.look(partial(looking.witnesses, arm=wire.key))
+        asking = wire.insisting(partial(_about, some=some), _STATUS)
+        return lambda: self._answered(part, wire, asking)
+
+    def _answered(self, part: str, wire: Wire[Arm], asking: Callable[[], _About]) -> State:
+        about = _About()
         with contextlib.suppress(EngineError):  # the wire has noted why
-            about = wire.insist(partial(_about, some=some), _STATUS)
+            about = asking()
         given, waits = self._told(wire)
-        otherwise = about.otherwise
         if about.has_lost:
-            otherwise += ("it has lost what it was told: `retain engine push` tells it again",)
             with self._bank.store.writing() as connection:
                 mistrust(connection, wire.key)
-        if newer := self._bank.look(partial(outbox.ahead, arm=wire.key)):
-            otherwise += (f"it holds something newer of {newer} memories: they are yours to pull",)
-        trouble = wire.trouble() or wire.delivery()
-        numbers = (about.pieces, given, waits)
-        return State(part, wire.kind, wire.address, about.version, *numbers, trouble, otherwise)
+        return State(
+            part,
+            wire.kind,
+            wire.address,
+            about.version,
+            about.pieces,
+            given,
+            waits,
+            wire.trouble() or _past(wire.delivery()),
+            about.otherwise,
+            self._bank.look(partial(outbox.ahead, arm=wire.key)),
+            about.has_lost,
+        )
 
     def push(
         self,
         *,
         is_stopped: Callable[[], bool] = lambda: False,
         progress: Callable[[int, int], None] | None = None,
+        patience: float = _OTHERS,
     ) -> dict[str, Pushed]:
         """Deliver what waits to every engine; a failure of one does not keep the others waiting."""
         return _each(
             self._needed,
             lambda engines, part: engines.senders[part].push(
-                is_stopped=is_stopped, progress=progress
+                is_stopped=is_stopped, progress=progress, patience=patience
             ),
         )
 
@@ -185,7 +202,8 @@ class Remote:
         if engines is None or not engines.senders:
             raise UsageError(
                 "no part of this bank's index lives elsewhere",
-                hint="`retain engine migrate --to qdrant` moves one; see `retain engine --help`.",
+                hint="`retain engine migrate --to qdrant` moves one; what lies on a server that is "
+                "no longer asked is removed by `retain engine drop --from qdrant`.",
             )
         return engines
 
@@ -195,31 +213,49 @@ class Remote:
         return _each(self._needed, self._drift)
 
     def _drift(self, engines: Engines, part: str) -> Drift:
-        wire = engines.wires[part]
-        held = wire.insist(lambda arm: list(arm.manifest()), MANIFEST)
-        return self._bank.look(partial(compared, arm=wire.key, held=held, model=self._model(part)))
+        held = engines.senders[part].manifest()
+        return self._bank.look(
+            partial(
+                compared,
+                arm=engines.wires[part].key,
+                held=held,
+                model=self._model(part),
+                is_alone=engines.is_alone,
+            )
+        )
 
     def _model(self, part: str) -> str:
         embedder = self._bank.embedder if part == VECTOR else None
         return embedder.name if embedder else ""
 
-    def repair(self, progress: Callable[[int, int], None] | None = None) -> dict[str, Mended]:
-        """Tell every engine again what it is wrong about.
+    def repair(
+        self, progress: Callable[[int, int], None] | None = None, *, is_mine: bool = False
+    ) -> dict[str, Mended]:
+        """Tell every engine again what it is wrong about; what is newer there too, if told so.
 
         What was made otherwise than the settings want is changed as well, and old marks go.
         """
         self._bank.refresh()
-        return _each(self._needed, lambda engines, part: self._mended(engines, part, progress))
+        return _each(
+            self._needed, lambda engines, part: self._mended(engines, part, progress, is_mine)
+        )
 
     def _mended(
-        self, engines: Engines, part: str, progress: Callable[[int, int], None] | None
+        self,
+        engines: Engines,
+        part: str,
+        progress: Callable[[int, int], None] | None,
+        is_mine: bool,
     ) -> Mended:
         before = self._drift(engines, part)
         if before.total:
             # What is deleted here stays noted: by that note it is known to have been here.
             engines.senders[part].forget([*before.missing, *before.differing])
+            engines.senders[part].claim(before.undead)
+        if is_mine:
+            engines.senders[part].claim(before.ahead)
         engines.wires[part].insist(lambda arm: arm.adapt(), _ANEW)
-        engines.senders[part].push(progress=progress)
+        engines.senders[part].push(progress=progress, patience=_OTHERS)
         engines.senders[part].prune()
         return Mended(before, self._drift(engines, part))
 
@@ -231,6 +267,8 @@ class Remote:
         """
         if not kind:
             return self._drop(self._needed)
+        if name and not is_identity(name):
+            raise UsageError(f"{name[:80]!r} is no name that a bank could have on a server")
         engines = self._as_if(kind, KINDS[kind], name)
         try:
             return self._drop(engines)
@@ -277,7 +315,7 @@ class Remote:
                         "there are no vectors to move: recall.embedder is none",
                         unchanged="Nothing was moved.",
                     )
-                done[part] = engines.senders[part].push(progress=progress)
+                done[part] = engines.senders[part].push(progress=progress, patience=_OTHERS)
                 drift = self._drift(engines, part)
                 if drift.total:
                     raise RetainError(
@@ -293,15 +331,13 @@ class Remote:
         """The engines as they would be; the others stay embedded meanwhile."""
         config = self._workspace.config
         values = dict(config.values)
-        if name:
-            named = f"{name}={os.path.abspath(self._bank.bank.root)}"
-            values["engine.banks"] = values["engine.banks"]._replace(value=named)
         for part in _PARTS:
             key = f"engine.{part}"
             values[key] = values[key]._replace(value=kind if part in parts else EMBEDDED)
         settings = config._replace(values=values)
         bank = self._bank
-        return chosen(settings, self._workspace.env, bank.bank.root, bank.store, bank.embedder)
+        env, root = self._workspace.env, bank.bank.root
+        return chosen(settings, env, root, bank.store, bank.embedder, name=name)
 
     def _choose(self, part: str, kind: str) -> None:
         from retain.config import setting
@@ -310,6 +346,14 @@ class Remote:
         place = self._workspace
         own = Workspace("", False, True, place.cwd, place.env)
         own.set_config(setting(f"engine.{part}"), kind)
+
+
+def _past(trouble: Trouble | None) -> Trouble | None:
+    """What kept a delivery from its end, told as what was: the server may be well by now."""
+    if trouble is None:
+        return None
+    why = f"the last delivery failed: {trouble.why} `retain engine push` tries it again."
+    return trouble._replace(why=why)
 
 
 class _About(NamedTuple):

@@ -412,7 +412,7 @@ def test_a_bank_goes_back_and_leaves_nothing_behind(person: Person) -> None:
     _moved(person)
     assert "--yes" in person.call("engine", "drop", code=2).err
     assert "filled again" in person.call("engine", "drop", "--yes", bank=person.other).err
-    assert "nothing was there" in person.call("engine", "drop", "--yes", bank=person.other).out
+    assert "There was nothing" in person.call("engine", "drop", "--yes", bank=person.other).out
     assert person.drift() == 0  # what is another bank's stays
     person.call("engine", "migrate", "--to", "sqlite")
     person.server.kill()
@@ -433,7 +433,7 @@ def test_a_bank_goes_back_and_leaves_nothing_behind(person: Person) -> None:
     assert gone["dropped"] == name
     assert gone["pieces"] >= len(HOSTILE)
     ran = person.call("engine", "drop", "--from", person.product, "--yes")
-    assert "nothing was there" in ran.out
+    assert "There was nothing" in ran.out
     assert "filled again" not in ran.err
     names = Names(person.told("engine")["bank"])
     for row in person.rows:

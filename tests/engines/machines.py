@@ -76,6 +76,11 @@ class Machine:
         return found
 
     @property
+    def sender_model(self) -> str:
+        """Whose vectors it sends; empty for words."""
+        return MODEL if self.part == VECTOR else ""
+
+    @property
     def key(self) -> str:
         """By what notes about its arm are known."""
         return self.engines.wires[self.part].key

@@ -30,7 +30,7 @@ from retain.engines.addresses import caution, is_clear, masked, place, secrets
         ("http://[", "http://***", "nowhere"),
         ("bob:pw@db.example:7700", "bob:***@db.example:7700", "db.example:7700"),
         ("pw@db.example", "***@db.example", "db.example"),
-        ("http://bob:x@pw@h:1", "http://bob:***@h:1", "h:1"),
+        ("http://bob:x@pw@h:1", "http://***", "nowhere"),
         ("http://bob:hun/pw@127.0.0.1:9", "http://***", "nowhere"),
         ("http://bob:1/pw@127.0.0.1:9", "http://***", "nowhere"),
         ("postgresql://u:x/pw@127.0.0.1:9/db", "postgresql://***", "nowhere"),

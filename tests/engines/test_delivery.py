@@ -190,6 +190,7 @@ def test_the_mark_of_a_deleted_memory_is_not_kept_for_ever(tmp_path: Path, bench
         one.push()
         assert one.sender.prune() == 0  # it is kept long enough for all to hear of it
         assert two.sender.prune(age=-5.0) == 1
+        assert one.sender.prune(age=-5.0) == 0  # which forgets that it has told of it
         assert "notes/m001.md" not in bench.manifest()
         assert _drift(one).total == 0
         # Who was away all the time has it still: it is found there, and here it is not.
@@ -294,6 +295,116 @@ def test_an_engine_that_is_half_filled_is_not_believed_to_know_all(
         assert one.bank.look(partial(locating.unknown, arm=one.key)) == []
         one.sender.forget(["notes/m001.md"])
         assert one.bank.look(partial(locating.unknown, arm=one.key)) != []
+
+
+DATED = "---\nupdated_at: 2026-01-0{}T00:00:00Z\n---\n# {}\n\n{}\n"
+
+
+def test_a_text_that_a_person_changes_by_hand_is_told_whatever_its_date(
+    tmp_path: Path, bench: Bench
+) -> None:
+    with machine(tmp_path, bench) as one:
+        for number in range(8):
+            one.write(f"notes/h{number}", DATED.format(2, "By hand", f"As it was, {number}."))
+        one.push()
+        for number in range(8):  # of some the hash is lower than before, of others it is not
+            one.write(f"notes/h{number}", DATED.format(2, "By hand", f"A zeppelin, {number}."))
+        assert one.push().sent == 8
+        for number in range(8):  # as when an older text is checked out
+            one.write(f"notes/h{number}", DATED.format(1, "By hand", f"A dirigible, {number}."))
+        done = one.push()
+        assert (done.sent, done.ahead, _drift(one).total) == (8, 0, 0)
+        assert one.names("dirigible", 3)[0].startswith("notes/h")
+        (one.root / "notes/h3.md").unlink()
+        assert one.push().removed == 1
+        assert "notes/h3.md" not in _held(bench)
+
+
+def test_what_was_deleted_and_brought_back_is_told_again(tmp_path: Path, bench: Bench) -> None:
+    text = DATED.format(1, "Air", "A zeppelin at noon.")
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 3)
+        path = one.write("notes/air", text)
+        one.push()
+        path.unlink()
+        assert one.push().removed == 1
+        one.write("notes/air", text)  # as it was, date and all
+        done = one.push()
+        assert (done.sent, done.ahead) == (1, 0)
+        assert "notes/air.md" in _held(bench)
+        path.unlink()
+        assert one.push().removed == 1
+
+
+def test_a_server_that_comes_back_from_an_older_copy_is_told_again_what_was_deleted(
+    tmp_path: Path, bench: Bench
+) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 3)
+        one.take_in()
+        with one.bank.store.reading() as connection:
+            numbers = [n for (n,) in connection.execute("SELECT number FROM memories")]
+            groups = outbox.pieces(connection, bench.names, numbers, one.sender_model)
+            old = [piece for group in groups for piece in group]
+        one.push()
+        (one.root / "notes/m001.md").unlink()
+        one.push()
+        assert _held(bench) == {"notes/m000.md", "notes/m002.md"}
+        bench.arm.drop()
+        bench.arm.ready(["notes"])
+        bench.arm.put(old)
+        assert _drift(one).undead == ("notes/m001.md",)
+        with one.bank.store.writing() as connection:
+            mistrust(connection, one.key)
+        one.push()
+        assert _held(bench) == {"notes/m000.md", "notes/m002.md"}
+
+
+def test_what_another_machine_deleted_is_found_here_once_it_is_known(
+    tmp_path: Path, bench: Bench
+) -> None:
+    with machine(tmp_path, bench) as one, machine(tmp_path, bench) as two:
+        for each in (one, two):
+            indexes.many(each.root, 4)
+            each.write("notes/air", DATED.format(1, "Air", "A zeppelin at noon."))
+            each.push()
+        (one.root / "notes/air.md").unlink()
+        one.push()
+        two.sender.manifest()
+        assert two.names("zeppelin at noon")[0] == "notes/air"
+        assert _drift(two).ahead == ("notes/air.md",)
+        two.sender.claim(["notes/air.md"])  # a person says that it is to stay
+        assert two.push().sent == 1
+        assert "notes/air.md" in _held(bench)
+        assert _drift(one).elsewhere == ("notes/air.md",)  # which is not deleted once more
+
+
+def test_a_witness_that_another_machine_has_changed_has_all_of_it_asked_for(
+    tmp_path: Path, bench: Bench
+) -> None:
+    with machine(tmp_path, bench) as one, machine(tmp_path, bench) as two:
+        for each in (one, two):
+            indexes.many(each.root, 4)
+            each.push()
+        one.write("notes/m001", "# Other\n\nAnother text altogether.\n")
+        one.push()
+        two.push()  # of so few every one is a witness
+        assert _drift(two).ahead == ("notes/m001.md",)
+        assert two.names(f"lantern {indexes.word(1)}", 3)[0] == "notes/m001"
+
+
+def test_a_server_that_was_emptied_on_purpose_is_filled_and_asked_again(
+    tmp_path: Path, bench: Bench
+) -> None:
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 3)
+        one.push()
+        one.engines.wires[one.part].insist(lambda arm: arm.drop(), 60)
+        with one.bank.store.writing() as connection:
+            outbox.forget(connection, one.key)
+        assert one.push().sent == 3
+        assert one.bank.look(partial(outbox.told, arm=one.key)) == 3
+        assert one.bank.look(partial(outbox.is_met, arm=one.key))
 
 
 def _killed_before_it_is_noted(one: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

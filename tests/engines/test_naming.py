@@ -13,18 +13,37 @@ from retain.errors import ConfigError
 
 def test_banks_are_named_by_whole_paths(home: Path) -> None:
     assert banks("") == []
-    found = banks(f"team = ~/work/.retain, other={home}/b , team={home}/c")
+    found = banks(f"team = ~/work/.retain, other={home}/b , third={home}/c")
     assert found == [
         ("team", os.path.realpath(home / "work/.retain")),
         ("other", os.path.realpath(home / "b")),
-        ("team", os.path.realpath(home / "c")),
+        ("third", os.path.realpath(home / "c")),
     ]
 
 
-@pytest.mark.parametrize("said", ["team=.retain", "team=a/.retain", "team=", "team", "Te am=/a"])
-def test_a_path_from_anywhere_names_no_bank(said: str) -> None:
-    with pytest.raises(ConfigError, match="not understood"):
+@pytest.mark.parametrize(
+    "said, why",
+    [
+        ("team=.retain", "A path begins with"),
+        ("team=a/.retain", "A path begins with"),
+        ("team=", "A path begins with"),
+        ("team", "A path begins with"),
+        ("team=/a; other=/b", "a comma parts"),
+        ("Te am=/a", "A name is of"),
+        ("one=/a, two=/a/", "is called one already"),
+    ],
+)
+def test_what_names_no_bank_is_told(said: str, why: str) -> None:
+    with pytest.raises(ConfigError, match="not understood") as caught:
         banks(said)
+    assert why in caught.value.hint
+
+
+def test_a_folder_inside_a_bank_takes_its_name_from_nobody(home: Path) -> None:
+    (home / "app/.retain/.retain").mkdir(parents=True)
+    assert [path for _, path in banks("team=~/app/.retain")] == [
+        standing(str(home / "app/.retain"))
+    ]
 
 
 def test_a_project_may_be_named_in_place_of_its_bank(home: Path) -> None:

@@ -14,7 +14,7 @@ from retain.engines.trouble import Speaker, plain, release
         ("https://db.example.com", "https://db.example.com"),
         ("http://user:pass@127.0.0.1:6333/x/?key=1#frag", "http://127.0.0.1:6333/x"),
         ("http://[::1]:6333", "http://[::1]:6333"),
-        ("localhost:6333", "//localhost:6333"),
+        ("localhost:6333", "localhost:6333"),
         ("http://host:port", "an address that cannot be read"),
         ("http://h/\x1b[2J", "http://h/\\x1b[2J"),
     ],
@@ -80,7 +80,7 @@ def test_a_server_that_is_old_or_something_else_is_refused(version: str, said: s
 def test_a_server_without_an_address_is_told_which_setting_it_lacks() -> None:
     found = Speaker("Upstash", "").unusable()
     assert str(found) == "Upstash has no address that can be used."
-    assert found.hint.startswith("engine.upstash.url begins with")
+    assert "config set engine.upstash.url" in found.hint
 
 
 def test_a_server_that_repeats_the_key_does_not_give_it_away() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool
 from retain.cli.progress import Bar, resumable
 from retain.cli.render import Output, Table
+from retain.engines.arm import EngineError
 from retain.engines.choosing import EMBEDDED, KINDS
 from retain.errors import UsageError
 from retain.guard.characters import flat
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["engine_command"]
 
-_OTHERS: Final = 60.0  # seconds that another process may take to deliver
 _SAID: Final = 300  # characters of what a server said
 _NAME: Final = 120  # and of a name
+_PULL: Final = "pull, or `retain engine repair --mine` if this bank is right"
 _KEPT: Final = "What was delivered so far stays; run it again and it goes on where it stopped."
 _NAMED: Final = 5  # memories that are named where engine and bank differ
 
@@ -53,13 +53,26 @@ def _status(args: argparse.Namespace) -> Output:
     )
     warnings = [f"{one.part}: {_whole(one.trouble)}" for one in states if one.trouble]
     warnings += [f"{one.part}: {flat(line, _SAID)}" for one in states for line in one.otherwise]
+    warnings += [f"{one.part}: {line}" for one in states for line in _differences(one)]
     warnings += remote.cautions()
     is_down = any(one.kind != EMBEDDED and not one.version for one in states)
     data = {"bank": remote.identity, "arms": [_state_data(one) for one in states]}
-    messages = [f"On servers this bank is called {remote.identity}."] if remote.is_any else []
+    is_ = "is" if remote.is_any else "would be"
+    messages = [f"On servers this bank {is_} called {remote.identity}."]
     if any(one.otherwise for one in states):
         messages.append("`retain engine repair` changes what can be changed in place.")
     return Output(data, table=table, messages=messages, warnings=warnings, code=int(is_down))
+
+
+def _differences(one: State) -> list[str]:
+    """What a server holds otherwise than this bank, and what to do about it."""
+    found = []
+    if one.has_lost:
+        found.append("it has lost what it was told; `retain engine push` tells it again")
+    if one.ahead:
+        what = "1 memory" if one.ahead == 1 else f"{one.ahead} memories"
+        found.append(f"it holds something newer of {what}: {_PULL}")
+    return found
 
 
 def _whole(trouble: Trouble) -> str:
@@ -72,7 +85,8 @@ def _row(one: State) -> tuple[str, ...]:
     if one.kind == EMBEDDED:
         return (one.part, one.kind, "in the bank's own index", "", "", "", "")
     version = one.version or "no answer"
-    numbers = map(str, (one.pieces, one.delivered, one.waiting))
+    pieces = str(one.pieces) if one.version else ""
+    numbers = (pieces, str(one.delivered), str(one.waiting))
     return (one.part, one.kind, one.address, version, *numbers)
 
 
@@ -91,19 +105,9 @@ def _push(args: argparse.Namespace) -> Output:
     with Bar("Vectors") as bar:
         app.library.fill(progress=bar)
     with resumable(_KEPT), Bar("Delivering") as bar:
-        done = _when_free(lambda: app.remote.push(progress=bar))
+        done = app.remote.push(progress=bar)
     output = _pushed(done)
     return output._replace(code=int(any(one.left for one in done.values())))
-
-
-def _when_free(push: Callable[[], Mapping[str, Pushed]]) -> Mapping[str, Pushed]:
-    """Deliver once no other process does any more: the one that a command has left behind, say."""
-    end = time.monotonic() + _OTHERS
-    while True:
-        done = push()
-        if not any(one.is_busy for one in done.values()) or time.monotonic() > end:
-            return done
-        time.sleep(0.2)
 
 
 def _pushed(done: Mapping[str, Pushed]) -> Output:
@@ -140,10 +144,18 @@ def _verify(args: argparse.Namespace) -> Output:
     return Output(data, text, messages=[hint] if total else [], code=int(bool(total)))
 
 
+def _repair_arguments(parser: Any) -> None:
+    parser.add_argument(
+        "--mine",
+        action="store_true",
+        help="also replace what is newer there, or deleted there, by what is here",
+    )
+
+
 def _repair(args: argparse.Namespace) -> Output:
     remote = open_app(args).remote
     with resumable(_KEPT), Bar("Delivering") as bar:
-        found = remote.repair(bar)
+        found = remote.repair(bar, is_mine=args.mine)
     text = "".join(f"{part}: {_what_was_mended(one)}\n" for part, one in found.items())
     data = {
         part: {**_drift_data(one.after), "mended": one.before.total - one.after.total}
@@ -170,7 +182,7 @@ def _differs(drift: Drift) -> str:
         ("missing", drift.missing),
         ("older there", drift.differing),
         ("deleted here", drift.undead),
-        ("newer there, or deleted there: pull", drift.ahead),
+        (f"newer there, or deleted there: {_PULL}", drift.ahead),
         ("from other machines", drift.elsewhere),
     ):
         if names:
@@ -212,6 +224,7 @@ def _migrate(args: argparse.Namespace) -> Output:
         app.library.sync()
         with Bar("Vectors") as bar:
             app.library.fill(progress=bar)
+    before = app.remote.in_use
     with resumable(f"Nothing has moved yet. {_KEPT}"), Bar("Delivering") as bar:
         done = app.remote.migrate(args.to, bar, args.only)
     output = _pushed(done)
@@ -222,7 +235,12 @@ def _migrate(args: argparse.Namespace) -> Output:
     if kept:
         text = f"{output.text}Your config says {args.to} now, and the environment does not.\n"
     warnings = [*output.warnings, *kept, *app.remote.cautions(args.to)]
-    return output._replace(data=data, text=text, warnings=warnings)
+    messages = [
+        f"What lies on {one} stays there until `retain engine drop --from {one} --yes`."
+        for one in before
+        if one != args.to and not args.only
+    ]
+    return output._replace(data=data, text=text, warnings=warnings, messages=messages)
 
 
 def _drop_arguments(parser: Any) -> None:
@@ -257,14 +275,15 @@ def _drop(args: argparse.Namespace) -> Output:
             hint="Say that it is meant with --yes. The files and the bank's own index stay.",
         )
     pieces = remote.drop(args.kind, args.name)
-    there = f"{pieces} pieces" if pieces else "nothing was there"
     messages = []
-    if name == remote.identity and remote.asks(args.kind):
+    if name == remote.identity and (not args.kind or args.kind in remote.in_use):
         messages.append(
             "It is still what searches ask, and is filled again by the next write; "
             "`retain engine migrate --to sqlite` ends that."
         )
-    text = f"Removed {name} from {where}: {there}.\n"
+    text = f"Removed {name} from {where}: {pieces} pieces.\n"
+    if not pieces:
+        text = f"There was nothing of {name} on {where}.\n"
     return Output({"dropped": name, "pieces": pieces}, text, messages=messages)
 
 
@@ -272,7 +291,7 @@ _TOOLS: Final = {
     "status": ("say where each part of the index lives, and how it is", _no_arguments, _status),
     "push": ("deliver what waits", _no_arguments, _push),
     "verify": ("compare engines with the bank, memory by memory", _no_arguments, _verify),
-    "repair": ("tell engines again what they are wrong about", _no_arguments, _repair),
+    "repair": ("tell engines again what they are wrong about", _repair_arguments, _repair),
     "migrate": ("move parts of the index to another engine", _migrate_arguments, _migrate),
     "drop": ("remove everything of this bank from its engines", _drop_arguments, _drop),
 }
@@ -297,9 +316,21 @@ everything can be sent again by `push`. What lies on a server under a name that 
 before is removed by `drop --from ENGINE --name NAME`.""",
 }
 
+
+def _run(args: argparse.Namespace) -> Output:
+    """A person who asks about an engine is also told what the server said, in quotes."""
+    try:
+        return run_tool(args)
+    except EngineError as error:
+        if error.words:
+            said = flat(error.words.replace('"', "'"), _SAID)
+            error.message = f'{error.message} The server said: "{said}"'
+        raise
+
+
 engine_command = Command(
     _arguments,
-    run_tool,
+    _run,
     """The index is one SQLite file in the bank unless you say otherwise. A team, or a very large
 bank, may keep the part that compares vectors in Qdrant, Postgres or Upstash, and the part that
 looks up words in Meilisearch or Postgres. The files stay the truth and the bank's own index stays

@@ -138,7 +138,10 @@ def _refuse_unclear(key: str, value: str) -> None:
     if key == "engine.banks":
         from retain.engines.naming import banks
 
-        banks(value)
+        try:
+            banks(value)
+        except ConfigError as error:
+            raise UsageError(error.message, hint=error.hint) from None
     if not key.endswith("url") or not value:
         return
     from retain.engines.addresses import fault

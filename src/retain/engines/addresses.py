@@ -68,7 +68,7 @@ def _parts(address: str) -> _Parts | None:
     end = _END.search(bare)
     front, rest = (bare[: end.start()], bare[end.start() :]) if end else (bare, "")
     user, _, hosts = front.rpartition("@")
-    if "@" in rest or not all(map(_HOST.fullmatch, hosts.split(","))):
+    if "@" in rest or "@" in user or not all(map(_HOST.fullmatch, hosts.split(","))):
         return None
     return _Parts(scheme, user, hosts, rest)
 
@@ -146,8 +146,9 @@ def _masked(address: str) -> str:
         found = _SCHEME.match(address)
         return (found[0] if found else "") + _HIDDEN
     name, colon, _ = parts.user.partition(":")
-    # A name alone may be a key; with a password after it, it is a name.
-    user = f"{name}:{_HIDDEN}@" if colon else f"{_HIDDEN}@" if name else ""
+    # A name alone may be a key, but not in Postgres; with a password after it, it is a name.
+    alone = name if parts.scheme.startswith("postgres") else _HIDDEN
+    user = f"{name}:{_HIDDEN}@" if colon else f"{alone}@" if name else ""
     path, mark, query = parts.rest.partition("#")[0].partition("?")
     shown = "&".join(_masked_value(*one.partition("=")) for one in query.split("&") if one)
     return parts.scheme + user + parts.hosts + path + mark + shown
@@ -198,6 +199,8 @@ def _split(address: str) -> SplitResult:
 
 def fault(kind: str, address: str) -> str:
     """What an address for an engine would have to look like; empty where it does."""
+    if not all(map(_has_ports, each(address))):
+        return "has a port between 1 and 65535 after its host."
     if kind == "postgres":
         is_fit = _is_pairs(address) or _split(address).scheme in {"postgres", "postgresql"}
         return "" if is_fit and is_clear(address) else _EXPECTED_OF_POSTGRES
@@ -206,6 +209,12 @@ def fault(kind: str, address: str) -> str:
         way.scheme in {"http", "https"} and way.netloc and "," not in way.netloc for way in ways
     )
     return "" if is_fit and is_clear(address) else EXPECTED
+
+
+def _has_ports(address: str) -> bool:
+    parts = _parts(address)
+    ports = [one.rpartition(":")[2] for one in parts.hosts.split(",")] if parts else []
+    return not any(port.isdecimal() and not 0 < int(port) < 65_536 for port in ports)
 
 
 def hello(address: str) -> bytes:

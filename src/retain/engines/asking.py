@@ -45,7 +45,8 @@ class Trouble(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        return time.time() >= self.until
+        # A clock that was ahead when this was noted must not shut anyone out until then.
+        return not 0 < self.until - time.time() <= _LONGEST_PAUSE
 
 
 def said(error: EngineError) -> str:
@@ -112,8 +113,10 @@ class Wire(Generic[_Arm]):
         """By what notes about this arm on this very server are known."""
         return f"{self.part}-{hashlib.sha256(self.target.encode()).hexdigest()[:16]}"
 
-    def ask(self, work: Callable[[_Arm], _Result]) -> Callable[[], _Result]:
-        """Begin to ask within a person's patience; what is returned waits for the answer.
+    def ask(
+        self, work: Callable[[_Arm], _Result], seconds: float | None = None
+    ) -> Callable[[], _Result]:
+        """Begin to ask within a person's patience, or what is left of it; what is returned waits.
 
         EngineDown at once while it is known not to answer.
         """
@@ -122,11 +125,17 @@ class Wire(Generic[_Arm]):
             raise EngineDown(trouble.why)
         if time.monotonic() < _SILENT.get(self._server, 0.0):
             raise EngineDown(f"{self.kind} at {self.address} did not answer a moment ago.")
-        return self._begun(work, self.patience, self.patience)
+        return self._begun(work, seconds or self.patience, self.patience)
 
     def insist(self, work: Callable[[_Arm], _Result], seconds: float | None = None) -> _Result:
         """Ask whatever was known, and note what comes of it."""
-        return self._begun(work, seconds or self.patience, self._patience_for(seconds))()
+        return self.insisting(work, seconds)()
+
+    def insisting(
+        self, work: Callable[[_Arm], _Result], seconds: float | None = None
+    ) -> Callable[[], _Result]:
+        """The same begun; what is returned waits for the answer."""
+        return self._begun(work, seconds or self.patience, self._patience_for(seconds))
 
     def _patience_for(self, seconds: float | None) -> float:
         """How long the server itself is waited for: what a person asks, and what nobody waits for.
@@ -142,6 +151,8 @@ class Wire(Generic[_Arm]):
         outcome: list[Any] = []
         is_open, is_over, has_left = threading.Event(), threading.Event(), threading.Event()
         with self._among:
+            if self._is_left.is_set():
+                raise EngineDown(f"{self.kind} at {self.address} is not waited for any more.")
             self._waiting |= {is_open, is_over}
 
         def run() -> None:

@@ -43,9 +43,18 @@ class _Local(NamedTuple):
 
 
 def compared(
-    connection: sqlite3.Connection, arm: str, held: Iterable[Held], model: str = ""
+    connection: sqlite3.Connection,
+    arm: str,
+    held: Iterable[Held],
+    model: str = "",
+    *,
+    is_alone: bool = False,
 ) -> Drift:
-    """Compare what is here with a manifest; `model` names whose vectors there should be."""
+    """Compare what is here with a manifest; `model` names whose vectors there should be.
+
+    Where no other machine can have told the engine of anything, what is not here was deleted.
+    """
+    notes = outbox.notes(connection, arm)
     here = {name: _Local(*rest) for name, *rest in connection.execute(_LOCAL)}
     missing: list[str] = []
     differing: list[str] = []
@@ -57,8 +66,7 @@ def compared(
         local = here.get(one.memory)
         if local is None:
             if not one.is_grave:
-                note = outbox.given(connection, arm, [one.memory]).get(one.memory, "")
-                is_ours = one.hash in outbox.versions_of(note)
+                is_ours = is_alone or outbox.is_ours(notes.get(one.memory, ""), one)
                 (undead if is_ours else elsewhere).append(one.memory)
             continue
         seen.add(one.memory)
@@ -67,7 +75,7 @@ def compared(
         if one.hash == local.hash:
             if one.found != local.chunks or one.model != model:
                 missing.append(one.memory)
-        elif wins(local.hash, local.written, one):
+        elif outbox.is_ours(notes.get(one.memory, ""), one) or wins(local.hash, local.written, one):
             differing.append(one.memory)
         else:
             ahead.append(one.memory)

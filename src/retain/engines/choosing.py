@@ -43,6 +43,7 @@ class Engines(NamedTuple):
     text: Wire[TextArm] | None
     vector: Wire[VectorArm] | None
     senders: Mapping[str, Sender]
+    is_alone: bool = False  # no other machine can know what the bank is called there
 
     @property
     def wires(self) -> dict[str, Wire[Arm]]:
@@ -63,10 +64,15 @@ class Engines(NamedTuple):
 
 def identity(config: Config, root: str) -> str:
     """The name of a bank on servers: the one a person gave it, else one that nobody can guess."""
+    return _given_name(config, root) or _own_name(root)
+
+
+def _given_name(config: Config, root: str) -> str:
     here = standing(root)
-    for name, path in banks(config.text("engine.banks")):
-        if path == here:
-            return name
+    return next((name for name, path in banks(config.text("engine.banks")) if path == here), "")
+
+
+def _own_name(root: str) -> str:
     real = os.path.realpath(root)
     return "b" + machine.digest(machine.key(make=True), b"engine", os.fsencode(real))[:16]
 
@@ -82,10 +88,17 @@ class Maker(Protocol):
 
 
 def chosen(
-    config: Config, env: Mapping[str, str], root: str, store: Store, model: Maker | None
+    config: Config,
+    env: Mapping[str, str],
+    root: str,
+    store: Store,
+    model: Maker | None,
+    *,
+    name: str = "",
 ) -> Engines:
-    """The engines of a bank as a person has set them."""
-    name = identity(config, root)
+    """The engines of a bank as a person has set them; `name` is one that it had there before."""
+    given = name or _given_name(config, root)
+    name = given or _own_name(root)
     names = Names(name)
     patience = _patience(config)
     way = _Way(config, env, names, lambda: _dimension(store, model), store)
@@ -103,11 +116,11 @@ def chosen(
     senders = {}
     if (kind := config.text("engine.text")) != EMBEDDED:
         text = wire(TEXT, kind, "")
-        senders[TEXT] = Sender(store, text, names)
+        senders[TEXT] = Sender(store, text, names, is_alone=not given)
     if (kind := config.text("engine.vector")) != EMBEDDED and model is not None:
         vector = wire(VECTOR, kind, model.name)
-        senders[VECTOR] = Sender(store, vector, names, model.name)
-    return Engines(names, text, vector, senders)  # type: ignore[arg-type]
+        senders[VECTOR] = Sender(store, vector, names, model.name, is_alone=not given)
+    return Engines(names, text, vector, senders, not given)  # type: ignore[arg-type]
 
 
 def _dimension(store: Store, model: Maker | None) -> int:

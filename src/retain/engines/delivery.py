@@ -34,8 +34,13 @@ MANIFEST: Final = 3_600.0  # and to say all it holds, page by page
 _STORED: Final = 1_200.0
 _MADE: Final = 600.0  # and to make collections, on which all nodes of a cluster have to agree
 _LOCK: Final = "engine.lock"
+_GLANCE: Final = 0.2  # seconds between looks whether another process has done
 _DAY: Final = 86_400.0
-_ACQUAINTED: Final = _DAY / 4  # seconds until a server is asked again what it holds
+# Seconds until a server is asked again what it holds: the longest, and where other machines tell it
+# things as well the shortest, or so many times as long as it takes.
+_ACQUAINTED: Final = _DAY / 4
+_SHARED: Final = 300.0
+_TIMES: Final = 200
 # A machine that was away for longer may bring what others deleted back into the index, though never
 # into a file. Half a year is longer than anyone's leave, and short enough that marks stay few.
 _MARKED: Final = 180 * _DAY  # seconds that the mark of a deleted memory is kept
@@ -82,19 +87,32 @@ def mistrust(connection: sqlite3.Connection, arm: str) -> None:
 class Sender:
     """Delivers the changes of one bank to one arm."""
 
-    def __init__(self, store: Store, wire: Wire[Arm], names: Names, model: str = "") -> None:
+    def __init__(
+        self,
+        store: Store,
+        wire: Wire[Arm],
+        names: Names,
+        model: str = "",
+        *,
+        is_alone: bool = False,
+    ) -> None:
         self._store, self._wire, self._names = store, wire, names
         self._model = model  # whose vectors are sent; empty for the text arm
+        self._is_alone = is_alone  # no other machine can know what this bank is called
 
     def push(
         self,
         *,
         is_stopped: Callable[[], bool] = lambda: False,
         progress: Progress | None = None,
+        patience: float = 0.0,
     ) -> Pushed:
-        """Deliver what waits; a failure is noted until one succeeds."""
+        """Deliver what waits; a failure is noted until one succeeds.
+
+        Where another process delivers, it is waited for so many seconds.
+        """
         try:
-            done = self._pushed(is_stopped, progress)
+            done = self._pushed(is_stopped, progress, patience)
         except EngineError as error:
             self._wire.note_delivery(error)
             raise
@@ -102,9 +120,11 @@ class Sender:
             self._wire.note_delivery(None)
         return done
 
-    def _pushed(self, is_stopped: Callable[[], bool], progress: Progress | None) -> Pushed:
+    def _pushed(
+        self, is_stopped: Callable[[], bool], progress: Progress | None, patience: float
+    ) -> Pushed:
         done = Pushed()
-        with self._turn() as is_ours:
+        with self._turn(patience) as is_ours:
             if not is_ours:
                 return Pushed(is_busy=True, left=self._left())
             self._look()
@@ -139,10 +159,17 @@ class Sender:
         with self._store.writing() as connection:
             outbox.spoil(connection, self._wire.key, memories)
 
+    def claim(self, memories: Sequence[str]) -> None:
+        """Have memories told as they are here, or as deleted, whatever the server holds of them."""
+        with self._store.writing() as connection:
+            outbox.claim(connection, self._wire.key, memories)
+
     def prune(self, age: float = _MARKED) -> int:
         """Have the marks of memories removed that were deleted so many seconds ago or earlier."""
         before = time.time() - age
         found = self._wire.insist(lambda arm: arm.prune(before), _SLOW)
+        with self._store.writing() as connection:
+            outbox.unbury(connection, self._wire.key, before)
         self._note_sweep()
         return found
 
@@ -152,7 +179,8 @@ class Sender:
             last = rows.fact(connection, self._swept)
         if last is None:
             self._note_sweep()
-        return last is not None and time.time() - float(str(last)) > _SWEEP
+        # A clock that was ahead once must not put it off for ever.
+        return last is not None and not 0 <= time.time() - float(str(last)) <= _SWEEP
 
     def _note_sweep(self) -> None:
         with self._store.writing() as connection:
@@ -163,21 +191,17 @@ class Sender:
         return f"engine:{self._wire.key}:swept"
 
     @contextlib.contextmanager
-    def _turn(self) -> Iterator[bool]:
+    def _turn(self, patience: float = 0.0) -> Iterator[bool]:
         """One process of a machine at a time, so that no older state can overtake a newer one."""
-        import fcntl
-
         if self._store.is_temporary:
             yield True
             return
         fd = self._opened()
         try:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
+            end = time.monotonic() + patience
+            while not (is_ours := _is_locked(fd)) and time.monotonic() < end:
+                time.sleep(_GLANCE)
+            yield is_ours
         finally:
             os.close(fd)
 
@@ -201,7 +225,7 @@ class Sender:
         if not some:
             return
         held = self._wire.insist(lambda arm: arm.held(list(some)), _SLOW)
-        if looking.has_lost(some, held):
+        if looking.differs(some, held):
             with self._store.writing() as connection:
                 mistrust(connection, self._wire.key)
 
@@ -216,30 +240,58 @@ class Sender:
             if self._is_known(connection):
                 return
             collections = [name for (name,) in connection.execute(_COLLECTIONS)]
-            here = {name: (hash_, at) for name, hash_, at in connection.execute(_HERE)}
         self._wire.insist(lambda arm: arm.ready(collections), _MADE)
-        held = self._wire.insist(lambda arm: list(arm.manifest()), MANIFEST)
-        given = {
-            one.memory: self._noted(one, *here[one.memory]) for one in held if one.memory in here
-        }
+        self._learn()
+
+    def manifest(self) -> list[Held]:
+        """What the server says it holds; that is noted as well, unless another process delivers."""
+        with self._turn() as is_ours:
+            return self._learn() if is_ours else self._asked()
+
+    def _asked(self) -> list[Held]:
+        return self._wire.insist(lambda arm: list(arm.manifest()), MANIFEST)
+
+    def _learn(self) -> list[Held]:
+        started = time.monotonic()
+        held = self._asked()
+        took = time.monotonic() - started
+        key = self._wire.key
         with self._store.writing() as connection:
-            known = {name: note for name, note in given.items() if note}
-            outbox.learn(connection, self._wire.key, self._wire.target, known, here)
-            rows.set_fact(connection, self._met, int(time.time()))
+            here = {name: (hash_, at) for name, hash_, at in connection.execute(_HERE)}
+            notes = outbox.notes(connection, key)
+            known = {}
+            for one in held:
+                note = notes.get(one.memory, "")
+                if one.memory in here:
+                    known[one.memory] = self._noted(one, *here[one.memory], note)
+                elif not one.is_grave and outbox.is_ours(note, one):
+                    # It was deleted, and the server has an older state of things again.
+                    known[one.memory] = outbox.BEGUN + one.hash
+            known = {name: note for name, note in known.items() if note}
+            outbox.learn(connection, key, self._wire.target, known, here)
+            rows.set_fact(connection, self._met, f"{int(time.time())} {took:.3f}")
+        return held
 
     def _is_known(self, connection: sqlite3.Connection) -> bool:
-        last = rows.fact(connection, self._met)
-        return last is not None and time.time() - float(str(last)) < _ACQUAINTED
+        last, _, took = str(rows.fact(connection, self._met) or "").partition(" ")
+        if not last:
+            return False
+        longest = _ACQUAINTED
+        if not self._is_alone:
+            longest = min(longest, max(_SHARED, _TIMES * float(took or 0)))
+        return 0 <= time.time() - float(last) + 1 < longest  # whatever the clock was then
 
     @property
     def _met(self) -> str:
         return met(self._wire.key)
 
-    def _noted(self, held: Held, hash_: str, written: float) -> str:
+    def _noted(self, held: Held, hash_: str, written: float, note: str) -> str:
         """What to note of a memory that a server holds; nothing where there is nothing of it."""
         if held.hash == hash_:
             is_there = held.is_whole and held.model == self._model
             return hash_ if is_there else outbox.BEGUN + hash_
+        if outbox.is_ours(note, held):
+            return note if held.is_grave else outbox.BEGUN + held.hash
         if not wins(hash_, written, held):
             return outbox.AHEAD + hash_
         # Older than ours, so it is ours to replace; and to bury, should it be deleted before that.
@@ -255,7 +307,8 @@ class Sender:
         groups = [group for group in groups if group]
         names = [*(group[0].memory for group in groups), *waits.deleted]
         held = self._wire.insist(lambda arm: arm.held(names), _SLOW)
-        plan = _plan(groups, waits.deleted, held, self._model, self._given(names))
+        notes = self._given(names)
+        plan = _plan(groups, waits.deleted, held, self._model, notes)
         fresh = sorted({group[0].collection for group in plan.send})
         if fresh:
             self._wire.insist(lambda arm: arm.ready(fresh), _MADE)
@@ -266,7 +319,13 @@ class Sender:
         with self._store.writing() as connection:
             given = {group[0].memory: group[0].hash for group in groups}
             given |= {name: outbox.AHEAD + given[name] for name in plan.behind}
-            outbox.mark(connection, self._wire.key, given, waits.deleted)
+            gone = set(waits.deleted) - set(plan.lost)
+            dated = {grave.memory: grave.written for grave in graves}
+            for name in gone:
+                known = held.get(name)
+                at = dated.get(name, known.written if known else time.time())
+                given[name] = outbox.buried(notes.get(name, ""), at)
+            outbox.mark(connection, self._wire.key, given, plan.lost)
         done = Pushed(len(plan.send), len(plan.bury), plan.known, plan.ahead)
         return done, max(waits.changed, default=after)
 
@@ -306,6 +365,16 @@ class Sender:
                 locating.note_mean(connection, self._model, mean)
 
 
+def _is_locked(fd: int) -> bool:
+    import fcntl
+
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 _COLLECTIONS: Final = "SELECT DISTINCT collection FROM memories"
 _HERE: Final = (
     f"SELECT m.collection || '/' || m.file, {outbox.HASH}, m.written "  # noqa: S608 - our own words
@@ -319,6 +388,7 @@ class _Plan(NamedTuple):
     known: int
     ahead: int
     behind: list[str]  # that are here in an older version than there
+    lost: list[str]  # that are deleted here, and someone has written anew there
 
 
 def _plan(
@@ -329,64 +399,77 @@ def _plan(
     given: Mapping[str, str],
 ) -> _Plan:
     """What of all that waits the engine is to be told: the last writer of a memory wins."""
-    send, bury, behind, known, ahead = [], [], [], 0, 0
+    send: list[list[Piece]] = []
+    behind, known = [], 0
     for group in groups:
         first = group[0]
-        found = held.get(first.memory)
+        found, note = held.get(first.memory), given.get(first.memory, "")
         if found and found.hash == first.hash:
             _refuse_other_model(found, model)
-            if found.is_whole and not given.get(first.memory, "").startswith(outbox.BEGUN):
+            if found.is_whole and not note.startswith(outbox.BEGUN):
                 known += 1
             else:
                 send.append(group)
+        elif found and outbox.is_ours(note, found):
+            send.append([_later(piece, found) for piece in group])
         elif wins(first.hash, first.written, found):
             send.append(group)
         else:
-            ahead += 1
             behind.append(first.memory)
+    bury, lost = _farewells(deleted, held, given)
+    known += len(deleted) - len(bury) - len(lost)
+    return _Plan(send, bury, known, len(behind) + len(lost), behind, lost)
+
+
+def _farewells(
+    deleted: Sequence[str], held: Mapping[str, Held], given: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
+    """Which deletions the engine is to be told of, and which someone has undone meanwhile."""
+    bury, lost = [], []
     for name in deleted:
         found, note = held.get(name), given.get(name, "")
         if found is None or found.is_grave:
             if note.startswith(outbox.BEGUN):
                 bury.append(name)
-            else:
-                known += 1
-        elif found.hash in outbox.versions_of(note):
+        elif outbox.is_ours(note, found):
             bury.append(name)
         else:  # someone has written it anew since we last told of it
-            ahead += 1
-    return _Plan(send, bury, known, ahead, behind)
+            lost.append(name)
+    return bury, lost
 
 
 def _refuse_other_model(found: Held, model: str) -> None:
     if found.model != model:
         raise EngineRefused(
-            f"the engine holds vectors of another model, {flat(found.model, 80)}",
+            "the engine holds vectors of another model",
+            words=flat(found.model, 80),  # which a stranger may have made up
             hint="Machines that share an engine need the same recall.embedder; "
             "`retain engine drop` begins anew.",
         )
 
 
-def _grave(names: Names, memory: str, held: Held | None) -> Piece:
-    """What is left of a deleted memory, so that no machine that still has it brings it back.
+def _later(piece: Piece, held: Held | None) -> Piece:
+    """The same, later than what it takes the place of, whatever clock or hand dated that."""
+    return piece._replace(written=max(piece.written, held.written + 1)) if held else piece
 
-    It is later than what it takes the place of, whatever clock that was written by.
-    """
-    collection = memory.rpartition("/")[0]
-    return Piece(
-        names.piece(memory, GRAVE),
-        memory,
-        GRAVE,
-        1,
-        collection,
-        "",
-        "",
-        (),
-        0.0,
-        "",
-        max(time.time(), held.written + 1 if held else 0.0),
-        "",
+
+def _grave(names: Names, memory: str, held: Held | None) -> Piece:
+    """What is left of a deleted memory, so that no machine that still has it brings it back."""
+    grave = Piece(
+        id=names.piece(memory, GRAVE),
+        memory=memory,
+        place=GRAVE,
+        pieces=1,
+        collection=memory.rpartition("/")[0],
+        type="",
+        status="",
+        tags=(),
+        created=0.0,
+        hash="",
+        written=time.time(),
+        digest="",
     )
+    return _later(grave, held)
 
 
 def _parts(groups: Sequence[list[Piece]]) -> Iterator[list[Piece]]:

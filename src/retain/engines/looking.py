@@ -14,7 +14,7 @@ from typing import Final
 from retain.engines import outbox
 from retain.engines.arm import Held, wins
 
-__all__ = ["has_lost", "witnesses"]
+__all__ = ["differs", "has_lost", "witnesses"]
 
 _SOME: Final = 8  # of the newest memories, which an older copy lacks, and of any others
 _GIVEN: Final = (
@@ -32,6 +32,15 @@ def witnesses(connection: sqlite3.Connection, arm: str) -> dict[str, tuple[str, 
     newest = connection.execute(f"{_GIVEN} DESC LIMIT ?3", (arm, 0, _SOME)).fetchall()
     others = connection.execute(f"{_GIVEN} LIMIT ?3", (arm, start, _SOME)).fetchall()
     return {memory: (hash_, written) for memory, hash_, written in [*newest, *others]}
+
+
+def differs(some: Mapping[str, tuple[str, float]], held: Mapping[str, Held]) -> bool:
+    """Whether one of these is not there as it was told: lost, or changed by another machine."""
+    for memory, (hash_, _) in some.items():
+        found = held.get(memory)
+        if found is None or found.hash != hash_ or not found.is_whole:
+            return True
+    return False
 
 
 def has_lost(some: Mapping[str, tuple[str, float]], held: Mapping[str, Held]) -> bool:

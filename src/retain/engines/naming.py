@@ -26,24 +26,33 @@ def is_identity(name: str) -> bool:
 
 def banks(said: str) -> list[tuple[str, str]]:
     """The banks that a person has named, as `engine.banks` has them: each name with a path."""
-    found: list[tuple[str, str]] = []
+    found: dict[str, str] = {}
     for part in filter(None, map(str.strip, said.split(","))):
         name, _, path = map(str.strip, part.partition("="))
         path = os.path.expanduser(path)
+        if not is_identity(name):
+            raise _unclear(part, "A name is of small letters, digits and single dashes.")
         # A path from where one happens to be would give any repository the name of this bank.
-        if not os.path.isabs(path) or not is_identity(name):
-            raise ConfigError(
-                f"engine.banks is not understood at {part[:80]!r}",
-                hint="Write name=/path/to/bank, for example team-notes=~/work/app/.retain",
-            )
-        found.append((name, _bank_at(path)))
-    return found
+        if not os.path.isabs(path) or ";" in path:
+            raise _unclear(part, "A path begins with / or ~, and a comma parts two banks.")
+        where = _bank_at(path)
+        if where in found:
+            raise _unclear(part, f"That bank is called {found[where]} already.")
+        found[where] = name
+    return [(name, path) for path, name in found.items()]
+
+
+def _unclear(part: str, why: str) -> ConfigError:
+    example = "Write name=/path/to/bank, for example team-notes=~/work/app/.retain"
+    return ConfigError(f"engine.banks is not understood at {part[:80]!r}", hint=f"{why} {example}")
 
 
 def _bank_at(path: str) -> str:
     """A bank's own folder, also where a person names the project around it."""
     within = os.path.join(path, _FOLDER)
-    return standing(within if os.path.isdir(within) else path)
+    # A folder of that name inside a bank is a repository's own, and changes no bank's name.
+    is_project = os.path.basename(os.path.normpath(path)) != _FOLDER and os.path.isdir(within)
+    return standing(within if is_project else path)
 
 
 def standing(path: str) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.engines.arm import Piece
+from retain.engines.arm import Held, Piece
 from retain.index import rows
 
 if TYPE_CHECKING:
@@ -26,25 +26,32 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AHEAD",
+    "ANY",
     "BEGUN",
+    "BURIED",
     "HASH",
     "LACKS",
     "Waiting",
     "ahead",
     "begin",
+    "buried",
+    "claim",
     "doubt",
     "floor",
     "forget",
     "given",
     "is_met",
+    "is_ours",
     "lacking",
     "learn",
     "left",
     "mark",
+    "notes",
     "pieces",
     "raise_floor",
     "spoil",
     "told",
+    "unbury",
     "unknown",
     "versions_of",
     "waiting",
@@ -72,6 +79,10 @@ AHEAD: Final = "ahead:"
 # hashes, each of which is ours to replace or to bury. It is told again, whatever it says it has: of
 # a server's copies some may have heard of it and others not.
 BEGUN: Final = "begun:"
+# It was told that the memory is deleted; when, and what it had before. A memory that is here again
+# takes the place of that mark, and a server that has come back from an older copy is told again.
+BURIED: Final = "buried:"
+ANY: Final = "*"  # in place of a hash: whatever it holds is ours
 _EITHER: Final = "|"  # between them
 _VERSIONS: Final = 8  # of them that are kept, the newest
 
@@ -99,12 +110,15 @@ _DELETED: Final = (
     "WHERE d.arm = :arm AND d.is_left AND m.number IS NULL"
 )
 _MARK: Final = (
-    "INSERT OR REPLACE INTO delivered (arm, collection, file, hash, is_left) VALUES (?1, ?2, ?3, "
+    "INSERT OR REPLACE INTO delivered (arm, collection, file, hash, is_left) "  # noqa: S608 - our own words
+    "VALUES (?1, ?2, ?3, "
     # Somebody may have deleted it while it was on its way.
-    "?4, NOT EXISTS (SELECT 1 FROM memories WHERE collection = ?2 AND file = ?3))"
+    f"?4, ?4 NOT GLOB '{BURIED}*' AND NOT EXISTS "
+    "(SELECT 1 FROM memories WHERE collection = ?2 AND file = ?3))"
 )
 _LEAVE: Final = (
-    "UPDATE delivered SET is_left = 1 WHERE arm = ? AND NOT EXISTS (SELECT 1 FROM memories m "
+    f"UPDATE delivered SET is_left = 1 WHERE arm = ? AND hash NOT GLOB '{BURIED}*' "  # noqa: S608 - our own words
+    "AND NOT EXISTS (SELECT 1 FROM memories m "
     "WHERE m.collection = delivered.collection AND m.file = delivered.file)"
 )
 
@@ -135,7 +149,10 @@ def lacking(connection: sqlite3.Connection, arm: str) -> int:
 
 def told(connection: sqlite3.Connection, arm: str) -> int:
     """How many memories an engine was given."""
-    query = f"SELECT 1 FROM delivered WHERE arm = :arm AND hash NOT GLOB '{BEGUN}*'"  # noqa: S608 - our own words
+    query = (
+        "SELECT 1 FROM delivered WHERE arm = :arm "  # noqa: S608 - our own words
+        f"AND hash NOT GLOB '{BEGUN}*' AND hash NOT GLOB '{BURIED}*'"
+    )
     return _count(connection, query, arm)
 
 
@@ -216,9 +233,53 @@ def spoil(connection: sqlite3.Connection, arm: str, memories: Sequence[str]) -> 
     doubt(connection, arm)
 
 
+def claim(connection: sqlite3.Connection, arm: str, memories: Sequence[str]) -> None:
+    """Have memories told as they are here, or as deleted, whatever an engine holds of them."""
+    mark(connection, arm, dict.fromkeys(memories, BEGUN + ANY), ())
+    doubt(connection, arm)
+
+
+def buried(note: str, at: float) -> str:
+    """What is noted of a memory once an engine has the mark that it is deleted, dated so."""
+    return f"{BURIED}{at}{_EITHER}{_EITHER.join(versions_of(note))}"
+
+
+def unbury(connection: sqlite3.Connection, arm: str, before: float) -> None:
+    """Forget what was deleted before this moment."""
+    connection.execute(
+        f"DELETE FROM delivered WHERE arm = ? AND hash GLOB '{BURIED}*' "  # noqa: S608 - our own words
+        f"AND CAST(substr(hash, {len(BURIED) + 1}) AS REAL) < ?",
+        (arm, before),
+    )
+
+
+def is_ours(note: str, held: Held) -> bool:
+    """Whether what an engine holds is what it was told from here: then it is ours to replace.
+
+    That is so whatever the dates say: a person who changes a file by hand, or brings an older text
+    back, changes no date in it.
+    """
+    versions = versions_of(note)
+    if ANY in versions:
+        return True
+    if held.is_grave or not note.startswith(BURIED):
+        return note.startswith(BURIED) if held.is_grave else held.hash in versions
+    # What is later than the mark somebody has brought back; what is earlier, an older copy has.
+    at = float(note.removeprefix(BURIED).partition(_EITHER)[0])
+    return held.hash in versions and held.written < at
+
+
 def versions_of(note: str) -> list[str]:
     """The hashes that an engine may hold of a memory because it was told of them from here."""
+    if note.startswith(BURIED):
+        return note.split(_EITHER)[1:]
     return note.removeprefix(AHEAD).removeprefix(BEGUN).split(_EITHER)
+
+
+def notes(connection: sqlite3.Connection, arm: str) -> dict[str, str]:
+    """All that is noted of an arm."""
+    query = "SELECT collection || '/' || file, hash FROM delivered WHERE arm = ?"
+    return dict(connection.execute(query, (arm,)))
 
 
 def _parted(name: str) -> tuple[str, str]:
@@ -251,8 +312,9 @@ def learn(
 def forget(connection: sqlite3.Connection, arm: str) -> None:
     """Know nothing any more about what an engine holds."""
     connection.execute("DELETE FROM delivered WHERE arm = ?", (arm,))
-    connection.execute("DELETE FROM facts WHERE name = ?", (f"engine:{arm}",))
-    doubt(connection, arm)
+    connection.execute(
+        "DELETE FROM facts WHERE name = ?1 OR name GLOB ?1 || ':*'", (f"engine:{arm}",)
+    )
 
 
 def doubt(connection: sqlite3.Connection, arm: str) -> None:

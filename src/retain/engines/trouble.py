@@ -40,7 +40,8 @@ def plain(address: str) -> str:
         port = f":{parts.port}" if parts.port else ""
     except ValueError:
         return _UNREADABLE
-    return flat(urlunsplit((parts.scheme, host + port, parts.path.rstrip("/"), "", "")), _WORDS)
+    whole = urlunsplit((parts.scheme, host + port, parts.path.rstrip("/"), "", ""))
+    return flat(whole.removeprefix("//"), _WORDS)
 
 
 def release(said: str) -> str:
@@ -109,9 +110,9 @@ class Speaker:
 
     def unusable(self) -> EngineRefused:
         """Its address may be read in more ways than one: a part of a password could be asked."""
-        return self.refused(
-            "has no address that can be used", f"{self._setting} {addresses.EXPECTED}"
-        )
+        sets = f"`retain config set {self._setting} https://... --global` sets it."
+        hint = f"{sets} It {addresses.EXPECTED}"
+        return self.refused("has no address that can be used", hint)
 
     def check_version(self, said: str, oldest: tuple[int, int]) -> None:
         """Refuse a server that is older than what Retain needs, or that is something else."""

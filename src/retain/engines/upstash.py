@@ -403,6 +403,8 @@ class UpstashVectors:
             ) from None
         from retain.engines import wire
 
+        if not self._url:
+            raise self._speaker.unusable()
         if not self._key:  # it has no other way in, and a header without one cannot be sent
             raise self._speaker.keyless()
         http = httpx.Client(

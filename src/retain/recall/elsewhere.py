@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["proposed"]
 
 _RETIRED: Final = "retired"
+_LEAST: Final = 0.05  # seconds that a second question has
 
 
 def proposed(bank: Indexed, wanted: Wanted, asked: Asked, meant: Meaning) -> Proposed:
@@ -37,6 +39,7 @@ def proposed(bank: Indexed, wanted: Wanted, asked: Asked, meant: Meaning) -> Pro
     if engines is None or sieve is None:
         return Proposed()
     reasons: list[str] = []
+    started = time.monotonic()
     words = asks_words = nearest = asks_nearest = None
     first: list[Match] = []
     with _told(reasons):
@@ -47,11 +50,11 @@ def proposed(bank: Indexed, wanted: Wanted, asked: Asked, meant: Meaning) -> Pro
             asks_nearest = _nearest(bank, engines.vector, wanted, meant, sieve)
     # Both are under way: who waits for one waits for the other as well.
     with _told(reasons):
-        words = _believed(bank, engines.text, asks_words()) if asks_words else None
+        words = _believed(bank, engines.text, asks_words(), started) if asks_words else None
     with _told(reasons):
         found = asks_nearest() if asks_nearest else None
         if found:
-            nearest, first = _believed(bank, engines.vector, found[0]), found[1]
+            nearest, first = _believed(bank, engines.vector, found[0], started), found[1]
     return Proposed(words, nearest, first, tuple(dict.fromkeys(reasons)))
 
 
@@ -64,7 +67,9 @@ def _told(reasons: list[str]) -> Iterator[None]:
         reasons.append(_instead(error))
 
 
-def _believed(bank: Indexed, wire: Wire[Any] | None, found: list[Match]) -> list[Match]:
+def _believed(
+    bank: Indexed, wire: Wire[Any] | None, found: list[Match], started: float
+) -> list[Match]:
     """What an engine found; where that is nothing, only if it still has anything at all.
 
     It may have been emptied by another machine, or have lost its disk.
@@ -72,13 +77,21 @@ def _believed(bank: Indexed, wire: Wire[Any] | None, found: list[Match]) -> list
     if found or wire is None:
         return found
     some = bank.look(partial(looking.witnesses, arm=wire.key))
-    if not some or not looking.has_lost(some, wire.ask(lambda arm: arm.held(list(some)))()):
+    if not some:
+        return found
+    # Nobody waits twice: it has what is left of the time that the answer was given.
+    left = max(_LEAST, wire.patience - (time.monotonic() - started))
+    held = wire.ask(lambda arm: arm.held(list(some)), left)()
+    if not looking.differs(some, held):
         return found
     # Whoever cannot write the index finds out again next time.
     with contextlib.suppress(RetainError), bank.store.writing() as connection:
         mistrust(connection, wire.key)
     bank.has_news = True
-    raise EngineDown(f"{wire.kind} at {wire.address} has lost what it was told, and is told again.")
+    why = "has lost what it was told, and is told again"
+    if not looking.has_lost(some, held):
+        why = "holds what another machine has changed, and is asked what that is"
+    raise EngineDown(f"{wire.kind} at {wire.address} {why}.")
 
 
 def _instead(error: EngineError) -> str:

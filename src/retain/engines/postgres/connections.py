@@ -40,6 +40,8 @@ _LOCKED: Final[Mapping[str, str]] = {
     "authentication failed": "it did not accept the user or the password",
 }
 _NO_DATABASE: Final = "`createdb` makes one; engine.postgres.url says which is asked for."
+_NO_RIGHT: Final = "42501"
+_ROLE: Final = "docs/engines-clusters.md has what it needs, under `A role for Postgres`."
 _ADDRESS: Final = "Does engine.postgres.url say the right server, user and database?"
 _STATE: Final = re.compile(r"[0-9A-Z]{5}")
 _SECRET: Final = ("password", "sslpassword", "oauth_client_secret")
@@ -170,6 +172,10 @@ class Connections:
         later = state.startswith(_LATER) and not state.startswith(_FULL)
         why = "it cannot do that at the moment" if later else "it refused"
         code = f" ({state})" if _STATE.fullmatch(state) else ""
+        if state == _NO_RIGHT:
+            return self.failure(
+                f"its user may not do that{code}", EngineRefused, hint=_ROLE, words=said
+            )
         return self.failure(why + code, EngineDown if later else EngineRefused, words=said)
 
     def _unconnected(self, said: str) -> EngineError:
