@@ -50,6 +50,7 @@ class Indexed:
         self._notice: Notice | None = None
         self.held = 0
         self._unclear = ""  # why no engine is asked, though one is set
+        self.has_searched = False  # what is known of engines may be old
         self.has_news = False  # something was taken in, that engines may have to be told of
         self.counts = Counts()
         self.meant: dict[str, Floats] = {}  # the last question's vector
@@ -199,11 +200,6 @@ class Indexed:
         if self._notice is not None:
             self._notice.close()
             self._notice = None
-
-    @property
-    def has_asked(self) -> bool:
-        """Whether anyone wanted to know what its engines are."""
-        return bool(self.__dict__.get("engines"))
 
     def leave(self) -> None:
         """Have nobody wait for an engine any longer."""

@@ -415,13 +415,21 @@ class Library:
             bank.leave()
 
     def _send_off(self, bank: Indexed) -> None:
-        """Have engines told by a process of its own: nobody should wait for a client to load."""
+        """Have engines told by a process of its own: nobody should wait for a client to load.
+
+        After a search as well, when it is time to ask what other machines have told.
+        """
+        if not (bank.has_news or bank.has_searched):
+            return
+        has_news, bank.has_news, bank.has_searched = bank.has_news, False, False
         engines = bank.engines
         if engines is None:
             return
         for part, wire in engines.wires.items():
-            trouble = wire.delivery() or wire.trouble()
-            if (trouble is None or trouble.is_over) and engines.senders[part].waits:
+            trouble, sender = wire.delivery() or wire.trouble(), engines.senders[part]
+            if trouble is not None and not trouble.is_over:
+                continue
+            if sender.waits if has_news else not sender.is_acquainted:
                 from retain.engines.sending import send_off
 
                 send_off(bank.bank.root, self._workspace.env)
@@ -508,9 +516,7 @@ class Library:
     def close(self) -> None:
         """Let go of every index; the next question opens them again."""
         if not self._stays:  # who stays tells engines himself
-            # Also after a search: it may be time to ask what other machines have told.
-            for bank in [one for one in self._indexed.values() if one.has_news or one.has_asked]:
-                bank.has_news = False
+            for bank in self._indexed.values():
                 with contextlib.suppress(RetainError):
                     self._send_off(bank)
         _close_all(self._indexed)

@@ -150,9 +150,13 @@ class Sender:
     @property
     def waits(self) -> bool:
         """Whether there is anything to deliver, or the server has to be asked what it holds."""
+        return not self.is_acquainted or bool(self._left())
+
+    @property
+    def is_acquainted(self) -> bool:
+        """Whether the server was asked what it holds, and not too long ago."""
         with self._store.reading() as connection:
-            is_known = self._is_known(connection)
-        return not is_known or bool(self._left())
+            return self._is_known(connection)
 
     def forget(self, memories: Sequence[str]) -> None:
         """Have memories delivered again, whatever was noted about them."""

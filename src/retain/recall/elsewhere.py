@@ -38,6 +38,7 @@ def proposed(bank: Indexed, wanted: Wanted, asked: Asked, meant: Meaning) -> Pro
     sieve = sieve_of(wanted.conditions)
     if engines is None or sieve is None:
         return Proposed()
+    bank.has_searched = True
     reasons: list[str] = []
     started = time.monotonic()
     words = asks_words = nearest = asks_nearest = None
