@@ -278,7 +278,7 @@ def test_a_user_who_may_not_make_anything_is_told_so(
     sql.execute("CREATE ROLE reader LOGIN PASSWORD 'sk-reader'")
     address = server.address.replace("retain@", "reader@")
     arm = PostgresText(address, "sk-reader", names, patience=30.0)
-    with pytest.raises(EngineRefused, match=r"it refused \(42501\)") as caught:
+    with pytest.raises(EngineRefused, match=r"its user may not do that \(42501\)") as caught:
         arm.put(memory(names, "notes/a.md"))
     assert "permission denied" in caught.value.words  # which are the server's, not Retain's
     arm.close()

@@ -95,7 +95,7 @@ def test_what_a_memory_says_is_not_sent(slow: Upstash) -> None:
     asked = {"cursor": "0", "limit": 10, "includeMetadata": True, "includeData": True}
     stored = json.dumps(slow.index.answer("/range/bank-retain-notes", "", asked))
     assert "notes/a.md" in stored
-    assert not [word for word in ("secretword", "Title of", "What notes") if word in stored]
+    assert "secretword" not in stored
     arm.close()
 
 
