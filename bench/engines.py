@@ -301,9 +301,10 @@ class Client:
         """Remember what an arm is asked, so that it can be asked the same again, and only that."""
         ask = wire.ask
 
-        def noted(work: Callable[[Any], Any]) -> Any:
-            self.works.setdefault(part, {})[self._current] = work
-            return ask(work)
+        def noted(work: Callable[[Any], Any], left: float | None = None) -> Any:
+            if left is None:  # else it is asked about an empty answer, which is no search
+                self.works.setdefault(part, {})[self._current] = work
+            return ask(work, left)
 
         wire.ask = noted  # type: ignore[method-assign]
 

@@ -190,9 +190,9 @@ def chosen(together: Sequence[Running]) -> Iterator[Counter[str]]:
     counts: Counter[str] = Counter()
     before, ask = dict(os.environ), Wire.ask
 
-    def counted(wire: Wire[Any], work: Callable[[Any], Any]) -> Any:
-        counts[wire.kind] += 1
-        return ask(wire, work)
+    def counted(wire: Wire[Any], work: Callable[[Any], Any], left: float | None = None) -> Any:
+        counts[wire.kind] += left is None  # with what is left, it is asked about an empty answer
+        return ask(wire, work, left)
 
     os.environ |= settings(together)
     Wire.ask = counted  # type: ignore[method-assign]
