@@ -74,6 +74,11 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert anchor in {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
 
 
+def test_no_page_waits_for_something_to_be_filled_in() -> None:
+    waiting = {page.name: re.findall(r"@@[A-Z0-9]+@@|\bTODO\b", text_of(page)) for page in PAGES}
+    assert {name: marks for name, marks in waiting.items() if marks} == {}
+
+
 @pytest.mark.slow
 def test_the_readme_shows_what_really_happens(tmp_path: Path) -> None:
     """Each `$` command of the README's console blocks prints what stands under it."""

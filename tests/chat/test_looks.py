@@ -64,7 +64,7 @@ def normal(picture: str) -> str:
         (r"<text [^>]*>\s*\d+\.\d\ss</text>", ""),  # how long a tool took
         (r"terminal-\d+-", ""),
         (r"\b20\d\d(-?)\d\d\1\d\d\b", r"2026\g<1>11\g<1>16"),
-        (r"\b20\d{6}_", "20261116_"),
+        (r"(?<!\d)20\d{6}_", "20261116_"),
         (r"[ \t]*\n(\s*\n)*", "\n"),
     ):
         picture = re.sub(pattern, instead, picture, flags=re.DOTALL)

@@ -90,13 +90,15 @@ def test_an_address_whose_password_is_not_escaped_is_not_taken(value: str, home:
 
 
 def test_an_address_is_never_shown_with_its_password(home: Path) -> None:
-    done("config", "set", "engine.meilisearch.url", "bob:pa55word@db.example:7700", "--global")
-    assert done("config", "get", "engine.meilisearch.url") == "bob:***@db.example:7700\n"
+    done(
+        "config", "set", "engine.meilisearch.url", "http://bob:pa55word@db.example:7700", "--global"
+    )
+    assert done("config", "get", "engine.meilisearch.url") == "http://bob:***@db.example:7700\n"
 
 
 @pytest.mark.parametrize("value", ["team=.retain", "team=~nobody-here/.retain", "team="])
 def test_a_bank_has_no_name_by_a_path_from_anywhere(value: str, home: Path) -> None:
     ran = call("config", "set", "engine.banks", value, "--global")
-    assert ran.code == 1
+    assert ran.code == 2
     assert "engine.banks is not understood" in ran.err
     assert not (home / ".retain/config.toml").exists()
