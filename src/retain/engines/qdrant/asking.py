@@ -16,6 +16,7 @@ from urllib.parse import quote
 from retain.engines.addresses import is_clear
 from retain.engines.arm import EngineError, EngineRefused, Match
 from retain.engines.qdrant.points import HELD, row_of
+from retain.engines.trouble import UNREADABLE
 
 if TYPE_CHECKING:
     import httpx
@@ -28,7 +29,6 @@ __all__ = ["Questions", "not_installed"]
 _GONE: Final = 404
 _FINE: Final = 200
 _TROUBLE: Final = 500
-_WRONG: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OSError)
 _SAID: Final = 2_000  # bytes of a refusal that are looked at
 
 
@@ -130,7 +130,7 @@ class Questions:
             answer = self._twice(client, method, url, body)
             if answer.status_code == _FINE:
                 return read(answer.json())
-        except (httpx.HTTPError, httpx.InvalidURL, *_WRONG) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, *UNREADABLE) as error:
             found = wire.failure(self._speaker, error)
             raise (_Away(found) if wire.is_away(error) else found) from None
         if answer.status_code == _GONE:
@@ -164,6 +164,7 @@ class Questions:
             raise not_installed()
         if not all(map(is_clear, self._urls)):
             raise self._speaker.unusable()
+        self._speaker.check_key(self._key)
         import httpx
 
         from retain.engines import wire
