@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from retain.engines.asking import Wire
 from retain.engines.naming import Names
 from tests.cli import door
 from tests.conftest import Ran, command, own_world
@@ -46,7 +47,8 @@ CLIENTS: Final = {
 }
 PASSWORD: Final = "pw-N0rThis"  # in an address, of servers that ask for a key
 WRONG: Final = "sk-0rThat"
-SECRETS: Final = (KEY, PASSWORD, WRONG)
+UNFIT: Final = "sk-N0th1ng"  # the beginning of a key that cannot be sent
+SECRETS: Final = (KEY, PASSWORD, WRONG, UNFIT)
 PLENTY: Final = 120  # seconds that a process may take on a busy machine; none of them should hang
 
 # What is searched for, stored as a tag and a type, and a word that only its memory has.
@@ -111,11 +113,13 @@ class Person:
 
     @property
     def address(self) -> str:
-        """The server's address with a password in it, as people write them."""
+        """The server's address, where there can be one with a password in it."""
         scheme, _, rest = self.server.address.partition("://")
         if self.product == "postgres":
             return f"{scheme}://retain:{KEY}@{rest.partition('@')[2]}"
-        return f"{scheme}://ada:{PASSWORD}@{rest}"
+        return (
+            f"{scheme}://ada:{PASSWORD}@{rest}" if self.product == "qdrant" else self.server.address
+        )
 
     def write(self, bank: Path, ref: str, text: str) -> None:
         path = bank / ".retain" / f"{ref}.md"
@@ -168,10 +172,12 @@ class Person:
         """What a call answers in JSON."""
         return json.loads(self.call(*args, "--json", **options).out)
 
-    def found(self, *args: str, **options: Any) -> list[str]:
-        """What a search finds; the engine has answered, or this fails."""
-        answer = self.told("search", *args, **options)
+    def found(self, *args: str, is_asked: bool = True, **options: Any) -> list[str]:
+        """What a search finds; the engine was asked and has answered, or this fails."""
+        with _asking() as asked:
+            answer = self.told("search", *args, **options)
         assert answer["degraded"] is None
+        assert bool(asked) == is_asked
         return [hit["id"] for hit in answer["hits"]]
 
     def drift(self, **options: Any) -> int:
@@ -188,6 +194,21 @@ class Person:
         while _has_any(mark):
             assert time.monotonic() < end, "a delivery does not end"
             time.sleep(0.3)
+
+
+@contextmanager
+def _asking() -> Iterator[list[str]]:
+    """Which engines are asked meanwhile in this process."""
+    asked: list[str] = []
+    ask = Wire.ask
+
+    def counted(wire: Wire[Any], *args: Any) -> Any:
+        asked.append(wire.kind)
+        return ask(wire, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Wire, "ask", counted)
+        yield asked
 
 
 def _has_any(mark: bytes) -> bool:
@@ -267,7 +288,7 @@ def test_a_bank_moves_without_a_model_and_keeps_to_itself(person: Person) -> Non
             assert arm["version"]
         assert person.drift(bank=bank) == 0
     assert person.found("zeppelin", bank=person.other)[0] in {"o0", "o1", "o2"}
-    everything = person.found("a secret zeppelin", "--limit", "50")
+    everything = person.found("a secret walnut zeppelin", "--limit", "50")
     assert not [name for name in everything if name.startswith("o")]
 
 
@@ -337,7 +358,8 @@ def test_a_lost_engine_costs_no_answer_and_no_memory(person: Person) -> None:
     person.settle()
     person.call("engine", "push")
     assert person.drift() == 0
-    assert set(person.found("wombat", "--text")) == {"late", "later"}
+    has_words = "text" in [row.kind for row in person.rows]
+    assert set(person.found("wombat", "--text", is_asked=has_words)) == {"late", "later"}
     assert person.found("wombat", "--tags", "o'clock") == ["late"]
 
 
@@ -367,6 +389,49 @@ def test_a_wrong_key_is_said_and_told_to_nobody(person: Person) -> None:
     assert person.found("kettle")[0] == "h0"
 
 
+def test_a_key_that_cannot_be_sent_costs_neither_an_answer_nor_a_memory(person: Person) -> None:
+    _moved(person)
+    key = {VARIABLES[person.product]: f"{UNFIT}\N{SNOWMAN}"}
+    if person.product == "postgres":
+        key = {
+            "PGPASSWORD": f"{UNFIT}\udcff",
+            "RETAIN_ENGINE_POSTGRES_URL": person.address.replace(f":{KEY}@", "@"),
+        }
+    for words in (("engine", "status"), ("engine", "status", "--json")):
+        ran = person.call(*words, env=key, code=1)
+        assert VARIABLES[person.product] in ran.out + ran.err
+    person.call("status", env=key)
+    person.call("status", "--json", env=key)
+    answer = person.told("search", "kettle", env=key)
+    assert answer["hits"][0]["id"] == "h0"
+    assert "answered from the local index" in str(answer["degraded"])
+    ran = person.run("put", "-", "--id", "unfit", input="A fig.\n", env=key)
+    person.settle()
+    person.call("engine", "push", env=key, code=1)
+    person.call("engine", "push")
+    assert person.drift() == 0
+    assert person.found("fig")[0] == "unfit"
+
+
+def test_a_search_that_finds_nothing_is_an_answer_and_loads_no_more(person: Person) -> None:
+    """A client takes longer to load than a person waits, and no server is to blame for that."""
+    _moved(person)
+    script = (
+        "import sys\nfrom retain.cli import run\ncode = run(sys.argv[1:])\n"
+        "print('qdrant_client' in sys.modules, file=sys.stderr)\nsys.exit(code)"
+    )
+    words = ("search", "kettle", "--tags", "nothing-has-this", "--json")
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        env={**os.environ, **person.env, "RETAIN_ENGINE_PATIENCE_MS": "10000"},
+        cwd=person.work, capture_output=True, timeout=PLENTY, check=True, encoding="utf-8",
+    )  # fmt: skip
+    answer = json.loads(done.stdout)
+    assert (answer["hits"], answer["degraded"]) == ([], None)
+    assert done.stderr.splitlines()[-1] == "False"
+    assert not [arm for arm in person.told("engine", "status")["arms"] if arm["trouble"]]
+
+
 def test_no_secret_is_shown_or_kept(person: Person) -> None:
     """Every other call here is looked through as well, by `Person`."""
     _moved(person)
@@ -381,7 +446,8 @@ def test_no_secret_is_shown_or_kept(person: Person) -> None:
     ):
         person.call(*words)
     kept = person.home / ".retain" / "config.toml"
-    assert PASSWORD in kept.read_text("utf-8") or KEY in kept.read_text("utf-8")
+    if person.product in {"qdrant", "postgres"}:
+        assert PASSWORD in kept.read_text("utf-8") or KEY in kept.read_text("utf-8")
     for path in person.home.rglob("*"):
         if path.is_file() and path != kept:
             data = path.read_bytes()
@@ -417,7 +483,7 @@ def test_a_bank_goes_back_and_leaves_nothing_behind(person: Person) -> None:
     person.call("engine", "migrate", "--to", "sqlite")
     person.server.kill()
     try:
-        assert person.found("kettle")[0] == "h0"
+        assert person.found("kettle", is_asked=False)[0] == "h0"
         assert person.told("engine", "status")["arms"] == [
             {**arm, "kind": "sqlite"} for arm in person.told("engine")["arms"]
         ]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from retain.engines.addresses import caution, is_clear, masked, place, secrets
+from retain.engines.addresses import (
+    caution,
+    fault,
+    has_password,
+    is_clear,
+    masked,
+    place,
+    secrets,
+)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +87,26 @@ def test_an_address_that_may_be_read_in_two_ways_is_not_clear(address: str) -> N
 )
 def test_what_a_server_must_not_repeat_is_known(address: str, found: set[str]) -> None:
     assert secrets(address) == found
+
+
+def test_a_password_is_seen_wherever_an_address_may_have_it() -> None:
+    for address in (
+        "postgresql://a:p%40ss@h/d",
+        "postgresql://a@h/d?password=p",
+        "host=h password='p'",
+    ):
+        assert has_password(address), address
+    for address in ("postgresql://a@h/d", "postgresql://h/d?sslmode=require", "host=h user=a"):
+        assert not has_password(address), address
+
+
+@pytest.mark.parametrize("user", ["ada@", "ada:pw@", ":pw@"])
+def test_a_user_in_an_address_is_refused_where_the_key_would_take_its_place(user: str) -> None:
+    for kind in ("meilisearch", "upstash"):
+        assert "neither a user nor a password" in fault(kind, f"https://{user}h:1")
+        assert fault(kind, "https://h:1") == ""
+    assert fault("qdrant", f"https://{user}h:1,https://h:2") == ""
+    assert fault("postgres", f"postgresql://{user}h:1/d") == ""
 
 
 @pytest.mark.parametrize(

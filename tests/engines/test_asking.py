@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 
 from retain.engines import asking
-from retain.engines.arm import Arm, EngineDown, EngineError, EngineRefused, Sieve
+from retain.engines.arm import Arm, EngineDown, EngineError, EngineLocked, EngineRefused, Sieve
 from retain.engines.asking import Wire, said
 from retain.engines.meilisearch import MeilisearchText
 from retain.engines.naming import Names
 from retain.engines.upstash import UpstashVectors
 from tests import indexes
+from tests.engines.contract import memory, shown
+from tests.engines.rows import ROWS
 from tests.engines.servers import odd
 
 
@@ -187,3 +189,57 @@ def test_an_answer_that_no_adapter_expected_is_the_servers_fault(
 def test_what_only_a_person_can_mend_is_told_with_how() -> None:
     assert said(EngineRefused("No client.", hint="Install it.")) == "No client. Install it."
     assert said(EngineDown("Gone.", hint="Nothing is lost.")) == "Gone."
+
+
+def test_a_fault_of_ours_is_no_fault_of_the_servers(tmp_path: Path) -> None:
+    def mistaken(_arm: object) -> None:
+        raise NameError("nothing is called so")
+
+    with odd("html") as port:
+        wire = _wire(tmp_path, port, patience=5.0, loading=0)
+        with pytest.raises(NameError):
+            wire.ask(mistaken)()
+        assert wire.trouble() is None
+
+
+_UNFIT = ("sk-N0body\N{SNOWMAN}", "sk-N0body\r\nX-Other: 1", "sk-N0body\n", "sk-N0body\udcff")
+
+
+def _unfit(product: str, key: str, port: int, patience: float) -> Arm:
+    row = next(row for row in ROWS if row.product == product)
+    return row.arm(f"{row.scheme}://127.0.0.1:{port}", key, Names("b"), patience)
+
+
+@pytest.mark.parametrize("product", ["qdrant", "upstash", "meilisearch", "postgres"])
+def test_a_key_that_cannot_be_sent_is_a_wrong_key_and_never_shown(
+    tmp_path: Path, product: str
+) -> None:
+    store = indexes.indexed(indexes.new(tmp_path / "bank"), None).store
+    acts: list[Callable[[Arm], object]] = [
+        lambda arm: arm.version(),
+        lambda arm: arm.held(["notes/a.md"]),
+        lambda arm: arm.put(memory(Names("b"), "notes/a.md")),
+        lambda arm: list(arm.manifest()),
+    ]
+    for key in _UNFIT[-1:] if product == "postgres" else _UNFIT:
+        with odd("html") as port:
+            make = partial(_unfit, product, key, port)
+            wire = Wire("vector", f"{product} 127.0.0.1:{port} b", make, store, 60.0)
+            for act in acts:
+                with pytest.raises(EngineLocked) as caught:
+                    wire.insist(act)
+                assert "N0body" not in shown(caught.value), key
+            wire.close()
+
+
+def test_what_a_client_cannot_be_made_with_is_told_without_what_it_holds(tmp_path: Path) -> None:
+    def make(_patience: float) -> UpstashVectors:
+        "sk-N0body\N{SNOWMAN}".encode("ascii")
+        raise AssertionError
+
+    with odd("html") as port:
+        store = indexes.indexed(indexes.new(tmp_path / "bank"), None).store
+        wire = Wire("vector", f"upstash 127.0.0.1:{port} b", make, store, 60.0)
+        with pytest.raises(EngineRefused, match=r"cannot be asked .*UnicodeEncodeError") as caught:
+            wire.ask(lambda arm: arm.version())()
+        assert "N0body" not in shown(caught.value)

@@ -68,6 +68,25 @@ def sql(server: Process) -> Iterator[psycopg.Connection]:
         yield connection
 
 
+def test_a_password_in_the_address_is_not_replaced_by_one_for_another_server(
+    server: Process, names: Names
+) -> None:
+    other = "sk-OfAnother"
+    for address in (
+        server.address.replace("retain@", f"retain:{KEY}@"),
+        f"{server.address}?password={KEY}",
+    ):
+        arm = PostgresText(address, other, names, patience=30.0)
+        arm.ready(["notes"])
+        arm.close()
+    wrong = server.address.replace("retain@", f"retain:{other}@")
+    arm = PostgresText(wrong, KEY, names, patience=30.0)
+    with pytest.raises(EngineLocked) as caught:
+        arm.version()
+    assert other not in shown(caught.value)
+    arm.close()
+
+
 def test_nothing_is_loaded_until_an_arm_is_made() -> None:
     code = (
         "import sys, retain.engines.postgres, retain.engines.meilisearch; "

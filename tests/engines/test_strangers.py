@@ -81,17 +81,32 @@ def test_what_a_server_says_is_never_said_as_if_it_were_retains(
 
 
 @pytest.mark.parametrize("status", [400, 500])
-def test_a_password_that_a_server_repeats_is_not_repeated(making: Making, status: int) -> None:
+def test_a_password_that_a_server_repeats_is_not_repeated(status: int) -> None:
     def repeats(asked: Asked) -> Reply:
         said = f"no entry for bob with p%40ss%2Fw0rd or p@ss/w0rd, {asked.headers}"
         return Reply(dict.fromkeys(("error", "message"), said), status)
 
     user = "bob:p%40ss%2Fw0rd@"
-    with asking(making, repeats, user) as arm, pytest.raises(EngineError) as caught:
+    with asking(qdrant, repeats, user) as arm, pytest.raises(EngineError) as caught:
         find(arm)
     assert caught.value.words.startswith("no entry for bob with")
     seen = shown(caught.value)
     assert not [one for one in ("p%40ss", "p@ss", "w0rd", KEY, "Ym9iOn") if one in seen]
+
+
+@pytest.mark.parametrize("product", [upstash, meilisearch])
+def test_a_user_in_an_address_is_refused_before_anything_is_sent(product: Making) -> None:
+    came: list[Asked] = []
+
+    def answer(asked: Asked) -> Reply:
+        came.append(asked)
+        return Reply({})
+
+    with asking(product, answer, "bob:p%40ss@") as arm, pytest.raises(EngineRefused) as caught:
+        find(arm)
+    assert "no user and no password" in caught.value.message
+    assert "ss@" not in shown(caught.value)
+    assert came == []
 
 
 def test_a_person_sees_what_a_server_said_as_what_it_said(

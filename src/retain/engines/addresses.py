@@ -11,9 +11,12 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 __all__ = [
     "EXPECTED",
+    "NO_USER",
     "caution",
     "each",
     "fault",
+    "has_password",
+    "has_user",
     "hello",
     "is_clear",
     "masked",
@@ -29,6 +32,9 @@ _EXPECTED_OF_POSTGRES: Final = (
     "looks like postgresql://user@host:5432/database; "
     "in a user's name or password / ? # and @ are written %2F %3F %23 and %40."
 )
+
+NO_USER: Final = "has neither a user nor a password: its key comes from the environment."
+_KEYED: Final = frozenset({"meilisearch", "upstash"})  # whose key is where a password would be sent
 
 _HIDDEN: Final = "***"
 _NOWHERE: Final = "nowhere"
@@ -87,6 +93,20 @@ def secrets(address: str) -> set[str]:
     else:
         found = {secret for one in each(address) for secret in _secrets(one)}
     return {secret for secret in found if len(secret) >= _LEAST}
+
+
+def has_user(address: str) -> bool:
+    """Whether an address names a user, with a password or without."""
+    return any(parts.user for one in each(address) if (parts := _parts(one)))
+
+
+def has_password(address: str) -> bool:
+    """Whether an address of Postgres' has a password in it."""
+    if _is_pairs(address):
+        return bool(_said(address).get("password"))
+    parts = _parts(address)
+    query = dict(parse_qsl(_split(address).query))
+    return bool(query.get("password") or (parts and parts.user.partition(":")[2]))
 
 
 def _secrets(address: str) -> Iterator[str]:
@@ -204,6 +224,8 @@ def fault(kind: str, address: str) -> str:
     if kind == "postgres":
         is_fit = _is_pairs(address) or _split(address).scheme in {"postgres", "postgresql"}
         return "" if is_fit and is_clear(address) else _EXPECTED_OF_POSTGRES
+    if kind in _KEYED and has_user(address):
+        return NO_USER
     ways = map(_split, each(address))
     is_fit = all(
         way.scheme in {"http", "https"} and way.netloc and "," not in way.netloc for way in ways

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from retain.engines.arm import Arm, EngineDown, EngineError, EngineLocked, EngineRefused
+from retain.engines.trouble import UNREADABLE
 from retain.engines.wanted import until
 from retain.errors import RetainError
 from retain.index import rows
@@ -27,6 +28,7 @@ _FIRST_PAUSE: Final = 2.0  # seconds before an engine that failed is asked again
 _LONGEST_PAUSE: Final = 300.0
 _KNOCK: Final = 1.0  # seconds to find out whether anyone is there
 _LOADING: Final = 30.0  # seconds that a client may take to load on a busy machine
+_NOTING: Final = 0.05  # seconds that a note waits for its turn to be written
 _AT_LEISURE: Final = 30.0  # seconds for one request while nobody waits
 _TOLD: Final = 300  # characters of a refusal that are kept
 
@@ -68,6 +70,8 @@ def _silence(host: str, port: int, seconds: float, hello: bytes) -> str:
         return f"did not answer within {seconds:g} seconds"
     except OSError as error:
         return f"cannot be reached: {error.strerror or error}"
+    except UnicodeError:
+        return "cannot be reached: no host can have that name"
     return ""
 
 
@@ -92,11 +96,12 @@ class Wire(Generic[_Arm]):
         self.patience = patience
         self._make, self._store = make, store  # an arm that waits for so many seconds
         self._arms: dict[float, _Arm] = {}
-        self._opened_at = 0.0
+        self._loaded_from = self._opened_at = 0.0
         self._lock = threading.Lock()
         self._there, self._is_left = threading.Event(), threading.Event()
         self._waiting: set[threading.Event] = set()  # what those who wait for an answer wait for
         self._among = threading.Lock()
+        self._unwritten: dict[str, str] = {}  # notes that the index has not taken yet
 
     @property
     def kind(self) -> str:
@@ -167,15 +172,15 @@ class Wire(Generic[_Arm]):
             is_over.set()
 
         thread = threading.Thread(target=run, name=f"retain-{self.kind}", daemon=True)
-        thread.start()
         started = time.monotonic()
+        thread.start()
 
         def answer() -> _Result:
             # What it takes to load a client is not the server's fault, nor silence of its own; that
             # begins once somebody is there, for a name that nobody can tell is one as well.
-            if not is_open.wait(seconds) and self._there.is_set():
+            if not is_open.wait(self._left(started, seconds)) and self._there.is_set():
                 is_open.wait(_LOADING)
-            is_over.wait(max(0.0, max(started, self._opened_at) + seconds - time.monotonic()))
+            is_over.wait(self._left(started, seconds))
             with self._among:
                 self._waiting -= {is_open, is_over}
             if outcome:
@@ -189,13 +194,22 @@ class Wire(Generic[_Arm]):
 
         return answer
 
+    def _left(self, started: float, seconds: float) -> float:
+        """What is left of the server's time: all that has passed, but for the loading of clients.
+
+        To find out whether anyone is there is a part of it, so that nobody waits for both in turn.
+        """
+        loading = self._opened_at - max(started, self._loaded_from)
+        return max(0.0, started + seconds + max(0.0, loading) - time.monotonic())
+
     def _read(self, work: Callable[[_Arm], _Result], arm: _Arm) -> _Result:
-        """What comes of it: an answer that no adapter expected is the server's fault as well."""
+        """What comes of it: an answer that no adapter expected is the server's fault as well.
+
+        Only what an answer can bring about: anything else is a fault of ours, and seen as one.
+        """
         try:
             return work(arm)
-        except RetainError:
-            raise
-        except Exception as error:
+        except UNREADABLE as error:
             raise EngineRefused(
                 f"{self.kind} at {self.address} gave an answer that cannot be read.",
                 hint="Is the address right?",
@@ -221,13 +235,22 @@ class Wire(Generic[_Arm]):
     def _opened(self, patience: float) -> _Arm:
         with self._lock:
             if patience not in self._arms:
+                self._there.clear()
                 self._knock(min(patience, _KNOCK))
+                self._loaded_from = time.monotonic()
                 self._there.set()
-                arm = self._make(patience)
-                arm.load()
-                self._arms[patience] = arm
+                self._arms[patience] = self._loaded(patience)
                 self._opened_at = time.monotonic()
             return self._arms[patience]
+
+    def _loaded(self, patience: float) -> _Arm:
+        try:
+            arm = self._make(patience)
+            arm.load()
+        except UNREADABLE as error:  # whose words may hold the key, so only its kind is told
+            why = f"cannot be asked with these settings ({type(error).__name__})"
+            raise EngineRefused(f"{self.kind} at {self.address} {why}.") from None
+        return arm
 
     def _knock(self, seconds: float) -> None:
         """See whether anyone answers before a client is loaded, which may take longer than all."""
@@ -261,11 +284,14 @@ class Wire(Generic[_Arm]):
         self._note_as("delivery", said(error) if error else "", error.words if error else "")
 
     def _note(self, why: str, words: str = "") -> None:
-        self._note_as("trouble", why, words)
+        # Somebody waits for an answer, and must not wait for whoever writes the index as well.
+        self._note_as("trouble", why, words, _NOTING)
 
     def _read_trouble(self, kind: str) -> Trouble | None:
-        with self._store.reading() as connection:
-            found = rows.fact(connection, f"engine:{self.part}:{kind}")
+        found: object = self._unwritten.get(kind)
+        if found is None:
+            with self._store.reading() as connection:
+                found = rows.fact(connection, f"engine:{self.part}:{kind}")
         try:
             noted = json.loads(str(found)) if found else ("", 0, 0, "", "")
             why, tries, until, target, words = noted
@@ -275,9 +301,9 @@ class Wire(Generic[_Arm]):
         except (ValueError, TypeError):
             return None
 
-    def _note_as(self, kind: str, why: str, words: str = "") -> None:
+    def _note_as(self, kind: str, why: str, words: str = "", wait: float | None = None) -> None:
         before = self._read_trouble(kind)
-        if not why and before is None:
+        if not why and before is None and kind not in self._unwritten:
             return
         tries = before.tries + 1 if before and why else 1
         pause = min(_FIRST_PAUSE * 2 ** min(tries - 1, 16), _LONGEST_PAUSE)
@@ -285,9 +311,12 @@ class Wire(Generic[_Arm]):
         if why:
             until = time.time() + pause
             value = json.dumps([why[:_TOLD], tries, until, self.target, words[:_TOLD]])
-        # Whoever cannot write the index asks the engine again next time.
-        with contextlib.suppress(RetainError), self._store.writing() as connection:
-            rows.set_fact(connection, f"engine:{self.part}:{kind}", value)
+        self._unwritten[kind] = value
+        # Whoever cannot write the index remembers it alone; others ask the engine again.
+        with contextlib.suppress(RetainError):
+            with self._store.writing(wait=wait) as connection:
+                rows.set_fact(connection, f"engine:{self.part}:{kind}", value)
+            self._unwritten.pop(kind, None)
 
     def leave(self) -> None:
         """Have nobody wait for an answer any longer: the program ends."""

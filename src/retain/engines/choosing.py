@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from retain import machine
-from retain.engines.addresses import hello, place
+from retain.engines.addresses import has_password, hello, place
 from retain.engines.arm import Arm, TextArm, VectorArm
 from retain.engines.asking import Wire
 from retain.engines.delivery import Sender
@@ -145,6 +145,8 @@ def _key(config: Config, env: Mapping[str, str], kind: str) -> str:
 def _key_hint(config: Config, env: Mapping[str, str], kind: str) -> str:
     """What to do where a server does not take the key; the variable is named, never its value."""
     variable = config.text(f"engine.{kind}.key_env")
+    if kind == "postgres" and has_password(config.text("engine.postgres.url")):
+        return f"Is the password in engine.postgres.url right? It goes before {variable}."
     if not env.get(variable):
         return (
             f"Set {variable} in the environment; engine.{kind}.key_env can name another variable."

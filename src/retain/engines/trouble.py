@@ -17,9 +17,21 @@ from retain.engines.arm import (
 )
 from retain.guard.characters import flat
 
-__all__ = ["Speaker", "plain", "release"]
+__all__ = ["UNREADABLE", "Speaker", "plain", "release"]
 
-_UNREADABLE: Final = "an address that cannot be read"
+# What it comes to where an answer lacks something, or has it in another shape; a client asserts.
+UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    AssertionError,
+    RecursionError,
+    OSError,
+)
+
+_NOWHERE: Final = "an address that cannot be read"
 _WORDS: Final = 200  # characters of a stranger's message that are shown
 _PASSING: Final = frozenset({408, 425, 429})  # of the errors that are not the server's own
 _FULL: Final = 507
@@ -32,14 +44,14 @@ _ERROR: Final = re.compile(r'"(?:error|message)"\s*:\s*"([^"]*)"')
 def plain(address: str) -> str:
     """An address as anyone may see it: without the person's name, password, query or fragment."""
     if not addresses.is_clear(address):
-        return _UNREADABLE
+        return _NOWHERE
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
         host = parts.hostname or ""
         host = f"[{host}]" if ":" in host else host
         port = f":{parts.port}" if parts.port else ""
     except ValueError:
-        return _UNREADABLE
+        return _NOWHERE
     whole = urlunsplit((parts.scheme, host + port, parts.path.rstrip("/"), "", ""))
     return flat(whole.removeprefix("//"), _WORDS)
 
@@ -61,6 +73,7 @@ class Speaker:
     def __init__(self, name: str, address: str, *secrets: str) -> None:
         self.name, self.address = name, plain(address)
         self._has_key = any(secrets)
+        self._has_user = addresses.has_user(address)
         found = {*filter(None, secrets), *addresses.secrets(address)}
         found |= {json.dumps(secret)[1:-1] for secret in found}  # as an answer may quote it
         self._secrets = sorted(found, key=len, reverse=True)
@@ -95,6 +108,16 @@ class Speaker:
         """It is known to ask for a key, and there is none."""
         return EngineLocked(self._line("asks for a key"))
 
+    def check_key(self, key: str) -> None:
+        """Refuse a key that no header can hold, before anybody else shows it in saying so."""
+        if not (key.isascii() and key.isprintable() and key == key.strip()):
+            raise EngineLocked(
+                self._line(
+                    "cannot be given its key: that has a line break, a space at an end or"
+                    " a character that is not ASCII"
+                )
+            )
+
     def _locked(self, status: int) -> str:
         if not self._has_key:
             return f"asks for a key ({status})"
@@ -113,6 +136,12 @@ class Speaker:
         sets = f"`retain config set {self._setting} https://... --global` sets it."
         hint = f"{sets} It {addresses.EXPECTED}"
         return self.refused("has no address that can be used", hint)
+
+    def check_no_user(self) -> None:
+        """Refuse an address with a user: what would be sent for it is sent for the key."""
+        if self._has_user:
+            hint = f"{self._setting} {addresses.NO_USER}"
+            raise self.refused("takes no user and no password in its address", hint)
 
     def check_version(self, said: str, oldest: tuple[int, int]) -> None:
         """Refuse a server that is older than what Retain needs, or that is something else."""

@@ -27,7 +27,7 @@ from retain.engines.arm import (
 )
 from retain.engines.portions import Lanes, best, grouped, parts
 from retain.engines.tally import Row, firsts, tally
-from retain.engines.trouble import Speaker, plain
+from retain.engines.trouble import UNREADABLE, Speaker, plain
 
 if TYPE_CHECKING:
     import httpx
@@ -405,8 +405,10 @@ class UpstashVectors:
 
         if not self._url:
             raise self._speaker.unusable()
+        self._speaker.check_no_user()
         if not self._key:  # it has no other way in, and a header without one cannot be sent
             raise self._speaker.keyless()
+        self._speaker.check_key(self._key)
         http = httpx.Client(
             headers={"Authorization": f"Bearer {self._key}"},
             **wire.options(self._patience, self._settings.lanes),
@@ -439,7 +441,7 @@ class UpstashVectors:
 
         try:
             return act(client)
-        except (_Answered, httpx.HTTPError, httpx.InvalidURL, *_WRONG) as error:
+        except (_Answered, httpx.HTTPError, httpx.InvalidURL, *UNREADABLE) as error:
             found = self._failure(error)
         raise found from None
 
@@ -450,10 +452,6 @@ class UpstashVectors:
             answered = self._speaker.absent if error.status == 404 else self._speaker.answered
             return answered(error.status, error.said)
         return wire.failure(self._speaker, error)
-
-
-# What a client makes of an answer that is none, and what we make of one that lacks something.
-_WRONG: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OSError)
 
 
 def _may(piece: Piece, held: Held | None) -> bool:

@@ -37,7 +37,7 @@ _MORE: Final = 100  # schemas that newer Retains may have; a higher number is no
 
 WAIT_SECONDS: Final = 10.0
 _INHERITED: Final[list[object]] = []  # connections of a parent process, kept from being closed
-_CHECKPOINT_WAIT: Final = 500  # milliseconds
+_CHECKPOINT_WAIT: Final = 0.5  # seconds
 _ON_A_NETWORK: Final = "the bank is on a network file system: the index uses a safe journal"
 # What every connection has, asserted by reading it back.
 PRAGMAS: Final = (
@@ -89,24 +89,33 @@ class Store:
     @contextlib.contextmanager
     def reading(self, generation: int = 0) -> Iterator[sqlite3.Connection]:
         """The index as it is at one moment; Replaced when it is of another generation."""
-        with self._transaction("BEGIN", generation) as connection:
+        with self._transaction("BEGIN", generation, WAIT_SECONDS) as connection:
             yield connection
 
     @contextlib.contextmanager
-    def writing(self, generation: int = 0) -> Iterator[sqlite3.Connection]:
-        """The right to change the index; the change is whole or not at all."""
-        with self._transaction("BEGIN IMMEDIATE", generation) as connection:
+    def writing(
+        self, generation: int = 0, *, wait: float | None = None
+    ) -> Iterator[sqlite3.Connection]:
+        """The right to change the index; the change is whole or not at all.
+
+        Busy where another process has had it for as long as one waits, or for `wait` seconds.
+        """
+        seconds = WAIT_SECONDS if wait is None else wait
+        with self._transaction("BEGIN IMMEDIATE", generation, seconds) as connection:
             yield connection
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str, generation: int) -> Iterator[sqlite3.Connection]:
-        with self.lock, _in_words(self.path):
+    def _transaction(
+        self, begin: str, generation: int, seconds: float
+    ) -> Iterator[sqlite3.Connection]:
+        with self.lock, _in_words(self.path, seconds):
             connection = self._current()
             if generation and generation != self.generation:
                 raise Replaced(
                     f"the index {self.path} is replaced over and over by another process"
                 )
-            connection.execute(begin)
+            with _patient(connection, seconds):
+                connection.execute(begin)
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -124,14 +133,11 @@ class Store:
 
     def checkpoint(self) -> None:
         """Bring everything into the main file and leave nothing in the log beside it."""
-        with self.lock, _in_words(self.path):
+        with self.lock, _in_words(self.path, _CHECKPOINT_WAIT):
             connection = self._current()
             # Whoever reads just now keeps the log; the last to close the file removes it.
-            connection.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_WAIT}")
-            try:
+            with _patient(connection, _CHECKPOINT_WAIT):
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            finally:
-                connection.execute(f"PRAGMA busy_timeout = {int(WAIT_SECONDS * 1000)}")
 
     # Opening and closing
 
@@ -340,7 +346,20 @@ def _family(error: Exception) -> int:
 
 
 @contextlib.contextmanager
-def _in_words(path: str) -> Iterator[None]:
+def _patient(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:
+    """Have a connection wait for others for so many seconds, and then as ever."""
+    if seconds == WAIT_SECONDS:
+        yield
+        return
+    connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+    try:
+        yield
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {int(WAIT_SECONDS * 1000)}")
+
+
+@contextlib.contextmanager
+def _in_words(path: str, seconds: float) -> Iterator[None]:
     """Say what SQLite's refusals mean."""
     try:
         yield
@@ -348,7 +367,7 @@ def _in_words(path: str) -> Iterator[None]:
         code = _family(error)
         if code in _BUSY:
             raise Busy(
-                f"another process has held the index {path} for {WAIT_SECONDS:g} seconds",
+                f"another process has held the index {path} for {seconds:g} seconds",
                 hint="Try again; the memories themselves are as they were.",
             ) from error
         if code in _CORRUPT:

@@ -85,8 +85,8 @@ def _believed(
     held = wire.ask(lambda arm: arm.held(list(some)), left)()
     if not looking.differs(some, held):
         return found
-    # Whoever cannot write the index finds out again next time.
-    with contextlib.suppress(RetainError), bank.store.writing() as connection:
+    # Whoever cannot write the index finds out again next time; nobody waits for their turn here.
+    with contextlib.suppress(RetainError), bank.store.writing(wait=_LEAST) as connection:
         mistrust(connection, wire.key)
     bank.has_news = True
     why = "has lost what it was told, and is told again"
@@ -145,13 +145,14 @@ def sieve_of(conditions: Conditions) -> Sieve | None:
 
 def _matching(
     bank: Indexed, wire: Wire[TextArm], wanted: Wanted, asked: Asked, sieve: Sieve
-) -> Callable[[], list[Match]]:
+) -> Callable[[], list[Match]] | None:
+    """What has the words of a question; None where no memory here has any of them."""
     lexicon = bank.look(partial(text.lexicon, terms=asked.terms, counted=bank.counts))
     terms: Mapping[str, float] = {
         term: rarity for term, rarity in lexicon.rarity.items() if lexicon.counts[term]
     }
     if not terms:
-        return list
+        return None
     most = max(text.CANDIDATES, wanted.sought)
     return wire.ask(lambda arm: arm.matching(terms, sieve, most))
 

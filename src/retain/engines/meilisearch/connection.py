@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from retain.engines.arm import EngineError, EngineRefused
-from retain.engines.trouble import Speaker, plain
+from retain.engines.trouble import UNREADABLE, Speaker, plain
 from retain.engines.wanted import check_wanted
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ class Connection:
             raise self.speaker.refused(
                 "cannot be asked", hint="An address looks like http://127.0.0.1:7700."
             )
+        self.speaker.check_no_user()
+        self.speaker.check_key(self._key)
         if self._session is None:
             self._session = _session(self._key, self._patience)
         # Its headers change with every request, so each has a client of its own; no key in them.
@@ -111,7 +113,7 @@ class Connection:
             yield
         except EngineError:
             raise
-        except (LookupError, TypeError, ValueError, AttributeError):
+        except UNREADABLE:
             raise self.speaker.unreadable() from None
 
     def _refusal(self, status: int, error: Mapping[str, Any]) -> EngineError:
@@ -142,7 +144,7 @@ class Connection:
                 "does not speak the encryption of https://", "Is it http:// there?"
             )
         if isinstance(error, ValueError):
-            return speaker.refused("has an address or a key that cannot be used")
+            return speaker.refused("has an address that cannot be used")
         return speaker.down("cannot be reached")
 
     def close(self) -> None:

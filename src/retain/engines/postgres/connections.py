@@ -7,7 +7,7 @@ import re
 import select
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,7 +52,9 @@ class Connections:
 
     def __init__(self, address: str, key: str, patience: float, settings: PostgresSettings) -> None:
         self._options, self.address = _parsed(address)
-        if key and self._options:
+        # As Postgres itself has it: a password in the address is for that server, and one in the
+        # environment may be for another.
+        if key and self._options and not self._options.get("password"):
             self._options["password"] = key
         known = {str(self._options[n]) for n in _SECRET if self._options.get(n)}
         self._secrets = sorted(known | secrets(address), key=len, reverse=True)
@@ -116,6 +118,8 @@ class Connections:
                 "The address of Postgres cannot be read.",
                 hint="It looks like postgresql://user@host:5432/database.",
             )
+        if not _is_text(self._options.values()):
+            raise self.failure("its password or address has bytes that are no text", EngineLocked)
         options = {
             "connect_timeout": max(2, math.ceil(self._patience)),  # libpq knows no shorter one
             "application_name": "retain",
@@ -202,6 +206,14 @@ class Connections:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+
+
+def _is_text(values: Iterable[Any]) -> bool:
+    """Whether Postgres can be told all of these; in the environment there may be any bytes."""
+    try:
+        return b"\0" not in "".join(map(str, values)).encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def _parsed(address: str) -> tuple[dict[str, Any], str]:

@@ -1,8 +1,8 @@
 """Questions to Qdrant over its REST interface, without its client.
 
 The client takes two seconds to load, which is nothing to a delivery in the background and too long
-for a person who asks one question. All that writes or looks after the server goes through it; this
-is the one request that someone waits for.
+for a person who asks one question. All that writes or looks after the server goes through it; all
+that a search may have to ask is here.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from urllib.parse import quote
 
 from retain.engines.addresses import is_clear
 from retain.engines.arm import EngineError, EngineRefused, Match
+from retain.engines.qdrant.points import HELD, row_of
+from retain.engines.trouble import UNREADABLE
 
 if TYPE_CHECKING:
     import httpx
 
+    from retain.engines.tally import Row
     from retain.engines.trouble import Speaker
 
 __all__ = ["Questions", "not_installed"]
@@ -26,7 +29,6 @@ __all__ = ["Questions", "not_installed"]
 _GONE: Final = 404
 _FINE: Final = 200
 _TROUBLE: Final = 500
-_WRONG: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OSError)
 _SAID: Final = 2_000  # bytes of a refusal that are looked at
 
 
@@ -89,9 +91,21 @@ class Questions:
         def matches(said: Any) -> list[list[Match]]:
             return [[_match(point) for point in one["points"]] for one in said["result"]]
 
-        wanted = f"?consistency={quote(consistency, safe='')}" if consistency else ""
-        path = f"/collections/{quote(name, safe='')}/points/query/batch{wanted}"
+        path = f"/collections/{quote(name, safe='')}/points/query/batch{_by(consistency)}"
         return self._ask("POST", path, {"searches": list(searches)}, matches) or []
+
+    def scroll(
+        self, name: str, condition: Mapping[str, Any], start: Any, most: int, consistency: str = ""
+    ) -> tuple[list[Row], Any]:
+        """A page of the points that a filter lets pass, and where the next one starts, if any."""
+
+        def page(said: Any) -> tuple[list[Row], Any]:
+            found = said["result"]
+            return [row_of(point) for point in found["points"]], found["next_page_offset"]
+
+        path = f"/collections/{quote(name, safe='')}/points/scroll{_by(consistency)}"
+        body = {"filter": condition, "limit": most, "offset": start, "with_payload": HELD}
+        return self._ask("POST", path, body, page) or ([], None)
 
     def _ask(self, method: str, path: str, body: Any, read: Callable[[Any], Any]) -> Any:
         """What the first node says that can, read; None where it knows no such thing."""
@@ -116,7 +130,7 @@ class Questions:
             answer = self._twice(client, method, url, body)
             if answer.status_code == _FINE:
                 return read(answer.json())
-        except (httpx.HTTPError, httpx.InvalidURL, *_WRONG) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, *UNREADABLE) as error:
             found = wire.failure(self._speaker, error)
             raise (_Away(found) if wire.is_away(error) else found) from None
         if answer.status_code == _GONE:
@@ -150,6 +164,7 @@ class Questions:
             raise not_installed()
         if not all(map(is_clear, self._urls)):
             raise self._speaker.unusable()
+        self._speaker.check_key(self._key)
         import httpx
 
         from retain.engines import wire
@@ -163,6 +178,10 @@ class Questions:
         made, self._made = self._made, None
         if made:
             made.close()
+
+
+def _by(consistency: str) -> str:
+    return f"?consistency={quote(consistency, safe='')}" if consistency else ""
 
 
 def _match(point: Any) -> Match:

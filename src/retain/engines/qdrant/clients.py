@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from retain.engines.addresses import is_clear
 from retain.engines.arm import EngineAbsent, EngineError
 from retain.engines.qdrant.asking import not_installed
+from retain.engines.trouble import UNREADABLE
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -18,17 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["Clients"]
 
 T = TypeVar("T")
-
-# What a client makes of an answer that is none, and what we make of one that lacks something.
-_WRONG: Final = (
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    AssertionError,
-    RecursionError,
-    OSError,
-)
 
 
 class Clients:
@@ -74,7 +64,7 @@ class Clients:
         while True:
             try:
                 return self._twice(act, client)
-            except (ApiException, QdrantException, *_WRONG) as error:
+            except (ApiException, QdrantException, *UNREADABLE) as error:
                 found, is_away = self._failure(error), self._is_away(error)
             if is_away:
                 self._passed(client)  # also when it was the last: next time begin elsewhere
@@ -146,6 +136,7 @@ class Clients:
             raise not_installed() from None
         if not is_clear(url):
             raise self._speaker.unusable()
+        self._speaker.check_key(self._key)
         from retain.engines import wire
 
         return QdrantClient(

@@ -23,10 +23,9 @@ def _in(field: str, values: Iterable[str]) -> Any:
     return {"key": field, "match": {"any": list(values)}}
 
 
-def any_of(field: str, values: Iterable[str]) -> q.Filter:
-    from qdrant_client.http import models as q
-
-    return q.Filter(must=[_in(field, values)])
+def any_of(field: str, values: Iterable[str]) -> dict[str, list[Any]]:
+    """A filter as it is written in a request."""
+    return {"must": [_in(field, values)]}
 
 
 def either(conditions: Iterable[Any]) -> q.Filter:

@@ -58,9 +58,9 @@ def payload_of(piece: Piece) -> dict[str, Any]:
 
 
 def row_of(point: Any) -> Row:
-    said = point.payload
+    said = point["payload"]
     return Row(
-        str(point.id),
+        str(point["id"]),
         str(said["memory"]),
         str(said["hash"]),
         float(said["written"]),

@@ -22,11 +22,9 @@ from retain.engines.qdrant.conditions import (
 )
 from retain.engines.qdrant.making import Collections
 from retain.engines.qdrant.points import (
-    HELD,
     Version,
     batches,
     payload_of,
-    row_of,
     vector_of,
     version_of,
 )
@@ -115,7 +113,6 @@ class QdrantVectors:
         self._lanes.each(remove, groups)
 
     def held(self, memories: Sequence[str]) -> Mapping[str, Held]:
-        self._clients.load()
         groups = grouped(dict.fromkeys(memories), self._name_of)
         found = self._lanes.each(lambda name: tally(self._rows_of(name, groups[name])), groups)
         return {memory: held for one in found for memory, held in one.items()}
@@ -182,11 +179,9 @@ class QdrantVectors:
             }
             for vector, limit in zip(vectors, limits, strict=True)
         ]
-        wanted = self._settings.read_consistency
-        consistency = "" if wanted == "one" else wanted
 
         def query(name: str) -> list[list[Match]]:
-            return self._questions.query(name, searches, consistency)
+            return self._questions.query(name, searches, self._consistency)
 
         found = self._lanes.each(query, self._wanted(sieve))
         return [
@@ -201,11 +196,10 @@ class QdrantVectors:
         exactly = {"rescore": True, "oversampling": settings.oversampling}
         return {"hnsw_ef": settings.ef, "quantization": exactly}
 
-    def _consistency(self) -> Any:
-        from qdrant_client.http import models as q
-
+    @property
+    def _consistency(self) -> str:
         wanted = self._settings.read_consistency
-        return None if wanted == "one" else q.ReadConsistencyType(wanted)
+        return "" if wanted == "one" else wanted
 
     # What writes
 
@@ -260,7 +254,7 @@ class QdrantVectors:
         dimension = next((len(p.vector) for p in pieces if p.vector is not None), self._dimension)
         self._collections.make(name, dimension)
 
-    def _delete(self, name: str, condition: q.Filter) -> None:
+    def _delete(self, name: str, condition: Any) -> None:
         from qdrant_client.http import models as q
 
         selector = q.FilterSelector(filter=condition)
@@ -303,30 +297,19 @@ class QdrantVectors:
             for row in self._rows(name, any_of("memory", some))
         ]
 
-    def _rows(self, name: str, condition: q.Filter) -> list[Row]:
+    def _rows(self, name: str, condition: Mapping[str, Any]) -> list[Row]:
         return [row for page, _ in self._pages(name, condition) for row in page]
 
     def _pages(
-        self, name: str, condition: q.Filter | None = None
+        self, name: str, condition: Mapping[str, Any] | None = None
     ) -> Iterator[tuple[list[Row], bool]]:
         """The pieces of a collection page by page, and whether a page is all there is."""
         offset: Any = None
         for _ in range(_PAGES):
             start = offset
-
-            def scroll(client: QdrantClient, start: Any = start) -> tuple[list[Row], Any]:
-                points, after = client.scroll(
-                    name,
-                    scroll_filter=condition,
-                    limit=_PAGE,
-                    offset=start,
-                    with_payload=HELD,
-                    consistency=self._consistency(),
-                )
-                return [row_of(point) for point in points], after
-
-            nothing: tuple[list[Row], Any] = ([], None)
-            rows, offset = self._clients.there(scroll, nothing)
+            rows, offset = self._questions.scroll(
+                name, condition or {}, start, _PAGE, self._consistency
+            )
             yield rows, start is None and offset is None
             # A server that repeats itself must not be listened to for ever.
             if offset is None or offset == start or not rows:

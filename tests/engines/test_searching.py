@@ -1,0 +1,228 @@
+"""What a search asks of an engine, and that nobody waits for it longer than patience (R21)."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import urlsplit
+
+import pytest
+
+from retain.engines import asking
+from retain.engines.arm import EngineDown
+from retain.engines.asking import Wire
+from retain.engines.naming import Names
+from retain.index import store
+from retain.index.store import PRAGMAS
+from retain.model import Answer
+from retain.settings import SETTINGS
+from tests import indexes
+from tests.engines.conftest import Servers
+from tests.engines.contract import Bench
+from tests.engines.machines import Machine, machine
+from tests.engines.rows import ROWS
+from tests.engines.servers import Odd, odd
+
+PATIENCE = 0.5
+HANG = 60.0  # seconds that only a hang meets
+
+
+@pytest.fixture
+def hosted(tmp_path: Path) -> Iterator[Bench]:
+    """A server of its own that takes no time to start; what is waited for is alike for all."""
+    row = next(row for row in ROWS if row.product == "upstash")
+    server = row.server(tmp_path)
+    server.start()
+    made = Bench(row, server, Names("own"))
+    yield made
+    made.close()
+    server.kill()
+
+
+class Waits:
+    """How long the one who asks waited in vain, as told by the limits of each wait."""
+
+    def __init__(self) -> None:
+        self.in_vain: list[float | None] = []
+        waits, asker = self, threading.get_ident()
+
+        class Event(threading.Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                is_set = super().wait(timeout)
+                if not is_set and threading.get_ident() == asker:
+                    waits.in_vain.append(timeout)
+                return is_set
+
+        self.instead = SimpleNamespace(Event=Event, Thread=threading.Thread, Lock=threading.Lock)
+
+    @property
+    def total(self) -> float:
+        assert None not in self.in_vain
+        return sum(filter(None, self.in_vain))
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
+    """What this test's own thread waits for."""
+    found = Waits()
+    monkeypatch.setattr(asking, "threading", found.instead)
+    return found
+
+
+def test_patience_leaves_time_for_an_answer_within_two_seconds() -> None:
+    default = SETTINGS["engine.patience_ms"].default
+    assert isinstance(default, int)
+    assert default <= 1000
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("how", ["hang", "drip"])
+def test_a_search_waits_for_a_silent_server_no_longer_than_patience(
+    tmp_path: Path, hosted: Bench, waits: Waits, how: Odd, is_known: bool
+) -> None:
+    """The server never answers while this runs; what is added up are the limits of all waits."""
+    with machine(tmp_path, hosted, patience=PATIENCE) as one:
+        indexes.many(one.root, 20)
+        one.push()
+        asker = Machine(one.root, hosted, PATIENCE)
+        wire = asker.engines.wires[one.part]
+        if is_known:
+            wire.insist(lambda _arm: None)  # which opens what a person asks by
+        hosted.server.kill()
+        with odd(how, urlsplit(hosted.server.address).port or 0):
+            waits.in_vain.clear()
+            answer = asker.ask("the lantern of memory 7")
+        assert len(answer.hits) == 10
+        assert "local index" in str(answer.degraded.reasons)
+        loading = wire._opened_at - wire._loaded_from  # which is no server's time
+        assert waits.total <= PATIENCE + loading
+        asker.close()
+
+
+def test_finding_out_whether_anyone_is_there_is_a_part_of_patience(
+    tmp_path: Path, waits: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    is_over = threading.Event()
+
+    def passes(seconds: float) -> str:
+        nonlocal now
+        now += seconds
+        return ""
+
+    class Slow:
+        def load(self) -> None:
+            passes(5.0)  # which nobody can blame the server for
+
+    clock = SimpleNamespace(monotonic=lambda: now, time=time.time)
+    monkeypatch.setattr(asking, "time", clock)
+    monkeypatch.setattr(asking, "_silence", lambda *_args: passes(0.75))
+    bank = indexes.indexed(indexes.new(tmp_path / "bank"))
+    wire: Wire[Slow] = Wire("text", "slow 127.0.0.1:9 b", lambda _: Slow(), bank.store, 1.0)  # type: ignore[type-var]
+    with pytest.raises(EngineDown, match="did not answer within 1 seconds"):
+        wire.ask(lambda _arm: is_over.wait(HANG))()
+    is_over.set()
+    assert waits.in_vain[-1] == pytest.approx(0.25)
+    bank.close()
+
+
+def _silenced(bench: Bench) -> None:
+    bench.server.kill()
+
+
+def _emptied(bench: Bench) -> None:
+    bench.arm.drop()
+
+
+@pytest.mark.parametrize("fails", [_silenced, _emptied])
+def test_a_search_does_not_wait_until_what_went_wrong_can_be_noted(
+    tmp_path: Path,
+    hosted: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    fails: Callable[[Bench], None],
+) -> None:
+    for_ever = tuple(
+        (name, 3_600_000 if name == "busy_timeout" else value) for name, value in PRAGMAS
+    )
+    with machine(tmp_path, hosted) as one:
+        indexes.many(one.root, 20)
+        one.push()
+        fails(hosted)
+        monkeypatch.setattr(store, "PRAGMAS", for_ever)
+        monkeypatch.setattr(store, "WAIT_SECONDS", 3600.0)
+        asker = Machine(one.root, hosted)
+        asker.engines.wires[one.part].insist(lambda _arm: None)
+        answers: list[Answer] = []
+        search = threading.Thread(target=lambda: answers.append(asker.ask("the lantern")))
+        with indexes.plain(one.root) as other:
+            other.execute("BEGIN IMMEDIATE")
+            search.start()
+            search.join(HANG)
+            is_answered = bool(answers)
+            other.execute("ROLLBACK")
+        search.join(HANG)
+        assert is_answered
+        assert len(answers[0].hits) == 10
+        assert answers[0].degraded.reasons
+        asker.close()
+
+
+def test_what_could_not_be_noted_is_known_to_this_process_and_noted_later(
+    tmp_path: Path, hosted: Bench
+) -> None:
+    def fails(_arm: object) -> None:
+        raise EngineDown("It is down.")
+
+    with machine(tmp_path, hosted) as one:
+        indexes.many(one.root, 3)
+        one.push()
+        wire = one.engines.wires[one.part]
+        another = Machine(one.root, hosted)
+        others = another.engines.wires[one.part]
+        with indexes.plain(one.root) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(EngineDown):
+                wire.insist(fails)
+            other.execute("ROLLBACK")
+        trouble = wire.trouble()
+        assert trouble is not None
+        assert (trouble.why, trouble.tries) == ("It is down.", 1)
+        assert others.trouble() is None
+        with pytest.raises(EngineDown):
+            wire.insist(fails)
+        known = others.trouble()
+        assert known is not None
+        assert known.tries == 2
+        wire.insist(lambda _arm: None)
+        assert (wire.trouble(), others.trouble()) == (None, None)
+        another.close()
+
+
+@pytest.mark.slow
+def test_a_question_without_a_known_word_is_no_question_to_an_engine(
+    tmp_path: Path, servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = next(row for row in ROWS if row.kind == "text")
+    bench = Bench(row, servers.of(row), Names(f"unasked{os.getpid()}"))
+    with machine(tmp_path, bench) as one:
+        indexes.many(one.root, 5)
+        one.push()
+        wire = one.engines.wires[one.part]
+        asked: list[object] = []
+        ask = wire.ask
+
+        def counted(work: Callable[..., object], *args: float) -> Callable[[], object]:
+            asked.append(work)
+            return ask(work, *args)
+
+        monkeypatch.setattr(wire, "ask", counted)
+        answer = one.ask("xylophone")
+        assert not asked
+        assert not answer.degraded.reasons
+        one.ask("lantern")
+        assert len(asked) == 1
+    bench.end()
