@@ -41,6 +41,15 @@ def _has_toast(page: Page, text: str) -> None:
     expect(page.locator(".toast", has_text=text)).to_be_visible()
 
 
+def _take_back(page: Page, text: str) -> None:
+    page.locator(".toast", has_text=text).get_by_role("button", name="Undo").click()
+
+
+def _more(page: Page, action: str) -> None:
+    page.locator(".menu summary").click()
+    page.get_by_role("button", name=action).click()
+
+
 # Looking
 
 
@@ -177,6 +186,76 @@ def test_a_memory_is_retired_renamed_and_deleted_and_each_is_undone(
     page.keyboard.press("u")
     expect(_titles(page)).to_have_count(3)
     assert _file(served, "tea").exists()
+
+
+def test_another_memory_is_found_by_its_meaning_and_merged_and_apart_again(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("404")
+    page.goto(f"{ONE}/tea")
+    _more(page, "Merge with another")
+    field = page.get_by_role("combobox")
+    options = page.get_by_role("option")
+    late = re.compile("q=bread")
+    page.route(late, lambda _: None)
+    with page.expect_request(late):
+        field.fill("bread")
+    field.fill("brewing")  # which stands in no name
+    expect(options).to_have_text(["Iced tea memories/iced"])
+    with page.expect_response(late):
+        page.unroute(late)  # which lets those that are held go on
+    expect(options).to_have_text(["Iced tea memories/iced"])
+    expect(field).to_have_attribute("aria-expanded", "true")
+    page.keyboard.press("Escape")
+    expect(options).to_have_count(0)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("brewing")  # said where it was asked
+    field.fill("tea")
+    expect(options).to_have_count(2)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    expect(options.first).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Enter")
+    chosen = field.input_value()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Merge", exact=True).click()
+    expect(page).to_have_url(re.compile("/tea-merged$"))
+    assert not _file(served, "tea").exists()
+    assert not (served.bank / f"{chosen}.md").exists()
+    _take_back(page, "Merged.")
+    expect(page).to_have_url(re.compile("/tea$"))
+    assert not _file(served, "tea-merged").exists()
+    assert all(_file(served, name).exists() for name in ("tea", "iced", "bread"))
+
+
+def test_each_step_of_a_memorys_life_is_taken_and_taken_back(page: Page, served: Served) -> None:
+    page.goto(f"{ONE}/tea")
+    _more(page, "Supersede by another")
+    page.get_by_role("combobox").fill("iced")
+    page.get_by_role("option", name="Iced tea").click()
+    page.get_by_role("button", name="Supersede", exact=True).click()
+    expect(page.locator(".notice")).to_contain_text("Superseded by memories/iced")
+    _take_back(page, "Superseded.")
+    expect(page.locator(".notice")).to_have_count(0)
+    expect(page).to_have_url(re.compile("/tea$"))
+
+    _more(page, "Archive")
+    page.get_by_label("Why").fill("tidied")
+    page.keyboard.press("Enter")
+    expect(page.locator(".notice")).to_contain_text("tidied")
+    page.get_by_role("button", name="Take off the shelf").click()
+    expect(page.locator(".badge.archived")).to_have_count(0)
+    _take_back(page, "Off the shelf.")
+    expect(page.locator(".badge.archived")).to_be_visible()
+    _take_back(page, "Archived.")  # what that undid is there again, and is undone in its turn
+    expect(page.locator(".badge.archived")).to_have_count(0)
+
+    served.api("POST", "/memories/here/memories/tea/retire")
+    expect(page.locator(".badge.retired")).to_be_visible()
+    page.get_by_role("button", name="Put in force again").click()
+    expect(page.locator(".badge.retired")).to_have_count(0)
+    _take_back(page, "In force again.")
+    expect(page.locator(".badge.retired")).to_be_visible()
 
 
 def test_an_earlier_text_is_compared_and_restored_and_that_is_undone(
@@ -405,12 +484,70 @@ def test_what_was_changed_since_it_was_chosen_is_neither_merged_nor_deleted(
     expect(page.get_by_label("Title")).to_have_value("Green tea")
     served.run("update", "iced", "--content", "-", input="# Iced tea\n\nWith lemon.\n")
     page.get_by_role("button", name="Merge", exact=True).last.click()
-    expect(page.locator(".toast.bad")).to_contain_text("changed by someone else")
+    expect(page.get_by_role("alert")).to_contain_text("changed by someone else")
+    page.keyboard.press("Escape")  # nothing was written, so nothing is asked
     expect(page.locator("#chosen")).to_have_text("2 chosen")
     page.locator("[data-bulk=delete]").click()
     expect(page.locator("dialog li")).to_contain_text("Iced tea")
     assert not _file(served, "tea").exists()
     assert "With lemon." in _file(served, "iced").read_text(encoding="utf-8")
+
+
+def test_a_merged_text_outlives_every_refusal(page: Page, served: Served, trouble: Trouble) -> None:
+    trouble.expects("409")
+    page.goto("/?sort=title")
+    for number in (1, 2):
+        page.locator("#results input[type=checkbox]").nth(number).click()
+    page.locator("[data-bulk=merge]").click()
+    dialog = page.locator("dialog[open]")
+    text, name, done = dialog.locator("[name=text]"), dialog.locator("[name=id]"), "# Tea\n\nBoth."
+    merge = dialog.get_by_role("button", name="Merge", exact=True)
+    text.fill(done)
+    name.fill("bread")
+    merge.click()
+    expect(dialog.get_by_role("alert")).to_contain_text("bread")
+    for _ in range(2):
+        page.keyboard.press("Escape")
+    expect(dialog.get_by_role("button", name="Discard it")).to_be_visible()
+    served.run("update", "iced", "--content", "-", input="# Iced tea\n\nWith lemon.\n")
+    name.fill("teas")
+    merge.click()
+    expect(dialog.get_by_label("“Iced tea”, as it is now")).to_have_value(re.compile("With lemon"))
+    expect(text).to_have_value(done)
+    merge.click()
+    expect(page).to_have_url(re.compile("/teas$"))
+    assert done in _file(served, "teas").read_text(encoding="utf-8")
+    _take_back(page, "Merged 2 memories.")
+    expect(page).to_have_url(re.compile("/tea$"))
+    assert not _file(served, "teas").exists()
+    assert "With lemon." in _file(served, "iced").read_text(encoding="utf-8")
+    assert _file(served, "tea").exists()
+
+
+def test_several_are_untagged_and_moved_and_each_is_undone_at_once(
+    page: Page, served: Served
+) -> None:
+    page.goto("/?sort=title")
+    hot = page.locator("#results .tag", has_text="hot")
+    boxes = page.locator("#results input[type=checkbox]")
+    for number in (0, 1):
+        boxes.nth(number).click()
+    page.locator("[data-bulk=untag]").click()
+    page.get_by_label("Tags, with commas").fill("hot")
+    page.keyboard.press("Enter")
+    expect(hot).to_have_count(0)
+    _take_back(page, "2 memories untagged")
+    expect(hot).to_have_count(1)
+    for number in (0, 1):
+        boxes.nth(number).click()
+    page.locator("[data-bulk=move]").click()
+    page.get_by_label("Collection").fill("kitchen")
+    page.keyboard.press("Enter")
+    _has_toast(page, "2 memories moved")
+    assert {one.name for one in (served.bank / "kitchen").glob("*.md")} == {"bread.md", "tea.md"}
+    _take_back(page, "2 memories moved")
+    expect(page.locator("#results [data-collection=memories]")).to_have_count(3)
+    assert all(_file(served, name).exists() for name in ("tea", "iced", "bread"))
 
 
 def test_everything_can_be_done_by_keys_alone(page: Page, served: Served) -> None:
