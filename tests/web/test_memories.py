@@ -289,6 +289,27 @@ def test_a_new_memory_is_written_with_a_preview(page: Page, served: Served) -> N
     assert "sweet" in _file(served, "cake").read_text(encoding="utf-8")
 
 
+def test_a_link_is_completed_while_it_is_typed(page: Page) -> None:
+    page.goto(f"{ONE}/tea/edit")
+    page.keyboard.press("Control+End")
+    page.keyboard.type(" See [[baking")  # which stands in no name
+    links = page.locator("#links").get_by_role("option")
+    expect(links).to_have_text(["Bread memories/bread"])
+    text = page.locator("#text")
+    expect(text).to_have_attribute("aria-activedescendant", "links-0")
+    page.keyboard.press("Enter")
+    expect(text).to_have_value(re.compile(r"See \[\[memories/bread\]\]$"))
+    expect(page.locator("#preview a.wiki")).to_have_attribute("href", f"{ONE}/bread")
+    page.keyboard.press("Control+z")
+    expect(text).to_have_value(re.compile(r"See \[\[baking$"))
+    page.keyboard.press("Control+End")
+    page.keyboard.type(" bread")
+    expect(links).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(links).to_have_count(0)
+    expect(text).to_be_focused()
+
+
 def test_undoing_a_new_memory_leads_back_to_the_others(page: Page, served: Served) -> None:
     page.goto("/new")
     page.keyboard.type("# Cake\n\nSweet.")
@@ -548,6 +569,32 @@ def test_several_are_untagged_and_moved_and_each_is_undone_at_once(
     _take_back(page, "2 memories moved")
     expect(page.locator("#results [data-collection=memories]")).to_have_count(3)
     assert all(_file(served, name).exists() for name in ("tea", "iced", "bread"))
+
+
+def test_all_of_a_page_are_chosen_at_once_and_put_in_force_again(
+    page: Page, served: Served
+) -> None:
+    served.api("POST", "/memories/here/memories/tea/archive")
+    served.api("POST", "/memories/here/memories/iced/retire")
+    page.goto("/?sort=title&status=active&status=archived&status=retired")
+    expect(_titles(page)).to_have_count(3)
+    page.keyboard.press("Shift+X")
+    expect(page.locator("#chosen")).to_have_text("3 chosen")
+    page.get_by_label("Choose Bread").uncheck()
+    everything = page.get_by_label("Choose all on this page")
+    assert everything.evaluate("(one) => one.indeterminate")
+    everything.check()
+    expect(page.locator("#chosen")).to_have_text("3 chosen")
+    page.get_by_role("button", name="Put in force again").click()
+    expect(page.locator("#results .badge")).to_have_count(0)
+    _take_back(page, "3 memories in force again")
+    expect(page.locator("#results .badge.archived")).to_have_count(1)
+    expect(page.locator("#results .badge.retired")).to_have_count(1)
+    for key in ("Shift+X", "Shift+X"):
+        page.keyboard.press(key)
+    expect(page.locator("#bulk")).to_be_hidden()
+    page.get_by_label("Choose Bread").check()
+    expect(page.get_by_role("button", name="Put in force again")).to_be_hidden()
 
 
 def test_everything_can_be_done_by_keys_alone(page: Page, served: Served) -> None:

@@ -20,6 +20,11 @@ const box = (item) => item.querySelector("input[type=checkbox]");
 function show() {
   bar.hidden = chosen.size === 0;
   said.textContent = `${chosen.size} chosen`;
+  bar.querySelector("[data-bulk=revive]").hidden = [...chosen.values()].every((one) => one.status === "active");
+  const all = document.querySelector("#results [data-all]");
+  if (!all) return;
+  all.checked = chosen.size > 0 && chosen.size === items().length;
+  all.indeterminate = chosen.size > 0 && !all.checked;
 }
 
 /** The hash of what a memory is now; whoever asks for it later hears of a failure, nobody before. */
@@ -76,6 +81,12 @@ document.addEventListener("click", (event) => {
   }
   choose(item, event.target.checked);
   last = item;
+  show();
+});
+
+document.addEventListener("change", (event) => {
+  if (!event.target.matches("#results [data-all]")) return;
+  for (const item of items()) choose(item, event.target.checked);
   show();
 });
 
@@ -158,6 +169,7 @@ const ACTIONS = {
     const given = await ask({ title: `Retire ${chosen.size} memories`, about: STEPS.retire, action: "Retire", fields: [{ name: "reason", label: "Why" }] });
     if (given) await each("Retiring", "retired", (item) => post(`${path(item)}/retire`, { reason: given.reason }));
   },
+  revive: () => each("Putting in force", "in force again", (item) => post(`${path(item)}/${item.status === "archived" ? "unarchive" : "restore"}`)),
   delete: () => each("Deleting", "moved to the trash", async (item) => call("DELETE", `${path(item)}?expect=${await item.seen}`)),
   merge,
   none: () => { for (const item of items()) choose(item, false); chosen.clear(); goBack(); show(); },

@@ -2,6 +2,7 @@
 
 import { get, post, put } from "./api.js";
 import { attempt, make, parts, say } from "./dom.js";
+import { completeLinks } from "./linking.js";
 import { carry, warned } from "./undo.js";
 
 const form = document.getElementById("edit");
@@ -195,6 +196,8 @@ form.addEventListener("input", () => {
   clearTimeout(timer);
   timer = setTimeout(look, 200);
 });
+
+completeLinks(text, document.getElementById("links"), () => form.elements.scope?.value ?? form.dataset.scope);
 
 // Saving
 

@@ -4,6 +4,7 @@ import { at, call, get, post } from "./api.js";
 import { BANKS, STEPS, ask } from "./asking.js";
 import { attempt, refresh, say } from "./dom.js";
 import { mergeInto } from "./merging.js";
+import { memories } from "./offering.js";
 import { announce, carry, isTakingBack, resume, warned } from "./undo.js";
 
 const shown = () => document.getElementById("memory");
@@ -36,11 +37,9 @@ async function tagged(change, text) {
   await attempt(async () => finish(text, await post(`${data().api}/tags`, change)));
 }
 
-/** Other memories of this bank, by what they say: what each is called here, and its title. */
 async function others(words) {
-  const found = await get(`/search?limit=20&q=${encodeURIComponent(words)}`);
-  return found.hits.filter((hit) => hit.page.startsWith(`/memory/${data().scope}/`) && hit.page !== data().page)
-    .slice(0, 8).map((hit) => [hit.collection ? `${hit.collection}/${hit.id}` : hit.id, hit.title]);
+  const found = await memories(data().scope, words);
+  return found.filter((one) => one.page !== data().page).map((one) => [one.ref, one.title]);
 }
 
 /** Choose another memory, and do something with it. */

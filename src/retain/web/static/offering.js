@@ -1,9 +1,17 @@
 // What may be meant by what is typed: a list at a field, gone through with the arrow keys.
 
+import { get } from "./api.js";
 import { make } from "./dom.js";
 
 const WAIT = 150; // after the last key; a fast typist asks once for a word
 const KEYS = ["ArrowUp", "ArrowDown", "Tab", "Enter", "Escape"];
+
+/** Memories of one bank, by what they say: with `ref`, what each is called in it. */
+export async function memories(scope, words) {
+  const { hits } = await get(`/search?limit=20&q=${encodeURIComponent(words)}`);
+  return hits.filter((hit) => hit.page.startsWith(`/memory/${scope}/`)).slice(0, 8)
+    .map((hit) => ({ ...hit, ref: hit.collection ? `${hit.collection}/${hit.id}` : hit.id }));
+}
 
 /** One of a list: its name, and what it is. */
 export function option(id, name, about, data = {}) {
