@@ -61,12 +61,16 @@ function built({ title, about, fields = [], action = "OK", bad = false, below = 
 export function ask({ work = (values) => values, ...question }) {
   let answer = null;
   let isBusy = false;
+  const trouble = make("div", { role: "alert", class: "error" });
+  const warn = (...words) => {
+    trouble.replaceChildren(make("p", {}, ...words));
+    trouble.scrollIntoView({ block: "nearest" });
+  };
   const leave = () => {
     if (isBusy) return;
     if (!isWritten()) dialog.close();
-    else trouble.replaceChildren(make("p", {}, "What you wrote here is not saved. ", make("button", { type: "button", class: "bad", onclick: () => dialog.close() }, "Discard it")));
+    else warn("What you wrote here is not saved. ", make("button", { type: "button", class: "bad", onclick: () => dialog.close() }, "Discard it"));
   };
-  const trouble = make("div", { role: "alert", class: "error" });
   const [dialog, form] = built(question, trouble, leave);
   const written = () => [...form.querySelectorAll("textarea:not([readonly])")].map((one) => one.value).join("\0");
   const first = written();
@@ -81,7 +85,7 @@ export function ask({ work = (values) => values, ...question }) {
       answer = await work(Object.fromEntries(new FormData(form)));
       dialog.close();
     } catch (error) {
-      trouble.replaceChildren(make("p", {}, error.message));
+      warn(error.message);
     } finally {
       isBusy = false;
     }
