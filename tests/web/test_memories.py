@@ -415,7 +415,7 @@ def test_several_are_tagged_and_deleted_and_each_is_undone_at_once(
     page: Page, served: Served
 ) -> None:
     page.goto("/?sort=title")
-    boxes = page.locator("#results input[type=checkbox]")
+    boxes = page.locator("#results [data-item] input[type=checkbox]")
     boxes.nth(0).click()
     boxes.nth(2).click(modifiers=["Shift"])
     expect(page.locator("#chosen")).to_have_text("3 chosen")
@@ -442,7 +442,7 @@ def test_what_is_refused_of_several_is_said_for_each(
     served.api("POST", "/memories/here/memories/tea/archive")
     page.goto("/?sort=title")
     for number in range(3):
-        page.locator("#results input[type=checkbox]").nth(number).click()
+        page.locator("#results [data-item] input[type=checkbox]").nth(number).click()
     page.locator("[data-bulk=retire]").click()
     page.keyboard.press("Enter")
     expect(page.locator("dialog li")).to_contain_text("Green tea")
@@ -500,7 +500,7 @@ def test_what_was_changed_since_it_was_chosen_is_neither_merged_nor_deleted(
     page.goto("/?sort=title")
     for number in (1, 2):
         with page.expect_response(re.compile("/api/v1/memories/here/")):
-            page.locator("#results input[type=checkbox]").nth(number).click()
+            page.locator("#results [data-item] input[type=checkbox]").nth(number).click()
     page.locator("[data-bulk=merge]").click()
     expect(page.get_by_label("Title")).to_have_value("Green tea")
     served.run("update", "iced", "--content", "-", input="# Iced tea\n\nWith lemon.\n")
@@ -518,7 +518,7 @@ def test_a_merged_text_outlives_every_refusal(page: Page, served: Served, troubl
     trouble.expects("409")
     page.goto("/?sort=title")
     for number in (1, 2):
-        page.locator("#results input[type=checkbox]").nth(number).click()
+        page.locator("#results [data-item] input[type=checkbox]").nth(number).click()
     page.locator("[data-bulk=merge]").click()
     dialog = page.locator("dialog[open]")
     text, name, done = dialog.locator("[name=text]"), dialog.locator("[name=id]"), "# Tea\n\nBoth."
@@ -550,7 +550,7 @@ def test_several_are_untagged_and_moved_and_each_is_undone_at_once(
 ) -> None:
     page.goto("/?sort=title")
     hot = page.locator("#results .tag", has_text="hot")
-    boxes = page.locator("#results input[type=checkbox]")
+    boxes = page.locator("#results [data-item] input[type=checkbox]")
     for number in (0, 1):
         boxes.nth(number).click()
     page.locator("[data-bulk=untag]").click()
