@@ -331,6 +331,44 @@ def test_a_renewal_under_way_takes_no_word_from_who_began_to_write(
 
 
 @pytest.mark.slow
+def test_what_is_written_into_proposals_is_not_lost(
+    page: Page, served: Served, trouble: stage.Trouble
+) -> None:
+    trouble.expects("409", "401", "dialog: ")
+    names = {title: propose(served, title) for title in ("First", "Second", "Third")}
+    page.goto("/inbox")
+    fields = {title: card(page, title).get_by_label("Title") for title in ("First", "Second")}
+    for title, field in fields.items():
+        card(page, title).get_by_role("button", name="Edit").click()
+        field.fill(f"Half of {title}")
+    card(page, "Third").get_by_role("button", name="Drop").click()
+    expect(card(page, "Third")).to_have_count(0)
+    page.get_by_label("Choose First").check()
+    page.get_by_role("button", name="Accept chosen").click()
+    expect(page.locator(".toast.bad")).to_contain_text("Save or cancel")
+    words = {"title": "First", "category": "decision", "text": "Theirs."}
+    served.api("PUT", f"/inbox/here/{names['First']}", words)
+    card(page, "First").get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator(".toast.bad", has_text="changed")).to_be_visible()
+    cookies = page.context.cookies()
+    page.context.clear_cookies()
+    card(page, "Second").get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator(".toast.bad")).to_have_count(3)
+    for title, field in fields.items():
+        expect(field).to_have_value(f"Half of {title}")
+    page.context.add_cookies([{**one} for one in cookies])  # type: ignore[typeddict-item]
+    with page.expect_event("dialog") as asked:
+        page.evaluate("location.reload()")
+    assert asked.value.type == "beforeunload"
+    card(page, "Second").get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Undo").last.click()
+    expect(fields["Second"]).to_have_value("Half of Second")
+    card(page, "Second").get_by_role("button", name="Accept", exact=True).click()
+    expect(card(page, "Second")).to_have_count(0)
+    assert list((served.bank / "decisions").glob("half-of-second.md"))
+
+
+@pytest.mark.slow
 def test_count_is_shown_on_other_pages_as_well(page: Page, served: Served) -> None:
     page.goto("/timeline")
     expect(page.locator("#inbox-count")).to_be_hidden()

@@ -41,6 +41,15 @@ def _has_toast(page: Page, text: str) -> None:
     expect(page.locator(".toast", has_text=text)).to_be_visible()
 
 
+def _take_back(page: Page, text: str) -> None:
+    page.locator(".toast", has_text=text).get_by_role("button", name="Undo").click()
+
+
+def _more(page: Page, action: str) -> None:
+    page.locator(".menu summary").click()
+    page.get_by_role("button", name=action).click()
+
+
 # Looking
 
 
@@ -179,6 +188,76 @@ def test_a_memory_is_retired_renamed_and_deleted_and_each_is_undone(
     assert _file(served, "tea").exists()
 
 
+def test_another_memory_is_found_by_its_meaning_and_merged_and_apart_again(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("404")
+    page.goto(f"{ONE}/tea")
+    _more(page, "Merge with another")
+    field = page.get_by_role("combobox")
+    options = page.get_by_role("option")
+    late = re.compile("q=bread")
+    page.route(late, lambda _: None)
+    with page.expect_request(late):
+        field.fill("bread")
+    field.fill("brewing")  # which stands in no name
+    expect(options).to_have_text(["Iced tea memories/iced"])
+    with page.expect_response(late):
+        page.unroute(late)  # which lets those that are held go on
+    expect(options).to_have_text(["Iced tea memories/iced"])
+    expect(field).to_have_attribute("aria-expanded", "true")
+    page.keyboard.press("Escape")
+    expect(options).to_have_count(0)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("brewing")  # said where it was asked
+    field.fill("tea")
+    expect(options).to_have_count(2)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    expect(options.first).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Enter")
+    chosen = field.input_value()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Merge", exact=True).click()
+    expect(page).to_have_url(re.compile("/tea-merged$"))
+    assert not _file(served, "tea").exists()
+    assert not (served.bank / f"{chosen}.md").exists()
+    _take_back(page, "Merged.")
+    expect(page).to_have_url(re.compile("/tea$"))
+    assert not _file(served, "tea-merged").exists()
+    assert all(_file(served, name).exists() for name in ("tea", "iced", "bread"))
+
+
+def test_each_step_of_a_memorys_life_is_taken_and_taken_back(page: Page, served: Served) -> None:
+    page.goto(f"{ONE}/tea")
+    _more(page, "Supersede by another")
+    page.get_by_role("combobox").fill("iced")
+    page.get_by_role("option", name="Iced tea").click()
+    page.get_by_role("button", name="Supersede", exact=True).click()
+    expect(page.locator(".notice")).to_contain_text("Superseded by memories/iced")
+    _take_back(page, "Superseded.")
+    expect(page.locator(".notice")).to_have_count(0)
+    expect(page).to_have_url(re.compile("/tea$"))
+
+    _more(page, "Archive")
+    page.get_by_label("Why").fill("tidied")
+    page.keyboard.press("Enter")
+    expect(page.locator(".notice")).to_contain_text("tidied")
+    page.get_by_role("button", name="Take off the shelf").click()
+    expect(page.locator(".badge.archived")).to_have_count(0)
+    _take_back(page, "Off the shelf.")
+    expect(page.locator(".badge.archived")).to_be_visible()
+    _take_back(page, "Archived.")  # what that undid is there again, and is undone in its turn
+    expect(page.locator(".badge.archived")).to_have_count(0)
+
+    served.api("POST", "/memories/here/memories/tea/retire")
+    expect(page.locator(".badge.retired")).to_be_visible()
+    page.get_by_role("button", name="Put in force again").click()
+    expect(page.locator(".badge.retired")).to_have_count(0)
+    _take_back(page, "In force again.")
+    expect(page.locator(".badge.retired")).to_be_visible()
+
+
 def test_an_earlier_text_is_compared_and_restored_and_that_is_undone(
     page: Page, served: Served
 ) -> None:
@@ -208,6 +287,27 @@ def test_a_new_memory_is_written_with_a_preview(page: Page, served: Served) -> N
     page.get_by_label("Text, in").press("Control+Enter")
     expect(page.get_by_role("heading", name="Cake")).to_be_visible()
     assert "sweet" in _file(served, "cake").read_text(encoding="utf-8")
+
+
+def test_a_link_is_completed_while_it_is_typed(page: Page) -> None:
+    page.goto(f"{ONE}/tea/edit")
+    page.keyboard.press("Control+End")
+    page.keyboard.type(" See [[baking")  # which stands in no name
+    links = page.locator("#links").get_by_role("option")
+    expect(links).to_have_text(["Bread memories/bread"])
+    text = page.locator("#text")
+    expect(text).to_have_attribute("aria-activedescendant", "links-0")
+    page.keyboard.press("Enter")
+    expect(text).to_have_value(re.compile(r"See \[\[memories/bread\]\]$"))
+    expect(page.locator("#preview a.wiki")).to_have_attribute("href", f"{ONE}/bread")
+    page.keyboard.press("Control+z")
+    expect(text).to_have_value(re.compile(r"See \[\[baking$"))
+    page.keyboard.press("Control+End")
+    page.keyboard.type(" bread")
+    expect(links).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(links).to_have_count(0)
+    expect(text).to_be_focused()
 
 
 def test_undoing_a_new_memory_leads_back_to_the_others(page: Page, served: Served) -> None:
@@ -315,7 +415,7 @@ def test_several_are_tagged_and_deleted_and_each_is_undone_at_once(
     page: Page, served: Served
 ) -> None:
     page.goto("/?sort=title")
-    boxes = page.locator("#results input[type=checkbox]")
+    boxes = page.locator("#results [data-item] input[type=checkbox]")
     boxes.nth(0).click()
     boxes.nth(2).click(modifiers=["Shift"])
     expect(page.locator("#chosen")).to_have_text("3 chosen")
@@ -342,7 +442,7 @@ def test_what_is_refused_of_several_is_said_for_each(
     served.api("POST", "/memories/here/memories/tea/archive")
     page.goto("/?sort=title")
     for number in range(3):
-        page.locator("#results input[type=checkbox]").nth(number).click()
+        page.locator("#results [data-item] input[type=checkbox]").nth(number).click()
     page.locator("[data-bulk=retire]").click()
     page.keyboard.press("Enter")
     expect(page.locator("dialog li")).to_contain_text("Green tea")
@@ -400,17 +500,101 @@ def test_what_was_changed_since_it_was_chosen_is_neither_merged_nor_deleted(
     page.goto("/?sort=title")
     for number in (1, 2):
         with page.expect_response(re.compile("/api/v1/memories/here/")):
-            page.locator("#results input[type=checkbox]").nth(number).click()
+            page.locator("#results [data-item] input[type=checkbox]").nth(number).click()
     page.locator("[data-bulk=merge]").click()
     expect(page.get_by_label("Title")).to_have_value("Green tea")
     served.run("update", "iced", "--content", "-", input="# Iced tea\n\nWith lemon.\n")
     page.get_by_role("button", name="Merge", exact=True).last.click()
-    expect(page.locator(".toast.bad")).to_contain_text("changed by someone else")
+    expect(page.get_by_role("alert")).to_contain_text("changed by someone else")
+    page.keyboard.press("Escape")  # nothing was written, so nothing is asked
     expect(page.locator("#chosen")).to_have_text("2 chosen")
     page.locator("[data-bulk=delete]").click()
     expect(page.locator("dialog li")).to_contain_text("Iced tea")
     assert not _file(served, "tea").exists()
     assert "With lemon." in _file(served, "iced").read_text(encoding="utf-8")
+
+
+def test_a_merged_text_outlives_every_refusal(page: Page, served: Served, trouble: Trouble) -> None:
+    trouble.expects("409")
+    page.goto("/?sort=title")
+    for number in (1, 2):
+        page.locator("#results [data-item] input[type=checkbox]").nth(number).click()
+    page.locator("[data-bulk=merge]").click()
+    dialog = page.locator("dialog[open]")
+    text, name, done = dialog.locator("[name=text]"), dialog.locator("[name=id]"), "# Tea\n\nBoth."
+    merge = dialog.get_by_role("button", name="Merge", exact=True)
+    text.fill(done)
+    name.fill("bread")
+    merge.click()
+    expect(dialog.get_by_role("alert")).to_contain_text("bread")
+    for _ in range(2):
+        page.keyboard.press("Escape")
+    expect(dialog.get_by_role("button", name="Discard it")).to_be_visible()
+    served.run("update", "iced", "--content", "-", input="# Iced tea\n\nWith lemon.\n")
+    name.fill("teas")
+    merge.click()
+    expect(dialog.get_by_label("“Iced tea”, as it is now")).to_have_value(re.compile("With lemon"))
+    expect(text).to_have_value(done)
+    merge.click()
+    expect(page).to_have_url(re.compile("/teas$"))
+    assert done in _file(served, "teas").read_text(encoding="utf-8")
+    _take_back(page, "Merged 2 memories.")
+    expect(page).to_have_url(re.compile("/tea$"))
+    assert not _file(served, "teas").exists()
+    assert "With lemon." in _file(served, "iced").read_text(encoding="utf-8")
+    assert _file(served, "tea").exists()
+
+
+def test_several_are_untagged_and_moved_and_each_is_undone_at_once(
+    page: Page, served: Served
+) -> None:
+    page.goto("/?sort=title")
+    hot = page.locator("#results .tag", has_text="hot")
+    boxes = page.locator("#results [data-item] input[type=checkbox]")
+    for number in (0, 1):
+        boxes.nth(number).click()
+    page.locator("[data-bulk=untag]").click()
+    page.get_by_label("Tags, with commas").fill("hot")
+    page.keyboard.press("Enter")
+    expect(hot).to_have_count(0)
+    _take_back(page, "2 memories untagged")
+    expect(hot).to_have_count(1)
+    for number in (0, 1):
+        boxes.nth(number).click()
+    page.locator("[data-bulk=move]").click()
+    page.get_by_label("Collection").fill("kitchen")
+    page.keyboard.press("Enter")
+    _has_toast(page, "2 memories moved")
+    assert {one.name for one in (served.bank / "kitchen").glob("*.md")} == {"bread.md", "tea.md"}
+    _take_back(page, "2 memories moved")
+    expect(page.locator("#results [data-collection=memories]")).to_have_count(3)
+    assert all(_file(served, name).exists() for name in ("tea", "iced", "bread"))
+
+
+def test_all_of_a_page_are_chosen_at_once_and_put_in_force_again(
+    page: Page, served: Served
+) -> None:
+    served.api("POST", "/memories/here/memories/tea/archive")
+    served.api("POST", "/memories/here/memories/iced/retire")
+    page.goto("/?sort=title&status=active&status=archived&status=retired")
+    expect(_titles(page)).to_have_count(3)
+    page.keyboard.press("Shift+X")
+    expect(page.locator("#chosen")).to_have_text("3 chosen")
+    page.get_by_label("Choose Bread").uncheck()
+    everything = page.get_by_label("Choose all on this page")
+    assert everything.evaluate("(one) => one.indeterminate")
+    everything.check()
+    expect(page.locator("#chosen")).to_have_text("3 chosen")
+    page.get_by_role("button", name="Put in force again").click()
+    expect(page.locator("#results .badge")).to_have_count(0)
+    _take_back(page, "3 memories in force again")
+    expect(page.locator("#results .badge.archived")).to_have_count(1)
+    expect(page.locator("#results .badge.retired")).to_have_count(1)
+    for key in ("Shift+X", "Shift+X"):
+        page.keyboard.press(key)
+    expect(page.locator("#bulk")).to_be_hidden()
+    page.get_by_label("Choose Bread").check()
+    expect(page.get_by_role("button", name="Put in force again")).to_be_hidden()
 
 
 def test_everything_can_be_done_by_keys_alone(page: Page, served: Served) -> None:

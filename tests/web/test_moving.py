@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Page, expect
 
 from tests.conftest import command
 from tests.guard_samples import TOKENS
@@ -73,6 +75,20 @@ def test_a_memory_goes_to_the_other_bank_and_comes_back(served: Served) -> None:
     taken_back(served, done)
     assert both(served)[0] == before[0]
     assert served.get("/api/v1/memories/global/memories/tea").status_code == 404
+
+
+@pytest.mark.slow
+def test_a_page_moves_its_memory_to_the_other_bank_and_back(page: Page, served: Served) -> None:
+    served.store("# Kettle\n\nWhistles.", id="kettle")
+    page.goto("/memory/here/memories/kettle")
+    page.locator(".menu summary").click()
+    page.get_by_role("button", name="Move or rename").click()
+    page.get_by_label("Bank").select_option("global")
+    page.get_by_role("button", name="Move", exact=True).click()
+    expect(page).to_have_url(re.compile("/memory/global/memories/kettle$"))
+    page.locator(".toast", has_text="Moved.").get_by_role("button", name="Undo").click()
+    expect(page).to_have_url(re.compile("/memory/here/memories/kettle$"))
+    assert served.get("/api/v1/memories/global/memories/kettle").status_code == 404
 
 
 @pytest.mark.parametrize("scope", ["here", "global"])

@@ -63,7 +63,7 @@ def test_a_draft_outlives_the_tab(page: Page, context: BrowserContext) -> None:
 def test_a_text_merged_by_hand_outlives_a_reload(
     page: Page, served: Served, trouble: Trouble
 ) -> None:
-    trouble.expects("409", "dialog")
+    trouble.expects("409")
     _typed(page)
     page.route("**/api/v1/events", lambda route: route.abort())  # no word of the other's change
     served.api("PUT", "/memories/here/memories/tea", {"text": "# Tea\n\nTheirs."})
@@ -71,8 +71,65 @@ def test_a_text_merged_by_hand_outlives_a_reload(
     page.get_by_role("button", name="Merge by hand").click()
     page.locator("#merged").fill("# Tea\n\nBoth of them.")
     other = page.context.new_page()
+    page.close(run_before_unload=False)
     other.goto(EDIT)
     expect(other.locator("#text")).to_have_value("# Tea\n\nBoth of them.")
+
+
+def test_a_key_saves_the_text_merged_by_hand_and_a_further_conflict_leaves_it(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("409", "ERR_FAILED")
+    page.route("**/api/v1/events", lambda route: route.abort())
+    _typed(page)
+    served.api("PUT", "/memories/here/memories/tea", {"text": "# Tea\n\nTheirs."})
+    _saved(page)
+    page.get_by_role("button", name="Merge by hand").click()
+    merged = page.locator("#merged")
+    merged.fill("# Tea\n\nBoth of them.")
+    expect(page.locator("#preview")).to_contain_text("Both of them.")
+    served.api("PUT", "/memories/here/memories/tea", {"text": "# Tea\n\nTheirs, again."})
+    merged.press("Control+Enter")
+    expect(page.locator("#theirs")).to_have_value("# Tea\n\nTheirs, again.")
+    expect(merged).to_have_value("# Tea\n\nBoth of them.")
+    page.get_by_label("Title").press("Enter")
+    expect(page).to_have_url(re.compile("/memory/here/memories/tea$"))
+    stored = served.api("GET", "/memories/here/memories/tea")
+    assert stored["content"].strip() == "# Tea\n\nBoth of them."
+
+
+def test_what_is_typed_while_word_of_a_change_comes_is_not_lost(page: Page, served: Served) -> None:
+    path = "**/api/v1/memories/here/memories/tea"
+    with page.expect_response("**/api/v1/events"):  # from then on it hears of changes
+        page.goto(EDIT)
+    page.evaluate("window.isSame = true")
+    served.api("PUT", "/memories/here/memories/tea", {"text": "# Tea\n\nTheirs.", "tags": ["new"]})
+    expect(page.locator("#text")).to_have_value("# Tea\n\nTheirs.")
+    expect(page.get_by_label("Tags")).to_have_value("new")
+    page.route(path, lambda _: None)
+    with page.expect_request(path):
+        served.api("PUT", "/memories/here/memories/tea", {"text": "# Tea\n\nAgain."})
+    page.locator("#text").fill(TYPED)
+    page.unroute(path)  # which lets those that are held go on
+    expect(page.locator("#notice")).to_contain_text("changed elsewhere")
+    expect(page.locator("#text")).to_have_value(TYPED)
+    assert page.evaluate("window.isSame")
+
+
+def test_two_tabs_on_one_memory_have_a_draft_each(page: Page, context: BrowserContext) -> None:
+    _typed(page)
+    other = context.new_page()
+    other.goto(EDIT)
+    expect(other.locator("#preview")).to_contain_text("Boil the water.")
+    expect(other.locator("#notice")).to_be_empty()  # the first is open still, and no other's
+    other.locator("#text").fill("# Tea\n\nOf the other tab.")
+    other.close(run_before_unload=False)
+    page.close(run_before_unload=False)
+    third = context.new_page()
+    third.goto(EDIT)
+    expect(third.locator("#text")).to_have_value("# Tea\n\nOf the other tab.")
+    third.locator("#notice p").first.get_by_role("button", name="Discard it").click()
+    expect(third.locator("#text")).to_have_value(TYPED)
 
 
 @pytest.mark.parametrize("how", ["", "?whole=1"])
@@ -219,9 +276,8 @@ def test_a_server_that_ended_costs_no_word(page: Page, served: Served, trouble: 
     _saved(page)
     expect(page.locator("#toasts")).to_contain_text("What you typed is still here")
     expect(page.locator("#text")).to_have_value(TYPED)
-    bank = page.locator("html").get_attribute("data-bank")
-    kept = page.evaluate(f"localStorage.getItem('retain-draft:{bank}:' + location.pathname)")
-    assert "for an hour" in kept
+    kept = page.evaluate("Object.entries(localStorage).find(([key]) => key.includes('/tea/edit#'))")
+    assert "for an hour" in kept[1]
 
 
 @pytest.mark.parametrize("how", ["deleted", "moved"])

@@ -76,9 +76,10 @@ async def _supersede(call: Call) -> Data:
     def work(app: App) -> Data:
         before, other = app.ours(named(call)), app.ours(given.by)
         done, taking = app.desk.supersede(named(call), other.address)
+        # Its own memory last: that is where a page goes on after an undo.
         undo = [
-            *undoing.restoring(app, scope, before, done),
             *undoing.restoring(app, scope, other, taking),
+            *undoing.restoring(app, scope, before, done),
         ]
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
@@ -97,7 +98,8 @@ async def _merge(call: Call) -> Data:
         refs = [one.ref for one in seen]
         done = app.merge(refs, given.id, draft, collection=collection, expect=expect)
         after = done.written.memory
-        undo = [undoing.deleting(scope, after), *undoing.untrashing(scope, done.trashed)]
+        back = undoing.untrashing(scope, done.trashed[::-1])  # the first one last, as above
+        undo = [undoing.deleting(scope, after), *back]
         return undoing.changed(scope, after, "merged", done.written.warnings, undo)
 
     return await call.office.use(work, scope, writes=True)

@@ -39,6 +39,11 @@ export async function call(method, path, body) {
   return found;
 }
 
+/** The path of a memory. */
+export function at({ scope, collection, id }) {
+  return `/memories/${[scope, collection || ":root", id].map(encodeURIComponent).join("/")}`;
+}
+
 export const get = (path) => call("GET", path);
 export const post = (path, body = {}) => call("POST", path, body);
 export const put = (path, body) => call("PUT", path, body);

@@ -1,8 +1,9 @@
 // Several memories at once: chosen with x, by a click or a range of them; one undo for all.
 
-import { call, get, post } from "./api.js";
+import { at as path, call, get, post } from "./api.js";
 import { BANKS, STEPS, ask } from "./asking.js";
 import { attempt, make, say } from "./dom.js";
+import { mergeInto } from "./merging.js";
 import { announceAll, carry, fallenShort } from "./undo.js";
 
 const bar = document.getElementById("bulk");
@@ -13,14 +14,17 @@ let isRunning = false;
 
 export const isBusy = () => isRunning;
 
-const part = encodeURIComponent;
-const path = ({ scope, collection, id }) => `/memories/${part(scope)}/${part(collection || ":root")}/${part(id)}`;
 const items = () => [...document.querySelectorAll("#results [data-item]")];
 const box = (item) => item.querySelector("input[type=checkbox]");
 
 function show() {
   bar.hidden = chosen.size === 0;
   said.textContent = `${chosen.size} chosen`;
+  bar.querySelector("[data-bulk=revive]").hidden = [...chosen.values()].every((one) => one.status === "active");
+  const all = document.querySelector("#results [data-all]");
+  if (!all) return;
+  all.checked = chosen.size > 0 && chosen.size === items().length;
+  all.indeterminate = chosen.size > 0 && !all.checked;
 }
 
 /** The hash of what a memory is now; whoever asks for it later hears of a failure, nobody before. */
@@ -77,6 +81,12 @@ document.addEventListener("click", (event) => {
   }
   choose(item, event.target.checked);
   last = item;
+  show();
+});
+
+document.addEventListener("change", (event) => {
+  if (!event.target.matches("#results [data-all]")) return;
+  for (const item of items()) choose(item, event.target.checked);
   show();
 });
 
@@ -138,21 +148,8 @@ async function merge() {
   if (several.length < 2) return say("Choose at least two to merge.", { bad: true });
   if (scopes.size > 1) return say("Memories of two banks cannot be merged.", { bad: true });
   const full = await Promise.all(several.map((one) => get(path(one))));
-  const given = await ask({
-    title: `Merge ${several.length} memories`, action: "Merge",
-    about: "One memory takes their place; they go to the trash, and its links stay.",
-    fields: [
-      { name: "title", label: "Title", value: full[0].title, required: true },
-      { name: "id", label: "Id of the new memory", value: `${full[0].id}-merged`, required: true },
-      { name: "text", label: "Text", rows: 12, value: full.map((one) => one.content.trim()).join("\n\n"), required: true },
-    ],
-  });
-  if (!given) return undefined;
-  const done = await post(`/merges/${part(several[0].scope)}`, {
-    // Only if they are still what was shown: a change made meanwhile would go to the trash with them.
-    sources: full.map((one) => ({ ref: `${one.collection}/${one.id}`, expect: one.hash })),
-    id: given.id, title: given.title, text: given.text, collection: several[0].collection || ":root",
-  });
+  const done = await mergeInto(several[0].scope, full);
+  if (!done) return undefined;
   chosen.clear();
   return carry(`Merged ${several.length} memories.`, done.undo, done.page);
 }
@@ -172,6 +169,7 @@ const ACTIONS = {
     const given = await ask({ title: `Retire ${chosen.size} memories`, about: STEPS.retire, action: "Retire", fields: [{ name: "reason", label: "Why" }] });
     if (given) await each("Retiring", "retired", (item) => post(`${path(item)}/retire`, { reason: given.reason }));
   },
+  revive: () => each("Putting in force", "in force again", (item) => post(`${path(item)}/${item.status === "archived" ? "unarchive" : "restore"}`)),
   delete: () => each("Deleting", "moved to the trash", async (item) => call("DELETE", `${path(item)}?expect=${await item.seen}`)),
   merge,
   none: () => { for (const item of items()) choose(item, false); chosen.clear(); goBack(); show(); },

@@ -1,9 +1,10 @@
 // Where the person writes: it grows, completes commands, and keeps what was not sent.
 
 import { make } from "./dom.js";
+import { Offers, option } from "./offering.js";
 
 const field = document.getElementById("say");
-const offers = document.getElementById("offers");
+const list = document.getElementById("offers");
 const queue = document.getElementById("queued");
 const grows = CSS.supports("field-sizing", "content");
 const hasKeyboard = !matchMedia("(pointer: coarse)").matches;
@@ -13,19 +14,14 @@ const draftOf = (address) => `retain-draft:${document.documentElement.dataset.ba
 export class Box {
   constructor(doing) {
     this.doing = doing;
-    this.marked = -1;
     this.sent = []; // what was sent from here, for the arrow keys
     this.place = -1;
-    this.commands = [...offers.children];
+    this.commands = [...list.children];
+    this.offers = new Offers(field, list, (one, key) => this.choose(one, key !== "Tab"));
     this.address = location.pathname + location.search;
     field.value = localStorage.getItem(draftOf(this.address)) ?? "";
     field.addEventListener("input", () => { this.changed(); this.offer(); });
     field.addEventListener("keydown", (event) => this.key(event));
-    field.addEventListener("blur", () => setTimeout(() => this.close(), 150));
-    offers.addEventListener("mousedown", (event) => {
-      const chosen = event.target.closest("li");
-      if (chosen) { event.preventDefault(); this.choose(chosen, true); }
-    });
     document.getElementById("composer").addEventListener("submit", (event) => {
       event.preventDefault();
       this.submit();
@@ -60,7 +56,7 @@ export class Box {
   async submit() {
     const text = field.value.trim();
     if (!text) return;
-    this.close();
+    this.offers.close();
     this.fill("");
     this.sent.push(text);
     this.place = -1;
@@ -69,18 +65,12 @@ export class Box {
 
   key(event) {
     if (event.isComposing) return;
-    if (event.key === "Escape") this.escape(event);
-    else if (!offers.hidden && ["ArrowUp", "ArrowDown", "Tab", "Enter"].includes(event.key) && !event.shiftKey) this.pick(event);
+    if (event.key === "Escape") { if (this.doing.stop()) event.stopPropagation(); }
     else if (event.key === "Enter" && !event.shiftKey && (hasKeyboard || event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       event.stopPropagation();
       this.submit();
     } else if (event.key === "ArrowUp" || event.key === "ArrowDown") this.recall(event);
-  }
-
-  escape(event) {
-    if (!offers.hidden) { event.stopPropagation(); this.close(); }
-    else if (this.doing.stop()) event.stopPropagation();
   }
 
   /** What was sent before, from a box in which nothing of one's own would be lost. */
@@ -97,68 +87,33 @@ export class Box {
 
   // Commands
 
-  async offer() {
-    const text = field.value;
-    const [word, rest] = split(text);
-    let found = [];
-    if (text.startsWith("/") && !text.includes("\n")) {
-      found = rest === null
-        ? this.commands.filter((one) => `/${one.dataset.name}`.startsWith(word))
-        : await this.values(word, rest);
-    }
-    if (field.value !== text) return; // it went on while the values were fetched
-    offers.replaceChildren(...found);
-    offers.hidden = !found.length;
-    this.mark(found.length ? 0 : -1);
+  offer() {
+    const [word, rest] = split(field.value);
+    if (!word.startsWith("/") || field.value.includes("\n")) this.offers.close();
+    else if (rest === null) this.offers.offer(this.commands.filter((one) => `/${one.dataset.name}`.startsWith(word)));
+    else this.offers.offer(this.values(word, rest));
   }
 
   async values(word, rest) {
-    try {
-      if (word === "/model") {
-        this.models ??= (await this.doing.models()).models;
-        return this.models.filter((name) => name.startsWith(rest) && name !== rest).map((name) => value(`/model ${name}`, name, ""));
-      }
-      if (word === "/resume") {
-        this.sessions ??= (await this.doing.sessions()).sessions;
-        const wanted = rest.toLowerCase();
-        return this.sessions
-          .filter((one) => one.id !== rest && (one.id.startsWith(rest) || one.title.toLowerCase().includes(wanted)))
-          .slice(0, 8)
-          .map((one) => value(`/resume ${one.id}`, one.id, one.title));
-      }
-    } catch { /* without values it can be written by hand */ }
-    return [];
-  }
-
-  pick(event) {
-    event.preventDefault();
-    event.stopPropagation();
-    const all = [...offers.children];
-    if (event.key === "ArrowDown") this.mark((this.marked + 1) % all.length);
-    else if (event.key === "ArrowUp") this.mark((this.marked - 1 + all.length) % all.length);
-    else this.choose(all[this.marked], event.key === "Enter");
+    if (word === "/model") {
+      this.models ??= (await this.doing.models()).models;
+      return this.models.filter((name) => name.startsWith(rest) && name !== rest).map((name) => value(`/model ${name}`, name, ""));
+    }
+    if (word !== "/resume") return [];
+    this.sessions ??= (await this.doing.sessions()).sessions;
+    const wanted = rest.toLowerCase();
+    return this.sessions
+      .filter((one) => one.id !== rest && (one.id.startsWith(rest) || one.title.toLowerCase().includes(wanted)))
+      .slice(0, 8)
+      .map((one) => value(`/resume ${one.id}`, one.id, one.title));
   }
 
   choose(one, isAtOnce) {
     const { line, name, takes } = one.dataset;
     const isWhole = Boolean(line) || !takes || takes.startsWith("[");
     this.fill(line ?? `/${name}${isWhole ? "" : " "}`);
-    this.close();
     if (isWhole && isAtOnce) this.submit();
     else field.focus();
-  }
-
-  mark(number) {
-    this.marked = number;
-    [...offers.children].forEach((one, index) => one.setAttribute("aria-selected", String(index === number)));
-    const one = offers.children[number];
-    if (one) { field.setAttribute("aria-activedescendant", one.id); one.scrollIntoView({ block: "nearest" }); }
-    else field.removeAttribute("aria-activedescendant");
-  }
-
-  close() {
-    offers.hidden = true;
-    this.mark(-1);
   }
 
   // What waits
@@ -181,6 +136,5 @@ function split(text) {
 }
 
 function value(line, shown, about) {
-  const id = `offer-${line.replaceAll(/[^\w-]/g, "_")}`;
-  return make("li", { role: "option", id, "data-line": line }, make("b", {}, shown), " ", make("span", {}, about));
+  return option(`offer-${line.replaceAll(/[^\w-]/g, "_")}`, shown, about, { "data-line": line });
 }

@@ -2,6 +2,7 @@
 
 import { get, post, put } from "./api.js";
 import { attempt, make, parts, say } from "./dom.js";
+import { completeLinks } from "./linking.js";
 import { carry, warned } from "./undo.js";
 
 const form = document.getElementById("edit");
@@ -14,16 +15,25 @@ const isNew = Boolean(form.dataset.new);
 const isWhole = Boolean(form.dataset.whole);
 const FIELDS = ["title", "tags", "type", "collection", "id", "scope", "text"];
 const DRAFTS = `retain-draft:${document.documentElement.dataset.bank}:`; // of this bank, and no other at this port
-// New memories are written in several tabs at once: each has a draft of its own.
-let isSettled = !isNew;
-let kept = `${DRAFTS}${location.pathname}${isWhole ? "?whole" : ""}`;
+// Several tabs may write the same at once: each has a draft of its own.
+const PLACE = isNew ? `${DRAFTS}/new` : `${DRAFTS}${location.pathname}${isWhole ? "?whole" : ""}#`;
+let isSettled = false;
+let kept;
 
 let seen = form.dataset.hash; // of the text that these changes were made to
 let theirs; // what someone else saved meanwhile
 let isSaved = false;
 let isSaving = false;
 
-const values = () => Object.fromEntries(FIELDS.filter((name) => form.elements[name]).map((name) => [name, form.elements[name].value]));
+const both = document.getElementById("both");
+const merged = document.getElementById("merged");
+const isMerging = () => !conflict.hidden && !both.hidden;
+
+/** What is typed; while two texts are merged, the merged one is the text. */
+function values() {
+  const typed = Object.fromEntries(FIELDS.filter((name) => form.elements[name]).map((name) => [name, form.elements[name].value]));
+  return isMerging() ? { ...typed, text: merged.value } : typed;
+}
 let first = values(); // what these changes were made to, field by field
 const isTouched = (name, mine = values()) => mine[name] !== first[name];
 const isChanged = () => !isSaved && Object.keys(values()).some((name) => isTouched(name));
@@ -33,15 +43,11 @@ const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}${/[.!?]$
 
 const LONGEST = 30 * 24 * 3600 * 1000; // milliseconds after which nobody comes back to it
 
-const merged = document.getElementById("merged");
-const isMerging = () => !conflict.hidden && !document.getElementById("both").hidden;
-
 function keep() {
   if (!isSettled) return;
   if (!isChanged()) { forget(); return; }
-  const typed = isMerging() ? { ...values(), text: merged.value } : values();
   try {
-    localStorage.setItem(kept, JSON.stringify({ seen, first, values: typed, at: Date.now() }));
+    localStorage.setItem(kept, JSON.stringify({ seen, first, values: values(), at: Date.now() }));
   } catch {
     say("This browser has no room to keep what you type. Save it soon.", { bad: true });
   }
@@ -71,7 +77,7 @@ function hold(key) {
 
 /** The draft of this tab; a tab that was duplicated has the other's name, and gets a new one. */
 async function settle() {
-  const named = (tab) => `${DRAFTS}/new${location.search}#${tab}`;
+  const named = (tab) => (isNew ? `${PLACE}${location.search}#${tab}` : `${PLACE}${tab}`);
   const another = () => Math.random().toString(36).slice(2);
   let tab = sessionStorage.getItem(TAB) ?? another();
   kept = named(tab);
@@ -81,26 +87,27 @@ async function settle() {
     await hold(kept);
   }
   sessionStorage.setItem(TAB, tab);
-  isSettled = true;
 }
 
-/** Drafts of new memories whose tabs are gone: offered, for this tab may be meant for another one. */
-async function offerLeft() {
+/** The drafts of this place whose tabs are gone, the latest first. */
+async function left() {
   const { held } = await navigator.locks.query();
   const names = new Set(held.map((one) => one.name));
+  const found = [];
   for (const key of Object.keys(localStorage)) {
-    if (!key.startsWith(`${DRAFTS}/new`) || names.has(key)) continue;
-    const found = draft(key);
-    if (found) offerDraft(key, found);
+    if (!key.startsWith(PLACE) || names.has(key)) continue;
+    const one = draft(key);
+    if (one) found.push([key, one]);
     else localStorage.removeItem(key);
   }
+  return found.sort(([, one], [, other]) => other.at - one.at);
 }
 
-function offerDraft(key, found) {
-  const start = (found.values.title || found.values.text).trim().slice(0, 60);
-  const line = told(`A new memory was typed and not saved: “${start}”.`, ["Bring it back", () => {
+function offerDraft([key, found]) {
+  const start = ((isNew && found.values.title) || found.values.text).trim().slice(0, 60);
+  const line = told(`${isNew ? "A new memory" : "Something"} was typed and not saved: “${start}”.`, ["Bring it back", () => {
     if (isChanged()) { say("Save or clear what is typed here first.", { bad: true }); return false; }
-    lay(found.values, found.first ?? {});
+    takeUp(found);
     localStorage.removeItem(key);
     keep();
     look();
@@ -117,15 +124,31 @@ function lay(mine, base) {
   }
 }
 
-function bringBack() {
-  const found = draft();
-  if (!found || isChanged()) return;
+/** Go on with a draft: with the text it was made to, for what was saved since is a conflict. */
+function takeUp(found) {
   const base = found.first ?? first;
   lay(found.values, base);
-  if (!isChanged()) return;
+  if (!isChanged()) return false;
   seen = found.seen;
   // A field that both have touched is theirs here and the draft's there: it stays touched.
   for (const name of Object.keys(first)) if (found.values[name] !== base[name]) first[name] = base[name];
+  return true;
+}
+
+/** This tab's own draft comes back; without one, the last that was left where this memory is edited. */
+function bringBack(others) {
+  if (!isNew && !isChanged() && !draft() && others.length) {
+    const [key] = others.shift();
+    localStorage.setItem(kept, localStorage.getItem(key));
+    localStorage.removeItem(key);
+  }
+  const found = draft();
+  if (found && !isChanged() && takeUp(found)) tellOfDraft();
+  // This tab may be meant for something else than those.
+  others.forEach(offerDraft);
+}
+
+function tellOfDraft() {
   tell("What you had typed here and not saved is back.", "Discard it", () => {
     forget();
     isSaved = true;
@@ -162,7 +185,7 @@ let asked = 0;
 async function look() {
   const mine = ++asked;
   try {
-    const { html } = await post("/preview", { text: text.value, suffix });
+    const { html } = await post("/preview", { text: values().text, suffix });
     if (mine === asked) preview.replaceChildren(parts(html));
   } catch (error) {
     if (mine === asked) preview.replaceChildren(make("p", { class: "error" }, error.message));
@@ -173,6 +196,8 @@ form.addEventListener("input", () => {
   clearTimeout(timer);
   timer = setTimeout(look, 200);
 });
+
+completeLinks(text, document.getElementById("links"), () => form.elements.scope?.value ?? form.dataset.scope);
 
 // Saving
 
@@ -193,12 +218,13 @@ function saving(body) {
   return put(api, changes);
 }
 
-async function save(body = text.value) {
+async function save() {
+  if (isSaving) return;
   const button = document.getElementById("save");
   button.disabled = true;
   isSaving = true;
   try {
-    const done = await saving(body);
+    const done = await saving(values().text);
     isSaved = true;
     forget();
     carry(`${isNew ? "Stored" : done.status === "unchanged" ? "Nothing had changed" : "Saved"}.${warned(done)}`, done.undo, done.page);
@@ -238,7 +264,9 @@ async function storeAnew() {
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  save();
+  // Whichever key asks for it: what stands in the box in which two texts are merged is what is saved.
+  if (isMerging()) CHOICES.merged();
+  else save();
 });
 
 // Two have written: both texts are shown, and the person decides.
@@ -262,10 +290,11 @@ function headsApart() {
 async function disagree() {
   theirs = await get(api);
   const said = saved().text;
-  const { html } = await post("/compare", { old: said, new: text.value });
+  const { html } = await post("/compare", { old: said, new: values().text });
   document.getElementById("differences").replaceChildren(parts(html));
   document.getElementById("theirs").value = said;
-  document.getElementById("merged").value = text.value;
+  if (isMerging()) say("Someone else saved again. Their new text is shown, and your merged one is as it was.", { bad: true });
+  else merged.value = text.value;
   const [left, right] = document.querySelectorAll("#differences th");
   if (left) { left.textContent = "Theirs, as it is saved"; right.textContent = "Yours"; }
   document.getElementById("heads-apart").replaceChildren(...headsApart());
@@ -276,33 +305,41 @@ async function disagree() {
   document.getElementById("conflict-title").focus();
 }
 
-function takeTheirs() {
-  const [mine, base] = [values(), first];
-  for (const [name, value] of Object.entries(saved())) form.elements[name].value = value;
+/** What is saved stands in the form then, and nothing is changed. */
+function fill() {
+  const found = saved();
+  const at = [text.selectionStart, text.selectionEnd];
+  for (const [name, value] of Object.entries(found)) form.elements[name].value = value;
+  text.setSelectionRange(...at);
+  form.dataset.crlf = found.text.includes("\r\n") ? "1" : "";
+  form.querySelector("h1").textContent = theirs.title;
   first = values();
   seen = theirs.hash;
-  conflict.hidden = true;
   look();
+}
+
+/** Merging begins or is over: there is one text to write in at a time. */
+function merging(isOn) {
+  both.hidden = !isOn;
+  text.readOnly = isOn;
+  if (isOn) merged.focus();
+  else conflict.hidden = true;
+}
+
+function takeTheirs() {
+  const [mine, base] = [values(), first];
+  merging(false);
+  fill();
   // The draft stays what it was: a reload brings back what the person typed, not what is saved.
   tell("This is the saved text now. Yours is not lost.", "Bring mine back", () => { lay(mine, base); keep(); look(); });
   text.focus();
 }
 
 const CHOICES = {
-  mine: () => { seen = theirs.hash; conflict.hidden = true; return save(); },
+  mine: () => { seen = theirs.hash; merging(false); return save(); },
   theirs: takeTheirs,
-  merge: () => {
-    document.getElementById("both").hidden = false;
-    document.getElementById("merged").focus();
-  },
-  merged: () => {
-    seen = theirs.hash;
-    text.value = document.getElementById("merged").value;
-    conflict.hidden = true;
-    keep();
-    look();
-    return save();
-  },
+  merge: () => merging(true),
+  merged: () => { seen = theirs.hash; return save(); },
 };
 conflict.addEventListener("click", (event) => {
   const choice = event.target.closest("[data-choose]")?.dataset.choose;
@@ -316,18 +353,22 @@ document.addEventListener("retain:memories", async () => {
   try {
     const now = await get(api);
     // Word of one's own save may come before its answer.
-    if (isSaved || isSaving || now.hash === seen) return;
-    if (!isChanged()) { isSaved = true; location.reload(); return; }
+    if (isSaved || isSaving || !conflict.hidden || now.hash === seen) return;
+    if (!isChanged()) { theirs = now; fill(); return; }
     tell("This memory was changed elsewhere. Your text is untouched.", "Compare", () => attempt(disagree));
   } catch (error) {
     if (error.status === 404) offerNew(true);
   }
 });
 
-if (isNew) await settle();
+await settle();
+const others = await left();
 // Someone typed faster than that: what an earlier page left is offered instead of brought back.
-if (isChanged() && draft()) localStorage.setItem(`${kept}-before`, localStorage.getItem(kept));
+if (isChanged() && draft()) {
+  localStorage.setItem(`${kept}-before`, localStorage.getItem(kept));
+  others.unshift([`${kept}-before`, draft()]);
+}
+isSettled = true;
 if (isChanged()) keep();
-bringBack();
-if (isNew) await offerLeft();
+bringBack(others);
 look();

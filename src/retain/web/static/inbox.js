@@ -4,6 +4,7 @@
 import { get, post, put } from "./api.js";
 import { attempt, make, refresh, say } from "./dom.js";
 import { announceAll } from "./undo.js";
+import { guard } from "./unsaved.js";
 
 const PARTS = ["inbox", "inbox-dropped"];
 const VERBS = { accept: "Accepted", drop: "Dropped" };
@@ -11,7 +12,15 @@ const VERBS = { accept: "Accepted", drop: "Dropped" };
 const cards = () => [...document.querySelectorAll("#inbox .proposal")];
 const named = (card) => ({ id: card.dataset.id, expect: card.dataset.hash });
 const title = (card) => card.querySelector("h2").textContent;
-const edited = () => document.querySelector(".proposal form:not([hidden])")?.closest(".proposal");
+const form = (card) => card.querySelector("form");
+const edited = () => cards().filter((card) => !form(card).hidden);
+
+/** Whether something is written into a proposal that is saved nowhere. */
+function isUnsaved(card) {
+  const isSame = (one) => (one.options ? one.selectedOptions[0]?.defaultSelected : one.value === one.defaultValue);
+  return !form(card).hidden && [...form(card).elements].some((one) => one.name && !isSame(one));
+}
+guard(() => cards().some(isUnsaved));
 
 // What a person did and the word that comes of it both renew the page: one at a time, and the focus
 // goes where the person's step wants it.
@@ -38,7 +47,7 @@ async function renew(focus = null) {
 async function renewed() {
   let before = state();
   await refresh("/inbox", PARTS, undefined, () => { before = state(); });
-  if (before.edited) putBack(before.edited);
+  before.edited.forEach(putBack);
   const dropped = document.querySelector("#inbox-dropped details");
   if (dropped) dropped.open = before.isOpen;
   for (const card of cards()) {
@@ -47,7 +56,7 @@ async function renewed() {
   }
   count();
   const place = goal ?? before.place;
-  if (before.edited?.contains(before.focused)) before.focused.focus();
+  if (before.edited.some((card) => card.contains(before.focused))) before.focused.focus();
   else if (place) reach(place);
 }
 
@@ -84,6 +93,7 @@ function reach({ id, step }) {
 /** Accept or drop some cards, and offer to undo it. */
 async function decide(step, chosen) {
   if (!chosen.length) return;
+  if (chosen.some(isUnsaved)) { say("Save or cancel what you are writing there first.", { bad: true }); return; }
   const next = after(chosen);
   const done = [];
   for (const scope of new Set(chosen.map((one) => one.dataset.scope))) {
@@ -134,21 +144,32 @@ async function restore(line) {
 // Editing
 
 function edit(card, isOpen) {
-  const form = card.querySelector("form");
-  form.hidden = !isOpen;
+  if (!isOpen && isUnsaved(card)) offerAgain(card);
+  form(card).hidden = !isOpen;
   card.querySelector("[data-step=edit]").setAttribute("aria-expanded", String(isOpen));
-  if (isOpen) form.elements.title.focus();
-  else { form.reset(); card.querySelector("[data-step=edit]").focus(); }
+  if (isOpen) form(card).elements.title.focus();
+  else { form(card).reset(); card.querySelector("[data-step=edit]").focus(); }
 }
 
-async function save(card, form, step) {
-  const { title: heading, category, text } = form.elements;
+/** What was written and then cancelled can be taken up again. */
+function offerAgain(card) {
+  const written = [...new FormData(form(card))];
+  say("What you wrote is discarded.", { undo: () => {
+    const there = cards().find((one) => one.dataset.id === card.dataset.id) ?? card;
+    if (there === card && !card.isConnected) putBack(card);
+    edit(there, true);
+    for (const [name, value] of written) form(there).elements[name].value = value;
+  } });
+}
+
+async function save(card, step) {
+  const { title: heading, category, text } = form(card).elements;
   const words = { title: heading.value, category: category.value, text: text.value, expect: card.dataset.hash };
   const saved = await attempt(() => put(`/inbox/${card.dataset.scope}/${card.dataset.id}`, words));
   if (!saved) return;
   card.dataset.hash = saved.hash;
   card.querySelector("h2").textContent = saved.title;
-  form.hidden = true;
+  form(card).hidden = true;
   if (step === "accept") await decide("accept", [card]);
   else { say("Saved."); await renew(card.dataset.id); }
 }
@@ -200,8 +221,9 @@ document.addEventListener("click", (event) => {
 function act(step, button) {
   const card = button.closest(".proposal");
   if (step === "restore") restore(button.closest("li"));
-  else if (step === "edit") edit(card, card.querySelector("form").hidden);
+  else if (step === "edit") edit(card, form(card).hidden);
   else if (step === "cancel") edit(card, false);
+  else if (step === "accept" && isUnsaved(card)) form(card).requestSubmit();
   else decide(step, [card]);
 }
 
@@ -209,7 +231,7 @@ document.addEventListener("submit", (event) => {
   const card = event.target.closest(".proposal");
   if (!card) return;
   event.preventDefault();
-  save(card, event.target, event.submitter?.value ?? "accept");
+  save(card, event.submitter?.value ?? "accept");
 });
 
 const KEYS = { a: "accept", d: "drop", e: "edit" };
@@ -225,4 +247,4 @@ document.addEventListener("keydown", (event) => {
 }, true);
 
 // Who is writing is not to lose a word because another proposal comes in.
-document.addEventListener("retain:inbox", () => { if (!edited()) renew(); });
+document.addEventListener("retain:inbox", () => { if (!edited().length) renew(); });

@@ -44,6 +44,7 @@ const KEYS = {
   j: () => step(1),
   k: () => step(-1),
   x: () => document.activeElement.closest("[data-item]")?.querySelector("input[type=checkbox]")?.click(),
+  X: () => press("[data-all]"),
   b: () => document.querySelector("#bulk:not([hidden]) button")?.focus(),
   e: () => press("[data-key=e]"),
   n: () => press("[data-key=n]") || (location.href = "/new"),

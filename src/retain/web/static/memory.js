@@ -1,8 +1,10 @@
 // One memory: its tags, its steps through life, and word of changes; every action can be undone.
 
-import { call, get, post } from "./api.js";
+import { at, call, get, post } from "./api.js";
 import { BANKS, STEPS, ask } from "./asking.js";
-import { attempt, make, refresh, say } from "./dom.js";
+import { attempt, refresh, say } from "./dom.js";
+import { mergeInto } from "./merging.js";
+import { memories } from "./offering.js";
 import { announce, carry, isTakingBack, resume, warned } from "./undo.js";
 
 const shown = () => document.getElementById("memory");
@@ -13,7 +15,10 @@ const renew = () => refresh(location.href, ["memory", "collections"], undefined,
 /** What an action did: said here, or on the page where the memory is now. */
 async function finish(text, done) {
   const said = `${text}${warned(done)}`;
-  if (done.page && done.page !== data().page) return carry(said, done.undo, done.page);
+  if (done.page && done.page !== data().page) {
+    isLeaving = true;
+    return carry(said, done.undo, done.page);
+  }
   await renew();
   return announce(said, done.undo, returned);
 }
@@ -32,80 +37,53 @@ async function tagged(change, text) {
   await attempt(async () => finish(text, await post(`${data().api}/tags`, change)));
 }
 
-/** Choose another memory of this bank by what it says. */
-async function another(title, about, action, more = []) {
-  const list = make("datalist", { id: "others" });
-  const asking = ask({
-    title, about, action, below: [list],
-    fields: [{ name: "ref", label: "The other memory: search, then choose its name", list: "others", required: true }, ...more],
-  });
-  const field = document.querySelector("dialog[open] input[name=ref]");
-  let timer;
-  field.addEventListener("input", () => {
-    clearTimeout(timer);
-    timer = setTimeout(() => attempt(async () => {
-      const found = await get(`/search?limit=8&q=${encodeURIComponent(field.value)}`);
-      const mine = found.hits.filter((hit) => hit.page.startsWith(`/memory/${data().scope}/`));
-      list.replaceChildren(...mine
-        .map((hit) => [`${hit.collection}/${hit.id}`.replace(/^\//, ""), hit.title])
-        .filter(([ref]) => ref !== data().ref.replace(/^\//, ""))
-        .map(([value, label]) => make("option", { value, label })));
-    }), 150);
-  });
-  const given = await asking;
-  return given;
+async function others(words) {
+  const found = await memories(data().scope, words);
+  return found.filter((one) => one.page !== data().page).map((one) => [one.ref, one.title]);
+}
+
+/** Choose another memory, and do something with it. */
+function another(title, about, action, work) {
+  const field = { name: "ref", label: "The other memory: search, then choose it", required: true, find: others };
+  return ask({ title, about, action, fields: [field], work: ({ ref }) => work(ref.trim()) });
 }
 
 const address = (ref) => {
-  const at = ref.lastIndexOf("/");
-  const parts = [data().scope, at > 0 ? ref.slice(0, at) : ":root", ref.slice(at + 1)];
-  return `/memories/${parts.map(encodeURIComponent).join("/")}`;
+  const cut = ref.lastIndexOf("/");
+  return at({ scope: data().scope, collection: cut > 0 ? ref.slice(0, cut) : "", id: ref.slice(cut + 1) });
 };
 
 async function move() {
-  const given = await ask({
+  const done = await ask({
     title: "Move or rename", action: "Move",
     fields: [
       { name: "collection", label: "Collection", value: data().collection, list: "collections" },
       { name: "id", label: "Id, which is the file's name", value: data().id, required: true },
       ...(data().several ? [{ name: "scope", label: "Bank", value: data().scope, options: BANKS }] : []),
     ],
+    work: ({ collection, id, scope }) => post(`${data().api}/move`, { collection: collection.trim() || ":root", id: id.trim(), ...(scope ? { scope } : {}) }),
   });
-  if (!given) return;
-  const place = { collection: given.collection.trim() || ":root", id: given.id.trim() };
-  if (given.scope) place.scope = given.scope;
-  await finish("Moved.", await post(`${data().api}/move`, place));
+  if (done) await finish("Moved.", done);
 }
 
 async function withReason(step, title, text) {
-  const given = await ask({ title, about: STEPS[step], action: title, fields: [{ name: "reason", label: "Why" }] });
-  if (given) await finish(text, await post(`${data().api}/${step}`, { reason: given.reason }));
+  const done = await ask({
+    title, about: STEPS[step], action: title, fields: [{ name: "reason", label: "Why" }],
+    work: ({ reason }) => post(`${data().api}/${step}`, { reason }),
+  });
+  if (done) await finish(text, done);
 }
 
 async function supersede() {
-  const given = await another("Supersede by another", "It stays and points to the one that took its place; searches prefer that one.", "Supersede");
-  if (given) await finish("Superseded.", await post(`${data().api}/supersede`, { by: given.ref.trim() }));
+  const done = await another("Supersede by another", "It stays and points to the one that took its place; searches prefer that one.", "Supersede",
+    (by) => post(`${data().api}/supersede`, { by }));
+  if (done) await finish("Superseded.", done);
 }
 
 async function merge() {
-  const given = await another("Merge with another", "First choose which one.", "Go on");
-  if (!given) return;
-  const [mine, other] = await Promise.all([get(data().api), get(address(given.ref.trim()))]);
-  const text = await ask({
-    title: "Merge into one", action: "Merge", about: "The two go to the trash, and their links stay.",
-    fields: [
-      { name: "title", label: "Title", value: mine.title, required: true },
-      { name: "id", label: "Id of the new memory", value: `${mine.id}-merged`, required: true },
-      { name: "text", label: "Text", rows: 12, value: `${mine.content.trim()}\n\n${other.content.trim()}`, required: true },
-    ],
-  });
-  if (!text) return;
-  const done = await post(`/merges/${encodeURIComponent(data().scope)}`, {
-    // Only if they are still what was shown: a change made meanwhile would go to the trash with them.
-    sources: [mine, other].map((one) => ({ ref: `${one.collection}/${one.id}`, expect: one.hash })),
-    id: text.id, title: text.title, text: text.text, collection: mine.collection || ":root",
-  });
-  await finish("Merged.", done);
+  const two = await another("Merge with another", "First choose which one.", "Go on", (ref) => Promise.all([get(data().api), get(address(ref))]));
+  const done = two && await mergeInto(data().scope, two);
+  if (done) await finish("Merged.", done);
 }
 
 const ACTIONS = {
