@@ -21,11 +21,10 @@ import pytest
 from retain.engines.naming import Names
 from tests.cli import door
 from tests.conftest import Ran, command, own_world
-from tests.embed.server import Answer, Asked
 from tests.embed.server import Server as Model
 from tests.embed.server import running as model_running
 from tests.engines.contract import KEY, Row
-from tests.engines.machines import Words
+from tests.engines.machines import by_words
 from tests.engines.rows import ROWS
 from tests.engines.servers import Server, odd
 
@@ -69,18 +68,10 @@ ODD_NAMES: Final = ("it's", "c++", "a b", "日本語", "x' OR '1'='1")
 BAD_NAMES: Final = ('" OR 1=1', "a*", "\\", "../x")
 
 
-def _vectors(asked: Asked) -> Answer:
-    texts = asked.body["input"]
-    found = [
-        {"index": at, "embedding": Words().query(text).tolist()} for at, text in enumerate(texts)
-    ]
-    return Answer(body=json.dumps({"object": "list", "data": found}))
-
-
 @pytest.fixture(scope="module")
 def model() -> Iterator[Model]:
     """A model behind an address, which counts what it is asked."""
-    with model_running(_vectors) as found:
+    with model_running(by_words) as found:
         yield found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,9 +19,10 @@ from retain.engines.delivery import Pushed, Sender
 from retain.indexed import Indexed
 from retain.model import Answer
 from tests import indexes
+from tests.embed import server as models
 from tests.engines.contract import DIMENSION, MODEL, Bench
 
-__all__ = ["Machine", "Words", "machine"]
+__all__ = ["Machine", "Words", "by_words", "machine"]
 
 _COUNT = itertools.count()
 
@@ -41,6 +43,15 @@ class Words:
             total += np.frombuffer(digest.digest(), np.uint8).astype(np.float32) - 127.5
         unit: FloatArray = (total / np.linalg.norm(total)).astype(np.float32)
         return unit
+
+
+def by_words(asked: models.Asked) -> models.Answer:
+    """The same behind an address, as what a model's server answers."""
+    found = [
+        {"index": at, "embedding": Words().query(text).tolist()}
+        for at, text in enumerate(asked.body["input"])
+    ]
+    return models.Answer(body=json.dumps({"object": "list", "data": found}))
 
 
 class Machine:

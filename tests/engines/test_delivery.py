@@ -280,7 +280,7 @@ def test_a_server_that_lost_everything_is_not_believed_and_told_again(
         answer = two.ask("lantern")
         assert answer.hits
         assert any("lost what it was told" in reason for reason in answer.degraded.reasons)
-        assert two.sender.waits
+        assert two.sender.waits(for_vectors=False)
         assert two.push().sent == 5
         assert not two.ask("lantern").degraded.reasons
         assert _drift(two).total == 0

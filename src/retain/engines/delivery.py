@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.engines import locating, looking, outbox
+from retain.engines import locating, locks, looking, outbox
 from retain.engines.arm import GRAVE, Arm, EngineError, EngineRefused, Held, Piece, wins
 from retain.guard.characters import flat
 from retain.index import rows
@@ -126,10 +126,10 @@ class Sender:
         done = Pushed()
         with self._turn(patience) as is_ours:
             if not is_ours:
-                return Pushed(is_busy=True, left=self._left())
+                return Pushed(is_busy=True, left=self.left)
             self._look()
             self._meet()
-            total = self._left() if progress else 0
+            total = self.left if progress else 0
             after = 0
             while not is_stopped():
                 step = self._step(after)
@@ -145,18 +145,23 @@ class Sender:
             if self._is_time_to_sweep():
                 self.prune()
         lacking = self._lacking()
-        return done._replace(left=self._left() - lacking, lacking=lacking)
+        return done._replace(left=self.left - lacking, lacking=lacking)
 
-    @property
-    def waits(self) -> bool:
-        """Whether there is anything to deliver, or the server has to be asked what it holds."""
-        return not self.is_acquainted or bool(self._left())
+    def waits(self, *, for_vectors: bool) -> bool:
+        """Whether there is anything to deliver, or the server has to be asked what it holds.
 
-    @property
-    def is_acquainted(self) -> bool:
-        """Whether the server was asked what it holds, and not too long ago."""
+        What still waits for its vectors counts for who would make them.
+        """
         with self._store.reading() as connection:
-            return self._is_known(connection)
+            if not self._is_known(connection):
+                return True
+        return self.left > (0 if for_vectors else self._lacking())
+
+    @property
+    def left(self) -> int:
+        """How many changes wait, those without vectors among them."""
+        with self._store.reading() as connection:
+            return outbox.left(connection, self._wire.key)
 
     def forget(self, memories: Sequence[str]) -> None:
         """Have memories delivered again, whatever was noted about them."""
@@ -203,7 +208,7 @@ class Sender:
         fd = self._opened()
         try:
             end = time.monotonic() + patience
-            while not (is_ours := _is_locked(fd)) and time.monotonic() < end:
+            while not (is_ours := locks.is_taken(fd)) and time.monotonic() < end:
                 time.sleep(_GLANCE)
             yield is_ours
         finally:
@@ -213,7 +218,7 @@ class Sender:
         """The open lock; EngineError where something else lies in its place."""
         path = os.path.join(os.path.dirname(self._store.path), _LOCK)
         try:
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            return locks.opened(path)
         except OSError as error:
             raise EngineRefused(
                 f"nothing can be delivered: {path} cannot be used as a lock ({error.strerror})",
@@ -354,10 +359,6 @@ class Sender:
         with self._store.reading() as connection:
             return outbox.lacking(connection, self._wire.key) if self._model else 0
 
-    def _left(self) -> int:
-        with self._store.reading() as connection:
-            return outbox.left(connection, self._wire.key)
-
     def _settle(self) -> None:
         """Note what searches want to know: how much is there, and what all have in common."""
         # All that takes long is read before anyone is kept from writing.
@@ -367,16 +368,6 @@ class Sender:
             outbox.raise_floor(connection, self._wire.key)
             if mean is not None:
                 locating.note_mean(connection, self._model, mean)
-
-
-def _is_locked(fd: int) -> bool:
-    import fcntl
-
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 _COLLECTIONS: Final = "SELECT DISTINCT collection FROM memories"
