@@ -362,10 +362,17 @@ class Library:
                 unchanged="The index was left as it is.",
                 hint="Bring the files back, or say that it is meant: retain sync --force",
             )
+        from retain.engines import outbox
+
+        told: outbox.Kept = ((), ())
         with contextlib.suppress(Damaged):  # as much as can be saved, from a damaged one too
             bank.store.checkpoint()
+            told = bank.look(outbox.kept)
         bank.store.set_aside("it was asked for")
-        return bank.refresh(force_look=True, progress=progress)
+        changes = bank.refresh(force_look=True, progress=progress)
+        with bank.store.writing() as connection:
+            outbox.keep(connection, told)
+        return changes
 
     def fill(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import threading
 import time
@@ -323,6 +324,22 @@ def test_a_program_that_ends_leaves_the_rest_to_one_that_is_sent_off(
     _settle()
     assert _told(server) == SOME | {"notes/new.md"}
     assert bank.exists()
+
+
+def test_what_was_deleted_is_known_though_the_index_is_made_anew(
+    server: Upstash, bank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_ENGINE_BANKS", f"team={bank}")
+    _index()
+    assert _told(server) == SOME
+    server.kill()
+    (bank / "notes/m001.md").unlink()
+    assert line.call("index", "--rebuild").code == 0
+    _settle()
+    server.start()
+    ran = line.call("engine", "push", "--json")
+    assert json.loads(ran.out)["vector"]["removed"] == 1
+    assert json.loads(line.call("engine", "verify", "--json").out)["vector"]["elsewhere"] == []
 
 
 # A model that is down

@@ -23,6 +23,7 @@ from retain.index import rows
 from tests import indexes
 from tests.engines.contract import MODEL, Bench
 from tests.engines.machines import Machine, machine
+from tests.engines.rows import ROWS
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +31,9 @@ pytestmark = pytest.mark.slow
 def _drift(one: Machine) -> Drift:
     held = one.engines.wires[one.part].insist(lambda arm: list(arm.manifest()), 60)
     model = MODEL if one.part == "vector" else ""
-    return one.bank.look(partial(compared, arm=one.key, held=held, model=model))
+    return one.bank.look(
+        partial(compared, arm=one.key, held=held, model=model, is_alone=one.is_alone)
+    )
 
 
 def _waiting(one: Machine) -> int:
@@ -379,8 +382,8 @@ def test_what_another_machine_deleted_is_found_here_once_it_is_known(
         assert _drift(one).elsewhere == ("notes/air.md",)  # which is not deleted once more
 
 
-def test_a_witness_that_another_machine_has_changed_has_all_of_it_asked_for(
-    tmp_path: Path, bench: Bench
+def test_a_witness_that_another_machine_has_changed_is_noted_and_nothing_else_is_asked_for(
+    tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with machine(tmp_path, bench) as one, machine(tmp_path, bench) as two:
         for each in (one, two):
@@ -388,7 +391,11 @@ def test_a_witness_that_another_machine_has_changed_has_all_of_it_asked_for(
             each.push()
         one.write("notes/m001", "# Other\n\nAnother text altogether.\n")
         one.push()
+        read: list[bool] = []
+        monkeypatch.setattr(two.sender, "_learn", lambda: read.append(True))
         two.push()  # of so few every one is a witness
+        assert not read
+        assert two.bank.look(partial(outbox.ahead, arm=two.key)) == 1
         assert _drift(two).ahead == ("notes/m001.md",)
         assert two.names(f"lantern {indexes.word(1)}", 3)[0] == "notes/m001"
 
@@ -592,3 +599,101 @@ def test_a_lock_that_cannot_be_used_is_named(tmp_path: Path, bench: Bench) -> No
         assert told is not None
         assert "engine.lock" in told.why
         assert not (tmp_path / "elsewhere").exists()
+
+
+# An index or an address that is not what it was
+
+_ONE = pytest.mark.parametrize("row", ROWS[-1:], ids=lambda row: row.name)
+_BESIDE = "http://127.0.0.1:1"  # a second address, at which nobody need be
+
+
+def _changed_unseen(one: Machine) -> None:
+    """A memory deleted, and others edited by hand, while the server is away."""
+    (one.root / "notes/m001.md").unlink()
+    for number in range(2, 10):
+        one.write(f"notes/m{number:03}", DATED.format(1, "Other", f"A zeppelin, number {number}."))
+    one.take_in()
+
+
+def _filled(one: Machine) -> None:
+    for number in range(10):
+        one.write(f"notes/m{number:03}", DATED.format(1, "Old", f"A lantern, number {number}."))
+    one.push()
+
+
+@_ONE
+@pytest.mark.parametrize("address", ["", _BESIDE])
+def test_in_a_bank_of_its_own_everything_is_its_own_though_the_notes_are_gone(
+    tmp_path: Path, bench: Bench, address: str
+) -> None:
+    root = indexes.new(tmp_path / "alone")
+    one = Machine(root, bench, is_alone=True)
+    _filled(one)
+    _changed_unseen(one)
+    one.close()
+    if not address:
+        shutil.rmtree(root / ".index")
+    again = Machine(root, bench, is_alone=True, address=address)
+    try:
+        again.take_in()
+        drift = _drift(again)
+        assert (drift.undead, len(drift.differing)) == (("notes/m001.md",), 8)
+        done = again.push()
+        assert (done.sent, done.removed, done.ahead) == (8, 1, 0)
+        assert _drift(again).total == 0
+        assert set(_held(bench)) == set(SOME)
+    finally:
+        again.close()
+
+
+SOME = [f"notes/m{number:03}.md" for number in range(10) if number != 1]
+
+
+@_ONE
+def test_an_index_that_is_yet_to_be_filled_has_nothing_deleted(
+    tmp_path: Path, bench: Bench
+) -> None:
+    root = indexes.new(tmp_path / "alone")
+    one = Machine(root, bench, is_alone=True)
+    _filled(one)
+    one.close()
+    shutil.rmtree(root / ".index")
+    again = Machine(root, bench, is_alone=True)
+    try:
+        assert _waiting(again) == 0
+        assert again.sender.push().removed == 0
+        assert len(_held(bench)) == 10
+        assert again.push().settled == 0  # learnt is what the files say
+    finally:
+        again.close()
+
+
+@_ONE
+def test_what_was_told_at_another_address_is_known_there_too(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one, machine(tmp_path, bench) as two:
+        _filled(one)
+        two.write("notes/theirs", DATED.format(1, "Theirs", "A zeppelin of theirs."))
+        two.push()
+        _changed_unseen(one)
+        one.close()
+        again = Machine(one.root, bench, address=_BESIDE)
+        done = again.push()
+        assert (done.sent, done.removed, done.ahead) == (8, 1, 0)
+        assert _drift(again).total == 0
+        assert _drift(again).elsewhere == ("notes/theirs.md",)
+        again.close()
+
+
+@_ONE
+def test_what_is_known_of_a_server_is_written_only_where_it_changes(
+    tmp_path: Path, bench: Bench
+) -> None:
+    with machine(tmp_path, bench) as one:
+        _filled(one)
+        with one.bank.store.writing() as connection:
+            connection.execute("UPDATE delivered SET hash = 'x' WHERE file = 'm003.md'")
+            before = connection.total_changes
+        one.sender.manifest()
+        with one.bank.store.reading() as connection:
+            assert connection.total_changes - before < 5  # that memory, and when it was asked
+        assert _waiting(one) == 0

@@ -234,9 +234,14 @@ class Sender:
         if not some:
             return
         held = self._wire.insist(lambda arm: arm.held(list(some)), _SLOW)
-        if looking.differs(some, held):
-            with self._store.writing() as connection:
-                mistrust(connection, self._wire.key)
+        if not looking.differs(some, held):
+            return
+        key = self._wire.key
+        with self._store.writing() as connection:
+            if self._is_alone or looking.has_lost(some, held):
+                mistrust(connection, key)
+            else:  # what another machine has changed is no reason to ask about all the others
+                outbox.mark(connection, key, looking.changed(some, held), ())
 
     def _meet(self) -> None:
         """Ask a server what it holds, before telling it anything: one we know nothing about, one
@@ -267,14 +272,13 @@ class Sender:
         key = self._wire.key
         with self._store.writing() as connection:
             here = {name: (hash_, at) for name, hash_, at in connection.execute(_HERE)}
-            notes = outbox.notes(connection, key)
+            notes = outbox.known(connection, key, self._wire.target)
             known = {}
             for one in held:
-                note = notes.get(one.memory, "")
+                note = outbox.about(notes, one)
                 if one.memory in here:
                     known[one.memory] = self._noted(one, *here[one.memory], note)
-                elif not one.is_grave and outbox.is_ours(note, one):
-                    # It was deleted, and the server has an older state of things again.
+                elif not one.is_grave and self._was_deleted(note, one):
                     known[one.memory] = outbox.BEGUN + one.hash
             known = {name: note for name, note in known.items() if note}
             outbox.learn(connection, key, self._wire.target, known, here)
@@ -294,11 +298,24 @@ class Sender:
     def _met(self) -> str:
         return met(self._wire.key)
 
+    def _was_deleted(self, note: str, held: Held) -> bool:
+        """Whether what a server holds and the index does not was deleted here.
+
+        So it is where it was told from here; and where nobody else could tell it, unless its file
+        is there: an index that is made anew has yet to come to that.
+        """
+        if not self._is_alone:
+            return outbox.is_ours(note, held)
+        folder = os.path.dirname(os.path.dirname(self._store.path))
+        return not os.path.lexists(f"{folder}/{held.memory}")
+
     def _noted(self, held: Held, hash_: str, written: float, note: str) -> str:
         """What to note of a memory that a server holds; nothing where there is nothing of it."""
         if held.hash == hash_:
             is_there = held.is_whole and held.model == self._model
             return hash_ if is_there else outbox.BEGUN + hash_
+        if self._is_alone:  # nobody else can have told it
+            return outbox.BEGUN + outbox.ANY
         if outbox.is_ours(note, held):
             return note if held.is_grave else outbox.BEGUN + held.hash
         if not wins(hash_, written, held):
@@ -317,6 +334,8 @@ class Sender:
         names = [*(group[0].memory for group in groups), *waits.deleted]
         held = self._wire.insist(lambda arm: arm.held(names), _SLOW)
         notes = self._given(names)
+        if self._is_alone:  # whatever it holds nobody else can have told it
+            notes = {name: outbox.owned(notes.get(name, "")) for name in names}
         plan = _plan(groups, waits.deleted, held, self._model, notes)
         fresh = sorted({group[0].collection for group in plan.send})
         if fresh:
