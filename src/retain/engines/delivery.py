@@ -143,7 +143,9 @@ class Sender:
                     progress(done.settled, max(total, done.settled))
             self._settle()
             if self._is_time_to_sweep():
-                self.prune()
+                self._note_sweep()
+                with contextlib.suppress(EngineError):  # all is told; marks may wait for another
+                    self.prune()
         lacking = self._lacking()
         return done._replace(left=self.left - lacking, lacking=lacking)
 
@@ -176,7 +178,7 @@ class Sender:
     def prune(self, age: float = _MARKED) -> int:
         """Have the marks of memories removed that were deleted so many seconds ago or earlier."""
         before = time.time() - age
-        found = self._wire.insist(lambda arm: arm.prune(before), _SLOW)
+        found = self._wire.insist(lambda arm: arm.prune(before), MANIFEST)
         with self._store.writing() as connection:
             outbox.unbury(connection, self._wire.key, before)
         self._note_sweep()
