@@ -7,21 +7,25 @@ import os
 import shutil
 import signal
 import sqlite3
+import subprocess
+import tempfile
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from retain.engines import locating, outbox
-from retain.engines.arm import EngineError
+from retain.engines.arm import EngineDown, EngineError
 from retain.engines.checking import Drift, compared
 from retain.engines.delivery import mistrust
 from retain.engines.naming import Names
 from retain.index import rows
 from tests import indexes
-from tests.engines.contract import MODEL, Bench
+from tests.engines.contract import MODEL, Bench, Row
 from tests.engines.machines import Machine, machine
 from tests.engines.rows import ROWS
 
@@ -663,7 +667,7 @@ def test_an_index_that_is_yet_to_be_filled_has_nothing_deleted(
         assert _waiting(again) == 0
         assert again.sender.push().removed == 0
         assert len(_held(bench)) == 10
-        assert again.push().settled == 0  # learnt is what the files say
+        assert again.push().sent == 0  # what the files say is there
     finally:
         again.close()
 
@@ -697,3 +701,117 @@ def test_what_is_known_of_a_server_is_written_only_where_it_changes(
         with one.bank.store.reading() as connection:
             assert connection.total_changes - before < 5  # that memory, and when it was asked
         assert _waiting(one) == 0
+
+
+@_ONE
+def test_marks_that_cannot_be_removed_keep_no_delivery_from_its_end(
+    tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+
+    def prune() -> int:
+        tries.append(1)
+        raise EngineDown("it takes too long")
+
+    with machine(tmp_path, bench) as one:
+        _filled(one)
+        monkeypatch.setattr(one.sender, "prune", prune)
+        with one.bank.store.writing() as connection:
+            rows.set_fact(connection, f"engine:{one.key}:swept", 1)  # long ago
+        one.write("notes/new", "# New\n\nThe zeppelin lands at noon.\n")
+        assert one.push().sent == 1
+        assert tries
+        assert one.engines.wires[one.part].delivery() is None
+        one.push()
+        assert len(tries) == 1  # which is not tried over and over
+
+
+# A server that ends, or is full, in the middle
+
+
+def test_a_server_that_is_killed_in_the_middle_of_a_delivery_is_told_the_rest(
+    tmp_path: Path, own: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retain.engines.delivery._BATCH", 40)
+    killing = threading.Thread(target=own.server.kill)
+
+    def kill(_done: int, _of: int) -> None:
+        if killing.ident is None:
+            killing.start()  # which ends it while the next batch is on its way
+        else:
+            killing.join()  # or before the one after that
+
+    with machine(tmp_path, own) as one:
+        indexes.many(one.root, 200)
+        one.take_in()
+        with pytest.raises(EngineError):
+            one.sender.push(progress=kill)
+        killing.join()
+        assert 0 < _waiting(one) < 200
+        own.server.start()
+        assert one.push().left == 0
+        drift = _drift(one)
+        assert (drift.total, drift.memories, drift.elsewhere) == (0, 200, ())
+        assert len(_held(own)) == 200
+        for number in range(0, 200, 25):
+            name = f"notes/m{number:03}"
+            assert name in one.names(f"the lantern {indexes.word(number)} of memory {number}")
+        assert not one.ask("lantern").degraded.reasons
+
+
+@pytest.mark.parametrize("row", ROWS[2:4], ids=lambda row: row.name)
+def test_a_server_whose_disk_is_full_is_named_and_told_when_there_is_room(
+    tmp_path: Path, row: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _small_disk("128m") as disk:
+        monkeypatch.setattr(tempfile, "tempdir", str(disk))  # where Postgres has its data
+        server = row.server(tmp_path)
+        server.start()
+        bench = Bench(row, server, Names("own"))
+        try:
+            with machine(tmp_path, bench) as one:
+                _filled(one)
+                ballast = disk / "ballast"
+                _fill_up(ballast)
+                indexes.many(one.root, 400, "more")
+                one.take_in()
+                with pytest.raises(EngineError):
+                    one.sender.push()
+                told = one.engines.wires[one.part].delivery()
+                assert told is not None
+                assert "53100" in told.why
+                assert "o space left" in told.words
+                assert _waiting(one) > 0
+                assert one.names(f"the lantern {indexes.word(399)}")  # and nobody goes without
+                ballast.unlink()
+                assert one.push().left == 0
+                drift = _drift(one)
+                assert (drift.total, drift.memories) == (0, 410)
+                assert one.engines.wires[one.part].delivery() is None
+        finally:
+            bench.close()
+            server.kill()
+
+
+@contextmanager
+def _small_disk(size: str) -> Iterator[Path]:
+    """A real file system that others may look into as well."""
+    folder = Path(tempfile.mkdtemp(prefix="retain-disk-"))
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "tmpfs", str(folder)]
+    try:
+        if subprocess.run(mount, capture_output=True, check=False).returncode:
+            pytest.skip("mounting is not permitted here: a full server is not tested")
+        try:
+            yield folder
+        finally:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    finally:
+        folder.rmdir()
+
+
+def _fill_up(path: Path) -> None:
+    """Leave less room than a table takes to grow."""
+    with path.open("wb") as stream, suppress(OSError):
+        while True:
+            stream.write(bytes(65536))
+            stream.flush()
