@@ -40,6 +40,8 @@ class Retain:
         self._filling = Filling(self._app.library) if background else None
         # Explicitly, so that the index is sealed also when nobody calls close().
         self._finalizer = weakref.finalize(self, _close, self._app, self._filling)
+        if self._filling:
+            self._filling.notice()  # something may wait since the last time
 
     def close(self) -> None:
         """Let go of the bank; everything written is on disk already, and nothing more is read."""
@@ -281,6 +283,8 @@ class Retain:
                     hint="Open it again: retain.open(path), or stay in `with`.",
                 )
             yield
+            if self._filling:
+                self._filling.notice()
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:

@@ -24,6 +24,14 @@ class Filling:
         self._woken, self._ended = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
+    def notice(self) -> None:
+        """Something was asked: engines may have to be told of what that found, or of what waits."""
+        # Settings that make no sense are told to whoever asks for something.
+        with contextlib.suppress(RetainError):
+            is_new = self._thread is None or self._library.has_news
+            if is_new and self._library.has_engines:
+                self.wake()
+
     def wake(self) -> None:
         """Something was written."""
         self._woken.set()
@@ -39,7 +47,7 @@ class Filling:
             # A model that does not answer is reported by the next search.
             with contextlib.suppress(RetainError):
                 self._library.fill(is_stopped=self._ended.is_set)
-            pause = None
+            pause = _AGAIN
             with contextlib.suppress(RetainError):
                 waits = self._library.deliver(is_stopped=self._ended.is_set)
                 pause = _AGAIN if waits else _LOOK if self._library.has_engines else None

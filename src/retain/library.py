@@ -362,10 +362,17 @@ class Library:
                 unchanged="The index was left as it is.",
                 hint="Bring the files back, or say that it is meant: retain sync --force",
             )
+        from retain.engines import outbox
+
+        told: outbox.Kept = ((), ())
         with contextlib.suppress(Damaged):  # as much as can be saved, from a damaged one too
             bank.store.checkpoint()
+            told = bank.look(outbox.kept)
         bank.store.set_aside("it was asked for")
-        return bank.refresh(force_look=True, progress=progress)
+        changes = bank.refresh(force_look=True, progress=progress)
+        with bank.store.writing() as connection:
+            outbox.keep(connection, told)
+        return changes
 
     def fill(
         self,
@@ -383,30 +390,27 @@ class Library:
 
     @property
     def has_engines(self) -> bool:
-        """Whether a part of the index of the bank in force lives elsewhere."""
-        return self.in_force().engines is not None
+        """Whether a person has chosen that parts of the index live elsewhere."""
+        return _has_engines(self._workspace)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something was taken in that nobody has told engines of yet."""
+        return any(bank.has_news for bank in list(self._indexed.values()))
 
     def deliver(self, *, is_stopped: Callable[[], bool] = lambda: False) -> bool:
         """Tell engines what they lack, except those that are down; whether something still waits.
 
-        Nobody waits for this: what cannot be delivered now is told later, by whoever comes next.
+        It is for the bank in force and for those that were looked in. Nobody waits for this: what
+        cannot be delivered now is told later, by whoever comes next.
         """
-        engines = self.in_force().engines
-        if engines is None:
+        if not self.has_engines:
             return False
+        with contextlib.suppress(NotFound):  # a bank that is not made yet has nothing to tell
+            self.in_force()
         waits = False
-        for part, sender in engines.senders.items():
-            if is_stopped():
-                return True
-            trouble = engines.wires[part].delivery() or engines.wires[part].trouble()
-            try:
-                if trouble and not trouble.is_over:
-                    waits = True
-                    continue
-                done = sender.push(is_stopped=is_stopped)
-                waits = waits or bool(done.left)
-            except RetainError:  # `retain engine status` tells
-                waits = True
+        for bank in list(self._indexed.values()):
+            waits = (bank.bank.place.exists and _deliver(bank, is_stopped)) or waits
         return waits
 
     def leave(self) -> None:
@@ -417,7 +421,8 @@ class Library:
     def _send_off(self, bank: Indexed) -> None:
         """Have engines told by a process of its own: nobody should wait for a client to load.
 
-        After a search as well, when it is time to ask what other machines have told.
+        After a search as well: what could not be told before may be told by now, and it may be
+        time to ask what other machines have told.
         """
         if not (bank.has_news or bank.has_searched):
             return
@@ -429,7 +434,7 @@ class Library:
             trouble, sender = wire.delivery() or wire.trouble(), engines.senders[part]
             if trouble is not None and not trouble.is_over:
                 continue
-            if sender.waits if has_news else not sender.is_acquainted:
+            if sender.waits(for_vectors=has_news):
                 from retain.engines.sending import send_off
 
                 send_off(bank.bank.root, self._workspace.env)
@@ -515,10 +520,9 @@ class Library:
 
     def close(self) -> None:
         """Let go of every index; the next question opens them again."""
-        if not self._stays:  # who stays tells engines himself
-            for bank in self._indexed.values():
-                with contextlib.suppress(RetainError):
-                    self._send_off(bank)
+        for bank in self._indexed.values():
+            with contextlib.suppress(RetainError):
+                self._send_off(bank)
         _close_all(self._indexed)
 
 
@@ -569,15 +573,38 @@ def _embedder(workspace: Workspace, warm: Sequence[str] = ()) -> Embedder | None
 
 def _engines(workspace: Workspace, bank: Indexed) -> Engines | None:
     """The engines a person chose; what loads them is imported where any was."""
-    config = workspace.config
-    if all(config.text(f"engine.{part}") == "sqlite" for part in ("text", "vector")):
+    if not _has_engines(workspace):
         return None
     from retain.engines.choosing import chosen
 
     model = None
     with contextlib.suppress(RetainError):  # a model that cannot be had makes no vectors to send
         model = bank.embedder
-    return chosen(config, workspace.env, bank.bank.root, bank.store, model)
+    return chosen(workspace.config, workspace.env, bank.bank.root, bank.store, model)
+
+
+def _has_engines(workspace: Workspace) -> bool:
+    return any(workspace.config.text(f"engine.{part}") != "sqlite" for part in ("text", "vector"))
+
+
+def _deliver(bank: Indexed, is_stopped: Callable[[], bool]) -> bool:
+    """Tell the engines of one bank what they lack; whether something still waits."""
+    engines, bank.has_news = bank.engines, False
+    if engines is None:
+        return False
+    waits = False
+    for part, sender in engines.senders.items():
+        try:
+            trouble = engines.wires[part].delivery() or engines.wires[part].trouble()
+            if is_stopped() or (trouble and not trouble.is_over):
+                waits = True
+            else:
+                waits = bool(sender.push(is_stopped=is_stopped).left) or waits
+        except RetainError:  # `retain engine status` tells
+            waits = True
+    if waits and is_stopped():
+        bank.has_news = True  # which is sent off when the bank is closed
+    return waits
 
 
 def _warm_banks(workspace: Workspace) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from retain.indexed import Indexed
     from retain.workspace import Workspace
 
-__all__ = ["Mended", "Remote", "State"]
+__all__ = ["Mended", "Remote", "State", "moving"]
 
 _PARTS: Final = (TEXT, VECTOR)
 _STATUS: Final = 10.0  # seconds: who asks how an engine is would rather wait than not know
@@ -108,7 +108,7 @@ class Remote:
         """The variables of the environment that keep a move from taking effect."""
         from retain.config import setting
 
-        variables = [setting(f"engine.{part}").variable for part in _moving(kind, only)]
+        variables = [setting(f"engine.{part}").variable for part in moving(kind, only)]
         env = self._workspace.env
         return [
             f"{one} in the environment says {env[one]}"
@@ -185,12 +185,17 @@ class Remote:
         patience: float = _OTHERS,
     ) -> dict[str, Pushed]:
         """Deliver what waits to every engine; a failure of one does not keep the others waiting."""
+        self._bank.has_news = False  # so that nobody else is sent off for it
         return _each(
             self._needed,
             lambda engines, part: engines.senders[part].push(
                 is_stopped=is_stopped, progress=progress, patience=patience
             ),
         )
+
+    def waiting(self) -> int:
+        """How many changes engines have yet to be told of, those without vectors among them."""
+        return sum(sender.left for sender in self._needed.senders.values())
 
     def check(self) -> None:
         """Refuse where nothing lives elsewhere, before any work is done."""
@@ -287,7 +292,7 @@ class Remote:
         self, kind: str, progress: Callable[[int, int], None] | None = None, only: str = ""
     ) -> dict[str, Pushed]:
         """Move arms, or one of them, to another product: filled and compared first, then chosen."""
-        parts = _moving(kind, only)
+        parts = moving(kind, only)
         done: dict[str, Pushed] = {}
         if kind != EMBEDDED:
             try:
@@ -363,7 +368,7 @@ class _About(NamedTuple):
     otherwise: tuple[str, ...] = ()
 
 
-def _moving(kind: str, only: str) -> tuple[str, ...]:
+def moving(kind: str, only: str) -> tuple[str, ...]:
     """The arms that a move is about."""
     parts = _PARTS if kind == EMBEDDED else KINDS[kind]
     if only and only not in parts:

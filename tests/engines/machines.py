@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,9 +19,10 @@ from retain.engines.delivery import Pushed, Sender
 from retain.indexed import Indexed
 from retain.model import Answer
 from tests import indexes
+from tests.embed import server as models
 from tests.engines.contract import DIMENSION, MODEL, Bench
 
-__all__ = ["Machine", "Words", "machine"]
+__all__ = ["Machine", "Words", "by_words", "machine"]
 
 _COUNT = itertools.count()
 
@@ -43,11 +45,29 @@ class Words:
         return unit
 
 
+def by_words(asked: models.Asked) -> models.Answer:
+    """The same behind an address, as what a model's server answers."""
+    found = [
+        {"index": at, "embedding": Words().query(text).tolist()}
+        for at, text in enumerate(asked.body["input"])
+    ]
+    return models.Answer(body=json.dumps({"object": "list", "data": found}))
+
+
 class Machine:
     """One clone of a bank, and what a person does with it."""
 
-    def __init__(self, root: Path, bench: Bench, patience: float = 30.0) -> None:
+    def __init__(
+        self,
+        root: Path,
+        bench: Bench,
+        patience: float = 30.0,
+        *,
+        is_alone: bool = False,
+        address: str = "",  # that a person has written for the same server
+    ) -> None:
         self.root, self.bench = root, bench
+        self.is_alone, self._address = is_alone, address or bench.server.address
         self.part = TEXT if bench.row.kind == "text" else VECTOR
         self._patience = patience
         self.bank = Indexed(Bank(indexes.place(root)), Words, self._engines)
@@ -59,12 +79,18 @@ class Machine:
         model = MODEL if self.part == VECTOR else ""
         wire: Wire[object] = Wire(  # type: ignore[type-var]
             self.part,
-            f"{self.bench.row.product} {self.bench.server.address} {self.bench.names.prefix}",
+            f"{self.bench.row.product} {self._address} {self.bench.names.prefix}",
             make,
             bank.store,
             self._patience,
         )
-        sender = Sender(bank.store, wire, self.bench.names, model)  # type: ignore[arg-type]
+        sender = Sender(
+            bank.store,
+            wire,  # type: ignore[arg-type]
+            self.bench.names,
+            model,
+            is_alone=self.is_alone,
+        )
         text = wire if self.part == TEXT else None
         vector = wire if self.part == VECTOR else None
         return Engines(self.bench.names, text, vector, {self.part: sender})  # type: ignore[arg-type]

@@ -7,8 +7,12 @@ import os
 import shutil
 import signal
 import sqlite3
+import subprocess
+import tempfile
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,14 +20,15 @@ from typing import Any
 import pytest
 
 from retain.engines import locating, outbox
-from retain.engines.arm import EngineError
+from retain.engines.arm import EngineDown, EngineError
 from retain.engines.checking import Drift, compared
 from retain.engines.delivery import mistrust
 from retain.engines.naming import Names
 from retain.index import rows
 from tests import indexes
-from tests.engines.contract import MODEL, Bench
+from tests.engines.contract import MODEL, Bench, Row
 from tests.engines.machines import Machine, machine
+from tests.engines.rows import ROWS
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +36,9 @@ pytestmark = pytest.mark.slow
 def _drift(one: Machine) -> Drift:
     held = one.engines.wires[one.part].insist(lambda arm: list(arm.manifest()), 60)
     model = MODEL if one.part == "vector" else ""
-    return one.bank.look(partial(compared, arm=one.key, held=held, model=model))
+    return one.bank.look(
+        partial(compared, arm=one.key, held=held, model=model, is_alone=one.is_alone)
+    )
 
 
 def _waiting(one: Machine) -> int:
@@ -295,7 +302,7 @@ def test_a_server_that_lost_everything_is_not_believed_and_told_again(
         answer = two.ask("lantern")
         assert answer.hits
         assert any("lost what it was told" in reason for reason in answer.degraded.reasons)
-        assert two.sender.waits
+        assert two.sender.waits(for_vectors=False)
         assert two.push().sent == 5
         assert not two.ask("lantern").degraded.reasons
         assert _drift(two).total == 0
@@ -394,8 +401,8 @@ def test_what_another_machine_deleted_is_found_here_once_it_is_known(
         assert _drift(one).elsewhere == ("notes/air.md",)  # which is not deleted once more
 
 
-def test_a_witness_that_another_machine_has_changed_has_all_of_it_asked_for(
-    tmp_path: Path, bench: Bench
+def test_a_witness_that_another_machine_has_changed_is_noted_and_nothing_else_is_asked_for(
+    tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with machine(tmp_path, bench) as one, machine(tmp_path, bench) as two:
         for each in (one, two):
@@ -403,7 +410,11 @@ def test_a_witness_that_another_machine_has_changed_has_all_of_it_asked_for(
             each.push()
         one.write("notes/m001", "# Other\n\nAnother text altogether.\n")
         one.push()
+        read: list[bool] = []
+        monkeypatch.setattr(two.sender, "_learn", lambda: read.append(True))
         two.push()  # of so few every one is a witness
+        assert not read
+        assert two.bank.look(partial(outbox.ahead, arm=two.key)) == 1
         assert _drift(two).ahead == ("notes/m001.md",)
         assert two.names(f"lantern {indexes.word(1)}", 3)[0] == "notes/m001"
 
@@ -607,3 +618,215 @@ def test_a_lock_that_cannot_be_used_is_named(tmp_path: Path, bench: Bench) -> No
         assert told is not None
         assert "engine.lock" in told.why
         assert not (tmp_path / "elsewhere").exists()
+
+
+# An index or an address that is not what it was
+
+_ONE = pytest.mark.parametrize("row", ROWS[-1:], ids=lambda row: row.name)
+_BESIDE = "http://127.0.0.1:1"  # a second address, at which nobody need be
+
+
+def _changed_unseen(one: Machine) -> None:
+    """A memory deleted, and others edited by hand, while the server is away."""
+    (one.root / "notes/m001.md").unlink()
+    for number in range(2, 10):
+        one.write(f"notes/m{number:03}", DATED.format(1, "Other", f"A zeppelin, number {number}."))
+    one.take_in()
+
+
+def _filled(one: Machine) -> None:
+    for number in range(10):
+        one.write(f"notes/m{number:03}", DATED.format(1, "Old", f"A lantern, number {number}."))
+    one.push()
+
+
+@_ONE
+@pytest.mark.parametrize("address", ["", _BESIDE])
+def test_in_a_bank_of_its_own_everything_is_its_own_though_the_notes_are_gone(
+    tmp_path: Path, bench: Bench, address: str
+) -> None:
+    root = indexes.new(tmp_path / "alone")
+    one = Machine(root, bench, is_alone=True)
+    _filled(one)
+    _changed_unseen(one)
+    one.close()
+    if not address:
+        shutil.rmtree(root / ".index")
+    again = Machine(root, bench, is_alone=True, address=address)
+    try:
+        again.take_in()
+        drift = _drift(again)
+        assert (drift.undead, len(drift.differing)) == (("notes/m001.md",), 8)
+        done = again.push()
+        assert (done.sent, done.removed, done.ahead) == (8, 1, 0)
+        assert _drift(again).total == 0
+        assert set(_held(bench)) == set(SOME)
+    finally:
+        again.close()
+
+
+SOME = [f"notes/m{number:03}.md" for number in range(10) if number != 1]
+
+
+@_ONE
+def test_an_index_that_is_yet_to_be_filled_has_nothing_deleted(
+    tmp_path: Path, bench: Bench
+) -> None:
+    root = indexes.new(tmp_path / "alone")
+    one = Machine(root, bench, is_alone=True)
+    _filled(one)
+    one.close()
+    shutil.rmtree(root / ".index")
+    again = Machine(root, bench, is_alone=True)
+    try:
+        assert _waiting(again) == 0
+        assert again.sender.push().removed == 0
+        assert len(_held(bench)) == 10
+        assert again.push().sent == 0  # what the files say is there
+    finally:
+        again.close()
+
+
+@_ONE
+def test_what_was_told_at_another_address_is_known_there_too(tmp_path: Path, bench: Bench) -> None:
+    with machine(tmp_path, bench) as one, machine(tmp_path, bench) as two:
+        _filled(one)
+        two.write("notes/theirs", DATED.format(1, "Theirs", "A zeppelin of theirs."))
+        two.push()
+        _changed_unseen(one)
+        one.close()
+        again = Machine(one.root, bench, address=_BESIDE)
+        done = again.push()
+        assert (done.sent, done.removed, done.ahead) == (8, 1, 0)
+        assert _drift(again).total == 0
+        assert _drift(again).elsewhere == ("notes/theirs.md",)
+        again.close()
+
+
+@_ONE
+def test_what_is_known_of_a_server_is_written_only_where_it_changes(
+    tmp_path: Path, bench: Bench
+) -> None:
+    with machine(tmp_path, bench) as one:
+        _filled(one)
+        with one.bank.store.writing() as connection:
+            connection.execute("UPDATE delivered SET hash = 'x' WHERE file = 'm003.md'")
+            before = connection.total_changes
+        one.sender.manifest()
+        with one.bank.store.reading() as connection:
+            assert connection.total_changes - before < 5  # that memory, and when it was asked
+        assert _waiting(one) == 0
+
+
+@_ONE
+def test_marks_that_cannot_be_removed_keep_no_delivery_from_its_end(
+    tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+
+    def prune() -> int:
+        tries.append(1)
+        raise EngineDown("it takes too long")
+
+    with machine(tmp_path, bench) as one:
+        _filled(one)
+        monkeypatch.setattr(one.sender, "prune", prune)
+        with one.bank.store.writing() as connection:
+            rows.set_fact(connection, f"engine:{one.key}:swept", 1)  # long ago
+        one.write("notes/new", "# New\n\nThe zeppelin lands at noon.\n")
+        assert one.push().sent == 1
+        assert tries
+        assert one.engines.wires[one.part].delivery() is None
+        one.push()
+        assert len(tries) == 1  # which is not tried over and over
+
+
+# A server that ends, or is full, in the middle
+
+
+def test_a_server_that_is_killed_in_the_middle_of_a_delivery_is_told_the_rest(
+    tmp_path: Path, own: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retain.engines.delivery._BATCH", 40)
+    killing = threading.Thread(target=own.server.kill)
+
+    def kill(_done: int, _of: int) -> None:
+        if killing.ident is None:
+            killing.start()  # which ends it while the next batch is on its way
+        else:
+            killing.join()  # or before the one after that
+
+    with machine(tmp_path, own) as one:
+        indexes.many(one.root, 200)
+        one.take_in()
+        with pytest.raises(EngineError):
+            one.sender.push(progress=kill)
+        killing.join()
+        assert 0 < _waiting(one) < 200
+        own.server.start()
+        assert one.push().left == 0
+        drift = _drift(one)
+        assert (drift.total, drift.memories, drift.elsewhere) == (0, 200, ())
+        assert len(_held(own)) == 200
+        for number in range(0, 200, 25):
+            name = f"notes/m{number:03}"
+            assert name in one.names(f"the lantern {indexes.word(number)} of memory {number}")
+        assert not one.ask("lantern").degraded.reasons
+
+
+@pytest.mark.parametrize("row", ROWS[2:4], ids=lambda row: row.name)
+def test_a_server_whose_disk_is_full_is_named_and_told_when_there_is_room(
+    tmp_path: Path, row: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _small_disk("128m") as disk:
+        monkeypatch.setattr(tempfile, "tempdir", str(disk))  # where Postgres has its data
+        server = row.server(tmp_path)
+        server.start()
+        bench = Bench(row, server, Names("own"))
+        try:
+            with machine(tmp_path, bench) as one:
+                _filled(one)
+                ballast = disk / "ballast"
+                _fill_up(ballast)
+                indexes.many(one.root, 400, "more")
+                one.take_in()
+                with pytest.raises(EngineError):
+                    one.sender.push()
+                told = one.engines.wires[one.part].delivery()
+                assert told is not None
+                assert "53100" in told.why
+                assert "o space left" in told.words
+                assert _waiting(one) > 0
+                assert one.names(f"the lantern {indexes.word(399)}")  # and nobody goes without
+                ballast.unlink()
+                assert one.push().left == 0
+                drift = _drift(one)
+                assert (drift.total, drift.memories) == (0, 410)
+                assert one.engines.wires[one.part].delivery() is None
+        finally:
+            bench.close()
+            server.kill()
+
+
+@contextmanager
+def _small_disk(size: str) -> Iterator[Path]:
+    """A real file system that others may look into as well."""
+    folder = Path(tempfile.mkdtemp(prefix="retain-disk-"))
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "tmpfs", str(folder)]
+    try:
+        if subprocess.run(mount, capture_output=True, check=False).returncode:
+            pytest.skip("mounting is not permitted here: a full server is not tested")
+        try:
+            yield folder
+        finally:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    finally:
+        folder.rmdir()
+
+
+def _fill_up(path: Path) -> None:
+    """Leave less room than a table takes to grow."""
+    with path.open("wb") as stream, suppress(OSError):
+        while True:
+            stream.write(bytes(65536))
+            stream.flush()

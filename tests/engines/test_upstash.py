@@ -13,7 +13,7 @@ from retain.engines.arm import EngineRefused, Sieve
 from retain.engines.naming import Names
 from retain.engines.upstash import UpstashSettings, UpstashVectors
 from retain.index.vectors import Floats
-from tests.engines.contract import DIMENSION, HOSTILE, KEY, MODEL, memory, unit
+from tests.engines.contract import DIMENSION, HOSTILE, KEY, MODEL, grave, memory, unit
 from tests.engines.upstash_server import BadFilter, Function, Upstash, parsed
 
 pytestmark = pytest.mark.slow
@@ -207,3 +207,25 @@ def test_the_filter_language_of_the_tests_own_server(text: str, expected: bool) 
 def test_a_filter_that_is_wrong_is_refused(text: str) -> None:
     with pytest.raises(BadFilter):
         parsed(text)
+
+
+def test_everything_is_counted_without_being_read(slow: Upstash) -> None:
+    arm = _arm(slow, UpstashSettings(settle=30))
+    arm.put([piece for n in range(30) for piece in memory(NAMES, f"notes/{n}.md")])
+    size = arm.count(Sieve())
+    arm.put([*grave(NAMES, "notes/0.md"), *grave(NAMES, "notes/gone.md")])
+    before = len(slow.asked)
+    assert arm.count(Sieve()) == size - len(memory(NAMES, "notes/0.md"))
+    assert not [path for path, _ in slow.asked[before:] if "range" in path]
+    arm.close()
+
+
+def test_so_many_marks_that_no_query_shows_them_all_are_counted(
+    slow: Upstash, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retain.engines.upstash._PAGE", 4)
+    arm = _arm(slow, UpstashSettings(settle=30))
+    arm.put(memory(NAMES, "notes/there.md"))
+    arm.put([piece for n in range(9) for piece in grave(NAMES, f"notes/{n}.md")])
+    assert arm.count(Sieve()) == len(memory(NAMES, "notes/there.md"))
+    arm.close()

@@ -10,11 +10,14 @@ from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool
 from retain.cli.progress import Bar, resumable
 from retain.cli.render import Output, Table
 from retain.engines.arm import EngineError
-from retain.engines.choosing import EMBEDDED, KINDS
-from retain.errors import UsageError
+from retain.engines.choosing import EMBEDDED, KINDS, VECTOR
+from retain.engines.sending import rounds
+from retain.errors import RetainError, UsageError
 from retain.guard.characters import flat
+from retain.remote import moving
 
 if TYPE_CHECKING:
+    from retain.app import App
     from retain.engines.asking import Trouble
     from retain.engines.checking import Drift
     from retain.engines.delivery import Pushed
@@ -101,13 +104,26 @@ def _state_data(one: State) -> dict[str, object]:
 def _push(args: argparse.Namespace) -> Output:
     app = open_app(args)
     app.remote.check()
+    output = Output(None)
+    for _ in rounds(app.place.root, app.remote.waiting):
+        output = _delivered(app)
+    return output
+
+
+def _delivered(app: App) -> Output:
+    """What waits delivered; a model that fails keeps back what needs its vectors, and no more."""
     app.library.sync()
-    with Bar("Vectors") as bar:
-        app.library.fill(progress=bar)
+    warnings = []
+    try:
+        with Bar("Vectors") as bar:
+            app.library.fill(progress=bar)
+    except RetainError as error:
+        warnings.append(f"vectors cannot be made: {error.message}")
     with resumable(_KEPT), Bar("Delivering") as bar:
         done = app.remote.push(progress=bar)
     output = _pushed(done)
-    return output._replace(code=int(any(one.left for one in done.values())))
+    code = int(any(one.left for one in done.values()))
+    return output._replace(warnings=[*warnings, *output.warnings], code=code)
 
 
 def _pushed(done: Mapping[str, Pushed]) -> Output:
@@ -222,6 +238,7 @@ def _migrate(args: argparse.Namespace) -> Output:
     app = open_app(args)
     if args.to != EMBEDDED:
         app.library.sync()
+    if VECTOR in moving(args.to, args.only) and args.to != EMBEDDED:
         with Bar("Vectors") as bar:
             app.library.fill(progress=bar)
     before = app.remote.in_use

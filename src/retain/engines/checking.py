@@ -75,7 +75,11 @@ def compared(
         if one.hash == local.hash:
             if one.found != local.chunks or one.model != model:
                 missing.append(one.memory)
-        elif outbox.is_ours(notes.get(one.memory, ""), one) or wins(local.hash, local.written, one):
+        elif (
+            is_alone
+            or outbox.is_ours(notes.get(one.memory, ""), one)
+            or wins(local.hash, local.written, one)
+        ):
             differing.append(one.memory)
         else:
             ahead.append(one.memory)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.engines import locating, looking, outbox
+from retain.engines import locating, locks, looking, outbox
 from retain.engines.arm import GRAVE, Arm, EngineError, EngineRefused, Held, Piece, wins
 from retain.guard.characters import flat
 from retain.index import rows
@@ -126,10 +126,10 @@ class Sender:
         done = Pushed()
         with self._turn(patience) as is_ours:
             if not is_ours:
-                return Pushed(is_busy=True, left=self._left())
+                return Pushed(is_busy=True, left=self.left)
             self._look()
             self._meet()
-            total = self._left() if progress else 0
+            total = self.left if progress else 0
             after = 0
             while not is_stopped():
                 step = self._step(after)
@@ -143,20 +143,27 @@ class Sender:
                     progress(done.settled, max(total, done.settled))
             self._settle()
             if self._is_time_to_sweep():
-                self.prune()
+                self._note_sweep()
+                with contextlib.suppress(EngineError):  # all is told; marks may wait for another
+                    self.prune()
         lacking = self._lacking()
-        return done._replace(left=self._left() - lacking, lacking=lacking)
+        return done._replace(left=self.left - lacking, lacking=lacking)
 
-    @property
-    def waits(self) -> bool:
-        """Whether there is anything to deliver, or the server has to be asked what it holds."""
-        return not self.is_acquainted or bool(self._left())
+    def waits(self, *, for_vectors: bool) -> bool:
+        """Whether there is anything to deliver, or the server has to be asked what it holds.
 
-    @property
-    def is_acquainted(self) -> bool:
-        """Whether the server was asked what it holds, and not too long ago."""
+        What still waits for its vectors counts for who would make them.
+        """
         with self._store.reading() as connection:
-            return self._is_known(connection)
+            if not self._is_known(connection):
+                return True
+        return self.left > (0 if for_vectors else self._lacking())
+
+    @property
+    def left(self) -> int:
+        """How many changes wait, those without vectors among them."""
+        with self._store.reading() as connection:
+            return outbox.left(connection, self._wire.key)
 
     def forget(self, memories: Sequence[str]) -> None:
         """Have memories delivered again, whatever was noted about them."""
@@ -171,7 +178,7 @@ class Sender:
     def prune(self, age: float = _MARKED) -> int:
         """Have the marks of memories removed that were deleted so many seconds ago or earlier."""
         before = time.time() - age
-        found = self._wire.insist(lambda arm: arm.prune(before), _SLOW)
+        found = self._wire.insist(lambda arm: arm.prune(before), MANIFEST)
         with self._store.writing() as connection:
             outbox.unbury(connection, self._wire.key, before)
         self._note_sweep()
@@ -203,7 +210,7 @@ class Sender:
         fd = self._opened()
         try:
             end = time.monotonic() + patience
-            while not (is_ours := _is_locked(fd)) and time.monotonic() < end:
+            while not (is_ours := locks.is_taken(fd)) and time.monotonic() < end:
                 time.sleep(_GLANCE)
             yield is_ours
         finally:
@@ -213,7 +220,7 @@ class Sender:
         """The open lock; EngineError where something else lies in its place."""
         path = os.path.join(os.path.dirname(self._store.path), _LOCK)
         try:
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            return locks.opened(path)
         except OSError as error:
             raise EngineRefused(
                 f"nothing can be delivered: {path} cannot be used as a lock ({error.strerror})",
@@ -229,9 +236,14 @@ class Sender:
         if not some:
             return
         held = self._wire.insist(lambda arm: arm.held(list(some)), _SLOW)
-        if looking.differs(some, held):
-            with self._store.writing() as connection:
-                mistrust(connection, self._wire.key)
+        if not looking.differs(some, held):
+            return
+        key = self._wire.key
+        with self._store.writing() as connection:
+            if self._is_alone or looking.has_lost(some, held):
+                mistrust(connection, key)
+            else:  # what another machine has changed is no reason to ask about all the others
+                outbox.mark(connection, key, looking.changed(some, held), ())
 
     def _meet(self) -> None:
         """Ask a server what it holds, before telling it anything: one we know nothing about, one
@@ -262,14 +274,13 @@ class Sender:
         key = self._wire.key
         with self._store.writing() as connection:
             here = {name: (hash_, at) for name, hash_, at in connection.execute(_HERE)}
-            notes = outbox.notes(connection, key)
+            notes = outbox.known(connection, key, self._wire.target)
             known = {}
             for one in held:
-                note = notes.get(one.memory, "")
+                note = outbox.about(notes, one)
                 if one.memory in here:
                     known[one.memory] = self._noted(one, *here[one.memory], note)
-                elif not one.is_grave and outbox.is_ours(note, one):
-                    # It was deleted, and the server has an older state of things again.
+                elif not one.is_grave and self._was_deleted(note, one):
                     known[one.memory] = outbox.BEGUN + one.hash
             known = {name: note for name, note in known.items() if note}
             outbox.learn(connection, key, self._wire.target, known, here)
@@ -289,11 +300,24 @@ class Sender:
     def _met(self) -> str:
         return met(self._wire.key)
 
+    def _was_deleted(self, note: str, held: Held) -> bool:
+        """Whether what a server holds and the index does not was deleted here.
+
+        So it is where it was told from here; and where nobody else could tell it, unless its file
+        is there: an index that is made anew has yet to come to that.
+        """
+        if not self._is_alone:
+            return outbox.is_ours(note, held)
+        folder = os.path.dirname(os.path.dirname(self._store.path))
+        return not os.path.lexists(f"{folder}/{held.memory}")
+
     def _noted(self, held: Held, hash_: str, written: float, note: str) -> str:
         """What to note of a memory that a server holds; nothing where there is nothing of it."""
         if held.hash == hash_:
             is_there = held.is_whole and held.model == self._model
             return hash_ if is_there else outbox.BEGUN + hash_
+        if self._is_alone:  # nobody else can have told it
+            return outbox.BEGUN + outbox.ANY
         if outbox.is_ours(note, held):
             return note if held.is_grave else outbox.BEGUN + held.hash
         if not wins(hash_, written, held):
@@ -312,6 +336,8 @@ class Sender:
         names = [*(group[0].memory for group in groups), *waits.deleted]
         held = self._wire.insist(lambda arm: arm.held(names), _SLOW)
         notes = self._given(names)
+        if self._is_alone:  # whatever it holds nobody else can have told it
+            notes = {name: outbox.owned(notes.get(name, "")) for name in names}
         plan = _plan(groups, waits.deleted, held, self._model, notes)
         fresh = sorted({group[0].collection for group in plan.send})
         if fresh:
@@ -354,10 +380,6 @@ class Sender:
         with self._store.reading() as connection:
             return outbox.lacking(connection, self._wire.key) if self._model else 0
 
-    def _left(self) -> int:
-        with self._store.reading() as connection:
-            return outbox.left(connection, self._wire.key)
-
     def _settle(self) -> None:
         """Note what searches want to know: how much is there, and what all have in common."""
         # All that takes long is read before anyone is kept from writing.
@@ -367,16 +389,6 @@ class Sender:
             outbox.raise_floor(connection, self._wire.key)
             if mean is not None:
                 locating.note_mean(connection, self._model, mean)
-
-
-def _is_locked(fd: int) -> bool:
-    import fcntl
-
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 _COLLECTIONS: Final = "SELECT DISTINCT collection FROM memories"

@@ -14,7 +14,7 @@ from typing import Final
 from retain.engines import outbox
 from retain.engines.arm import Held, wins
 
-__all__ = ["differs", "has_lost", "witnesses"]
+__all__ = ["changed", "differs", "has_lost", "witnesses"]
 
 _SOME: Final = 8  # of the newest memories, which an older copy lacks, and of any others
 _GIVEN: Final = (
@@ -41,6 +41,15 @@ def differs(some: Mapping[str, tuple[str, float]], held: Mapping[str, Held]) -> 
         if found is None or found.hash != hash_ or not found.is_whole:
             return True
     return False
+
+
+def changed(some: Mapping[str, tuple[str, float]], held: Mapping[str, Held]) -> dict[str, str]:
+    """What to note of those that another machine has changed; none of them is lost."""
+    return {
+        memory: outbox.AHEAD + hash_
+        for memory, (hash_, _) in some.items()
+        if memory in held and held[memory].hash != hash_
+    }
 
 
 def has_lost(some: Mapping[str, tuple[str, float]], held: Mapping[str, Held]) -> bool:

@@ -32,6 +32,7 @@ __all__ = [
     "HASH",
     "LACKS",
     "Waiting",
+    "about",
     "ahead",
     "begin",
     "buried",
@@ -42,11 +43,15 @@ __all__ = [
     "given",
     "is_met",
     "is_ours",
+    "keep",
+    "kept",
+    "known",
     "lacking",
     "learn",
     "left",
     "mark",
     "notes",
+    "owned",
     "pieces",
     "raise_floor",
     "spoil",
@@ -56,6 +61,9 @@ __all__ = [
     "versions_of",
     "waiting",
 ]
+
+Notes = Mapping[str, str]  # of each memory what is noted
+Kept = tuple[Sequence[tuple[object, ...]], Sequence[tuple[object, ...]]]  # notes and their servers
 
 
 _AHEAD_OF_TIME: Final = 86_400.0  # seconds
@@ -117,7 +125,8 @@ _MARK: Final = (
     "(SELECT 1 FROM memories WHERE collection = ?2 AND file = ?3))"
 )
 _LEAVE: Final = (
-    f"UPDATE delivered SET is_left = 1 WHERE arm = ? AND hash NOT GLOB '{BURIED}*' "  # noqa: S608 - our own words
+    "UPDATE delivered SET is_left = 1 WHERE arm = ? AND NOT is_left "  # noqa: S608 - our own words
+    f"AND hash NOT GLOB '{BURIED}*' "
     "AND NOT EXISTS (SELECT 1 FROM memories m "
     "WHERE m.collection = delivered.collection AND m.file = delivered.file)"
 )
@@ -253,6 +262,11 @@ def unbury(connection: sqlite3.Connection, arm: str, before: float) -> None:
     )
 
 
+def owned(note: str) -> str:
+    """The same note where whatever an engine holds is ours."""
+    return note if ANY in versions_of(note) else f"{note}{_EITHER}{ANY}"
+
+
 def is_ours(note: str, held: Held) -> bool:
     """Whether what an engine holds is what it was told from here: then it is ours to replace.
 
@@ -282,6 +296,54 @@ def notes(connection: sqlite3.Connection, arm: str) -> dict[str, str]:
     return dict(connection.execute(query, (arm,)))
 
 
+def known(connection: sqlite3.Connection, arm: str, target: str) -> list[Notes]:
+    """What is noted of an arm; before it is met, also what the same bank's others were told.
+
+    An address may have changed and the server not: what was deleted or edited here since it was
+    told is known by the old address alone.
+    """
+    found: list[Notes] = [notes(connection, arm)]
+    if is_met(connection, arm):
+        return found
+    part = arm.partition("-")[0]
+    query = "SELECT name, value FROM facts WHERE name GLOB ? AND name NOT GLOB 'engine:*:*'"
+    for name, other in connection.execute(query, (f"engine:{part}-*",)).fetchall():
+        if _bank_of(str(other)) == _bank_of(target):
+            found.append(notes(connection, name.removeprefix("engine:")))
+    return found
+
+
+def about(known: Sequence[Notes], held: Held) -> str:
+    """The note that makes what an engine holds ours, else the engine's own, which may be empty."""
+    found = [notes.get(held.memory, "") for notes in known]
+    return next((note for note in found if is_ours(note, held)), found[0])
+
+
+def _bank_of(target: str) -> str:
+    """What the bank is called on the server that a `Wire` leads to."""
+    return target.split(" ")[2]
+
+
+def kept(connection: sqlite3.Connection) -> Kept:
+    """All that is noted, to be kept while an index is made anew."""
+    rows_ = connection.execute("SELECT arm, collection, file, hash FROM delivered").fetchall()
+    servers = "SELECT name, value FROM facts WHERE name GLOB 'engine:*-*' AND name NOT GLOB '*:*:*'"
+    return rows_, connection.execute(servers).fetchall()
+
+
+def keep(connection: sqlite3.Connection, kept: Kept) -> None:
+    """Note it again in an index that has all its memories; each server is asked before it counts.
+
+    By that it is known what was deleted or edited here and not told yet.
+    """
+    told, servers = kept
+    connection.executemany("INSERT OR REPLACE INTO delivered VALUES (?, ?, ?, ?, 0)", told)
+    for name, target in servers:
+        connection.execute("DELETE FROM facts WHERE name GLOB ? || ':*'", (name,))
+        rows.set_fact(connection, str(name), str(target))
+        connection.execute(_LEAVE, (str(name).removeprefix("engine:"),))
+
+
 def _parted(name: str) -> tuple[str, str]:
     collection, _, file = name.rpartition("/")
     return collection, file
@@ -303,7 +365,9 @@ def learn(
 
     What was delivered and is not here any more stays noted: by that it is known to be deleted.
     """
-    mark(connection, arm, given, set(here) - given.keys())
+    before = notes(connection, arm)  # most of it is as it was, and need not be written
+    new = {name: note for name, note in given.items() if before.get(name) != note}
+    mark(connection, arm, new, (set(here) - given.keys()) & before.keys())
     connection.execute(_LEAVE, (arm,))
     rows.set_fact(connection, f"engine:{arm}", target)
     doubt(connection, arm)

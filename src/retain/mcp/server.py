@@ -82,6 +82,7 @@ class Memory:
             self._app = self._app or self._open()
             self._listener = Listener(self._app, self.lock)
             self._listener.start()
+            self._fill(self._app, writes=False)
 
     def use(
         self,
@@ -100,16 +101,18 @@ class Memory:
             if self._app is None:
                 self._app = self._open()
             found = work(self._app)
-            if writes:
-                self._fill(self._app)
+            self._fill(self._app, writes=writes)
             return found
 
-    def _fill(self, app: App) -> None:
+    def _fill(self, app: App, *, writes: bool) -> None:
         if self._filling is None:
             from retain.filling import Filling
 
             self._filling = Filling(app.library)
-        self._filling.wake()
+        if writes:
+            self._filling.wake()
+        else:
+            self._filling.notice()
 
     def close(self) -> None:
         """Let go of the bank; every file is safe already."""

@@ -60,8 +60,7 @@ class Office:
         with self.turn:
             app = self.app(scope)
             found = work(app)
-            if writes:
-                self._fill(scope, app)
+            self._fill(scope, app, writes=writes)
             return found
 
     def app(self, scope: str = HERE) -> App:
@@ -118,10 +117,13 @@ class Office:
         with self.turn:
             return [self.app(scope).place.root for scope in self.scopes]
 
-    def _fill(self, scope: str, app: App) -> None:
+    def _fill(self, scope: str, app: App, *, writes: bool) -> None:
         if scope not in self._fillings:
             self._fillings[scope] = Filling(app.library)
-        self._fillings[scope].wake()
+        if writes:
+            self._fillings[scope].wake()
+        else:
+            self._fillings[scope].notice()
 
     def changes(self, scope: str = HERE) -> Iterator[Changes]:
         """What happens to the files of a bank, whoever indexes them, until the end."""

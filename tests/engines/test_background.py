@@ -1,0 +1,373 @@
+"""What engines are told while nobody waits: by who stays, and by who is sent off for it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Final
+
+import pytest
+
+import retain
+from retain.app import App
+from retain.engines import locks, sending
+from retain.engines.arm import EngineDown
+from retain.engines.asking import Trouble
+from retain.errors import RetainError
+from retain.filling import Filling
+from retain.mcp.server import Memory
+from retain.recall.asking import Wanted
+from retain.web.office import Office
+from tests import indexes
+from tests.cli import door as line
+from tests.embed.server import Answer, Asked, running
+from tests.engines.contract import DIMENSION, KEY
+from tests.engines.machines import by_words
+from tests.engines.upstash_server import Upstash
+
+pytestmark = pytest.mark.slow
+
+HANG: Final = 60.0
+Read = Callable[[str], object]
+
+
+_IS_DOWN: Final = threading.Event()
+
+
+def _answers(asked: Asked) -> Answer:
+    return Answer(status=500) if _IS_DOWN.is_set() else by_words(asked)
+
+
+@pytest.fixture
+def without_a_model() -> Iterator[None]:
+    """As long as this lasts no model makes a vector."""
+    _IS_DOWN.set()
+    yield
+    _IS_DOWN.clear()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstash]:
+    """A service for vectors that a person has chosen, and a model; nobody waits for long."""
+    monkeypatch.setattr("retain.filling._AGAIN", 0.05)
+    monkeypatch.setattr("retain.engines.asking._FIRST_PAUSE", 0.1)
+    found = Upstash(KEY, DIMENSION)
+    with running(_answers) as model:
+        for name, value in {
+            "RETAIN_RECALL_EMBEDDER": model.base,
+            "RETAIN_RECALL_MODEL": "words",
+            "RETAIN_ENGINE_VECTOR": "upstash",
+            "RETAIN_ENGINE_UPSTASH_URL": found.address,
+            "UPSTASH_VECTOR_REST_TOKEN": KEY,
+        }.items():
+            monkeypatch.setenv(name, value)
+        found.start()
+        yield found
+        _settle()
+        found.kill()
+
+
+@pytest.fixture
+def bank(home: Path) -> Path:
+    """A project's bank with some memories that nobody has told of."""
+    root = indexes.new(home / "work" / ".retain")
+    (root / "config.toml").write_text("format = 1\n", encoding="utf-8")
+    indexes.many(root, 3)
+    return root
+
+
+@contextlib.contextmanager
+def _api() -> Iterator[Read]:
+    with retain.open(".retain") as memory:
+        yield memory.search
+
+
+@contextlib.contextmanager
+def _mcp() -> Iterator[Read]:
+    memory = Memory(lambda: App(stays=True))
+    try:
+        yield lambda query: memory.use(lambda app: app.library.search(Wanted(query)))
+    finally:
+        memory.close()
+
+
+@contextlib.contextmanager
+def _web() -> Iterator[Read]:
+    office = Office(lambda own: App(everywhere=own, stays=True))
+    try:
+        yield lambda query: office.at_once(lambda app: app.library.search(Wanted(query)))
+    finally:
+        office.close()
+
+
+DOORS: Final = pytest.mark.parametrize("door", [_api, _mcp, _web])
+
+
+def _told(server: Upstash) -> set[str]:
+    """The memories that it holds."""
+    found = set()
+    for space in server.index.answer("/list-namespaces", "", None):
+        asked = {"cursor": "0", "limit": 1000, "includeMetadata": True}
+        for one in server.index.answer(f"/range/{space}", "", asked)["vectors"]:
+            found.add(one["metadata"]["memory"])
+    return found
+
+
+def _settle() -> None:
+    """Wait for those that were sent off."""
+    for one in sending._LEFT:
+        one.wait(HANG)
+
+
+def _wait(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + HANG
+    while not is_so():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.02)
+
+
+SOME: Final = {"notes/m000.md", "notes/m001.md", "notes/m002.md"}
+
+
+@DOORS
+def test_who_only_reads_delivers_what_waits_and_what_was_written_by_hand(
+    server: Upstash, bank: Path, door: Callable[[], contextlib.AbstractContextManager[Read]]
+) -> None:
+    with door() as read:
+        read("lantern")
+        _wait(lambda: _told(server) == SOME)
+        indexes.write(bank, "notes/new", "# New\n\nThe zeppelin lands at noon.\n")
+        read("zeppelin")
+        _wait(lambda: _told(server) == SOME | {"notes/new.md"})
+
+
+@DOORS
+def test_an_engine_that_is_back_is_told_though_nobody_writes(
+    server: Upstash, bank: Path, door: Callable[[], contextlib.AbstractContextManager[Read]]
+) -> None:
+    server.kill()
+    with door() as read:
+        read("lantern")
+        with contextlib.closing(App()) as looking:
+            _wait(lambda: _noted(looking) is not None)
+        server.start()
+        _wait(lambda: _told(server) == SOME)
+    assert bank.exists()
+
+
+def _noted(app: App) -> Trouble | None:
+    """What kept the last delivery from its end."""
+    engines = app.library.in_force().engines
+    assert engines is not None
+    return engines.wires["vector"].delivery()
+
+
+def test_what_waits_in_the_persons_own_bank_is_told_by_who_looks_into_it(
+    server: Upstash, bank: Path, home: Path
+) -> None:
+    own = home / ".retain"
+    own.mkdir()
+    (own / "config.toml").write_text("format = 1\n", encoding="utf-8")
+    indexes.write(own, "mine/tea", "# Tea\n\nGreen tea.\n")
+    with _mcp() as read:
+        read("tea")
+        _wait(lambda: _told(server) == SOME | {"mine/tea.md"})
+    assert bank.exists()
+
+
+def test_what_fails_once_is_tried_again(
+    server: Upstash, bank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = App(stays=True)
+    deliver = app.library.deliver
+    tries = []
+
+    def fails(*, is_stopped: Callable[[], bool]) -> bool:
+        tries.append(1)
+        if len(tries) == 1:
+            raise RetainError("the index is busy")
+        return deliver(is_stopped=is_stopped)
+
+    monkeypatch.setattr(app.library, "deliver", fails)
+    filling = Filling(app.library)
+    app.library.sync()
+    filling.notice()
+    _wait(lambda: _told(server) == SOME)
+    filling.end()
+    app.close()
+    assert bank.exists()
+
+
+def test_no_thread_is_started_where_nothing_lives_elsewhere(bank: Path) -> None:
+    def names() -> list[str]:
+        return [one.name for one in threading.enumerate() if one.name == "retain-vectors"]
+
+    before = names()
+    with _mcp() as read:
+        read("lantern")
+        assert names() == before
+    assert bank.exists()
+
+
+def test_an_engine_that_fails_is_left_alone_for_twice_as_long_each_time(
+    bank: Path, server: Upstash, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retain.engines.asking._FIRST_PAUSE", 2.0)
+    clock = SimpleNamespace(time=lambda: 1000.0, monotonic=time.monotonic)
+    with contextlib.closing(App()) as app:
+        app.library.sync()
+        engines = app.library.in_force().engines
+        assert engines is not None
+        wire = engines.wires["vector"]
+        monkeypatch.setattr("retain.engines.asking.time", clock)
+        pauses = []
+        for _ in range(10):
+            wire.note_delivery(EngineDown("It is down."))
+            noted = _noted(app)
+            assert noted is not None
+            assert not noted.is_over
+            pauses.append(noted.until - 1000.0)
+        assert pauses == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+        asked = len(server.asked)
+        assert app.library.deliver()  # it still waits, and nobody was asked
+        assert len(server.asked) == asked
+        clock.time = lambda: 1300.0
+        assert not app.library.deliver()  # which makes no vectors, so nothing is left to tell
+        assert _noted(app) is None
+    assert bank.exists()
+
+
+# Those that are sent off
+
+
+def _index() -> None:
+    """Take in what is there, and have it told."""
+    assert line.call("index").code == 0
+    _settle()
+
+
+def test_many_writes_send_one_off_and_all_of_them_are_told(
+    server: Upstash, bank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+    start = sending._start
+
+    def counted(root: str, env: Mapping[str, str], lock: int) -> None:
+        sending._LEFT[:] = [one for one in sending._LEFT if one.poll() is None]
+        start(root, env, lock)
+        started.append(len(sending._LEFT))
+
+    monkeypatch.setattr(sending, "_start", counted)
+    wanted = {f"notes/w{number:02}.md" for number in range(30)}
+    for name in sorted(wanted):
+        ran = line.call("put", "-", "--id", name[6:-3], "--collection", "notes", input="# W\n")
+        assert ran.code == 0
+    _settle()
+    assert set(started) == {1}  # never more than one at a time
+    assert _told(server) == SOME | wanted
+    assert bank.exists()
+
+
+def test_what_is_written_while_one_is_about_to_end_is_told_as_well(
+    server: Upstash, bank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer sees the lock, and sends nobody off: who has it looks again after letting go."""
+    path = Path(bank) / ".index" / "sending.lock"
+    _index()
+    lock = locks.opened(str(path))
+    assert locks.is_taken(lock)
+    monkeypatch.setattr(sending, "_INPUT", lock)
+    let_go = locks.let_go
+
+    def late(fd: int) -> None:
+        monkeypatch.setattr(locks, "let_go", let_go)
+        ran = line.call("put", "-", "--id", "late", "--collection", "notes", input="# L\n")
+        assert ran.code == 0
+        let_go(fd)
+
+    monkeypatch.setattr(locks, "let_go", late)
+    assert line.call("engine", "push").code == 0
+    os.close(lock)
+    assert not [one for one in sending._LEFT if one.poll() is None]
+    assert _told(server) == SOME | {"notes/late.md"}
+
+
+def test_a_search_sends_someone_off_for_what_an_engine_could_not_be_told(
+    server: Upstash, bank: Path
+) -> None:
+    _index()
+    server.kill()
+    indexes.write(bank, "notes/new", "# New\n\nThe zeppelin lands at noon.\n")
+    assert line.call("engine", "push").code == 1
+    server.start()
+    assert line.call("engine", "status").code == 0
+    with contextlib.closing(App()) as app:
+        _wait(lambda: (_noted(app) or Trouble("", 0, 0.0)).is_over)
+    assert _told(server) == SOME
+    assert line.call("search", "lantern").code == 0
+    _settle()
+    assert _told(server) == SOME | {"notes/new.md"}
+
+
+def test_a_program_that_ends_leaves_the_rest_to_one_that_is_sent_off(
+    server: Upstash, bank: Path
+) -> None:
+    _index()
+    with retain.open(".retain", background=False) as memory:
+        memory.put("# New", id="new", collection="notes")
+    _settle()
+    assert _told(server) == SOME | {"notes/new.md"}
+    assert bank.exists()
+
+
+def test_what_was_deleted_is_known_though_the_index_is_made_anew(
+    server: Upstash, bank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_ENGINE_BANKS", f"team={bank}")
+    _index()
+    assert _told(server) == SOME
+    server.kill()
+    (bank / "notes/m001.md").unlink()
+    assert line.call("index", "--rebuild").code == 0
+    _settle()
+    server.start()
+    ran = line.call("engine", "push", "--json")
+    assert json.loads(ran.out)["vector"]["removed"] == 1
+    assert json.loads(line.call("engine", "verify", "--json").out)["vector"]["elsewhere"] == []
+
+
+# A model that is down
+
+
+def test_what_has_its_vectors_is_told_though_the_model_is_down(server: Upstash, bank: Path) -> None:
+    _index()
+    indexes.write(bank, "notes/new", "# New\n\nThe zeppelin lands at noon.\n")
+    _IS_DOWN.set()
+    try:
+        ran = line.call("engine", "push")
+    finally:
+        _IS_DOWN.clear()
+    assert ran.code == 0
+    assert "vectors cannot be made" in ran.err
+    assert "1 memories wait for their vectors" in ran.err
+    assert _told(server) == SOME
+
+
+def test_words_move_though_the_model_is_down(
+    bank: Path, without_a_model: None, monkeypatch: pytest.MonkeyPatch, server: Upstash
+) -> None:
+    for name in ("RETAIN_ENGINE_VECTOR", "RETAIN_ENGINE_UPSTASH_URL"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("RETAIN_ENGINE_MEILISEARCH_URL", server.address)
+    ran = line.call("engine", "migrate", "--to", "meilisearch")
+    # What it comes to is that the server is none; no model was asked for anything before that.
+    assert ran.code == 1
+    assert "meilisearch" in ran.err.lower()
+    assert "vectors" not in ran.err
+    assert bank.exists()
