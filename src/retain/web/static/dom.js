@@ -1,6 +1,7 @@
 // Making and replacing parts of a page. Text is only ever set as text.
 
 import { lockedOut } from "./api.js";
+import { liken, named } from "./likening.js";
 
 /** An element with attributes and children; strings become text. */
 export function make(name, attributes = {}, ...children) {
@@ -24,20 +25,41 @@ export function worker(name) {
   return new Worker(policy.createScriptURL(new URL(`./${name}`, import.meta.url).href), { type: "module" });
 }
 
-/** Fetch a page's changing parts and put them in the place of the old ones, by their ids.
- *  `before` is called in the last moment in which the old ones are there. */
-export async function refresh(url, ids, signal, before = () => {}) {
+/** Where the focus is, to be given back: to the element, to its like, or to what stands in its place. */
+function focused() {
+  const had = document.activeElement;
+  const items = () => [...document.querySelectorAll("[data-item]")];
+  const [name, place] = [named(had), items().indexOf(had.closest("[data-item]"))];
+  return () => {
+    if (had === document.body || document.activeElement !== document.body) return;
+    const like = () => name && [...document.querySelectorAll(had.localName)].find((one) => named(one) === name);
+    const next = () => items()[Math.min(place, items().length - 1)]?.querySelector("a, button");
+    const found = (had.isConnected && had) || like() || next() || document.getElementById("content");
+    found.focus({ preventScroll: true });
+  };
+}
+
+const turns = new Map(); // by part, how often it was asked for
+
+/** Fetch a page's changing parts and make the ones that are there like them, by their ids; gives the
+ *  answer. `before` is called in the last moment in which they are as they were, and what `keeps`
+ *  says of an element leaves it alone. */
+export async function refresh(url, ids, signal, before = () => {}, keeps = undefined) {
+  const [part, turn] = [ids[0], (turns.get(ids[0]) ?? 0) + 1];
+  turns.set(part, turn);
   const answer = await fetch(url, { headers: { "X-Retain-Fragment": "1" }, signal });
   if (answer.status === 401) lockedOut();
-  if (!answer.ok) return false;
+  if (!answer.ok) return answer;
   const page = new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html");
+  if (turns.get(part) !== turn) return answer; // someone has asked since, and gets what is newer
   before();
+  const refocus = focused();
   for (const id of ids) {
     const [old, fresh] = [document.getElementById(id), page.getElementById(id)];
-    if (old && fresh) old.replaceWith(fresh);
+    if (old && fresh) liken(old, fresh, keeps);
   }
-  document.dispatchEvent(new CustomEvent("retain:refreshed"));
-  return true;
+  refocus();
+  return answer;
 }
 
 /** Say something in the corner; with an undo, for as long as that is of use. */
