@@ -192,3 +192,72 @@ def test_who_is_locked_out_while_listening_is_told_so(
     expect(page.locator("#unheard")).to_contain_text("Not connected")
     page.context.clear_cookies()
     expect(page.get_by_text("This browser does not know the way in")).to_be_visible()
+
+
+# Keys and words that come and go
+
+
+def test_letters_can_be_turned_off_and_stay_off(page: Page) -> None:
+    page.goto("/")
+    page.get_by_role("button", name="Keys: all of them").click()
+    page.get_by_label("Single keys").uncheck()
+    page.get_by_role("button", name="Close").click()
+    for _ in range(2):
+        page.keyboard.press("j")
+        page.keyboard.press("/")
+        page.keyboard.press("?")
+        expect(page.locator("#results :focus, #q:focus, #help[open]")).to_have_count(0)
+        page.reload()
+        expect(page.locator("#letters")).not_to_be_checked()
+    page.locator("#q").focus()
+    page.keyboard.type("hot")  # what is typed is typed
+    expect(page.locator("#results h2")).to_have_text(["Green tea"])
+    page.get_by_role("button", name="Keys: all of them").click()
+    page.get_by_label("Single keys").check()
+    page.get_by_role("button", name="Close").click()
+    page.keyboard.press("j")
+    expect(page.locator("#results a:focus")).to_have_count(1)
+
+
+def _untagged(page: Page) -> None:
+    page.clock.install()
+    page.goto(TEA)
+    page.get_by_role("button", name="Remove the tag hot").click()
+    expect(page.locator(".toast")).to_contain_text("Removed")
+
+
+@pytest.mark.parametrize("way", ["hover", "focus"])
+def test_an_undo_waits_for_who_is_at_it(page: Page, way: str) -> None:
+    _untagged(page)
+    undo = page.get_by_role("button", name="Undo")
+    undo.hover() if way == "hover" else undo.focus()
+    page.clock.fast_forward("01:00")
+    expect(undo).to_be_visible()
+    page.mouse.move(1, 1)
+    page.locator("#content").focus()
+    page.clock.fast_forward("01:00")
+    expect(undo).to_have_count(0)
+
+
+def test_what_was_done_last_is_taken_back_after_its_words_are_gone(
+    page: Page, served: Served
+) -> None:
+    _untagged(page)
+    page.mouse.move(1, 1)
+    page.clock.fast_forward("01:00")
+    expect(page.locator(".toast")).to_have_count(0)
+    page.keyboard.press("u")
+    expect(page.locator(".toast", has_text="Undone.")).to_be_visible()
+    assert served.api("GET", "/memories/here/memories/tea")["tags"] == ["hot"]
+    page.keyboard.press("u")
+    expect(page.locator(".toast", has_text="Nothing was done")).to_be_visible()
+
+
+def test_an_undo_that_came_too_late_says_so(page: Page, served: Served, trouble: Trouble) -> None:
+    trouble.expects("409")
+    _untagged(page)
+    served.api("PUT", "/memories/here/memories/tea", {"text": "Changed by another."})
+    expect(page.locator(".prose")).to_contain_text("Changed by another.")
+    page.keyboard.press("u")
+    expect(page.locator(".toast.bad")).to_be_visible()
+    assert "another" in served.api("GET", "/memories/here/memories/tea")["content"]

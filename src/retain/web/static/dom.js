@@ -62,18 +62,33 @@ export async function refresh(url, ids, signal, before = () => {}, keeps = undef
   return answer;
 }
 
-/** Say something in the corner; with an undo, for as long as that is of use. */
+const undoable = []; // the last one last; each is there until it is used, also without its words
+
+/** Say something in the corner; with an undo, for as long as that is of use, and for as long as
+ *  someone is at it. */
 export function say(text, { undo, bad = false, seconds = undo ? 12 : 5 } = {}) {
   const toast = make("div", { class: bad ? "toast bad" : "toast" }, make("span", {}, text));
-  const leave = () => toast.remove();
+  const isUsed = () => undo && toast.matches(":hover, :focus-within");
+  const leave = () => (isUsed() ? wait() : toast.remove());
+  const wait = () => setTimeout(leave, seconds * 1000);
   if (undo) {
-    const back = make("button", { type: "button" }, "Undo");
-    back.addEventListener("click", () => { leave(); undo(); });
-    toast.append(back);
-    toast.undo = () => back.click();
+    const back = () => {
+      undoable.splice(undoable.indexOf(back), 1);
+      toast.remove();
+      undo();
+    };
+    undoable.push(back);
+    toast.append(make("button", { type: "button", onclick: back }, "Undo"));
   }
   document.getElementById("toasts").append(toast);
-  setTimeout(leave, seconds * 1000);
+  wait();
+}
+
+/** Take back what was done last on this page, whether its words are still there or not. */
+export function undoLast() {
+  const last = undoable.at(-1);
+  if (last) last();
+  else say("Nothing was done on this page that could be undone.");
 }
 
 /** Do something; what is refused is said. */

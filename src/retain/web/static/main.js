@@ -1,5 +1,6 @@
 // What every page has: keys, colours, help, and word of changes.
 
+import { undoLast } from "./dom.js";
 import "./inbox-count.js";
 import "./live.js";
 
@@ -47,10 +48,19 @@ const KEYS = {
   b: () => document.querySelector("#bulk:not([hidden]) button")?.focus(),
   e: () => press("[data-key=e]"),
   n: () => press("[data-key=n]") || (location.href = "/new"),
-  u: () => [...document.querySelectorAll(".toast")].reverse().find((one) => one.undo)?.undo(),
+  u: undoLast,
   g: () => { isGoing = true; setTimeout(() => { isGoing = false; }, 1500); },
   "?": () => document.getElementById("help").showModal(),
 };
+
+// Who speaks to the computer, or strikes keys by mistake, can turn letters off: before any page hears them.
+const letters = document.getElementById("letters");
+letters.checked = localStorage.getItem("retain-letters") !== "off";
+letters.addEventListener("change", () => localStorage.setItem("retain-letters", letters.checked ? "on" : "off"));
+addEventListener("keydown", (event) => {
+  const isPlain = !(event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target));
+  if (isPlain && !letters.checked && /^[\p{L}/?]$/u.test(event.key)) event.stopImmediatePropagation();
+}, true);
 
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && isTyping(event.target)) event.target.blur();
