@@ -12,6 +12,7 @@ const SAID = {
 };
 
 const again = () => refresh(location.pathname + location.search, PARTS);
+const { scope } = document.querySelector(".health").dataset;
 const named = ({ collection, id }) => (collection ? `${collection}/${id}` : id);
 
 /** What is alike is looked for anew; behind a look that is under way and knows nothing of it yet. */
@@ -37,7 +38,7 @@ async function settle(button) {
 
 async function untrash(button) {
   const { untrash: name, chat } = button.dataset;
-  const done = await post(chat ? "/deleted-sessions/here" : "/trash/here", { name: chat || name });
+  const done = await post(`/${chat ? "deleted-sessions" : "trash"}/${scope}`, { name: chat || name });
   announce(`Restored ${done.id}${warned(done)}`, done.undo, again);
   await again();
 }
@@ -48,7 +49,7 @@ async function empty() {
   dialog.showModal();
   await new Promise((closed) => dialog.addEventListener("close", closed, { once: true }));
   if (dialog.returnValue !== "yes") return;
-  const done = await post("/health/trash/empty");
+  const done = await post("/health/trash/empty", { scope });
   say(`${done.destroyed} destroyed.`);
   await again();
 }
