@@ -57,13 +57,11 @@ follow();
  *  nobody is in the middle of something, and again for as long as the server cannot answer. Gives
  *  what asks for the same after some milliseconds. */
 export function whenever(news, show, { isBusy = () => false, wait = 100 } = {}) {
-  let [timer, refused, isLooking] = [0, 0, false];
+  let [timer, refused] = [0, 0];
   const soon = (time) => { clearTimeout(timer); timer = setTimeout(look, time); };
   async function look() {
-    if (isLooking || isBusy()) return soon(BUSY);
-    isLooking = true;
+    if (isBusy()) return soon(BUSY);
     const answer = await show().catch(() => undefined); // whoever does not answer at all is waited for above
-    isLooking = false;
     refused = answer && (answer.status === 429 || answer.status >= 500) ? refused + 1 : 0;
     return refused ? soon(pause(refused)) : undefined;
   }
