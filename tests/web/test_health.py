@@ -266,3 +266,43 @@ def test_it_fits_a_phone(page: Page, served: Served, colours: Any) -> None:
     page.goto("/health")
     expect(page.locator("article.pair")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_own_bank_has_its_numbers_and_its_trash_inside_a_project(
+    page: Page, served: Served
+) -> None:
+    for name in ("mine", "spare"):
+        served.api("POST", "/memories/global", {"text": f"# {name}", "id": name})
+        served.api("DELETE", f"/memories/global/memories/{name}")
+    page.goto("/health")
+    expect(page.get_by_role("button", name="Restore gone")).to_be_visible()
+    expect(page.get_by_role("button", name="Restore mine")).to_have_count(0)
+    page.get_by_role("link", name="Yours", exact=True).click()
+    expect(page.get_by_role("link", name="Yours", exact=True)).to_have_attribute(
+        "aria-current", "page"
+    )
+    expect(page.get_by_role("button", name="Restore gone")).to_have_count(0)
+    expect(page.get_by_role("button", name="Rebuild the index")).to_be_hidden()
+    page.get_by_role("button", name="Restore mine").click()
+    expect(page.locator("#toasts")).to_contain_text("Restored mine")
+    expect(page.get_by_role("button", name="Restore mine")).to_have_count(0)
+    assert (served.home / ".retain" / "memories" / "mine.md").exists()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("button", name="Restore mine")).to_be_visible()
+    page.get_by_role("button", name="Empty the trash").click()
+    page.get_by_role("button", name="Destroy it").click()
+    expect(page.get_by_text("The trash is empty.")).to_be_visible()
+    assert served.api("GET", "/trash/global")["trashed"] == []
+    assert [one["id"] for one in served.api("GET", "/trash/here")["trashed"]] == ["gone"]
+
+
+def test_a_bank_that_there_is_not_has_no_health(served: Served) -> None:
+    assert served.get("/health", bank="odd").status_code == 404
+
+
+def test_one_bank_alone_is_no_choice(tmp_path: Path, begin: Begin) -> None:
+    with started(tmp_path / "one", begin=begin) as server:
+        server.store("# Tea", id="tea")
+        text = server.get("/health", bank="global").text
+        assert 'aria-label="Bank"' not in text
+        assert 'data-scope="here"' in text

@@ -304,8 +304,9 @@ def test_proposal_arrives_while_one_looks_and_takes_no_word_from_who_is_writing(
     field = card(page, "First").get_by_label("Title")
     field.fill("Half a wor")
     propose(served, "Third")
-    expect(page.locator("#inbox-count")).to_have_text("3")
+    expect(card(page, "Third")).to_be_visible()
     expect(field).to_have_value("Half a wor")
+    expect(field).to_be_focused()
 
 
 @pytest.mark.slow
@@ -385,6 +386,9 @@ def test_hostile_words_are_words(page: Page, served: Served) -> None:
     expect(page.get_by_role("heading", name=HOSTILE)).to_be_visible()
     page.get_by_text("What was said").click()
     expect(page.locator(".said")).to_contain_text(f"Postgres, {HOSTILE}")
+    propose(served, "Another")
+    expect(card(page, "Another")).to_be_visible()
+    expect(page.locator(".talk[open] .said")).to_contain_text(f"Postgres, {HOSTILE}")
     assert page.locator("#inbox img, #inbox script").count() == 0
 
 

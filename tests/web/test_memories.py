@@ -639,10 +639,10 @@ def test_keys_go_on_while_the_list_is_renewed(page: Page, served: Served) -> Non
     address = re.compile(r"/\?sort=title$")
     page.route(address, lambda _: None)
     with page.expect_request(address):
-        served.run("update", "iced", "--tags", "cold")
+        served.run("update", "iced", "--tags", "chilled")
     page.keyboard.press("j")
     page.unroute(address)  # which lets those that are held go on
-    expect(page.locator("#results")).to_contain_text("cold")
+    expect(page.locator("#results")).to_contain_text("chilled")
     expect(page.locator("#results a", has_text="Green tea")).to_be_focused()
 
 

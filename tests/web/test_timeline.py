@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.web import stage
-from tests.web.stage import Served
+from tests.web.stage import Served, Trouble
 
 NOW = datetime.now(UTC)
 HOSTILE = "<script>alert(1)</script>"
@@ -163,6 +163,36 @@ def test_filters_act_at_once(page: Page) -> None:
     expect(page.locator("#timeline-events [role=status]")).to_contain_text("3 events")
     page.get_by_label("Who").select_option("sam")
     expect(page.locator("#timeline-events [role=status]")).to_contain_text("2 events")
+
+
+@pytest.mark.slow
+def test_a_change_while_a_filter_is_fetched_asks_for_the_same(page: Page, served: Served) -> None:
+    with page.expect_response("**/api/v1/events"):
+        page.goto("/timeline")
+    page.route("**/timeline?by=agent", lambda _: None)  # an answer that takes its time
+    with page.expect_request("**/timeline?by=agent"):
+        page.get_by_label("By").select_option("agent")
+    with page.expect_request("**/timeline*") as asked:
+        memory(served.bank, "meanwhile", 1, "Claude")
+    assert asked.value.url.endswith("/timeline?by=agent")
+    page.unroute("**/timeline?by=agent")
+    expect(page.locator("#timeline-events")).to_contain_text("meanwhile")
+    expect(page.locator("#timeline-events")).not_to_contain_text("sam")
+    (served.bank / "notes" / "meanwhile.md").unlink()
+
+
+@pytest.mark.slow
+def test_a_filter_that_is_refused_is_said_and_tried_again_with_the_next_change(
+    page: Page, trouble: Trouble
+) -> None:
+    trouble.expects("503")
+    page.goto("/timeline")
+    page.route("**/timeline?by=person", lambda route: route.fulfill(status=503))
+    page.get_by_label("By").select_option("person")
+    expect(page.locator("#toasts")).to_contain_text("That could not be shown.")
+    page.unroute("**/timeline?by=person")
+    page.evaluate("document.dispatchEvent(new CustomEvent('retain:memories'))")
+    expect(page.locator("#timeline-events [role=status]")).to_contain_text("3 events")
 
 
 @pytest.mark.slow

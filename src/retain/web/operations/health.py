@@ -11,7 +11,7 @@ from retain.errors import NotFound, UsageError
 from retain.index.checking import Facts
 from retain.web import answers, undoing
 from retain.web.checkup import Checkup, Found, Work
-from retain.web.office import HERE
+from retain.web.office import HERE, Scope
 from retain.web.operation import Call, Given, Operation
 
 if TYPE_CHECKING:
@@ -148,6 +148,12 @@ class Settling(Given):
     action: Literal["merge", "supersede", "retire", "restore", "ignore", "heed"]
     keep: Ref
     others: Annotated[tuple[Ref, ...], Field(max_length=50)] = ()
+
+
+class Emptying(Given):
+    """Whose trash it is."""
+
+    scope: Scope = "here"
 
 
 class Now(NamedTuple):
@@ -315,7 +321,8 @@ _SETTLING: Final = {
 
 
 async def _empty(call: Call) -> Emptied:
-    gone = await call.office.use(lambda app: app.empty_trash())
+    given: Emptying = call.body
+    gone = await call.office.use(lambda app: app.empty_trash(), given.scope)
     call.request.app.state.live.tell("health", {"work": ""})
     return {"destroyed": len(gone)}
 
@@ -345,5 +352,6 @@ OPERATIONS: Final = (
         "Destroy what is in the trash, for good",
         handler=_empty,
         gives=Emptied,
+        body=Emptying,
     ),
 )

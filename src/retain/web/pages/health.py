@@ -16,8 +16,8 @@ from retain.errors import Conflict
 from retain.shapes import size
 from retain.trash import CHATS
 from retain.web.checkup import Checkup
-from retain.web.office import Office
-from retain.web.operations.health import now
+from retain.web.office import HERE, Office
+from retain.web.operations.health import Now, now
 from retain.web.rendering import page
 
 __all__ = ["ROUTES"]
@@ -43,38 +43,48 @@ _STATES: Final = {
 async def _health(request: Request) -> Response:
     office: Office = request.app.state.office
     checkup: Checkup = request.app.state.checkup
+    scope = await office.settled(request.query_params.get("bank", HERE))
     checkup.look_first()
-    known, place = await office.use(lambda app: (now(app), app.place))
-    (facts, trashed, apart), root = known, place.root
+    known, place = await office.use(lambda app: (now(app), app.place), scope)
+    facts, trashed, _ = known
     _look_again(checkup)
-    state = checkup.state
-    found, ignored = state.found, 0
-    if found and "ignored" not in request.query_params:
-        found, ignored = found.without(apart)
     values = {
         "title": "Health",
         "here": "health",
+        "scope": scope,
+        "scopes": await office.use(lambda _app: office.scopes),
         "facts": facts,
         "size": size,
         "trashed": trashed[:_MOST_TRASHED],
         "chats": CHATS,
         "trashed_count": len(trashed),
+        "has_bank": place.exists,
+        **_looked_over(checkup, known, place.root, shows_all="ignored" in request.query_params),
+    }
+    return page(request, "health.html", values)
+
+
+def _looked_over(checkup: Checkup, known: Now, root: str, *, shows_all: bool) -> dict[str, object]:
+    """What looking over the bank in force has found, and what is under way in it."""
+    state = checkup.state
+    found, ignored = state.found, 0
+    if found and not shows_all:
+        found, ignored = found.without(known.apart)
+    return {
         "state": state,
         "doing": _DOING.get(state.work, ""),
         "found": found,
         "ignored": ignored,
-        "shows_ignored": "ignored" in request.query_params and bool(apart),
-        "is_apart": lambda *refs: any(set(refs) <= one for one in apart),
+        "shows_ignored": shows_all and bool(known.apart),
+        "is_apart": lambda *refs: any(set(refs) <= one for one in known.apart),
         "problems": [(_shown(one.path, root), one.reason) for one in found.problems]
         if found
         else [],
-        "has_bank": place.exists,
         "suggestions": len(found.pairs) + len(found.groups) + len(found.loose) if found else 0,
         "states": _STATES,
         "looked": datetime.fromtimestamp(found.at, UTC).isoformat() if found else "",
         "parted": _parted,
     }
-    return page(request, "health.html", values)
 
 
 def _look_again(checkup: Checkup) -> None:

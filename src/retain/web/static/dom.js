@@ -1,6 +1,7 @@
 // Making and replacing parts of a page. Text is only ever set as text.
 
 import { lockedOut } from "./api.js";
+import { liken, named } from "./likening.js";
 
 /** An element with attributes and children; strings become text. */
 export function make(name, attributes = {}, ...children) {
@@ -24,34 +25,70 @@ export function worker(name) {
   return new Worker(policy.createScriptURL(new URL(`./${name}`, import.meta.url).href), { type: "module" });
 }
 
-/** Fetch a page's changing parts and put them in the place of the old ones, by their ids.
- *  `before` is called in the last moment in which the old ones are there. */
-export async function refresh(url, ids, signal, before = () => {}) {
-  const answer = await fetch(url, { headers: { "X-Retain-Fragment": "1" }, signal });
-  if (answer.status === 401) lockedOut();
-  if (!answer.ok) return false;
-  const page = new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html");
-  before();
-  for (const id of ids) {
-    const [old, fresh] = [document.getElementById(id), page.getElementById(id)];
-    if (old && fresh) old.replaceWith(fresh);
-  }
-  document.dispatchEvent(new CustomEvent("retain:refreshed"));
-  return true;
+/** Where the focus is, to be given back: to the element, to its like, or to what stands in its place. */
+function focused() {
+  const had = document.activeElement;
+  const items = () => [...document.querySelectorAll("[data-item]")];
+  const [name, place] = [named(had), items().indexOf(had.closest("[data-item]"))];
+  return () => {
+    if (had === document.body || document.activeElement !== document.body) return;
+    const like = () => name && [...document.querySelectorAll(had.localName)].find((one) => named(one) === name);
+    const next = () => items()[Math.min(place, items().length - 1)]?.querySelector("a, button");
+    const found = (had.isConnected && had) || like() || next() || document.getElementById("content");
+    found.focus({ preventScroll: true });
+  };
 }
 
-/** Say something in the corner; with an undo, for as long as that is of use. */
+const turns = new Map(); // by part, how often it was asked for
+
+/** Fetch a page's changing parts and make the ones that are there like them, by their ids; gives the
+ *  answer. `before` is called in the last moment in which they are as they were, and what `keeps`
+ *  says of an element leaves it alone. */
+export async function refresh(url, ids, signal, before = () => {}, keeps = undefined) {
+  const [part, turn] = [ids[0], (turns.get(ids[0]) ?? 0) + 1];
+  turns.set(part, turn);
+  const answer = await fetch(url, { headers: { "X-Retain-Fragment": "1" }, signal });
+  if (answer.status === 401) lockedOut();
+  if (!answer.ok) return answer;
+  const page = new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html");
+  if (turns.get(part) !== turn) return answer; // someone has asked since, and gets what is newer
+  before();
+  const refocus = focused();
+  for (const id of ids) {
+    const [old, fresh] = [document.getElementById(id), page.getElementById(id)];
+    if (old && fresh) liken(old, fresh, keeps);
+  }
+  refocus();
+  return answer;
+}
+
+const undoable = []; // the last one last; each is there until it is used, also without its words
+
+/** Say something in the corner; with an undo, for as long as that is of use, and for as long as
+ *  someone is at it. */
 export function say(text, { undo, bad = false, seconds = undo ? 12 : 5 } = {}) {
   const toast = make("div", { class: bad ? "toast bad" : "toast" }, make("span", {}, text));
-  const leave = () => toast.remove();
+  const isUsed = () => undo && toast.matches(":hover, :focus-within");
+  const leave = () => (isUsed() ? wait() : toast.remove());
+  const wait = () => setTimeout(leave, seconds * 1000);
   if (undo) {
-    const back = make("button", { type: "button" }, "Undo");
-    back.addEventListener("click", () => { leave(); undo(); });
-    toast.append(back);
-    toast.undo = () => back.click();
+    const back = () => {
+      undoable.splice(undoable.indexOf(back), 1);
+      toast.remove();
+      undo();
+    };
+    undoable.push(back);
+    toast.append(make("button", { type: "button", onclick: back }, "Undo"));
   }
   document.getElementById("toasts").append(toast);
-  setTimeout(leave, seconds * 1000);
+  wait();
+}
+
+/** Take back what was done last on this page, whether its words are still there or not. */
+export function undoLast() {
+  const last = undoable.at(-1);
+  if (last) last();
+  else say("Nothing was done on this page that could be undone.");
 }
 
 /** Do something; what is refused is said. */

@@ -2,6 +2,7 @@
 
 import { post } from "./api.js";
 import { attempt, refresh, say } from "./dom.js";
+import { whenever } from "./live.js";
 import { announce, warned } from "./undo.js";
 
 const PARTS = ["health-now", "health-work", "health-files", "health-alike", "health-links", "health-trash"];
@@ -11,6 +12,7 @@ const SAID = {
 };
 
 const again = () => refresh(location.pathname + location.search, PARTS);
+const { scope } = document.querySelector(".health").dataset;
 const named = ({ collection, id }) => (collection ? `${collection}/${id}` : id);
 
 /** What is alike is looked for anew; behind a look that is under way and knows nothing of it yet. */
@@ -36,7 +38,7 @@ async function settle(button) {
 
 async function untrash(button) {
   const { untrash: name, chat } = button.dataset;
-  const done = await post(chat ? "/deleted-sessions/here" : "/trash/here", { name: chat || name });
+  const done = await post(`/${chat ? "deleted-sessions" : "trash"}/${scope}`, { name: chat || name });
   announce(`Restored ${done.id}${warned(done)}`, done.undo, again);
   await again();
 }
@@ -47,7 +49,7 @@ async function empty() {
   dialog.showModal();
   await new Promise((closed) => dialog.addEventListener("close", closed, { once: true }));
   if (dialog.returnValue !== "yes") return;
-  const done = await post("/health/trash/empty");
+  const done = await post("/health/trash/empty", { scope });
   say(`${done.destroyed} destroyed.`);
   await again();
 }
@@ -69,10 +71,12 @@ document.addEventListener("click", (event) => {
   else if (button.id === "empty") attempt(empty);
 });
 
+const lookSoon = whenever(["memories"], again, { wait: 300 });
+
 /** How far a work is; the rest of the page waits for its end. */
 function progress({ done, total }) {
   const bar = document.getElementById("going");
-  if (!bar) return again();
+  if (!bar) return lookSoon(0);
   bar.max = total;
   bar.value = done;
   document.getElementById("going-count").textContent = ` ${done} of ${total}`;
@@ -82,14 +86,8 @@ function progress({ done, total }) {
 document.addEventListener("retain:health", (event) => {
   if (event.detail.work) progress(event.detail);
   else if (isWanted) lookAgain();
-  else again();
-});
-
-let waiting;
-document.addEventListener("retain:memories", () => {
-  clearTimeout(waiting);
-  waiting = setTimeout(again, 300);
+  else lookSoon(0);
 });
 
 // The work may have ended before this page began to listen.
-if (document.getElementById("going")) setTimeout(again, 1000);
+if (document.getElementById("going")) lookSoon(1000);

@@ -3,6 +3,7 @@
 
 import { get, post, put } from "./api.js";
 import { attempt, make, refresh, say } from "./dom.js";
+import { whenever } from "./live.js";
 import { announceAll } from "./undo.js";
 import { guard } from "./unsaved.js";
 
@@ -32,53 +33,28 @@ let isDue = false;
 async function renew(focus = null) {
   if (focus !== null) goal = { id: focus, step: "accept" };
   isDue = true;
-  if (isRenewing) return;
+  if (isRenewing) return undefined;
   isRenewing = true;
+  let answer;
   try {
     while (isDue) {
       isDue = false;
-      await renewed();
+      answer = await renewed();
     }
   } finally {
     [goal, isRenewing] = [null, false];
   }
+  return answer;
 }
 
 async function renewed() {
-  let before = state();
-  await refresh("/inbox", PARTS, undefined, () => { before = state(); });
-  before.edited.forEach(putBack);
-  const dropped = document.querySelector("#inbox-dropped details");
-  if (dropped) dropped.open = before.isOpen;
-  for (const card of cards()) {
-    box(card).checked = before.chosen.has(card.dataset.id);
-    card.querySelector(".talk").open = before.told.has(card.dataset.id);
-  }
+  let writing = [];
+  // What someone is writing in stays, also if it is gone meanwhile; and so does what was unfolded.
+  const isKept = (one) => writing.includes(one) || Boolean(one.matches?.(".said"));
+  const answer = await refresh("/inbox", PARTS, undefined, () => { writing = edited(); }, isKept);
   count();
-  const place = goal ?? before.place;
-  if (before.edited.some((card) => card.contains(before.focused))) before.focused.focus();
-  else if (place) reach(place);
-}
-
-/** Keep a proposal that someone is writing in, with every word, also if it is gone meanwhile. */
-function putBack(card) {
-  const fresh = cards().find((one) => one.dataset.id === card.dataset.id);
-  if (fresh) fresh.replaceWith(card);
-  else document.getElementById("inbox").append(card);
-}
-
-/** What would be lost with the elements that show it. */
-function state() {
-  const ids = (fits) => new Set(cards().filter(fits).map((one) => one.dataset.id));
-  const here = document.activeElement.closest(".proposal");
-  return {
-    isOpen: Boolean(document.querySelector("#inbox-dropped details")?.open),
-    chosen: ids(isChosen),
-    told: ids((one) => one.querySelector(".talk").open),
-    edited: edited(),
-    focused: document.activeElement,
-    place: here && { id: here.dataset.id, step: document.activeElement.dataset.step },
-  };
+  if (goal) reach(goal);
+  return answer;
 }
 
 /** Put the focus on a proposal; the last one if it is gone, the page if there is none. */
@@ -246,5 +222,4 @@ document.addEventListener("keydown", (event) => {
   card.querySelector(`[data-step=${KEYS[event.key]}]`).click();
 }, true);
 
-// Who is writing is not to lose a word because another proposal comes in.
-document.addEventListener("retain:inbox", () => { if (!edited().length) renew(); });
+whenever(["inbox"], () => renew());

@@ -1,7 +1,8 @@
 // What every page has: keys, colours, help, and word of changes.
 
-import { say } from "./dom.js";
+import { undoLast } from "./dom.js";
 import "./inbox-count.js";
+import "./live.js";
 
 const PARTS = { m: "/", g: "/graph", t: "/timeline", i: "/inbox", s: "/sessions", c: "/chat", h: "/health" };
 let isGoing = false;
@@ -48,10 +49,19 @@ const KEYS = {
   b: () => document.querySelector("#bulk:not([hidden]) button")?.focus(),
   e: () => press("[data-key=e]"),
   n: () => press("[data-key=n]") || (location.href = "/new"),
-  u: () => [...document.querySelectorAll(".toast")].reverse().find((one) => one.undo)?.undo(),
+  u: undoLast,
   g: () => { isGoing = true; setTimeout(() => { isGoing = false; }, 1500); },
   "?": () => document.getElementById("help").showModal(),
 };
+
+// Who speaks to the computer, or strikes keys by mistake, can turn letters off: before any page hears them.
+const letters = document.getElementById("letters");
+letters.checked = localStorage.getItem("retain-letters") !== "off";
+letters.addEventListener("change", () => localStorage.setItem("retain-letters", letters.checked ? "on" : "off"));
+addEventListener("keydown", (event) => {
+  const isPlain = !(event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target));
+  if (isPlain && !letters.checked && /^[\p{L}/?]$/u.test(event.key)) event.stopImmediatePropagation();
+}, true);
 
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && isTyping(event.target)) event.target.blur();
@@ -81,35 +91,3 @@ document.addEventListener("keydown", (event) => {
     if (form) { event.preventDefault(); form.requestSubmit(); }
   }
 });
-
-// Pages that show what may change listen for "retain:memories" and the like.
-const NEWS = ["memories", "inbox", "sessions", "health"];
-const tell = (name, detail) => document.dispatchEvent(new CustomEvent(`retain:${name}`, { detail }));
-let live = null;
-let isBehind = false; // something may have happened that this page was not told
-let wasLost = false;
-
-function listen() {
-  live = new EventSource("/api/v1/events");
-  for (const name of NEWS) live.addEventListener(name, (event) => tell(name, JSON.parse(event.data)));
-  live.addEventListener("error", () => { wasLost = isBehind = true; });
-  live.addEventListener("open", () => {
-    if (wasLost) say("Retain answers again.");
-    if (isBehind) for (const name of NEWS) tell(name, {});
-    wasLost = isBehind = false;
-  });
-}
-
-// A browser has six connections for one server: a page that is not seen leaves its own to others,
-// and looks once at everything when it is seen again.
-function follow() {
-  if (!document.hidden && !live) listen();
-  else if (document.hidden && live) {
-    live.close();
-    live = null;
-    isBehind = true;
-    wasLost = false;
-  }
-}
-document.addEventListener("visibilitychange", follow);
-follow();

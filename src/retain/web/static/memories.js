@@ -4,55 +4,33 @@ import { put, remove } from "./api.js";
 import { ask } from "./asking.js";
 import { isBusy, recheck } from "./bulk.js";
 import { attempt, refresh, say } from "./dom.js";
+import { whenever } from "./live.js";
 import { announce, resume } from "./undo.js";
 
 const WAIT = 120; // after the last key; a fast typist asks once for a word
 const field = document.getElementById("q");
-const stage = document.getElementById("stage");
 let request;
 let timer;
 let isTyping = false; // one step of the browser's history for one stretch of typing
 
-/** What had the focus or was unfolded, to be found again in the new parts. */
-function noted() {
-  const at = document.activeElement;
-  return {
-    focus: at?.dataset?.focus,
-    item: at?.closest?.("[data-item]")?.dataset.page,
-    open: [...document.querySelectorAll("details[data-open][open]")].map((one) => one.dataset.open),
-  };
-}
-
-function found({ focus, item, open }) {
-  for (const one of document.querySelectorAll("details[data-open]")) {
-    if (open.includes(one.dataset.open)) one.open = true;
-  }
-  const same = [...document.querySelectorAll("[data-focus]")].find((one) => focus && one.dataset.focus === focus);
-  const row = [...document.querySelectorAll("[data-item]")].find((one) => item && one.dataset.page === item);
-  (same ?? row?.querySelector("a"))?.focus({ preventScroll: true });
-}
-
 /** Put what an address shows in the place of what is there. */
-async function show(address) {
+async function shown(address) {
   request?.abort();
   request = new AbortController();
-  let before = noted();
-  let fold = document.querySelector(".fold")?.open;
-  // Keys go on while it is fetched: what counts is how things are when it comes.
-  const note = () => { before = noted(); fold = document.querySelector(".fold")?.open; };
-  stage.style.minHeight = `${stage.offsetHeight}px`; // nothing jumps while it is replaced
-  try {
-    const isThere = await refresh(address, ["results", "facets"], request.signal, note);
-    if (!isThere) say("That could not be shown.", { bad: true });
-  } catch (error) {
-    if (error.name === "AbortError") return;
-    say("Retain does not answer. Is `retain web` still running?", { bad: true });
-  }
-  stage.style.minHeight = "";
-  if (fold) document.querySelector(".fold").open = true;
-  found(before);
+  const answer = await refresh(address, ["results", "facets"], request.signal);
   recheck();
   document.getElementById("said").textContent = document.getElementById("results").dataset.said;
+  return answer;
+}
+
+/** The same for who asked for it, and hears when it does not come. */
+async function show(address) {
+  try {
+    const answer = await shown(address);
+    if (!answer.ok) say("That could not be shown.", { bad: true });
+  } catch (error) {
+    if (error.name !== "AbortError") say("Retain does not answer. Is `retain web` still running?", { bad: true });
+  }
 }
 
 const renew = () => show(location.href);
@@ -157,14 +135,7 @@ document.addEventListener("click", (event) => {
 });
 
 // What others change is shown at once, unless the person is in the middle of something.
-
-let soon;
-document.addEventListener("retain:memories", () => {
-  clearTimeout(soon);
-  soon = setTimeout(() => {
-    if (!isBusy() && !document.querySelector("dialog[open]")) renew();
-  }, 100);
-});
+whenever(["memories"], () => shown(location.href), { isBusy: () => isBusy() || document.querySelector("dialog[open]") });
 document.addEventListener("retain:acted", renew);
 resume(renew);
 goOn();

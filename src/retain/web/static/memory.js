@@ -3,14 +3,14 @@
 import { at, call, get, post } from "./api.js";
 import { BANKS, STEPS, ask } from "./asking.js";
 import { attempt, refresh, say } from "./dom.js";
+import { whenever } from "./live.js";
 import { mergeInto } from "./merging.js";
 import { memories } from "./offering.js";
 import { announce, carry, isTakingBack, resume, warned } from "./undo.js";
 
 const shown = () => document.getElementById("memory");
 const data = () => shown().dataset;
-const note = () => { held.isOpen = document.querySelector(".menu").open; }; // in the last moment
-const renew = () => refresh(location.href, ["memory", "collections"], undefined, note);
+const renew = () => refresh(location.href, ["memory", "collections"]);
 
 /** What an action did: said here, or on the page where the memory is now. */
 async function finish(text, done) {
@@ -127,36 +127,18 @@ document.addEventListener("submit", async (event) => {
   const field = document.getElementById("newtag");
   const add = field.value.split(",").map((one) => one.trim()).filter(Boolean);
   if (!add.length) return;
-  field.value = held.typed = "";
+  field.value = "";
   await tagged({ add }, `Tagged “${add.join(", ")}”.`);
   document.getElementById("newtag").focus();
 });
 
-// A part may be replaced in the very moment in which someone reaches for it: what was open, typed
-// and had the focus is so again.
-const held = { isOpen: false, typed: "", focus: "" };
-const selector = (one) => (one.id && `#${one.id}`) || (one.dataset.act && `[data-act="${one.dataset.act}"]`)
-  || (one.dataset.key && `[data-key="${one.dataset.key}"]`) || (one.matches(".menu summary") && ".menu summary") || "";
-document.addEventListener("input", (event) => { if (event.target.id === "newtag") held.typed = event.target.value; });
-document.addEventListener("focusin", (event) => { held.focus = selector(event.target); });
-document.addEventListener("retain:refreshed", () => {
-  document.querySelector(".menu").open = held.isOpen;
-  document.getElementById("newtag").value = held.typed;
-  if (held.focus && document.activeElement === document.body) document.querySelector(held.focus)?.focus({ preventScroll: true });
-});
-
-// Shown anew when it changes, unless the person is in the middle of something on this page.
-const isBusy = () => document.querySelector("dialog[open], .menu[open]") || document.getElementById("newtag").value;
-let soon;
-document.addEventListener("retain:memories", () => {
-  clearTimeout(soon);
-  soon = setTimeout(async () => {
-    if (isBusy() || isLeaving || isTakingBack()) return;
-    const before = data().hash;
-    const isThere = await renew().catch(() => true);
-    if (!isThere && (isLeaving || isTakingBack())) return;
-    if (!isThere) say("This memory is gone: moved, or deleted. What is shown here is what it was.", { bad: true });
-    else if (data().hash !== before) document.dispatchEvent(new CustomEvent("retain:changed"));
-  }, 100);
-});
+// Shown anew when it changes; nothing moves below a hand that is at a menu or a dialog.
+async function look() {
+  if (isLeaving || isTakingBack()) return undefined;
+  const answer = await renew();
+  const isGone = answer.status === 404 && !isLeaving && !isTakingBack();
+  if (isGone) say("This memory is gone: moved, or deleted. What is shown here is what it was.", { bad: true });
+  return answer;
+}
+whenever(["memories"], look, { isBusy: () => document.querySelector("dialog[open], .menu[open]") });
 resume(returned);

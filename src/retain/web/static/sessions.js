@@ -2,29 +2,33 @@
 
 import { call, post, put } from "./api.js";
 import { attempt, make, refresh, say } from "./dom.js";
+import { whenever } from "./live.js";
 
 const at = (id) => document.getElementById(id);
 
 function listPage(field) {
   let waiting = 0;
   let asking = new AbortController();
-  const look = async () => {
+  const shown = async () => {
     asking.abort();
     asking = new AbortController();
     const url = new URL(location.href);
     if (field.value.trim()) url.searchParams.set("q", field.value.trim());
     else url.searchParams.delete("q");
+    history.replaceState(null, "", url);
+    return refresh(url.pathname + url.search, ["found"], asking.signal);
+  };
+  const look = async () => {
     try {
-      if (await refresh(url.pathname + url.search, ["found"], asking.signal)) history.replaceState(null, "", url);
+      const answer = await shown();
+      if (!answer.ok) say("That could not be shown.", { bad: true });
     } catch (error) {
       if (error.name !== "AbortError") say("Retain does not answer.", { bad: true });
     }
   };
   field.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(look, 120); });
   at("find").addEventListener("submit", (event) => { event.preventDefault(); look(); });
-  document.addEventListener("retain:sessions", () => {
-    if (!at("found").contains(document.activeElement)) look();
-  });
+  whenever(["sessions"], shown);
   offerUndo();
 }
 

@@ -1,29 +1,31 @@
 // The timeline: a year of days that arrow keys walk through, and filters that act at once.
 
-import { refresh } from "./dom.js";
+import { refresh, say } from "./dom.js";
+import { whenever } from "./live.js";
 
 const PARTS = ["timeline-heat", "timeline-events"];
 const form = document.getElementById("timeline-filter");
 const heat = () => document.querySelector("#timeline-heat .heat");
 let asked = null;
 
-async function show(url) {
+/** Show what an address has; it is the page's own from now on, whatever becomes of it: word of a
+ *  change that comes meanwhile asks for the same. */
+async function shown(url) {
   asked?.abort();
   asked = new AbortController();
-  let [scrolled, focused] = [0, ""];
-  const before = () => {
-    scrolled = heat().scrollLeft;
-    focused = document.activeElement.dataset.day;
-  };
-  try {
-    await refresh(url, PARTS, asked.signal, before);
-  } catch (error) {
-    if (error.name !== "AbortError") throw error;
-    return;
-  }
   history.replaceState(null, "", url);
-  heat().scrollLeft = scrolled;
-  rove(focused);
+  const answer = await refresh(url, PARTS, asked.signal);
+  rove(document.activeElement.dataset.day);
+  return answer;
+}
+
+async function show(url) {
+  try {
+    const answer = await shown(url);
+    if (!answer.ok) say("That could not be shown.", { bad: true });
+  } catch (error) {
+    if (error.name !== "AbortError") say("Retain does not answer. Is `retain web` still running?", { bad: true });
+  }
 }
 
 function query() {
@@ -79,10 +81,7 @@ document.addEventListener("click", (event) => {
   show(query());
 });
 
-let waiting = 0;
-const soon = () => { clearTimeout(waiting); waiting = setTimeout(() => show(location.pathname + location.search), 150); };
-document.addEventListener("retain:memories", soon);
-document.addEventListener("retain:sessions", soon);
+whenever(["memories", "sessions"], () => shown(location.pathname + location.search), { wait: 150 });
 
 rove();
 heat().scrollLeft = heat().scrollWidth; // on a phone the newest weeks are what one looks for
