@@ -432,25 +432,6 @@ def test_list_that_comes_late_does_not_replace_a_newer_one(page: Page, trouble: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [(1280, 800), (390, 800)])
-def test_fitted_picture_has_no_node_below_the_legend(page: Page, size: tuple[int, int]) -> None:
-    page.set_viewport_size({"width": size[0], "height": size[1]})
-    shown(page, "/graph?scope=here")
-    covered = page.evaluate(
-        """() => {
-          const canvas = document.getElementById("graph");
-          const legend = document.querySelector(".graph-legend").getBoundingClientRect();
-          const box = canvas.getBoundingClientRect();
-          const top = Math.floor((legend.top - box.top) * canvas.height / box.height);
-          const context = canvas.getContext("2d");
-          const { data } = context.getImageData(0, top, canvas.width, canvas.height - top);
-          return data.filter((one, at) => at % 4 === 3 && one).length;
-        }"""
-    )
-    assert covered == 0
-
-
-@pytest.mark.slow
 def test_phone_has_the_picture_first_and_nothing_sticks_out(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     canvas = shown(page)
