@@ -348,9 +348,9 @@ def test_node_is_let_go_when_a_second_finger_comes(page: Page, context: BrowserC
     pins = "told.filter((one) => one.what === 'pin').map((one) => one.node)"
     fingers("touchStart", (x, y))
     fingers("touchMove", (x + 30, y))
-    page.wait_for_function(f"{pins}.at(-1) >= 0")
+    stage.until(page, f"{pins}.at(-1) >= 0")
     fingers("touchStart", (x + 30, y), (x + 90, y))
-    page.wait_for_function(f"{pins}.at(-1) === -1")
+    stage.until(page, f"{pins}.at(-1) === -1")
     fingers("touchEnd")
     expect(canvas).to_have_attribute("data-state", "still")
     assert page.evaluate(pins)[-1] == -1

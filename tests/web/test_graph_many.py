@@ -76,7 +76,7 @@ def test_many_nodes_are_sketched_while_they_move_and_drawn_when_they_rest(
     shown(page, context)
     count, drawn = sketches(page)
     assert count == drawn > 0
-    page.wait_for_function("sketches.shapes > 0")
+    stage.until(page, "sketches.shapes > 0")
     assert page.evaluate(_INK) > MEMORIES
 
 
@@ -86,8 +86,8 @@ def test_many_nodes_are_sketched_while_the_sheet_moves(page: Page, context: Brow
     box = canvas.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.mouse.wheel(0, -200)
-    page.wait_for_function("sketches.drawn > 0")
-    page.wait_for_function("sketches.shapes > 0")  # and at rest it is drawn as it should be
+    stage.until(page, "sketches.drawn > 0")
+    stage.until(page, "sketches.shapes > 0")  # and at rest it is drawn as it should be
 
 
 def test_many_nodes_are_filtered_chosen_and_opened(page: Page, context: BrowserContext) -> None:
