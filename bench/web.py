@@ -7,7 +7,9 @@ scale.py, with tags, types, dates, links and files). Every question goes over HT
 to the JSON interface, and in turns with that to the engine in this process, warm: the same question
 for as many memories as the page shows. A ratio is the page's time to the engine's, at the same
 percentile; processor time stands beside it, which other jobs on the machine disturb less. The
-weight of the first page is everything a browser loads for it, as it is sent.
+weight of the first page is everything a browser loads for it, as it is sent. Last, files are
+replaced as an editor does it, by a rename, and it is timed until the stream of changes tells of it,
+and until the list that a page then asks for says the new words.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from retain.web.looking import PAGE
 LIMIT = 3.0  # times the engine, for lists and searches, at p95
 HEAVIEST = 150_000  # bytes of the first page
 QUESTIONS = 10
+FOLLOWED = 40  # files that are replaced while a page looks
 TOKEN = "a-token-for-a-bank-of-made-up-memories-0123456789"
 _LOADED = re.compile(r'(?:href|src)="(/static/[^"]+)"')
 _IMPORTED = re.compile(r'(?:from|import)\s+"\./([^"]+)"')
@@ -142,6 +145,7 @@ class Client:
 
     def __init__(self, port: int, pid: int) -> None:
         self._tasks = f"/proc/{pid}/task"
+        self.port = port
         self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
 
     def processor(self) -> float:
@@ -177,6 +181,47 @@ class Client:
                 folder = path.rpartition("/")[0]
                 left += [f"{folder}/{name}" for name in _IMPORTED.findall(data.decode())]
         return found
+
+
+# How soon a page follows its files
+
+
+class Listener:
+    """The stream of changes, read line by line on a connection of its own."""
+
+    def __init__(self, port: int) -> None:
+        self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        self._http.request("GET", "/api/v1/events", headers={"Authorization": f"Bearer {TOKEN}"})
+        self._answer = self._http.getresponse()
+
+    def hear(self, event: str) -> None:
+        """Wait for a change of this kind."""
+        while self._answer.readline().decode().strip() != f"event: {event}":
+            pass
+
+    def close(self) -> None:
+        self._http.close()
+
+
+def followed(client: Client, root: str, times: int) -> dict[str, list[float]]:
+    """Milliseconds from a file's rename to the word of it, and to the list with what it says."""
+    found: dict[str, list[float]] = {"event": [], "list": []}
+    with contextlib.closing(Listener(client.port)) as listener:
+        for number in range(times + 1):
+            title = f"Followed for the {number}. time"
+            fresh = Path(root, ".index", "fresh.md")  # beside the bank's files, and none of them
+            fresh.write_text(f"---\ntitle: {title}\n---\n\nAnew.\n", encoding="utf-8")
+            start = time.perf_counter()
+            os.replace(fresh, Path(root, "collection-0", "followed.md"))
+            listener.hear("memories")
+            heard = time.perf_counter()
+            while title.encode() not in client.get("/"):
+                pass
+            if number:  # the first is a new memory, and the others changed ones
+                found["event"].append((heard - start) * 1000)
+                found["list"].append((time.perf_counter() - start) * 1000)
+    Path(root, "collection-0", "followed.md").unlink()
+    return found
 
 
 # What is asked
@@ -313,8 +358,12 @@ def main() -> int:
         client = stack.enter_context(served(root, env))
         times = measured(client, found, given.rounds)
         weight = client.weight()
+        soon = followed(client, root, FOLLOWED)
     print(f"{given.memories:,} memories, {given.rounds} rounds, load {os.getloadavg()[0]:.1f}")
-    return report(times, found, weight)
+    code = report(times, found, weight)
+    for name, values in soon.items():
+        print(f"File to {name}: median {_p(values, 0.5):.0f} ms, p95 {_p(values, 0.95):.0f} ms.")
+    return code
 
 
 if __name__ == "__main__":

@@ -247,6 +247,12 @@ class Trouble:
             self._seen.append(f"request to elsewhere: {url}")
 
 
+def until(page: Page, condition: str) -> None:
+    """Wait until a page finds something true; playwright's own way is refused by the policy."""
+    look = f"() => (({condition}) ? done() : requestAnimationFrame(look))"
+    page.evaluate(f"() => new Promise((done) => {{ const look = {look}; look(); }})")
+
+
 def enter(context: BrowserContext, served: Served, trouble: Trouble) -> Page:
     """A page of a browser that has been let in; what goes wrong on it is noted."""
     name, value = served.cookie()

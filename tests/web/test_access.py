@@ -92,7 +92,26 @@ def at_rest(page: Page, path: str) -> None:
         page.wait_for_selector("#going", state="detached")
     if path.startswith("/chat/"):
         expect(page.get_by_role("button", name="Yes, this once")).to_be_enabled()
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 120)))")
+    settled(page)
+
+
+_SETTLED = """() => new Promise((done) => {
+  let [before, same] = ["", 0];
+  const look = () => {
+    const { scrollWidth, scrollHeight } = document.documentElement;
+    const now = [scrollX, scrollY, scrollWidth, scrollHeight, window.shifts?.length].join();
+    same = now === before ? same + 1 : 0;
+    before = now;
+    if (same === 12) done();
+    else requestAnimationFrame(look);
+  };
+  look();
+})"""
+
+
+def settled(page: Page) -> None:
+    """Wait until a dozen frames in a row are as the one before: on a slow machine, slow ones."""
+    page.evaluate(_SETTLED)
 
 
 # Colours do not depend on the size, nor the layout on the colours: two views have all four.
@@ -249,7 +268,7 @@ def walked(page: Page) -> list[str]:
                 break
             continue
         if stop["at"] not in reached and stop["wrong"]:
-            page.wait_for_timeout(300)  # a page that just came may still be on its way there
+            settled(page)  # a page that just came may still be on its way there
             again: Any = page.evaluate(_STOP)
             wrong += again["wrong"] if again and again["at"] == stop["at"] else stop["wrong"]
         reached.append(stop["at"])
@@ -310,7 +329,7 @@ def shifted(page: Page) -> tuple[float, str]:
 
 def jumped(page: Page) -> list[str]:
     """What has jumped since the page came, if that is much."""
-    page.wait_for_timeout(300)
+    settled(page)
     value, words = shifted(page)
     return [f"{value:.3f} {words}"] if value >= SHIFT else []
 
@@ -328,7 +347,7 @@ def test_results_take_each_others_place_without_a_jump(
         with page.expect_response(lambda answer: "q=" in answer.url):
             page.locator("#q").fill(word)
         expect(page.locator("#said")).to_contain_text("found")
-        page.wait_for_timeout(300)
+        settled(page)
         value, words = shifted(page)
         assert value < SHIFT, f"{word}: {words}"
 

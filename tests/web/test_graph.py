@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from tests.web import stage
-from tests.web.stage import Served
+from tests.web.stage import Served, Trouble
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -189,21 +189,63 @@ def test_node_is_chosen_in_the_list_and_a_click_on_it_opens_its_page(page: Page)
     page.get_by_role("button", name="Show B in the picture").click()
     expect(canvas).to_have_attribute("data-chosen", "here:notes/b")
     expect(page.locator("#graph-chosen")).to_contain_text("4 links")
+    page.mouse.click(*middle(canvas))
+    page.wait_for_url("**/memory/here/notes/b")
+
+
+class Look(NamedTuple):
+    """Where one looks: how near, and where the middle of the graph is on the screen."""
+
+    scale: float
+    left: float
+    top: float
+
+
+def look(canvas: Locator, after: Look | None = None) -> Look:
+    """Where one looks now; after another look, as soon as that has changed."""
+    if after:
+        said = " ".join(f"{one:.3f}" for one in after)
+        expect(canvas).not_to_have_attribute("data-look", said)
+    return Look(*map(float, (canvas.get_attribute("data-look") or "").split()))
+
+
+def middle(canvas: Locator) -> tuple[float, float]:
     box = canvas.bounding_box()
     assert box
-    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.wait_for_url("**/memory/here/notes/b")
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def near(page: Page, canvas: Locator, name: str) -> Look:
+    """Choose a node in the list, and go nearer: it is in the middle of the picture."""
+    before = look(canvas)
+    page.get_by_role("button", name=f"Show {name} in the picture").click()
+    before = look(canvas, before)
+    page.keyboard.press("+")
+    return look(canvas, before)
 
 
 @pytest.mark.slow
 def test_keys_move_zoom_and_open(page: Page) -> None:
     canvas = shown(page)
-    page.get_by_role("button", name="Show A in the picture").click()
-    before = canvas.screenshot()
-    for key in ("ArrowLeft", "ArrowUp", "+", "-", "0"):
+    whole = look(canvas)
+    at = near(page, canvas, "A")
+    for key, across, down in (
+        ("ArrowLeft", 1, 0),
+        ("ArrowRight", -1, 0),
+        ("ArrowUp", 0, 1),
+        ("ArrowDown", 0, -1),
+    ):
         page.keyboard.press(key)
-    page.wait_for_timeout(400)
-    assert canvas.screenshot() != before
+        before, at = at, look(canvas, at)
+        assert at.scale == before.scale, key
+        assert ((at.left - before.left) * across > 0) == bool(across), key
+        assert ((at.top - before.top) * down > 0) == bool(down), key
+    for key, is_nearer in (("+", True), ("-", False), ("=", True)):
+        page.keyboard.press(key)
+        before, at = at, look(canvas, at)
+        assert (at.scale > before.scale) == is_nearer, key
+    page.keyboard.press("0")
+    assert look(canvas, at) == pytest.approx(whole, abs=0.01)
     page.keyboard.press("Enter")
     page.wait_for_url("**/memory/here/notes/a")
 
@@ -239,33 +281,29 @@ def test_picture_is_dragged_and_zoomed_by_hand(page: Page) -> None:
     canvas = shown(page)
     box = canvas.bounding_box()
     assert box
-    before = canvas.screenshot()
+    before, picture = look(canvas), canvas.screenshot()
     page.mouse.move(box["x"] + 20, box["y"] + 20)
     page.mouse.down()
-    page.mouse.move(box["x"] + 90, box["y"] + 60, steps=5)
+    page.mouse.move(box["x"] + 90, box["y"] + 60)
     page.mouse.up()
-    page.wait_for_timeout(300)
-    dragged = canvas.screenshot()
-    assert dragged != before
+    dragged = look(canvas, before)
+    assert dragged == pytest.approx((before.scale, before.left + 70, before.top + 40), abs=0.01)
+    assert canvas.screenshot() != picture
     page.mouse.wheel(0, -300)
-    page.wait_for_timeout(300)
-    assert canvas.screenshot() != dragged
+    assert look(canvas, dragged).scale > dragged.scale
 
 
 @pytest.mark.slow
 def test_two_fingers_zoom(page: Page) -> None:
     canvas = shown(page)
-    box = canvas.bounding_box()
-    assert box
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    x, y = middle(canvas)
     touch = page.context.new_cdp_session(page)
-    before = canvas.screenshot()
+    before = look(canvas)
     for kind, apart in (("touchStart", 20), ("touchMove", 60), ("touchMove", 110)):
         points = [{"x": x + side * apart, "y": y, "id": side + 1} for side in (-1, 1)]
         touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
     touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-    page.wait_for_timeout(300)
-    assert canvas.screenshot() != before
+    assert look(canvas, before).scale > before.scale
     expect(page.locator("#graph-chosen")).to_be_hidden()
 
 
@@ -274,9 +312,7 @@ def test_node_is_dragged_and_the_others_follow(page: Page) -> None:
     page.emulate_media(reduced_motion="no-preference")
     canvas = shown(page)
     page.get_by_role("button", name="Show B in the picture").click()
-    box = canvas.bounding_box()
-    assert box
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    x, y = middle(canvas)
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x + 80, y - 60, steps=6)
@@ -285,12 +321,114 @@ def test_node_is_dragged_and_the_others_follow(page: Page) -> None:
     assert page.url.endswith("/graph")
 
 
+# What the page tells the thread that lays out, in order.
+_TOLD = """
+window.told = [];
+const post = Worker.prototype.postMessage;
+Worker.prototype.postMessage = function (...given) {
+  window.told.push(given[0]);
+  return post.apply(this, given);
+};
+"""
+
+
+@pytest.mark.slow
+def test_node_is_let_go_when_a_second_finger_comes(page: Page, context: BrowserContext) -> None:
+    context.add_init_script(_TOLD)
+    page.emulate_media(reduced_motion="no-preference")
+    canvas = shown(page)
+    near(page, canvas, "B")
+    x, y = middle(canvas)
+    touch = page.context.new_cdp_session(page)
+
+    def fingers(kind: str, *at: tuple[float, float]) -> None:
+        points = [{"x": x, "y": y, "id": number} for number, (x, y) in enumerate(at)]
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    pins = "told.filter((one) => one.what === 'pin').map((one) => one.node)"
+    fingers("touchStart", (x, y))
+    fingers("touchMove", (x + 30, y))
+    stage.until(page, f"{pins}.at(-1) >= 0")
+    fingers("touchStart", (x + 30, y), (x + 90, y))
+    stage.until(page, f"{pins}.at(-1) === -1")
+    fingers("touchEnd")
+    expect(canvas).to_have_attribute("data-state", "still")
+    assert page.evaluate(pins)[-1] == -1
+
+
 @pytest.mark.slow
 def test_new_memory_appears_while_one_looks(page: Page, served: Served) -> None:
     canvas = shown(page, "/graph?scope=here&q=latecomer")
     expect(canvas).to_have_attribute("data-nodes", "0")
     (served.bank / "notes" / "late.md").write_text("# Latecomer\n", encoding="utf-8")
     expect(canvas).to_have_attribute("data-nodes", "1")
+
+
+def written(page: Page, served: Served, name: str, text: str) -> None:
+    """Write a file as an agent does; the page has drawn the graph and its list anew after it."""
+    with page.expect_response(lambda answer: "/api/" not in answer.url and "/graph" in answer.url):
+        (served.bank / "notes" / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+def test_who_looks_at_a_part_still_does_after_a_write(
+    page: Page, served: Served, motion: Any
+) -> None:
+    page.emulate_media(reduced_motion=motion)
+    canvas = shown(page, "/graph?scope=here")
+    before = near(page, canvas, "B")
+    count = int(canvas.get_attribute("data-nodes") or "")
+    written(page, served, f"more-{motion}", f"# More {motion}\n\nSee [[b]].\n")
+    expect(canvas).to_have_attribute("data-nodes", str(count + 1))
+    expect(canvas).to_have_attribute("data-state", "still")
+    assert look(canvas) == before
+    expect(canvas).to_have_attribute("data-chosen", "here:notes/b")
+    page.mouse.click(*middle(canvas))  # it has kept its place, too
+    page.wait_for_url("**/memory/here/notes/b")
+
+
+@pytest.mark.slow
+def test_write_that_changes_no_link_lays_nothing_out(
+    page: Page, context: BrowserContext, served: Served
+) -> None:
+    (served.bank / "notes" / "steady.md").write_text("# Steady\n", encoding="utf-8")
+    context.add_init_script(_TOLD)
+    canvas = shown(page, "/graph?q=steady")
+    expect(canvas).to_have_attribute("data-nodes", "1")
+    before = page.evaluate("told.length")
+    written(page, served, "steady", "# Steady\n\nIn other words.\n")
+    assert page.evaluate("told.length") == before
+
+
+@pytest.mark.slow
+def test_page_of_the_list_stays_after_a_write_and_ends_with_another_filter(
+    page: Page, served: Served
+) -> None:
+    shown(page, "/graph?scope=here&at=1")
+    first = page.locator(".graph-line h2").first.inner_text()
+    served.store("Another.", title="Another", id="another", collection="plans")
+    expect(page.locator("#graph-said")).to_contain_text("memories")
+    expect(page.locator("#graph-list")).to_contain_text("Another")
+    assert page.locator(".graph-line h2").first.inner_text() == first
+    assert page.url.endswith("/graph?scope=here&at=1")
+    page.get_by_label("Tags").check()
+    page.wait_for_url("**/graph?scope=here&hide=tags")
+
+
+@pytest.mark.slow
+def test_list_that_comes_late_does_not_replace_a_newer_one(page: Page, trouble: Trouble) -> None:
+    trouble.expects("ERR_ABORTED")
+    shown(page)
+    page.route(re.compile(r"(?<!v1)/graph\?q=lost"), lambda _route: None)  # it is never answered
+    with page.expect_request(
+        lambda request: request.url.endswith("/graph?q=lost") and "/api/" not in request.url
+    ):
+        page.locator("#graph-q").fill("lost")
+    with page.expect_event("requestfailed"):  # the list that nobody waits for any more
+        page.locator("#graph-q").fill("login")
+    expect(page.locator("#graph-list")).to_contain_text("linked file")
+    expect(page.locator("#graph-list")).not_to_contain_text("lost idea")
 
 
 @pytest.mark.slow

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import Match, SequenceMatcher
 from html import escape
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
@@ -17,7 +17,9 @@ _AROUND: Final = 3  # lines that are the same and shown around those that are no
 _MOST_LINES: Final = (
     6_000  # of which lines that moved are looked for; beyond, the middle is one block
 )
+_MOST_SHOWN: Final = 5_000  # rows; how many more there are is said
 _LONGEST: Final = 2_000  # characters of a line whose words are compared
+_LOOKS: Final = 5_000_000  # from one word or line to another, for both texts: under a second
 _ALIKE: Final = 0.3  # how much of two lines must be the same to compare them word by word
 _WORDS: Final = re.compile(r"\w+|\s+|[^\w\s]")
 
@@ -30,9 +32,9 @@ class Side(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of both, or some that are left out because they are the same."""
+    """A line of both, or some that are left out: the same in both, or more than are shown."""
 
-    kind: str  # same, changed, removed, added, skipped
+    kind: str  # same, changed, removed, added, skipped, more
     old: Side
     new: Side
     skipped: int = 0
@@ -44,29 +46,70 @@ class Compared(NamedTuple):
     lines: tuple[Line, ...]
     removed: int
     added: int
+    is_same: bool  # to the byte; texts without a line that differs may have other line endings
 
 
 _NOTHING: Final = Side(None, Markup(""))
 
 
+class _Spent(Exception):
+    """Two texts take longer to compare than anyone waits."""
+
+
+class _Work:
+    """How often one word or line was looked for among others, for two texts in all."""
+
+    def __init__(self) -> None:
+        self._left = _LOOKS
+
+    def spend(self, looks: int) -> None:
+        self._left -= looks  # and stays below none: what comes after a long one is not tried
+        if self._left < 0:
+            raise _Spent
+
+
+class _Matcher(SequenceMatcher[str]):
+    """Finds what two lists have in common, as long as there is work left to do it with."""
+
+    a: Sequence[str]
+    b2j: Mapping[str, Sequence[int]]  # where the second list has each
+
+    def __init__(self, work: _Work, old: Sequence[str], new: Sequence[str], autojunk: bool) -> None:
+        self._work = work
+        super().__init__(None, old, new, autojunk)
+
+    def find_longest_match(
+        self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
+    ) -> Match:
+        # Each is looked for at every place where the other list has it, and that once again for
+        # each piece that is left: what looks like a short list may take for ever.
+        self._work.spend(sum(1 + len(self.b2j.get(one, ())) for one in self.a[alo:ahi]))
+        return super().find_longest_match(alo, ahi, blo, bhi)
+
+
 def compared(old: str, new: str) -> Compared:
     """What changed from one text to another."""
     before, after = old.splitlines(), new.splitlines()
-    lines: list[Line] = []
-    for tag, first, last, start, end in _steps(before, after):
-        if tag == "equal":
-            lines += _same(before[first:last], first, start, end < len(after))
-        else:
-            lines += _changed(before[first:last], after[start:end], first, start)
-    removed = sum(line.kind in ("removed", "changed") for line in lines)
-    added = sum(line.kind in ("added", "changed") for line in lines)
-    return Compared(tuple(lines), removed, added)
+    work = _Work()
+    steps = list(_steps(before, after, work))
+    lines = list(islice(_rows(steps, before, after, work), _MOST_SHOWN))
+    skipped = sum(line.skipped for line in lines)
+    more = max(
+        len(before) - skipped - sum(line.old.number is not None for line in lines),
+        len(after) - skipped - sum(line.new.number is not None for line in lines),
+    )
+    if more:
+        lines.append(Line("more", _NOTHING, _NOTHING, more))
+    differing = [step for step in steps if step[0] != "equal"]
+    removed = sum(last - first for _, first, last, _, _ in differing)
+    added = sum(end - start for _, _, _, start, end in differing)
+    return Compared(tuple(lines), removed, added, old == new)
 
 
 _Step = tuple[str, int, int, int, int]
 
 
-def _steps(before: Sequence[str], after: Sequence[str]) -> Iterator[_Step]:
+def _steps(before: Sequence[str], after: Sequence[str], work: _Work) -> Iterator[_Step]:
     """How one list of lines becomes the other; what both begin and end with costs nothing."""
     head = 0
     while head < min(len(before), len(after)) and before[head] == after[head]:
@@ -77,15 +120,32 @@ def _steps(before: Sequence[str], after: Sequence[str]) -> Iterator[_Step]:
     if head:
         yield ("equal", 0, head, 0, head)
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
-    if len(old) + len(new) > _MOST_LINES:
-        yield ("replace", head, head + len(old), head, head + len(new))
-    else:
-        for tag, *at in SequenceMatcher(None, old, new).get_opcodes():
-            first, last, start, end = (head + one for one in at)
-            yield (tag, first, last, start, end)
+    for tag, *at in _middle(old, new, work):
+        first, last, start, end = (head + one for one in at)
+        yield (tag, first, last, start, end)
     if tail:
         size, other = len(before), len(after)
         yield ("equal", size - tail, size, other - tail, other)
+
+
+def _middle(old: Sequence[str], new: Sequence[str], work: _Work) -> Sequence[_Step]:
+    whole: _Step = ("replace", 0, len(old), 0, len(new))
+    if len(old) + len(new) > _MOST_LINES:
+        return [whole]
+    try:
+        return _Matcher(work, old, new, autojunk=True).get_opcodes()
+    except _Spent:
+        return [whole]
+
+
+def _rows(
+    steps: Sequence[_Step], before: Sequence[str], after: Sequence[str], work: _Work
+) -> Iterator[Line]:
+    for tag, first, last, start, end in steps:
+        if tag == "equal":
+            yield from _same(before[first:last], first, start, end < len(after))
+        else:
+            yield from _changed(before[first:last], after[start:end], first, start, work)
 
 
 def _same(lines: Sequence[str], first: int, start: int, goes_on: bool) -> Iterator[Line]:
@@ -102,14 +162,16 @@ def _same(lines: Sequence[str], first: int, start: int, goes_on: bool) -> Iterat
         yield Line("same", Side(first + at + 1, shown), Side(start + at + 1, shown))
 
 
-def _changed(old: Sequence[str], new: Sequence[str], first: int, start: int) -> Iterator[Line]:
+def _changed(
+    old: Sequence[str], new: Sequence[str], first: int, start: int, work: _Work
+) -> Iterator[Line]:
     for at, (was, now) in enumerate(zip_longest(old, new)):
         if was is None:
             yield Line("added", _NOTHING, Side(start + at + 1, _marked("ins", [(now, True)])))
         elif now is None:
             yield Line("removed", Side(first + at + 1, _marked("del", [(was, True)])), _NOTHING)
         else:
-            left, right = _words(was, now)
+            left, right = _words(was, now, work)
             yield Line(
                 "changed",
                 Side(first + at + 1, _marked("del", left)),
@@ -120,14 +182,19 @@ def _changed(old: Sequence[str], new: Sequence[str], first: int, start: int) -> 
 _Pieces = list[tuple[str, bool]]  # text, and whether it is in this one alone
 
 
-def _words(was: str, now: str) -> tuple[_Pieces, _Pieces]:
+def _words(was: str, now: str, work: _Work) -> tuple[_Pieces, _Pieces]:
     """Both lines in pieces; lines that have little in common differ as a whole."""
+    whole: tuple[_Pieces, _Pieces] = ([(was, True)], [(now, True)])
     if max(len(was), len(now)) > _LONGEST:
-        return [(was, True)], [(now, True)]
-    old, new = _WORDS.findall(was), _WORDS.findall(now)
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    if matcher.ratio() < _ALIKE:
-        return [(was, True)], [(now, True)]
+        return whole
+    try:
+        work.spend(len(was) + len(now))
+        old, new = _WORDS.findall(was), _WORDS.findall(now)
+        matcher = _Matcher(work, old, new, autojunk=False)
+        if matcher.ratio() < _ALIKE:
+            return whole
+    except _Spent:
+        return whole
     left: _Pieces = []
     right: _Pieces = []
     for tag, first, last, start, end in matcher.get_opcodes():

@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from retain import __version__
 from retain.errors import NotFound, RetainError
 from retain.web import prose
 from retain.web.office import Office
@@ -28,7 +27,6 @@ _KINDS: Final = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
-    "webmanifest": "application/manifest+json",
 }
 _FOREVER: Final = "private, max-age=31536000, immutable"
 _FRAGMENT: Final = "x-retain-fragment"
@@ -88,8 +86,8 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"static": _static, "address": address, "version": __version__}
-    environment.filters |= {"marked": prose.marked, "day": _day, "ago": prose.ago}
+    environment.globals |= {"static": _static, "address": address}
+    environment.filters |= {"marked": prose.marked, "ago": prose.ago}
     return environment
 
 
@@ -145,8 +143,3 @@ def failure(request: Request, error: RetainError, status: int = 0) -> Response:
     title = "Not found" if isinstance(error, NotFound) else "That did not work"
     values = {"title": title, "error": error}
     return page(request, "failure.html", values, status=status or STATUSES.get(error.code, 422))
-
-
-def _day(text: object) -> str:
-    """The date of a time."""
-    return str(text or "")[:10]

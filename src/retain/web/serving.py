@@ -24,7 +24,7 @@ __all__ = ["Welcome", "serve"]
 # No word of a page may load, run or send anything elsewhere, whatever a memory says.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; "
-    "connect-src 'self'; worker-src 'self'; manifest-src 'self'; form-action 'self'; "
+    "connect-src 'self'; worker-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'; "
     "trusted-types retain; require-trusted-types-for 'script'"
 )

@@ -10,6 +10,7 @@ const FRICTION = 0.62;
 const REST = 0.004; // the heat at which nothing visible moves any more
 const COOLING = 1 - REST ** (1 / 260);
 const CLOSEST = 1e-3;
+const MOST_FRESH = 0.25; // of a graph that may find a place around the rest of it
 
 /** Bodies in cells of four quarters; made anew for every step, in the same memory. */
 class Tree {
@@ -102,8 +103,9 @@ class Tree {
 }
 
 export class Layout {
-  /** `links` has two numbers for each link; `placed` two for each node, NaN where it is new. */
-  constructor(count, links, placed) {
+  /** `links` has two numbers for each link; `placed` two for each node, NaN where it is new.
+   *  With `stays`, what has a place keeps it, as long as that is most of the graph. */
+  constructor(count, links, placed, stays = false) {
     this.count = count;
     this.links = links;
     this.x = new Float64Array(count);
@@ -117,10 +119,10 @@ export class Layout {
     for (let i = 0; i < count; i += 1) this.weight[i] = 1 + Math.sqrt(this.degree[i]) * 0.35;
     this.tree = new Tree(count);
     this.pinned = -1;
-    this.place(placed);
+    this.place(placed, stays);
   }
 
-  place(placed) {
+  place(placed, stays) {
     let fresh = 0;
     for (let i = 0; i < this.count; i += 1) {
       // The spiral of a sunflower: evenly spread, and the same every time.
@@ -131,7 +133,9 @@ export class Layout {
       this.y[i] = isNew ? far * Math.sin(angle) : placed[i * 2 + 1];
     }
     if (placed && fresh < this.count) this.placeBeside(placed);
-    this.heat = this.count === 0 ? 0 : fresh === this.count ? 1 : 0.3;
+    const isStaying = stays && fresh < this.count * MOST_FRESH;
+    this.stay = isStaying ? Uint8Array.from(this.x, (_, i) => !Number.isNaN(placed[i * 2])) : null;
+    this.heat = this.count === 0 || (isStaying && !fresh) ? 0 : fresh === this.count ? 1 : 0.3;
   }
 
   /** What is new begins beside something it is linked with. */
@@ -153,7 +157,7 @@ export class Layout {
 
   pin(node, x, y) {
     this.pinned = node;
-    if (node >= 0) { this.x[node] = x; this.y[node] = y; this.warm(0.25); }
+    if (node >= 0) { this.x[node] = x; this.y[node] = y; this.stay = null; this.warm(0.25); }
   }
 
   step() {
@@ -218,11 +222,11 @@ export class Layout {
   }
 
   move() {
-    const { x, y, speedX, speedY, pinned } = this;
+    const { x, y, speedX, speedY, pinned, stay } = this;
     for (let i = 0; i < this.count; i += 1) {
       speedX[i] *= FRICTION;
       speedY[i] *= FRICTION;
-      if (i === pinned) { speedX[i] = 0; speedY[i] = 0; continue; }
+      if (i === pinned || stay?.[i]) { speedX[i] = 0; speedY[i] = 0; continue; }
       x[i] += speedX[i];
       y[i] += speedY[i];
     }

@@ -5,6 +5,7 @@ import { Sketch, pixel } from "./graph-sketch.js";
 const KINDS = ["memory", "ghost", "dangling", "tag"];
 const NEAREST = 6;
 const FARTHEST = 0.03;
+const MARGIN = 24; // pixels around what is fitted: half of the largest node, and a little
 const REACH = 8; // pixels beside a node that still mean it
 const MOST_LABELS = 140;
 const MANY = 600; // nodes and links that are sketched while they move
@@ -23,8 +24,10 @@ function colours() {
 }
 
 export class View {
-  constructor(canvas) {
+  /** `legend` lies over the foot of the picture. */
+  constructor(canvas, legend) {
     this.canvas = canvas;
+    this.legend = legend;
     this.context = canvas.getContext("2d");
     this.nodes = [];
     this.byKind = [[], [], [], []];
@@ -71,7 +74,8 @@ export class View {
   }
 
   resize() {
-    const { width, height } = this.canvas.getBoundingClientRect();
+    const { width, height, bottom } = this.canvas.getBoundingClientRect();
+    this.foot = MARGIN + Math.max(0, bottom - this.legend.getBoundingClientRect().top);
     this.ratio = Math.min(window.devicePixelRatio || 1, 3);
     [this.width, this.height] = [width, height];
     this.canvas.width = Math.round(width * this.ratio);
@@ -100,10 +104,11 @@ export class View {
       top = Math.min(top, positions[at + 1]);
       bottom = Math.max(bottom, positions[at + 1]);
     }
-    const room = Math.min((this.width - 60) / (right - left || 1), (this.height - 60) / (bottom - top || 1));
+    const [wide, high] = [this.width - 2 * MARGIN, this.height - MARGIN - this.foot];
+    const room = Math.min(wide / (right - left || 1), high / (bottom - top || 1));
     this.scale = clamp(room, FARTHEST, 2.2);
     this.left = this.width / 2 - ((left + right) / 2) * this.scale;
-    this.top = this.height / 2 - ((top + bottom) / 2) * this.scale;
+    this.top = MARGIN + high / 2 - ((top + bottom) / 2) * this.scale;
   }
 
   zoom(by, x = this.width / 2, y = this.height / 2) {
@@ -134,7 +139,6 @@ export class View {
     this.scale = Math.max(this.scale, 1.4);
     this.left = this.width / 2 - this.positions[node * 2] * this.scale;
     this.top = this.height / 2 - this.positions[node * 2 + 1] * this.scale;
-    this.isFitted = false;
     this.draw();
   }
 

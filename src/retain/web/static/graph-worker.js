@@ -20,9 +20,11 @@ function steps() {
 }
 
 const WORK = {
-  start({ count, links, placed, still, number }) {
+  start({ count, links, placed, stays, still, number }) {
     round = number;
-    layout = new Layout(count, links, placed);
+    const heat = stays && layout ? layout.heat : 0;
+    layout = new Layout(count, links, placed, stays && layout?.isAtRest);
+    layout.warm(heat);
     if (still) while (!layout.isAtRest) layout.step();
     else if (count) layout.step();
     answer();

@@ -13,7 +13,7 @@ const PAN = 60;
 const canvas = document.getElementById("graph");
 const form = document.getElementById("graph-filter");
 const card = document.getElementById("graph-chosen");
-const view = new View(canvas);
+const view = new View(canvas, document.querySelector(".graph-legend"));
 const layout = worker("graph-worker.js");
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 let number = 0; // of the graph that is shown: an answer about an earlier one is too late
@@ -31,50 +31,70 @@ function query() {
   return values;
 }
 
+const address = (values) => (values.size ? `/graph?${values}` : "/graph");
+let filters = query().toString();
+let from = new URLSearchParams(location.search).get("at"); // where the list's page begins
+
 async function load({ list = true } = {}) {
   asked += 1;
   const [mine, values] = [asked, query()];
-  const said = values.size ? `?${values}` : "";
-  history.replaceState(null, "", `/graph${said}`);
-  const found = await attempt(() => get(`/graph${said}`));
+  const part = address(values);
+  if (values.toString() !== filters) from = null; // another list begins at its start
+  filters = values.toString();
+  if (from) values.append("at", from);
+  history.replaceState(null, "", address(values));
+  const found = await attempt(() => get(part));
   if (!found || mine !== asked) return;
-  show(found);
-  if (list) await relist(`/graph${said}`);
+  show(found, part);
+  if (list) await relist(address(values));
 }
 
-/** The list anew, with the focus and what is unfolded as they were. */
+let listing = new AbortController();
+
+/** The list anew; a slow answer never takes the place of a newer one. */
 async function relist(url) {
-  const name = (one) => one?.closest(".graph-line")?.querySelector("[data-show]").dataset.show;
-  let [here, open] = [undefined, new Set()];
-  await refresh(url, ["graph-list", "graph-said"], undefined, () => {
-    here = name(document.activeElement);
-    open = new Set([...document.querySelectorAll(".graph-line details[open]")].map(name));
-  });
-  for (const button of document.querySelectorAll(".graph-line [data-show]")) {
-    const details = button.closest(".graph-line").querySelector("details");
-    if (details && open.has(button.dataset.show)) details.open = true;
-    if (button.dataset.show === here) button.focus({ preventScroll: true });
-  }
+  listing.abort();
+  listing = new AbortController();
+  const { signal } = listing;
+  const unlessLate = (error) => { if (!signal.aborted) throw error; };
+  return attempt(() => refresh(url, ["graph-list", "graph-said"], signal).catch(unlessLate));
 }
 
-function show({ nodes, edges }) {
-  const before = new Map(view.nodes.map((one, at) => [one.key, at]));
-  const chosen = view.nodes[view.chosen]?.key;
+let latest = ""; // the graph that was laid out last, in full
+let pending = null; // what is shown as soon as it has its places
+let shownPart = null; // the part of the graph that is on the screen
+let isAsking = false;
+
+/** Lay a graph out. One that changed while somebody looks stays where it is, and so do they. */
+function show({ nodes, edges }, part) {
+  const whole = JSON.stringify([part, nodes, edges]);
+  if (whole === latest) return;
+  latest = whole;
+  const before = new Map(view.nodes.map((one, node) => [one.key, node]));
   const links = Int32Array.from(edges.flatMap((one) => [one.source, one.target]));
   const placed = new Float32Array(nodes.length * 2).fill(NaN);
-  nodes.forEach((one, at) => {
+  nodes.forEach((one, node) => {
     const old = before.get(one.key);
-    if (old !== undefined) placed.set(view.positions.subarray(old * 2, old * 2 + 2), at * 2);
+    if (old !== undefined) placed.set(view.positions.subarray(old * 2, old * 2 + 2), node * 2);
   });
   number += 1;
   canvas.dataset.state = "moving";
   Object.assign(canvas.dataset, { nodes: nodes.length, links: edges.length });
-  pending = { nodes, links, chosen };
-  layout.postMessage({ what: "start", number, count: nodes.length, links, placed, still: still.matches });
+  pending = { nodes, links, part };
+  const stays = part === shownPart;
+  layout.postMessage({ what: "start", number, count: nodes.length, links, placed, stays, still: still.matches });
 }
 
-let pending = null; // what is shown as soon as it has its places
-let isAsking = false;
+/** Put the graph that has its places on the screen; what is chosen and what is held are in it too. */
+function change({ nodes, links, part }, positions) {
+  const find = (node) => nodes.findIndex((one) => one.key === view.nodes[node]?.key);
+  view.chosen = find(view.chosen);
+  if (held) held.node = find(held.node);
+  if (part !== shownPart) view.isFitted = true;
+  shownPart = part;
+  view.show(nodes, links, positions);
+  tell();
+}
 
 layout.addEventListener("message", ({ data }) => {
   if (data.round !== number) return;
@@ -82,12 +102,8 @@ layout.addEventListener("message", ({ data }) => {
   view.isMoving = !data.isAtRest;
   if (view.isMoving) canvas.dataset.state = "moving";
   if (pending) {
-    const { nodes, links, chosen } = pending;
+    change(pending, data.positions);
     pending = null;
-    view.chosen = nodes.findIndex((one) => one.key === chosen);
-    view.isFitted = true;
-    view.show(nodes, links, data.positions);
-    tell();
   }
   view.positions = data.positions;
   view.draw();
@@ -95,6 +111,7 @@ layout.addEventListener("message", ({ data }) => {
 
 // The next steps are asked for when the last are on the screen: none for a page in the background.
 view.onDrawn = () => {
+  canvas.dataset.look = [view.scale, view.left, view.top].map((one) => one.toFixed(3)).join(" ");
   if (pending || isAsking || !number) return;
   if (view.isMoving) { isAsking = true; layout.postMessage({ what: "next" }); }
   else canvas.dataset.state = "still";
@@ -168,7 +185,8 @@ canvas.addEventListener("pointerdown", (event) => {
   canvas.setPointerCapture(event.pointerId);
   const at = place(event);
   fingers.set(event.pointerId, at);
-  held = fingers.size === 1 ? { node: view.at(...at), start: at, hasMoved: false } : null;
+  letGo();
+  if (fingers.size === 1) held = { node: view.at(...at), start: at, hasMoved: false };
 });
 
 canvas.addEventListener("pointermove", (event) => {
@@ -183,7 +201,7 @@ function drag(before, now) {
   if (!held.hasMoved && Math.hypot(now[0] - held.start[0], now[1] - held.start[1]) < 5) return;
   held.hasMoved = true;
   if (held.node < 0 || still.matches) view.pan(now[0] - before[0], now[1] - before[1]);
-  else {
+  else if (!pending) { // else it has another number there than here
     const [x, y] = view.place(...now);
     view.isFitted = false;
     layout.postMessage({ what: "pin", node: held.node, x, y });
@@ -197,20 +215,25 @@ function pinch(id, before, now) {
   view.pan((now[0] - before[0]) / 2, (now[1] - before[1]) / 2);
 }
 
+/** Nothing is held any more: a node that was may move by itself again. */
+function letGo() {
+  if (held?.node >= 0 && held.hasMoved) layout.postMessage({ what: "pin", node: -1 });
+  held = null;
+}
+
 function release(event) {
   fingers.delete(event.pointerId);
-  if (held?.node >= 0 && held.hasMoved) layout.postMessage({ what: "pin", node: -1 });
+  letGo();
 }
 
 canvas.addEventListener("pointerup", (event) => {
   const was = held;
   release(event);
-  held = null;
   if (!was || was.hasMoved) return;
   if (was.node >= 0 && was.node === view.chosen) open(was.node);
   else choose(was.node);
 });
-canvas.addEventListener("pointercancel", (event) => { release(event); held = null; });
+canvas.addEventListener("pointercancel", release);
 canvas.addEventListener("pointerleave", () => point(-1));
 canvas.addEventListener("wheel", (event) => {
   event.preventDefault();

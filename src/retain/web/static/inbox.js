@@ -132,7 +132,7 @@ function offerAgain(card) {
   const written = [...new FormData(form(card))];
   say("What you wrote is discarded.", { undo: () => {
     const there = cards().find((one) => one.dataset.id === card.dataset.id) ?? card;
-    if (there === card && !card.isConnected) putBack(card);
+    if (!there.isConnected) document.getElementById("inbox").append(there); // someone else decided it
     edit(there, true);
     for (const [name, value] of written) form(there).elements[name].value = value;
   } });
