@@ -75,7 +75,9 @@ class Entrance:
         given = header(scope, NONCE.lower().encode())
         if len(given) != 1 or len(given[0]) > _MOST_NONCE:
             return ()
-        return ((PROOF.lower().encode(), proof(self._token, self._port, given[0]).encode()),)
+        at = (scope.get("server") or ("",))[0]
+        made = proof(self._token, at, self._port, given[0])
+        return ((PROOF.lower().encode(), made.encode()),)
 
     def code(self) -> str:
         """A code that lets one browser in, once, and soon."""
@@ -114,13 +116,13 @@ def name(token: str, port: int) -> str:
     return f"retain-{_keyed(token, f'retain web name {port}')[:_NAME].hex()}.localhost"
 
 
-def proof(token: str, port: int, nonce: str) -> str:
-    """What only a server that has the token can answer to a nonce, and only at its own port.
+def proof(token: str, address: str, port: int, nonce: str) -> str:
+    """What only a server that has the token can answer to a nonce, and only where it listens.
 
     Who looks for a server that runs already asks for it before it shows the token: any program
-    may listen at a port.
+    may listen at a port, and at one address of it pass on what we say at another.
     """
-    return _keyed(token, f"retain web {port} {nonce}").hex()
+    return _keyed(token, f"retain web {address} {port} {nonce}").hex()
 
 
 def _keyed(token: str, said: str) -> bytes:
