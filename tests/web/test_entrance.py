@@ -287,6 +287,67 @@ def test_cookies_of_other_servers_do_not_hide_ours(served: Served) -> None:
     assert served.raw(f"{head}Cookie: {jar}\n\n").startswith("HTTP/1.1 401")
 
 
+def _asking(door: entrance.Entrance, *values: str, host: str = "test") -> dict[str, object]:
+    jar = "; ".join(f"{door.cookie_name}={value}" for value in values)
+    headers = [(b"host", host.encode()), (b"cookie", jar.encode())]
+    return {"path": "/", "method": "GET", "headers": headers}
+
+
+def test_a_cookie_ends_by_itself_also_for_who_keeps_it_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    door = entrance.Entrance(TOKEN, 1)
+    first, second = door.cookie("test"), door.cookie("test")
+    assert first != second  # each browser has its own
+    now = time.time()
+    for days, is_in in ((0, True), (29.9, True), (30.1, False), (3_000, False)):
+        then = now + days * 86_400
+        monkeypatch.setattr("retain.web.entrance.time.time", lambda then=then: then)
+        assert (door(_asking(door, first)) is None) == is_in, days
+    later = door.cookie("test")
+    assert door(_asking(door, first, later, second)) is None
+
+
+def test_no_one_gives_a_cookie_more_time() -> None:
+    door = entrance.Entrance(TOKEN, 1)
+    given = door.cookie("test")
+    end, name, seal = given.split(".")
+    other = door.cookie("test").split(".")
+    assert door(_asking(door, given)) is None
+    for wrong in (
+        f"{int(end) + 1}.{name}.{seal}",
+        f"0{end}.{name}.{seal}",
+        f"{end}.{other[1]}.{seal}",
+        f"{end}.{name}.{other[2]}",
+        f"{end}.{name}.{seal}x",
+        f"{end}.{name}",
+        f"{'9' * 5_000}.{name}.{seal}",
+        seal,
+    ):
+        assert door(_asking(door, wrong)) is not None, wrong
+
+
+def test_a_jar_of_cookies_without_end_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a stranger sends is looked at before it is counted."""
+    door = entrance.Entrance(TOKEN, 1)
+    tried: list[str] = []
+    sealed = door._seal
+
+    def counted(host: str, end: str, name: str) -> str:
+        tried.append(name)
+        return sealed(host, end, name)
+
+    monkeypatch.setattr(door, "_seal", counted)
+    wrong = f"1.{'x' * 22}.{'x' * 43}"
+    assert door(_asking(door, *[wrong] * 3_000)) is not None
+    assert 0 < len(tried) <= 64
+    tried.clear()
+    assert door(_asking(door, *["x"] * 10_000, "; " * 50_000)) is not None
+    assert tried == []
+    good = door.cookie("test")
+    assert door(_asking(door, *["x"] * 10_000, *[wrong] * 20, good)) is None
+
+
 def test_a_code_grows_old_and_only_so_many_wait() -> None:
     door = entrance.Entrance(TOKEN, 1)
     made = [door.code() for _ in range(40)]
