@@ -115,7 +115,7 @@ def refused(where: dict[str, Any], own: Path) -> None:
 
 
 def test_a_bank_that_was_asked_for_is_shown_alone(own: Path, tmp_path: Path) -> None:
-    where = {"bank": str(tmp_path / "elsewhere")}
+    where: dict[str, Any] = {"bank": str(tmp_path / "elsewhere")}
     App(**where).init()
     refused(where, own)
 
