@@ -483,7 +483,7 @@ def test_strangers_cannot_use_up_what_clients_may_ask(tmp_path: Path) -> None:
         assert found[-1].status_code == 429
         assert 1 <= int(found[-1].headers["retry-after"]) <= 10
         evil = {"Host": "evil.com", "Authorization": f"Bearer {TOKEN}"}
-        assert server.get("/mcp", evil).status_code == 429
+        assert server.get("/mcp", evil).status_code == 421
         known = [server.get("/healthz") for _ in range(15)]
         assert [one.status_code for one in known[:10]] == [200] * 10
         assert known[-1].status_code == 429

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from retain.guard.secrets import redact
+from retain.sessions import redaction
 from retain.sessions.redaction import Redactor
 from retain.sessions.store import Sessions
 
@@ -50,6 +51,21 @@ def test_no_row_keeps_a_secret_and_the_kinds_are_told_once(
     assert sessions.messages(name)[0].content == f"my token is {MARK}"
     assert sessions.left_out() == ["github-token"]
     assert sessions.left_out() == []
+
+
+def test_a_key_in_the_place_of_a_models_name_is_not_kept(
+    tmp_path: Path, sessions: Sessions
+) -> None:
+    for model in ("anthropic/claude-sonnet-4-20250514", "ft:gpt-4o-2024-08-06:acme:wood:9a1BcDeF"):
+        assert sessions.create(model).model == model
+    begun = sessions.create(KEY)
+    assert begun.model == MARK
+    sessions.set_model(begun.id, "gpt")
+    sessions.set_model(begun.id, f"gpt {KEY}")
+    assert sessions.get(begun.id).model == f"gpt {MARK}"
+    moved = sessions.chat(begun.id)._replace(id="2025-01-02-001", model=KEY)
+    assert redaction.chat(moved, []).model == MARK
+    assert KEY.encode() not in everything(tmp_path)
 
 
 def test_what_a_reply_only_seemed_to_hold_is_not_told(sessions: Sessions) -> None:

@@ -11,13 +11,17 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Error, Page, expect
 
-from retain.web import entrance
+from retain.cli import webbing
+from retain.cli.render import Output
+from retain.httpd.address import loopbacks
+from retain.web import entrance, neighbour
+from tests.cli.door import call
 from tests.conftest import command
 from tests.web.stage import LINK, TOKEN, Served, started, world
 
@@ -154,10 +158,17 @@ def test_a_page_that_is_refused_over_and_over_is_loaded_again_only_once(
 
 
 @contextlib.contextmanager
-def _overhearing() -> Iterator[tuple[int, list[bytes]]]:
+def _overhearing(
+    host: str = "127.0.0.1",
+    port: int = 0,
+    answer: bytes
+    | Callable[[int, bytes], bytes] = b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+) -> Iterator[tuple[int, list[bytes]]]:
     """Another server on this machine: its port, and all that it is sent."""
     heard: list[bytes] = []
-    with socket.create_server(("127.0.0.1", 0)) as stranger:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family) as stranger:
+        port = stranger.getsockname()[1]
 
         def listen() -> None:
             with contextlib.suppress(OSError):
@@ -165,11 +176,14 @@ def _overhearing() -> Iterator[tuple[int, list[bytes]]]:
                     sock, _ = stranger.accept()
                     with sock:
                         heard.append(sock.recv(65_536))
-                        sock.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+                        said = answer if isinstance(answer, bytes) else answer(port, heard[-1])
+                        sock.sendall(said)
 
-        threading.Thread(target=listen, daemon=True).start()
-        yield stranger.getsockname()[1], heard
+        thread = threading.Thread(target=listen, daemon=True)
+        thread.start()
+        yield port, heard
         stranger.shutdown(socket.SHUT_RDWR)
+        thread.join(60)
 
 
 def test_a_browser_that_was_let_in_stays_so_when_the_server_starts_again(
@@ -273,6 +287,67 @@ def test_cookies_of_other_servers_do_not_hide_ours(served: Served) -> None:
     assert served.raw(f"{head}Cookie: {jar}\n\n").startswith("HTTP/1.1 401")
 
 
+def _asking(door: entrance.Entrance, *values: str, host: str = "test") -> dict[str, object]:
+    jar = "; ".join(f"{door.cookie_name}={value}" for value in values)
+    headers = [(b"host", host.encode()), (b"cookie", jar.encode())]
+    return {"path": "/", "method": "GET", "headers": headers}
+
+
+def test_a_cookie_ends_by_itself_also_for_who_keeps_it_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    door = entrance.Entrance(TOKEN, 1)
+    first, second = door.cookie("test"), door.cookie("test")
+    assert first != second  # each browser has its own
+    now = time.time()
+    for days, is_in in ((0, True), (29.9, True), (30.1, False), (3_000, False)):
+        then = now + days * 86_400
+        monkeypatch.setattr("retain.web.entrance.time.time", lambda then=then: then)
+        assert (door(_asking(door, first)) is None) == is_in, days
+    later = door.cookie("test")
+    assert door(_asking(door, first, later, second)) is None
+
+
+def test_no_one_gives_a_cookie_more_time() -> None:
+    door = entrance.Entrance(TOKEN, 1)
+    given = door.cookie("test")
+    end, name, seal = given.split(".")
+    other = door.cookie("test").split(".")
+    assert door(_asking(door, given)) is None
+    for wrong in (
+        f"{int(end) + 1}.{name}.{seal}",
+        f"0{end}.{name}.{seal}",
+        f"{end}.{other[1]}.{seal}",
+        f"{end}.{name}.{other[2]}",
+        f"{end}.{name}.{seal}x",
+        f"{end}.{name}",
+        f"{'9' * 5_000}.{name}.{seal}",
+        seal,
+    ):
+        assert door(_asking(door, wrong)) is not None, wrong
+
+
+def test_a_jar_of_cookies_without_end_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a stranger sends is looked at before it is counted."""
+    door = entrance.Entrance(TOKEN, 1)
+    tried: list[str] = []
+    sealed = door._seal
+
+    def counted(host: str, end: str, name: str) -> str:
+        tried.append(name)
+        return sealed(host, end, name)
+
+    monkeypatch.setattr(door, "_seal", counted)
+    wrong = f"1.{'x' * 22}.{'x' * 43}"
+    assert door(_asking(door, *[wrong] * 3_000)) is not None
+    assert 0 < len(tried) <= 64
+    tried.clear()
+    assert door(_asking(door, *["x"] * 10_000, "; " * 50_000)) is not None
+    assert tried == []
+    good = door.cookie("test")
+    assert door(_asking(door, *["x"] * 10_000, *[wrong] * 20, good)) is None
+
+
 def test_a_code_grows_old_and_only_so_many_wait() -> None:
     door = entrance.Entrance(TOKEN, 1)
     made = [door.code() for _ in range(40)]
@@ -371,30 +446,107 @@ def test_a_port_that_shows_another_bank_or_is_anothers_is_refused_with_a_way_out
 
 def test_the_token_is_shown_to_no_server_that_does_not_know_it_already(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
-    heard: list[bytes] = []
-    with socket.create_server(("127.0.0.1", 0)) as stranger:
-        stranger.settimeout(20)
-        port = stranger.getsockname()[1]
-
-        def listen() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    sock, _ = stranger.accept()
-                    with sock:
-                        heard.append(sock.recv(65_536))
-                        proof = b"X-Retain-Proof: " + b"0" * 64
-                        sock.sendall(
-                            b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n" + proof + b"\r\n\r\n"
-                        )
-
-        thread = threading.Thread(target=listen, daemon=True)
-        thread.start()
+    proof = b"X-Retain-Proof: " + b"0" * 64
+    answer = b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n" + proof + b"\r\n\r\n"
+    with _overhearing(answer=answer) as (port, heard):
         done = _web(tmp_path, "--port", str(port))
-    thread.join()
     assert done.returncode == 1
     assert "another program" in done.stderr
     assert heard
     assert not [one for one in heard if TOKEN.encode() in one]
+
+
+has_ipv6 = pytest.mark.skipif("::1" not in loopbacks(), reason="this machine has no IPv6")
+
+
+@has_ipv6
+def test_a_page_is_served_at_every_address_that_its_name_leads_to(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Browsers try ::1 first: whoever held it would be sent the link's code, and the cookie."""
+    with started(tmp_path) as served:
+        for address in loopbacks():
+            with socket.create_connection((address, served.port), timeout=30) as sock:
+                head = f"GET / HTTP/1.1\r\nHost: {own_name(served)}\r\nConnection: close\r\n"
+                sock.sendall(f"{head}Authorization: Bearer {TOKEN}\r\n\r\n".encode())
+                assert sock.recv(12) == b"HTTP/1.1 200", address
+        with pytest.raises(OSError, match="in use"):
+            socket.create_server(("::1", served.port), family=socket.AF_INET6)
+        context = browser.new_context()
+        page = context.new_page()
+        answer = page.goto(f"http://{own_name(served)}/enter#{served.link.partition('#')[2]}")
+        assert answer is not None
+        where = answer.server_addr()
+        assert where is not None
+        assert where["ipAddress"].strip("[]") in loopbacks()
+        expect(page.get_by_role("navigation", name="Retain")).to_be_visible()
+        context.close()
+
+
+@has_ipv6
+def test_a_port_that_a_stranger_has_at_one_address_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    with _overhearing("::1") as (port, heard):
+        done = _web(tmp_path, "--port", str(port))
+        assert done.returncode == 1
+        assert f"cannot serve at [::1]:{port}: another program uses it" in done.stderr
+        assert "--port 0" in done.stderr
+    assert not [one for one in heard if TOKEN.encode() in one]
+
+
+@has_ipv6
+def test_the_usual_port_is_left_to_a_stranger_that_has_it_at_one_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ports: list[int] = []
+
+    def noted(_args: object, port: int) -> Output:
+        ports.append(port)
+        return Output({}, "")
+
+    monkeypatch.setattr(webbing, "_serve", noted)
+    with _overhearing("::1") as (port, _):
+        monkeypatch.setattr(webbing, "_PORT", port)
+        assert call("web").code == 0
+    assert call("web").code == 0
+    assert ports == [0, port]
+
+
+@has_ipv6
+def test_a_stranger_that_passes_on_what_we_prove_is_not_taken_for_us() -> None:
+    """One of ours has the port at 127.0.0.1 alone, and a stranger has it at ::1."""
+    with _overhearing("127.0.0.1", answer=_proving("127.0.0.1")) as (port, heard):
+        assert neighbour._is_ours("127.0.0.1", port, TOKEN)
+        assert neighbour.find(port, TOKEN) is None  # nobody at ::1 yet, and anyone could be
+        relayed = _proving("127.0.0.1")
+        with _overhearing("::1", port, relayed) as (_, passed_on):
+            assert neighbour.find(port, TOKEN) is None
+            assert passed_on
+        assert neighbour._is_ours("127.0.0.1", port, TOKEN)
+    assert not [one for one in [*heard, *passed_on] if TOKEN.encode() in one]
+
+
+def _proving(address: str) -> Callable[[int, bytes], bytes]:
+    """What a server of ours at this address says to a nonce."""
+
+    def answer(port: int, request: bytes) -> bytes:
+        nonce = re.search(r"X-Retain-Nonce: (\S+)", request.decode())
+        assert nonce is not None
+        made = entrance.proof(TOKEN, address, port, nonce[1])
+        return f"HTTP/1.1 401 No\r\nContent-Length: 0\r\nX-Retain-Proof: {made}\r\n\r\n".encode()
+
+    return answer
+
+
+def test_where_there_is_no_ipv6_one_address_is_proof_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with started(tmp_path) as served:
+        monkeypatch.setattr(neighbour, "loopbacks", lambda: ["127.0.0.1"])
+        found = neighbour.find(served.port, TOKEN)
+        assert found is not None
+        assert found.url == served.url
+        assert neighbour.find(served.port, f"{TOKEN}x") is None
 
 
 def test_a_server_with_pages_that_listen_ends_at_once(tmp_path: Path) -> None:

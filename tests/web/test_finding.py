@@ -9,7 +9,9 @@ from html import unescape
 
 import pytest
 from playwright.sync_api import Page, expect
+from starlette.datastructures import QueryParams
 
+from retain.web.looking import sought
 from tests.web import stage
 from tests.web.stage import Served
 
@@ -93,3 +95,12 @@ def test_each_step_says_what_it_does_before_it_is_taken(page: Page) -> None:
         page.locator(f"[data-act={name.lower()}]").first.evaluate("one => one.click()")
         expect(page.locator("dialog[open]")).to_contain_text(said)
         page.get_by_role("button", name="Cancel").click()
+
+
+def test_a_page_is_a_number_within_reason() -> None:
+    for given, page in (
+        ("", 1), ("0", 1), ("1", 1), ("7", 7), ("007", 7), ("x", 1), ("-1", 1), ("1.5", 1),
+        ("\u0663", 1), ("999999", 999_999), ("1000000", 1_000_000), ("1" * 5_000, 1_000_000),
+        ("0" * 5_000, 1), ("0" * 5_000 + "7", 7),
+    ):  # fmt: skip
+        assert sought(QueryParams({"page": given})).page == page, given[:20]

@@ -62,10 +62,11 @@ class Way(NamedTuple):
     path: str
 
 
-def built() -> Starlette:
+def built(door: Entrance | None = None) -> Starlette:
     office = Office(lambda _own: App())
     live = Live(office)
-    return build(office, live, Entrance(TOKEN, 1), Checkup(lambda _own: App(), live.tell))
+    checkup = Checkup(lambda _own: App(), live.tell)
+    return build(office, live, door or Entrance(TOKEN, 1), checkup)
 
 
 @cache
@@ -455,6 +456,28 @@ def test_who_sends_a_huge_body_to_its_end_sees_why_it_is_refused(served: Served)
         assert head(served, route, JSON, b" " * 5_242_880).status == 413
 
 
+def test_a_number_without_end_is_no_fault() -> None:
+    """Python refuses to read so many digits."""
+    paths = document(OPERATIONS)["paths"].values()
+    calls = [call for path in paths for call in path.values()]
+    named = {one["name"] for call in calls for one in call.get("parameters", ())}
+    names = sorted({*QUERY, *named, "after", "bank"})
+    app = built()
+
+    async def asked() -> list[str]:
+        transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+            wrong = []
+            for route in routes():
+                if route.method == "GET" and route.path != "/api/v1/events":
+                    for name in names:
+                        answer = await http.get(route.path, params={name: "7" * 5_000})
+                        wrong += [f"{route} {name}"] if answer.status_code >= 500 else []
+            return wrong
+
+    assert anyio.run(asked) == []
+
+
 def test_a_long_question_is_still_answered(served: Served) -> None:
     for text in ("word " * 9_000, '"' * 10_000, "(" * 10_000, "a*" * 10_000, "\0" * 10_000):
         answer = served.get("/api/v1/search", q=text)
@@ -513,6 +536,34 @@ def test_who_guesses_takes_nothing_from_those_who_are_known() -> None:
     guesses, known = anyio.run(asked)
     assert guesses == [401] * 5 + [429] * 15
     assert known == [200] * 5 + [429]
+
+
+def test_a_flood_from_elsewhere_keeps_no_new_browser_out() -> None:
+    """A page anywhere can send as much as it likes, and a program without the token nearly so."""
+    door = Entrance(TOKEN, 1)
+    wall = Wall(built(door), door, {"test"}, {"http://test"}, Limits(rate=0.001, burst=5))
+    elsewhere: tuple[dict[str, str], ...] = (
+        {"Host": "evil.com"},
+        {"Origin": "https://evil.com"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
+    )
+
+    async def asked() -> None:
+        transport = httpx2.ASGITransport(app=wall)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+            for path in ("/enter", ENTER):
+                for given in elsewhere * 5:
+                    answer = await http.get(path, headers={"Accept": "text/html", **given})
+                    assert answer.status_code in (403, 421), given
+            strange = [(await http.get("/api/v1/search?q=x")).status_code for _ in range(10)]
+            assert strange == [401] * 5 + [429] * 5
+            shown = await http.get("/enter", headers={"Accept": "text/html"})
+            assert (shown.status_code, shown.headers["content-type"][:9]) == (401, "text/html")
+            let_in = await http.post(ENTER, json={"code": door.code()})
+            assert let_in.status_code == 200
+            assert (await http.get("/api/v1/openapi.json")).status_code == 200  # with its cookie
+
+    anyio.run(asked)
 
 
 def test_a_flood_of_guesses_opens_nothing(served: Served) -> None:

@@ -40,10 +40,10 @@ def _web(args: argparse.Namespace) -> Output:
     there = _there(port)
     if there and there.bank == root:
         return _known(there, args)
-    if there or _is_taken(port):
-        if args.port is not None:
-            raise _refused(port, there)
+    if args.port is None and (there or not _is_free(port)):
         port = 0  # nobody asked for this very one
+    elif there:
+        raise _refused(port, there)
     return _serve(args, port)
 
 
@@ -53,22 +53,18 @@ def _there(port: int) -> Neighbour | None:
     from retain.web import neighbour
 
     secret = token.kept(os.environ) if port else ""
-    return neighbour.find(_HOST, port, secret) if secret else None
+    return neighbour.find(port, secret) if secret else None
 
 
-def _is_taken(port: int) -> bool:
-    if not port:
-        return False
-    import socket
+def _is_free(port: int) -> bool:
+    from retain.httpd.address import is_free
 
-    with socket.socket() as sock:
-        return sock.connect_ex((_HOST, port)) == 0
+    return is_free(_HOST, port)
 
 
-def _refused(port: int, there: Neighbour | None) -> RetainError:
-    who = f"it shows {there.bank} already" if there else "another program uses it"
+def _refused(port: int, there: Neighbour) -> RetainError:
     return RetainError(
-        f"cannot serve at {_HOST}:{port}: {who}",
+        f"cannot serve at {_HOST}:{port}: it shows {there.bank} already",
         unchanged="Nothing was started.",
         hint="Choose another with --port N; --port 0 takes any that is free.",
     )

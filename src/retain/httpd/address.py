@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import os
 import re
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from retain.errors import RetainError, UsageError
 from retain.httpd import token as tokens
 
-__all__ = ["Address", "take"]
+__all__ = ["Address", "is_free", "loopbacks", "take"]
 
 _HERE: Final = ("127.0.0.1", "localhost", "[::1]")
 _NAME: Final = re.compile(r"(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
+_LOOPBACKS: Final = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6}
+_ABSENT: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+_TRIES: Final = 20  # to find a port that is free at every address
 _TAKEN: Final = {
     errno.EADDRINUSE: "another program uses it",
     errno.EACCES: "you may not use it",
@@ -25,9 +29,10 @@ _TAKEN: Final = {
 
 
 class Address(NamedTuple):
-    """A socket that listens, the token for it, and how requests may call it."""
+    """Sockets that listen at one port, the token for it, and how requests may call it."""
 
-    sock: socket.socket
+    socks: list[socket.socket]
+    port: int
     url: str
     token: str
     hosts: frozenset[str]
@@ -35,21 +40,61 @@ class Address(NamedTuple):
     is_ours: bool  # nobody else's machine can reach it
 
 
+_Where = tuple[int, tuple[Any, ...]]  # the family of an address, and the address
+
+
 def take(host: str, port: int, allow: Collection[str] = ()) -> Address:
     """Listen at an address; one that others can reach needs a token that its owner knows of."""
-    family, address = _resolved(host, port)
-    is_ours = ipaddress.ip_address(address[0].partition("%")[0]).is_loopback
+    where = _resolved(host, port)
+    address = where[1][0]
+    is_ours = ipaddress.ip_address(address.partition("%")[0]).is_loopback
     extra = {_allowed(name) for name in allow}
     secret = tokens.token(os.environ) if is_ours else _agreed(host)
-    sock = _bound(family, address, host)
-    port = sock.getsockname()[1]
-    names = _names({host, address[0]}, port) | extra | {_with_port(name, port) for name in extra}
+    socks = _bound(_every(where))
+    port = socks[0].getsockname()[1]
+    names = _names({host, address}, port) | extra | {_with_port(name, port) for name in extra}
     origins = {f"{scheme}://{name}" for name in names for scheme in ("http", "https")}
     url = f"http://{_bracketed(host)}:{port}"
-    return Address(sock, url, secret, frozenset(names), frozenset(origins), is_ours)
+    return Address(socks, port, url, secret, frozenset(names), frozenset(origins), is_ours)
 
 
-def _resolved(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
+def is_free(host: str, port: int) -> bool:
+    """Whether a server could listen there now."""
+    try:
+        socks = _bound(_every(_resolved(host, port)))
+    except RetainError:
+        return False
+    for sock in socks:
+        sock.close()
+    return True
+
+
+def loopbacks() -> list[str]:
+    """The addresses that `localhost` and names below it lead to on this machine.
+
+    Clients try them in an order of their own: whoever held one of them beside us would be sent
+    what is meant for us. So a server has its port at all of them, or another port.
+    """
+    return [address for address, family in _LOOPBACKS.items() if _exists(family, address)]
+
+
+def _exists(family: int, address: str) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
+            sock.bind((address, 0))
+    except OSError as error:
+        return error.errno not in _ABSENT
+    return True
+
+
+def _every(where: _Where) -> list[_Where]:
+    """The address, and with one that `localhost` leads to, the others that it leads to as well."""
+    _, (address, port, *_) = where
+    more = loopbacks() if address in _LOOPBACKS else []
+    return [where, *((_LOOPBACKS[one], (one, port)) for one in more if one != address)]
+
+
+def _resolved(host: str, port: int) -> _Where:
     """The address to serve at; what counts is where it leads and not what it is called."""
     try:
         if not host:
@@ -73,7 +118,28 @@ def _agreed(host: str) -> str:
     return found
 
 
-def _bound(family: int, address: tuple[Any, ...], host: str) -> socket.socket:
+def _bound(places: Sequence[_Where]) -> list[socket.socket]:
+    """Sockets with one port; where any will do, it is one that is free at every address."""
+    for _ in range(0 if places[0][1][1] else _TRIES):
+        with contextlib.suppress(RetainError):
+            return _together(places)
+    return _together(places)
+
+
+def _together(places: Sequence[_Where]) -> list[socket.socket]:
+    socks: list[socket.socket] = []
+    try:
+        for family, (address, port, *more) in places:
+            same = socks[0].getsockname()[1] if socks else port
+            socks.append(_listening(family, (address, same, *more)))
+    except RetainError:
+        for sock in socks:
+            sock.close()
+        raise
+    return socks
+
+
+def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:
     """A socket that listens already, so that a port is taken or not before anything is said."""
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -84,7 +150,7 @@ def _bound(family: int, address: tuple[Any, ...], host: str) -> socket.socket:
         sock.close()
         reason = _TAKEN.get(error.errno or 0, error.strerror)
         raise RetainError(
-            f"cannot serve at {_bracketed(host)}:{address[1]}: {reason}",
+            f"cannot serve at {_bracketed(address[0])}:{address[1]}: {reason}",
             unchanged="Nothing was started.",
             hint="Choose another with --port N; --port 0 takes any that is free.",
         ) from None

@@ -29,7 +29,7 @@ _HEAD: Final = 262_144  # bytes; more than the wall takes, so that what is too l
 
 def run(
     wall: ASGIApp,
-    sock: socket.socket,
+    socks: list[socket.socket],
     limits: Limits,
     *,
     ready: Callable[[], None],
@@ -38,7 +38,7 @@ def run(
 ) -> NoReturn:
     """Answer until a signal comes, then clean up and leave."""
     _quiet()
-    _Server(_config(wall, limits), ready, ending).run([sock])
+    _Server(_config(wall, limits), ready, ending).run(socks)
     leave(cleanup, _GRACE)
 
 

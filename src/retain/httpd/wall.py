@@ -23,6 +23,7 @@ from retain.httpd.faults import log_fault
 
 __all__ = ["KNOWN", "OPEN", "Entrance", "Limits", "Refusal", "Wall", "bearer", "header"]
 
+_DIGITS: Final = 18  # of a length; more are too large, whatever number they make
 _LINGER: Final = 1.0  # seconds in which a refused client may finish sending
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -102,8 +103,10 @@ class Wall:
         self._is_page = is_page
         self._headers = headers
         self._hosts, self._origins = frozenset(hosts), frozenset(origins)
-        # Two, so that a flood without the token takes nothing from those who have it.
+        # A flood without the token takes nothing from those who have it, nor from those who are
+        # on their way in.
         self._known = _Bucket(limits.rate, limits.burst)
+        self._entering = _Bucket(limits.rate, limits.burst)
         self._strangers = _Bucket(limits.rate, limits.burst)
         self._knocking: dict[anyio.CancelScope, None] = {}
 
@@ -119,21 +122,24 @@ class Wall:
                 await self._answer(scope, receive, send)
 
     def _verdict(self, scope: Scope) -> Refusal | None:
-        refusal = self._stranger(scope)
-        if refusal is OPEN:  # whoever only knocks takes nothing from those who are known either
-            return self._strangers.take() or _unfit(scope, self._limits)
-        if refusal:
-            return self._strangers.take() or refusal
-        return self._known.take() or _unfit(scope, self._limits)
+        # What a page elsewhere sends is counted nowhere: it can send as much as it likes.
+        if foreign := self._elsewhere(scope):
+            return foreign
+        refusal = self._entrance(scope)
+        if refusal is None:
+            return self._known.take() or _unfit(scope, self._limits)
+        if refusal is OPEN:
+            return self._entering.take() or _unfit(scope, self._limits)
+        return (self._entering if refusal.page else self._strangers).take() or refusal
 
-    def _stranger(self, scope: Scope) -> Refusal | None:
-        """Why a request is not from a client of ours, if it is not."""
+    def _elsewhere(self, scope: Scope) -> Refusal | None:
+        """Why a request is not meant for this server, or from no page of its own."""
         host, origin = header(scope, b"host"), header(scope, b"origin")
         if len(host) != 1 or host[0].lower() not in self._hosts:
             return Refusal(421, "The Host header does not name this server")
         if len(origin) > 1 or not self._origins.issuperset(origin):
             return Refusal(403, "The Origin header names a foreign page")
-        return _foreign(scope, self._is_page) or self._entrance(scope)
+        return _foreign(scope, self._is_page)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._entrance(scope) is OPEN:
@@ -223,7 +229,7 @@ def _unfit(scope: Scope, limits: Limits) -> Refusal | None:
     has_body = length not in ("", "0") or bool(header(scope, b"transfer-encoding"))
     if (scope["method"] == "POST" or has_body) and kind != "application/json":
         return Refusal(415, "The Content-Type must be application/json")
-    if length.isdecimal() and int(length) > limits.body:
+    if length.isdecimal() and (len(length) > _DIGITS or int(length) > limits.body):
         return _TOO_LARGE
     return None
 

@@ -48,7 +48,7 @@ def serve(
         if isinstance(listening, ListenHandler):
             listening.close()
 
-    run(wall, address.sock, limits, ready=ready, ending=ending, cleanup=cleanup)
+    run(wall, address.socks, limits, ready=ready, ending=ending, cleanup=cleanup)
 
 
 def _app(server: Server[Any], limits: Limits) -> ASGIApp:

@@ -138,6 +138,7 @@ def chat(whole: Chat, kinds: list[str]) -> Chat:
     return whole._replace(
         title=without(whole.title),
         summary=without(whole.summary),
+        model=without(whole.model),
         tags=tuple(map(without, whole.tags)),
         said=tuple(map(spoken, whole.said)),
         compactions=tuple(

@@ -105,7 +105,7 @@ class Sessions:
             name = rows.next_id(connection, rows.day_of(""))
             connection.execute(
                 "INSERT INTO sessions (id, created_at, updated_at, model) VALUES (?, ?, ?, ?)",
-                (name, when, when, whole(model)),
+                (name, when, when, self._clean(whole(model))),
             )
             return rows.session(connection, name)
 
@@ -157,7 +157,7 @@ class Sessions:
 
     def set_model(self, session_id: str, model: str) -> None:
         """Note which model answers from now on."""
-        self._set(session_id, "model", whole(model))
+        self._set(session_id, "model", self._clean(whole(model)))
 
     def summarise(self, session_id: str, summary: str, *, through: int | None = None) -> None:
         """Keep what a chat was about, up to a message or all of it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from retain.errors import RetainError, UsageError
 from retain.web import pages
 from retain.web.checkup import Checkup
-from retain.web.entrance import ENTER, Entrance
+from retain.web.entrance import DAYS, ENTER, Entrance
 from retain.web.live import Live
 from retain.web.office import Office
 from retain.web.openapi import document
@@ -26,8 +26,6 @@ from retain.web.rendering import Static, failure
 from retain.web.talks import Talks
 
 __all__ = ["build"]
-
-_MONTH: Final = 30 * 86_400
 
 
 def build(office: Office, live: Live, entrance: Entrance, checkup: Checkup) -> Starlette:
@@ -95,7 +93,7 @@ async def _enter(request: Request) -> Response:
     answer.set_cookie(
         entrance.cookie_name,
         entrance.cookie(request.headers["host"]),
-        max_age=_MONTH,
+        max_age=DAYS * 86_400,
         path="/",
         httponly=True,
         samesite="strict",

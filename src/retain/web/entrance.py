@@ -5,7 +5,8 @@ the page that it opens trades the code for the cookie. So neither ever stands in
 
 Browsers send a cookie to every port of the name that it came from, and on 127.0.0.1 any program may
 listen. So a link leads to a name of this server's own below `localhost`, which browsers take for
-this machine and which nobody can guess; and a cookie is good only where it was given.
+this machine and which nobody can guess; and a cookie is good only where it was given, until the day
+that it says itself.
 """
 
 from __future__ import annotations
@@ -13,24 +14,29 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 import secrets
 import time
+from collections.abc import Iterator
 from importlib.resources import files
+from itertools import islice
 from typing import Final
 
 from starlette.types import Scope
 
 from retain.httpd.wall import OPEN, Refusal, bearer, header
 
-__all__ = ["ENTER", "NONCE", "PROOF", "Entrance", "name", "proof"]
+__all__ = ["DAYS", "ENTER", "NONCE", "PROOF", "Entrance", "name", "proof"]
 
 ENTER: Final = "/api/v1/enter"
 NONCE: Final = "X-Retain-Nonce"
 PROOF: Final = "X-Retain-Proof"
 
+DAYS: Final = 30  # for which a browser is let in
 _MINUTES: Final = 10
 _MOST_CODES: Final = 16  # links that wait to be opened
 _MOST_NONCE: Final = 100
+_MOST_COOKIES: Final = 64  # of our name in one request; a browser has one for each part of a path
 _NAME: Final = 8  # bytes of a name that nobody guesses
 _SCRIPT: Final = ("<script>", "</script>")
 _STYLE: Final = ("<style>", "</style>")
@@ -43,6 +49,10 @@ class Entrance:
         self._bearer, self._token, self._port = bearer(token), token, port
         # Cookies do not know of ports: two servers on one machine must not overwrite each other's.
         self.cookie_name = f"retain_{port}"
+        # Read by hand: every server of this machine shares its cookies, and the library's parser
+        # gives up at the first one that is odd, with ours behind it.
+        given = rf"(?:^|;)[ \t]*{self.cookie_name}=([0-9]{{1,12}})\.([\w-]{{22}})\.([\w-]{{43}})"
+        self._cookies = re.compile(rf"{given}[ \t]*(?=;|$)", re.ASCII)
         self._codes: dict[bytes, float] = {}
         self._page = files("retain.web").joinpath("templates/enter.html").read_bytes()
         policy = (
@@ -68,14 +78,20 @@ class Entrance:
 
     def cookie(self, host: str) -> str:
         """What lets a browser in that calls this server `host`, and only as long as it does."""
-        made = _keyed(self._token, f"retain web cookie {host.lower()}")
+        end, name = str(int(time.time()) + DAYS * 86_400), secrets.token_urlsafe(16)
+        return f"{end}.{name}.{self._seal(host, end, name)}"
+
+    def _seal(self, host: str, end: str, name: str) -> str:
+        made = _keyed(self._token, f"retain web cookie {host.lower()} {end} {name}")
         return base64.urlsafe_b64encode(made).decode().rstrip("=")
 
     def _proofs(self, scope: Scope) -> tuple[tuple[bytes, bytes], ...]:
         given = header(scope, NONCE.lower().encode())
         if len(given) != 1 or len(given[0]) > _MOST_NONCE:
             return ()
-        return ((PROOF.lower().encode(), proof(self._token, self._port, given[0]).encode()),)
+        at = (scope.get("server") or ("",))[0]
+        made = proof(self._token, at, self._port, given[0])
+        return ((PROOF.lower().encode(), made.encode()),)
 
     def code(self) -> str:
         """A code that lets one browser in, once, and soon."""
@@ -96,17 +112,17 @@ class Entrance:
         self._codes = {code: end for code, end in self._codes.items() if end > now}
 
     def _has_cookie(self, scope: Scope) -> bool:
-        # Read by hand: every server of this machine shares its cookies, and the library's parser
-        # gives up at the first one that is odd, with ours behind it.
-        jar = ";".join(header(scope, b"cookie")).split(";")
-        given = [
-            value.encode()
-            for name, _, value in (one.strip().partition("=") for one in jar)
-            if name == self.cookie_name
-        ]
+        jar = ";".join(header(scope, b"cookie"))
+        host = "".join(header(scope, b"host"))
+        now = time.time()
         # One that fits is enough: else any of those servers could lock us out with a wrong one.
-        expected = [self.cookie(host).encode() for host in header(scope, b"host")[:1]]
-        return any(hmac.compare_digest(one, made) for one in given for made in expected)
+        return any(
+            hmac.compare_digest(seal, self._seal(host, end, name)) and int(end) > now
+            for end, name, seal in (one.groups() for one in self._found(jar))
+        )
+
+    def _found(self, jar: str) -> Iterator[re.Match[str]]:
+        return islice(self._cookies.finditer(jar), _MOST_COOKIES)
 
 
 def name(token: str, port: int) -> str:
@@ -114,13 +130,13 @@ def name(token: str, port: int) -> str:
     return f"retain-{_keyed(token, f'retain web name {port}')[:_NAME].hex()}.localhost"
 
 
-def proof(token: str, port: int, nonce: str) -> str:
-    """What only a server that has the token can answer to a nonce, and only at its own port.
+def proof(token: str, address: str, port: int, nonce: str) -> str:
+    """What only a server that has the token can answer to a nonce, and only where it listens.
 
     Who looks for a server that runs already asks for it before it shows the token: any program
-    may listen at a port.
+    may listen at a port, and at one address of it pass on what we say at another.
     """
-    return _keyed(token, f"retain web {port} {nonce}").hex()
+    return _keyed(token, f"retain web {address} {port} {nonce}").hex()
 
 
 def _keyed(token: str, said: str) -> bytes:

@@ -108,15 +108,22 @@ def sought(values: QueryParams) -> Sought:
             f"a question has at most {LONGEST:,} characters, and this one {len(question):,}",
             hint="Ask for the few words that matter most.",
         )
-    page = values.get("page", "1")
     order = values.get("sort", "updated")
     return Sought(
         question,
         Chosen(**several),
         order if order in ORDERS else "updated",
-        min(int(page), _MOST_PAGES) if page.isascii() and page.isdecimal() and int(page) else 1,
+        _page(values.get("page", "")),
         is_wide=bool(question and values.get("near")),
     )
+
+
+def _page(text: str) -> int:
+    """The page that an address names; the first where it names none, the last for any number."""
+    if not (text.isascii() and text.isdecimal()):
+        return 1
+    digits = text.lstrip("0")
+    return _MOST_PAGES if len(digits) >= len(str(_MOST_PAGES)) else int(digits or 1)
 
 
 def _day(text: str) -> str:

@@ -7,13 +7,14 @@ import hmac
 import http.client
 import json
 import secrets
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from retain.httpd.address import loopbacks
 from retain.web.entrance import NONCE, PROOF, name, proof
 
 __all__ = ["Neighbour", "find"]
 
+_HOST: Final = "127.0.0.1"
 _SECONDS: Final = 5.0
 _MOST: Final = 65_536
 
@@ -27,39 +28,38 @@ class Neighbour(NamedTuple):
     bank: str
 
 
-def find(host: str, port: int, token: str) -> Neighbour | None:
-    """The server at a port, if it is one of this person's; the token is shown to no other."""
-    with _connected(host, port) as server:
-        try:
-            return _asked(server, token) if server else None
-        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
-            return None  # whatever listens there, it is not ours
+def find(port: int, token: str) -> Neighbour | None:
+    """The server at a port, if it is one of this person's; the token is shown to no other.
 
-
-@contextlib.contextmanager
-def _connected(host: str, port: int) -> Iterator[http.client.HTTPConnection | None]:
-    server = http.client.HTTPConnection(host, port, timeout=_SECONDS)
+    It is only if it has the port at every address where a browser may look for the link's name.
+    """
     try:
-        server.connect()
-    except OSError:
-        yield None
-    else:
-        yield server
-    finally:
-        server.close()
+        if all(_is_ours(address, port, token) for address in loopbacks()):
+            return _asked(port, token)
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        pass  # whatever listens there, it is not ours
+    return None
 
 
-def _asked(server: http.client.HTTPConnection, token: str) -> Neighbour | None:
+def _is_ours(address: str, port: int, token: str) -> bool:
     nonce = secrets.token_urlsafe(24)
-    server.request("GET", "/api/v1/openapi.json", headers={NONCE: nonce})
-    refused = server.getresponse()
-    refused.read(_MOST)
+    with _connected(address, port) as server:
+        server.request("GET", "/api/v1/openapi.json", headers={NONCE: nonce})
+        refused = server.getresponse()
+        refused.read(_MOST)
     given = refused.getheader(PROOF, "").encode("latin-1")
-    if not hmac.compare_digest(given, proof(token, server.port, nonce).encode()):
-        return None
+    return hmac.compare_digest(given, proof(token, address, port, nonce).encode())
+
+
+def _asked(port: int, token: str) -> Neighbour:
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    server.request("POST", "/api/v1/links", body=b"{}", headers=headers)
-    found = json.loads(server.getresponse().read(_MOST))
-    url = f"http://{server.host}:{server.port}"
-    link = f"http://{name(token, server.port)}:{server.port}{found['path']}"
+    with _connected(_HOST, port) as server:
+        server.request("POST", "/api/v1/links", body=b"{}", headers=headers)
+        found = json.loads(server.getresponse().read(_MOST))
+    url = f"http://{_HOST}:{port}"
+    link = f"http://{name(token, port)}:{port}{found['path']}"
     return Neighbour(url, link, f"{url}{found['path']}", str(found["bank"]))
+
+
+def _connected(host: str, port: int) -> contextlib.closing[http.client.HTTPConnection]:
+    return contextlib.closing(http.client.HTTPConnection(host, port, timeout=_SECONDS))

@@ -70,17 +70,22 @@ class Office:
         if scope not in (HERE, OWN):  # it comes from an address, where anything may stand
             raise NotFound(f"there is no bank {scope[:40]!r}", hint=f"It is {HERE} or {OWN}.")
         if scope not in self._apps:
-            app = self._open(scope == OWN)
-            if scope == OWN and app.place.root == self.app().place.root:
-                app.close()
-                app = self.app()  # both are one bank: it is opened once
-            self._apps[scope] = app
+            self._apps[scope] = self._own() if scope == OWN else self._open(False)
         return self._apps[scope]
+
+    def _own(self) -> App:
+        """The person's own bank, where it is shown: a bank that was asked for is shown alone."""
+        here = self.app()
+        if here.place.root == here.workspace.own.root:
+            return here  # both are one bank: it is opened once
+        if OWN not in self.scopes:
+            raise NotFound("your own bank is not shown here", hint="retain web --global shows it.")
+        return self._open(True)
 
     def another(self, scope: str = HERE) -> App:
         """One more opening of a bank, for who has it for itself and closes it; blocking."""
-        if self.ended.is_set():
-            raise RetainError("Retain is about to end", unchanged="Nothing was changed.")
+        with self.turn:
+            self.app(scope)  # or why there is none
         return self._open(scope == OWN)
 
     @property
@@ -98,7 +103,9 @@ class Office:
     @property
     def scopes(self) -> tuple[Scope, ...]:
         """The banks there are, the one in force first."""
-        return (HERE,) if self.app().place.scope != "project" else (HERE, OWN)
+        here = self.app()
+        is_alone = here.place.scope != "project" or here.workspace.local
+        return (HERE,) if is_alone else (HERE, OWN)
 
     @property
     def is_one(self) -> bool:
@@ -107,10 +114,10 @@ class Office:
             return len(self.scopes) == 1
 
     async def settled(self, scope: str) -> str:
-        """The one name of a bank: with one bank alone, both names mean the bank in force."""
+        """The one name of a bank: where one bank has both, it is called the bank in force."""
         if scope != OWN:
             return scope
-        return HERE if await self.use(lambda _app: self.is_one) else OWN
+        return HERE if await self.use(lambda own: own is self.app(), OWN) else OWN
 
     def roots(self) -> list[str]:
         """Where the banks are, the one in force first."""

@@ -60,9 +60,8 @@ def serve(
     """Show the bank at http://host:port until a signal comes; `opened` is told the link."""
     limits = Limits()
     address = take(host, port)
-    port = address.sock.getsockname()[1]
-    entrance = Entrance(address.token, port)
-    own = f"{name(address.token, port)}:{port}"
+    entrance = Entrance(address.token, address.port)
+    own = f"{name(address.token, address.port)}:{address.port}"
     names = {own, own.removesuffix(":80")}  # as browsers write it
     office = Office(open_app)
     live = Live(office)
@@ -77,4 +76,4 @@ def serve(
         link, plain = f"http://{own}{path}", f"{address.url}{path}"
         opened(Welcome(address.url, link, plain, bank, office.where))
 
-    run(wall, address.sock, limits, ready=ready, ending=live.close, cleanup=office.close)
+    run(wall, address.socks, limits, ready=ready, ending=live.close, cleanup=office.close)
