@@ -306,7 +306,10 @@ TIRING = [
 ]
 
 
-@pytest.mark.parametrize("language", {colours._pattern(one): one for one in LANGUAGES}.values())
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "language", {colours._pattern(one): one for one in sorted(LANGUAGES)}.values()
+)
 def test_no_code_keeps_the_colours_busy(language: str) -> None:
     """Whatever a text begins, it is as much work as it is long; one language of each kind."""
 

@@ -14,7 +14,7 @@ from retain.sessions.formats import FORMATS, document
 from retain.trash import CHATS
 from retain.web import answers, undoing
 from retain.web.office import Office
-from retain.web.operation import Call, Given, Gives, Operation
+from retain.web.operation import Call, Given, Gives, Many, Operation
 from retain.web.operations.chat import Fact, Undone
 from retain.web.operations.given import Name
 
@@ -50,7 +50,7 @@ class Renamed(Given):
     """A title, where an empty one stands for the first thing said; and tags."""
 
     title: Annotated[str, Field(max_length=1_000)] | None = None
-    tags: Annotated[tuple[Name, ...], Field(max_length=100)] | None = None
+    tags: Annotated[Many[Name], Field(max_length=100)] | None = None
 
 
 class Kept(Given):
