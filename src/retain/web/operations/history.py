@@ -126,7 +126,8 @@ async def _untrash(call: Call) -> Data:
 
 async def _preview(call: Call) -> Data:
     given: Shown = call.body
-    memory = contents.parsed(given.suffix or ".md", given.text, is_body=not given.suffix)
+    read = partial(contents.parsed, given.suffix or ".md", given.text, is_body=not given.suffix)
+    memory = await anyio.to_thread.run_sync(read)
     places = await call.office.use(lambda app: contents.pages(app, call.office, memory))
     # Not while the bank waits: a long text takes its time.
     return await anyio.to_thread.run_sync(partial(_laid_out, memory, places))

@@ -31,7 +31,8 @@ def _sharing() -> Callable[[str], Markup]:
 async def _inbox(request: Request) -> Response:
     found = await waiting(request.app.state.office)
     given = request.query_params.get("limit", "")
-    limit = min(int(given), _MOST) if given.isdecimal() and len(given) < 5 else _PAGE
+    asked = int(given) if given.isdecimal() and len(given) < 5 else 0
+    limit = min(asked or _PAGE, _MOST)
     every = [(bank, one) for bank in found for one in bank.proposals]
     values = {
         "title": "Inbox",
