@@ -113,6 +113,8 @@ BAD = {
     "nested key twice": b'{"content": {"a": 1, "a": 2}}',
     "not a number": b'{"a": NaN}',
     "infinity": b'{"a": -Infinity}',
+    "a number that no float holds": b'{"a": 1e999}',
+    "one below zero": b'{"content": {"a": [-1.5e999]}}',
     "5,000 digits": b'{"a": ' + b"9" * 5000 + b"}",
     "half a character": b'{"title": "\\ud800"}',
     "half a character as key": b'{"\\udc00": 1}',

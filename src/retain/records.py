@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from retain.errors import Unreadable
 from retain.frontmatter import MAX_DEPTH, is_deep, same
@@ -51,7 +52,9 @@ def load(data: bytes) -> dict[str, object]:
     """A record's fields as they stand in its file, or Unreadable with the reason."""
     try:
         text = data.decode("utf-8-sig")
-        record = json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
+        record = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_no_number, parse_float=_float
+        )
         if "\\u" in text:
             # Half a character, as in "\\ud800", can be written in JSON but not in any file.
             json.dumps(record, ensure_ascii=False).encode()
@@ -75,8 +78,16 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _no_number(name: str) -> object:
-    raise ValueError(f"{name} is not a JSON number")
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name[:40]} is not a JSON number")
+
+
+def _float(text: str) -> float:
+    """A number as it is written; one that no float can hold would come out as no number at all."""
+    number = float(text)
+    if abs(number) == inf:
+        _no_number(text)
+    return number
 
 
 def render(content: object) -> str:

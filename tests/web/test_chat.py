@@ -851,6 +851,31 @@ def test_a_page_is_told_that_the_beginning_is_gone() -> None:
     assert found == sorted(set(found))
 
 
+def test_a_conversation_keeps_only_so_much_for_pages_that_come_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("retain.web.script._MOST_CHARACTERS", 1_000)
+    script = Script()
+    script.say("state", "state", covers=("state",), doing="x" * 5_000)
+    for _ in range(30):
+        script.say("tool", script.piece(), lines=[{"text": "x" * 100}])
+    state, earlier, *rest = script.since(0)
+    assert (state.kind, earlier.kind) == ("state", "earlier")
+    assert earlier.data["count"] + len(rest) == 30
+    assert 5 <= len(rest) <= 10
+    script.say("person", script.piece(), text="x" * 5_000)  # the last word is always there
+    assert [one.kind for one in script.since(0)] == ["state", "earlier", "person"]
+
+
+def test_only_what_failed_last_is_offered_again() -> None:
+    script = Script()
+    for text in ("one", "two"):
+        script.withdraw("retry")
+        script.say("note", script.piece(), text="It failed.", retry=text)
+    assert [one.data.get("retry") for one in script.since(0)] == [None, "two"]
+    assert [one.data["text"] for one in script.since(0)] == ["It failed."] * 2
+
+
 @pytest.mark.parametrize(
     "text, whole",
     [

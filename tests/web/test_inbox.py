@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from retain.web import prose
+from retain.web.pages import inbox as inbox_page
 from tests.web import stage
 from tests.web.stage import Begin, Served
 
@@ -19,8 +21,9 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 _PROPOSE = """
 import json, sys
 from retain.capture.inbox import Proposal, propose
-root, fields = json.load(sys.stdin)
-print(propose(root, Proposal("", **fields)))
+root, every = json.load(sys.stdin)
+for fields in every:
+    print(propose(root, Proposal("", **fields)))
 """
 
 
@@ -33,20 +36,23 @@ def served(tmp_path: Path, begin: Begin) -> Iterator[Served]:
         yield server
 
 
-def propose(served: Served, title: str, root: Path | None = None, **more: Any) -> str:
+def propose(served: Served, *titles: str, root: Path | None = None, **more: Any) -> str:
     """Propose as a hook does, in a process of its own."""
-    fields = {
-        "category": "decision",
-        "title": title,
-        "text": f"Text of {title}. Because it is so.",
-        "host": "claude-code",
-        "session_id": "s1",
-        "created_at": "2026-11-15T10:00:00Z",
-        **more,
-    }
+    every = [
+        {
+            "category": "decision",
+            "title": title,
+            "text": f"Text of {title}. Because it is so.",
+            "host": "claude-code",
+            "session_id": "s1",
+            "created_at": "2026-11-15T10:00:00Z",
+            **more,
+        }
+        for title in titles
+    ]
     done = subprocess.run(
         [sys.executable, "-c", _PROPOSE],
-        input=json.dumps([str(root or served.bank), fields]).encode(),
+        input=json.dumps([str(root or served.bank), every]).encode(),
         env=stage.world(served.home),
         capture_output=True,
         check=False,
@@ -186,6 +192,25 @@ def test_what_was_said_is_read_back_and_its_absence_is_explained(served: Served)
     assert [one["role"] for one in talk["messages"]] == ["user", "assistant"]
     other = propose(served, "Another")
     assert served.api("GET", f"/inbox/here/{other}/talk")["missing"]
+
+
+@pytest.mark.slow
+def test_many_proposals_are_shown_a_page_at_a_time(served: Served) -> None:
+    propose(served, *(f"Title {number}" for number in range(53)))
+    shown = served.get("/inbox").text
+    assert "53 proposals wait" in shown
+    assert shown.count("<article") == 50
+    assert "3 more wait" in shown
+    assert 'href="/inbox?limit=100"' in shown
+    assert served.get("/inbox?limit=100").text.count("<article") == 53
+
+
+def test_all_proposals_have_one_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prose, "_STEPS", 10_000)
+    laid_out = inbox_page._sharing()
+    made = [laid_out(text) for text in ("**a**", *["*a_b" * 2_000] * 40, "**b**")]
+    assert made[0] == "<p><strong>a</strong></p>\n"
+    assert made[-1] == '<pre class="as-written">**b**</pre>\n'
 
 
 def test_empty_inbox_says_where_proposals_come_from(served: Served) -> None:

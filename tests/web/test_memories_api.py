@@ -387,6 +387,29 @@ def test_a_preview_lays_a_record_out_by_its_fields(served: Served) -> None:
     assert "<b>" not in html
 
 
+def test_of_very_many_lines_that_differ_the_first_are_shown(served: Served) -> None:
+    new = "\n".join(f"line {number}" for number in range(5_000))
+    found = served.api("POST", "/compare", {"old": "", "new": new})
+    assert found["added"] == 5_000
+    assert found["html"].count('<tr class="added">') == 2_000
+    assert "3000 more lines, too many to show" in found["html"]
+
+
+def test_a_record_with_a_number_that_no_float_holds_is_shown_as_written(served: Served) -> None:
+    served.store("# Tea", id="tea")
+    file = served.bank / "memories" / "huge.json"
+    file.write_text('{"id": "huge", "content": {"size": -1e999}}', encoding="utf-8")
+    assert "-1e999" in served.api("GET", f"{ONE}/huge")["content"]
+    assert served.get("/memory/here/memories/huge").status_code == 200
+
+
+def test_a_flood_of_values_is_refused(served: Served) -> None:
+    answer = served.post("/api/v1/memories/here", {"text": "x", "tags": [1] * 200_000})
+    assert answer.status_code == 413
+    assert answer.json()["error"]["code"] == "limit"
+    assert served.api("GET", "/memories")["total"] == 0
+
+
 def test_two_texts_are_compared_word_by_word(served: Served) -> None:
     found = served.api(
         "POST", "/compare", {"old": "a hot <tea>\nsame", "new": "a cold <tea>\nsame"}

@@ -7,7 +7,6 @@ import html.parser
 import json
 import re
 from collections.abc import Callable
-from html import unescape
 from typing import ClassVar
 
 import pytest
@@ -15,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retain.sessions.model import Message
-from retain.web import contents, prose, spoken
+from retain.web import colours, contents, prose, spoken
+from retain.web.colours import LANGUAGES, pieces
 from retain.web.prose import marked, rendered
+from tests.growth import grows_linearly
 
 KNOWN = {
     *("a", "blockquote", "br", "code", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol"),
@@ -41,6 +42,8 @@ ENDLESS = {
     "entities": "&amp" * (N // 4),
     "fences": "```js\n" * (N // 6),
     "code": "```html\n" + "<a b=" * 3_900 + "\n```",
+    "a word": "```bash\n<\u2039" + "a" * 19_000 + "\n```",
+    "spaces": "```c\n$" + " " * 19_000 + "x\n```",
     "a book": "Some **bold** words with [a link](http://x.y) and `code`.\n\n" * 20_000,
 }
 
@@ -229,19 +232,94 @@ def test_what_is_too_long_is_shown_as_it_is_written() -> None:
 
 def test_code_has_colours_and_every_letter() -> None:
     made = rendered('```python\ndef f(a: int) -> str: return "<b>"\n```')
-    assert '<span class="k">def</span>' in made
-    assert "&lt;b&gt;" in made
-    for language in sorted(prose._LANGUAGES):
+    assert '<code class="language-python"><span class="k">def</span>' in made
+    assert '<span class="s">&quot;&lt;b&gt;&quot;</span>' in made
+    for language in sorted(LANGUAGES):
         code = "a = '<b>' # \"&\n\tif (x) { y }\n\n"
         seen = Seen(rendered(f"~~~{language}\n{code}~~~"))
         assert seen.wrong == [], language
 
 
-@pytest.mark.parametrize("language", sorted(prose._LANGUAGES))
-def test_colours_leave_out_no_letter(language: str) -> None:
-    code = 'int a = \'b\'; // <c>\n# d "&amp;\n{e: [f]}\n<g h="i">\\\n'
-    made = str(rendered(f"~~~{language}\n{code}~~~"))
-    assert unescape(re.sub(r"<[^>]*>", "", made)).rstrip("\n") == code.rstrip("\n")
+def test_an_ordinary_piece_of_code_has_colours_to_its_end() -> None:
+    lines = [f"def step_{number}(): return {number}  # one of many" for number in range(80)]
+    made = rendered("```python\n" + "\n".join(lines) + "\n```")
+    assert made.count('<span class="k">def</span>') == 80
+
+
+@pytest.mark.parametrize(
+    "info", ["x\tproposal", "x proposal", "python\tproposal", "x\u00a0proposal", 'x"y', "wiki", "é"]
+)
+def test_a_language_names_no_class_but_its_own(info: str) -> None:
+    """Pages act upon classes: a text that could choose one would have a hand in that."""
+    made = rendered(f"~~~{info}\nproposal()\n~~~")
+    assert set(re.findall(r'class="([^"]*)"', made)) <= {"language-python"}
+
+
+@given(st.text(alphabet=st.sampled_from(list("\"'`\\/*-<>!#{}[]()@+=:;$ \t\na1é"))))
+def test_colours_leave_out_no_letter(code: str) -> None:
+    for language in sorted(LANGUAGES):
+        assert "".join(one.text for one in pieces(code, language)) == code, language
+
+
+def test_colours_are_those_of_the_language() -> None:
+    cases = {
+        ("rust", "fn f<'a>(x: &'a str) {} // it's"): {"k": ["fn"], "c": ["// it's"]},
+        ("js", "const a = `x\ny`; /* b */"): {"k": ["const"], "s": ["`x\ny`"], "c": ["/* b */"]},
+        ("yaml", "url: http://x.y # it's\nn: 1"): {"k": ["url", "n"], "c": ["# it's"], "mi": ["1"]},
+        ("sql", "SELECT 1 -- x"): {"k": ["SELECT"], "mi": ["1"], "c": ["-- x"]},
+        ("diff", "-a 1\n+b\n c"): {"k": ["-a 1"], "s": ["+b"]},
+        ("html", '<!-- a --><p class="b">c</p>'): {
+            "c": ["<!-- a -->"],
+            "k": ["<p", ">", "</p", ">"],
+            "s": ['"b"'],
+        },
+        ("sh", 'curl "a" b#c # d'): {"s": ['"a"'], "c": ["# d"]},
+        ("python", '"""a\nb"""\nx = 1'): {"s": ['"""a\nb"""'], "mi": ["1"]},
+    }
+    for (language, code), wanted in cases.items():
+        found: dict[str, list[str]] = {}
+        for kind, text in pieces(code, language):
+            if kind:
+                found.setdefault(kind, []).append(text)
+        assert found == wanted, language
+
+
+TIRING = [
+    *r"' ` \ \" '\{ 'a / /* * // # ;# - -- {- --[[ ] < <!-- <a <a.b= @ @a $ a a. a- a:".split(),
+    *(
+        "true",
+        "true-",
+        "1",
+        "1.",
+        "é=",
+        '"',
+        '"' * 3,
+        "'" * 3,
+        " ",
+        "\t",
+        "\n",
+        '"\n',
+        "+\n",
+        "-\n",
+    ),
+    *("a ", "a" + " " * 8, "$" + " " * 40),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "language", {colours._pattern(one): one for one in sorted(LANGUAGES)}.values()
+)
+def test_no_code_keeps_the_colours_busy(language: str) -> None:
+    """Whatever a text begins, it is as much work as it is long; one language of each kind."""
+
+    def run(code: str) -> object:
+        return sum(1 for _ in pieces(code, language))
+
+    for unit in TIRING:
+        for start in ("", "<\u2039", '"'):
+            text = start + unit * (prose._MOST_COLOURED // len(unit))
+            assert grows_linearly(run, text), (start, unit)
 
 
 def test_words_are_marked_and_nothing_else() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from retain.sessions.model import Session
+from retain.web.operations import sessions
 from tests.talk.servers import Server, claude, running
 from tests.web import stage
 from tests.web.stage import Served
@@ -104,6 +106,18 @@ def test_chats_of_both_banks_are_listed_and_found(served: Served) -> None:
     assert found["tags"] == ["sea", "harbour"]
     assert "harbour" in found["excerpt"]
     assert served.api("GET", "/sessions", q="volcano")["sessions"] == []
+
+
+def test_words_are_looked_for_once_each_and_only_so_many() -> None:
+    text = "The start. " + "filling " * 100 + "a Straße and the end"
+    words = ["straße", *(f"w{number}" for number in range(1_000))]
+    session = Session("x", "", "", "", "", (), 0, 0, "")
+    one = sessions.Listed("here", session, text, 3)
+    (found,) = sessions._excerpted([one], " ".join(words))
+    assert "Straße" in found.excerpt
+    assert found.message == 3
+    (found,) = sessions._excerpted([one], " ".join(reversed(words)))
+    assert found.excerpt.startswith("The start.")  # that one word was beyond the limit
 
 
 def test_a_chat_is_read_and_taken_out(served: Served) -> None:

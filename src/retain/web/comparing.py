@@ -17,7 +17,7 @@ _AROUND: Final = 3  # lines that are the same and shown around those that are no
 _MOST_LINES: Final = (
     6_000  # of which lines that moved are looked for; beyond, the middle is one block
 )
-_MOST_SHOWN: Final = 5_000  # rows; how many more there are is said
+_MOST_SHOWN: Final = 2_000  # rows; how many more there are is said
 _LONGEST: Final = 2_000  # characters of a line whose words are compared
 _LOOKS: Final = 5_000_000  # from one word or line to another, for both texts: under a second
 _ALIKE: Final = 0.3  # how much of two lines must be the same to compare them word by word

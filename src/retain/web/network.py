@@ -12,7 +12,7 @@ from pydantic import Field
 
 from retain.errors import NotFound
 from retain.web.office import Office, Scope
-from retain.web.operation import ROOT, Given, Name
+from retain.web.operation import ROOT, Given, Many, Name
 from retain.web.rendering import address
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Look(Given):
     type: Name = ""
     tag: Name = ""
     q: Name = ""
-    hide: Annotated[tuple[Literal["tags", "files", "dangling"], ...], Field(max_length=3)] = ()
+    hide: Annotated[Many[Literal["tags", "files", "dangling"]], Field(max_length=3)] = ()
     focus: Annotated[str, Field(max_length=2_000)] = ""
     depth: Annotated[int, Field(ge=1, le=3)] = 1
     limit: Annotated[int, Field(ge=1, le=5_000)] = 3_000

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_origin
 
+import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from retain.errors import RetainError, UsageError
+from retain.errors import LimitExceeded, RetainError, UsageError
 from retain.serving.answering import told
 from retain.web.office import Office
 
@@ -21,6 +22,7 @@ __all__ = [
     "Call",
     "Given",
     "Gives",
+    "Many",
     "Name",
     "Operation",
     "body_of",
@@ -45,9 +47,14 @@ STATUSES: Final[Mapping[str, int]] = {
     "busy": 503,
 }
 _REFUSED: Final = 422  # whatever else a bank refuses: it was understood, and cannot be done
-
+_MOST_VALUES: Final = 10_000  # of one request, however they are nested; the limits allow far fewer
+_DEEPEST: Final = 8
+_MOST_FAULTS: Final = 5  # that are told
 
 Name = Annotated[str, Field(max_length=400)]
+_Value = TypeVar("_Value")
+# The first fault of a list ends the look at it: one for each of a million would fill the memory.
+Many = Annotated[tuple[_Value, ...], Field(fail_fast=True)]
 
 
 class Given(BaseModel):
@@ -103,8 +110,7 @@ class Operation(NamedTuple):
         try:
             asked = self.query or Nothing
             query = _checked(asked, _values(request, asked))
-            taken = self.takes
-            body = _checked(taken, await body_of(request)) if taken else None
+            body = await _body(request, taken) if (taken := self.takes) else None
             path = {key: str(value) for key, value in request.path_params.items()}
             found = await self.handler(Call(office, path, query, body, request))
         except RetainError as error:
@@ -158,14 +164,24 @@ def _values(request: Request, model: type[Given]) -> dict[str, Any]:
 
 
 async def body_of(request: Request) -> object:
-    """The JSON that a request brings."""
+    """The JSON that a request brings; read on a thread, for a long one takes its time."""
+    return await anyio.to_thread.run_sync(_parsed, await request.body())
+
+
+async def _body(request: Request, model: type[_Given]) -> _Given:
+    data = await request.body()
+    return await anyio.to_thread.run_sync(lambda: _checked(model, _parsed(data)))
+
+
+def _parsed(data: bytes) -> object:
     try:
-        return await request.json()
+        return json.loads(data)
     except (ValueError, RecursionError):
         raise UsageError("the body is no JSON", hint="Send one JSON object.") from None
 
 
 def _checked(model: type[_Given], values: object) -> _Given:
+    _refuse_many(values)
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -174,5 +190,26 @@ def _checked(model: type[_Given], values: object) -> _Given:
             for one in error.errors(include_url=False, include_context=False, include_input=False)
         ]
         raise UsageError(
-            "; ".join(faults[:5]), hint="/api/v1/openapi.json describes every call."
+            "; ".join(faults[:_MOST_FAULTS]), hint="/api/v1/openapi.json describes every call."
         ) from None
+
+
+def _refuse_many(values: object) -> None:
+    """Refuse more than any call takes, before each value and each unknown key is looked at."""
+    level, count = [values], 0
+    for _ in range(_DEEPEST):
+        inner = [_inside(one) for one in level]
+        count += sum(map(len, inner))
+        if count > _MOST_VALUES:
+            break
+        if not (level := [value for one in inner for value in one]):
+            return
+    raise LimitExceeded(
+        "the request has more values in it than any call takes", unchanged="Nothing was changed."
+    )
+
+
+def _inside(value: object) -> Collection[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()

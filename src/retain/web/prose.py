@@ -16,6 +16,7 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from retain.links import links
+from retain.web.colours import LANGUAGES, pieces
 
 __all__ = ["Budget", "ago", "marked", "rendered"]
 
@@ -30,13 +31,6 @@ _SECONDS: Final = 2.0  # of a processor for one page, where its steps are slow o
 _EVERY: Final = 64  # steps between two looks at the clock
 _MOST_COLOURED: Final = 20_000  # characters of code that get colours
 _MOST_MARKED: Final = 32  # words of a question that are marked
-# Only languages that people write notes about: each has rules that a text could keep busy.
-_LANGUAGES: Final = frozenset(
-    "bash c cpp css csharp diff docker dockerfile elixir go graphql haskell html ini java "
-    "javascript js json jsx kotlin lua make makefile nginx perl php powershell proto py python "
-    "r rb rs ruby rust scala scss sh shell sql swift terraform toml ts tsx typescript xml yaml "
-    "yml zig".split()
-)
 
 Resolve = Callable[[str], str]
 
@@ -174,31 +168,25 @@ def _shown_cell(self: Any, tokens: Sequence[Token], index: int, options: Any, en
 
 
 def _shown_code(_self: Any, tokens: Sequence[Token], index: int, _options: Any, env: Any) -> str:
-    """Code with the colours of its language, as classes."""
+    """Code with the colours of its language, as classes; only a language that is known is named.
+
+    Any other word could be the class of something that pages act upon.
+    """
     token = tokens[index]
-    language = token.info.strip().partition(" ")[0]
-    made = "".join(_coloured(token.content, language.lower(), env["budget"]))
-    named = f' class="language-{escape(language)}"' if language else ""
-    return f"<pre><code{named}>{made}</code></pre>\n"
+    language = next(iter(token.info.lower().split()), "")
+    if language not in LANGUAGES:
+        return f"<pre><code>{escape(token.content)}</code></pre>\n"
+    made = "".join(_coloured(token.content, language, env["budget"]))
+    return f'<pre><code class="language-{language}">{made}</code></pre>\n'
 
 
 def _coloured(code: str, language: str, budget: Budget) -> Iterator[str]:
-    if language not in _LANGUAGES or len(code) > _MOST_COLOURED or budget.is_spent():
+    if len(code) > _MOST_COLOURED or budget.is_spent():
         yield escape(code)
         return
-    from pygments.lexers import get_lexer_by_name
-    from pygments.token import STANDARD_TYPES
-
-    done = 0
-    lexer = get_lexer_by_name(language)
-    for at, kind, value in getattr(lexer, "get_tokens_unprocessed")(code):  # noqa: B009
-        if budget.is_spent():  # the rest without colours
-            break
-        named = STANDARD_TYPES.get(kind, "")
-        shown = escape(value)
-        yield f'<span class="{named}">{shown}</span>' if named else shown
-        done = at + len(value)
-    yield escape(code[done:])
+    for kind, text in pieces(code, language):
+        shown = escape(text)
+        yield f'<span class="{kind}">{shown}</span>' if kind else shown
 
 
 def marked(text: str, words: Sequence[str]) -> Markup:

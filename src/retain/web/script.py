@@ -16,6 +16,7 @@ __all__ = ["Script", "Word"]
 
 _BREATH_SECONDS: Final = 15.0  # a sign of life, by which a page that is gone is noticed
 _MOST_WORDS: Final = 1_000  # kept for pages that come late; the session itself has everything
+_MOST_CHARACTERS: Final = 8_000_000  # of all of them together
 # Words that only change what stands on a page already; whoever lacks one lacks no piece.
 _CHANGES: Final = frozenset(("state", "delta", "block", "result", "undone"))
 
@@ -27,10 +28,17 @@ class Word(NamedTuple):
     kind: str
     piece: str
     data: dict[str, Any]
+    size: int = 0  # about how many characters it takes
 
     @property
     def told(self) -> dict[str, Any]:
         return {"number": self.number, "kind": self.kind, "piece": self.piece, **self.data}
+
+
+def _size(value: object) -> int:
+    if isinstance(value, dict):
+        return sum(map(_size, value.values()))
+    return sum(map(_size, value)) if isinstance(value, list) else len(str(value))
 
 
 class Script:
@@ -62,14 +70,30 @@ class Script:
                 one for one in self._words if one.piece != piece or one.kind not in covers
             ]
         self._number += 1
-        self._words.append(Word(self._number, kind, piece, data))
-        if len(self._words) > _MOST_WORDS:
-            self._cut_one()
+        # How things are is there once, and needed whatever room it takes.
+        size = 0 if kind == "state" else _size(data)
+        self._words.append(Word(self._number, kind, piece, data, size))
+        self._cut_oldest()
         self._wake()
 
-    def _cut_one(self) -> None:
-        """Forget the oldest word, but never how things are: every page needs that."""
-        at = next(at for at, one in enumerate(self._words) if one.kind != "state")
+    def withdraw(self, name: str) -> None:
+        """Forget one value of every word so far: a later word has it in its place."""
+        for at, one in enumerate(self._words):
+            if name in one.data:
+                data = {key: value for key, value in one.data.items() if key != name}
+                self._words[at] = one._replace(data=data, size=_size(data))
+
+    def _cut_oldest(self) -> None:
+        """Forget the oldest words until the others have room, the last one in any case."""
+        size = sum(one.size for one in self._words)
+        while len(self._words) > _MOST_WORDS or size > _MOST_CHARACTERS:
+            at = next((at for at, it in enumerate(self._words[:-1]) if it.kind != "state"), None)
+            if at is None:
+                return
+            size -= self._words[at].size
+            self._cut_one(at)
+
+    def _cut_one(self, at: int) -> None:
         word = self._words.pop(at)
         if word.kind not in _CHANGES:
             self._cut[word.number] = word.data["count"] if word.kind == "earlier" else 1

@@ -38,6 +38,7 @@ __all__ = ["Talk"]
 
 _SHOWN: Final = 60  # messages of a conversation that is taken up again
 _MOST_QUEUED: Final = 20
+_MOST_WAITING: Final = 1_000_000  # characters of all that wait, which every page is told
 _WAITING: Final = "Waiting for the model"
 _ENDINGS: Final = {
     "length": "The reply was cut: it reached its greatest length (chat.max_tokens).",
@@ -270,10 +271,9 @@ class Talk:
         self._must_be_open()
         if not text.strip():
             raise UsageError("there is nothing to send")
-        if len(self._queue) >= _MOST_QUEUED:
-            raise LimitExceeded(
-                f"{_MOST_QUEUED} messages wait already", unchanged="This one was not sent."
-            )
+        waiting = len(self._queue)
+        if waiting >= _MOST_QUEUED or sum(map(len, (text, *self._queue))) > _MOST_WAITING:
+            raise LimitExceeded(f"{waiting} messages wait already", unchanged="It was not sent.")
         self._queue.append(text.strip())
         if self._task is None:
             self._begin(self._converse(), _WAITING)
@@ -329,14 +329,19 @@ class Talk:
             self._stopped()
             return True  # nothing waits then but what was sent after the stop
         except RetainError as error:
-            self._note(_sentence(error), "error", retry=text)
+            self._failed(_sentence(error), text)
         except Exception as error:  # noqa: BLE001 - a fault of ours must not end the conversation
             log_fault(error, "answering in a conversation")
             name = type(error).__name__
-            self._note(f"Something went wrong in Retain itself ({name}).", "error", retry=text)
+            self._failed(f"Something went wrong in Retain itself ({name}).", text)
         else:
             return True
         return False
+
+    def _failed(self, said: str, text: str) -> None:
+        """Say what went wrong; only what failed last is offered to be sent again."""
+        self.script.withdraw("retry")
+        self._note(said, "error", retry=text)
 
     async def _command(self, line: str) -> None:
         self._do(line.split(maxsplit=1)[0])

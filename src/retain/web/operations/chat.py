@@ -15,6 +15,7 @@ from retain.talk.approval import Answer
 from retain.talk.prompt import Part, Prompt
 from retain.web import spoken
 from retain.web.office import HERE, Scope
+from retain.web.operation import Answer as Answered
 from retain.web.operation import Call, Given, Gives, Operation
 from retain.web.operations.given import Name
 from retain.web.rendering import address
@@ -215,9 +216,13 @@ async def _resumed(talk: Talk, line: str) -> str:
     return page_of_session(found.id, talk.scope)
 
 
-async def _events(call: Call) -> Data:
+async def _events(call: Call) -> Answered:
     script = _talk(call).script
-    return {"words": [one.told for one in script.since(call.query.after)], "last": script.last}
+    words, last = script.since(call.query.after), script.last
+    # Megabytes of words are made into JSON on a thread: nobody else waits for it.
+    return await asyncio.to_thread(
+        lambda: Answered({"words": [one.told for one in words], "last": last})
+    )
 
 
 async def _stop(call: Call) -> Data:

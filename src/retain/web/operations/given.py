@@ -6,14 +6,14 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from retain.web.operation import Given, Name
+from retain.web.operation import Given, Many, Name
 
 __all__ = ["ONE", "Expected", "Name", "Reason", "Tags", "Text"]
 
 ONE: Final = "/memories/{scope}/{collection}/{id}"
 
 Text = Annotated[str, Field(max_length=2_000_000)]
-Tags = Annotated[tuple[Name, ...], Field(max_length=1_000)]
+Tags = Annotated[Many[Name], Field(max_length=1_000)]
 
 
 class Expected(Given):

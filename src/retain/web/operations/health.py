@@ -12,7 +12,7 @@ from retain.index.checking import Facts
 from retain.web import answers, undoing
 from retain.web.checkup import Checkup, Found, Work
 from retain.web.office import HERE, Scope
-from retain.web.operation import Call, Given, Operation
+from retain.web.operation import Call, Given, Many, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,7 +147,7 @@ class Settling(Given):
 
     action: Literal["merge", "supersede", "retire", "restore", "ignore", "heed"]
     keep: Ref
-    others: Annotated[tuple[Ref, ...], Field(max_length=50)] = ()
+    others: Annotated[Many[Ref], Field(max_length=50)] = ()
 
 
 class Emptying(Given):

@@ -16,7 +16,10 @@ from retain.web.operations.given import ONE, Expected, Name, Text
 from retain.web.rendering import part
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from retain.app import App
+    from retain.model import Memory
 
 __all__ = ["OPERATIONS"]
 
@@ -123,18 +126,27 @@ async def _untrash(call: Call) -> Data:
 
 async def _preview(call: Call) -> Data:
     given: Shown = call.body
-    memory = contents.parsed(given.suffix or ".md", given.text, is_body=not given.suffix)
+    read = partial(contents.parsed, given.suffix or ".md", given.text, is_body=not given.suffix)
+    memory = await anyio.to_thread.run_sync(read)
     places = await call.office.use(lambda app: contents.pages(app, call.office, memory))
     # Not while the bank waits: a long text takes its time.
-    made = await anyio.to_thread.run_sync(partial(contents.content, memory, places))
+    return await anyio.to_thread.run_sync(partial(_laid_out, memory, places))
+
+
+def _laid_out(memory: Memory, places: Mapping[str, str]) -> Data:
+    made = contents.content(memory, places)
     return {"html": part("content.html", {"content": made, "problem": memory.problem})}
 
 
 async def _compare(call: Call) -> Data:
     given: Two = call.body
-    found = await anyio.to_thread.run_sync(partial(compared, given.old, given.new))
-    html = part("compared.html", {"compared": found})
-    return {"html": html, "removed": found.removed, "added": found.added}
+
+    def work() -> Data:
+        found = compared(given.old, given.new)
+        html = part("compared.html", {"compared": found})
+        return {"html": html, "removed": found.removed, "added": found.added}
+
+    return await anyio.to_thread.run_sync(work)
 
 
 OPERATIONS: Final = (

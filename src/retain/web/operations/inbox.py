@@ -13,7 +13,7 @@ from retain import shapes
 from retain.capture import inbox
 from retain.errors import Conflict, NotFound
 from retain.web.office import HERE, OWN, Office, Scope
-from retain.web.operation import Call, Given, Gives, Name, Operation
+from retain.web.operation import Call, Given, Gives, Many, Name, Operation
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -36,7 +36,7 @@ class One(Given):
 class Several(Given):
     """Proposals that something is to become of."""
 
-    proposals: Annotated[tuple[One, ...], Field(min_length=1, max_length=500)]
+    proposals: Annotated[Many[One], Field(min_length=1, max_length=500)]
 
 
 class Words(Given):

@@ -10,7 +10,7 @@ from pydantic import Field
 from retain.drafts import Draft
 from retain.typed.ledger import Outcome
 from retain.web import answers, undoing
-from retain.web.operation import Call, Given, Operation, collection_of, named
+from retain.web.operation import Call, Given, Many, Operation, collection_of, named
 from retain.web.operations.given import ONE, Name, Reason, Tags, Text
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Seen(Given):
 class Merging(Given):
     """Several memories, the one that takes their place, and its text."""
 
-    sources: Annotated[tuple[Seen | Name, ...], Field(min_length=2, max_length=100)]
+    sources: Annotated[Many[Seen | Name], Field(min_length=2, max_length=100)]
     id: Name
     text: Text
     collection: Name | None = None

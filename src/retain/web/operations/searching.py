@@ -12,7 +12,7 @@ from retain.index.catalogue import Chosen
 from retain.web import answers, looking, undoing
 from retain.web.looking import Sought
 from retain.web.office import Office
-from retain.web.operation import Call, Given, Operation, collection_of
+from retain.web.operation import Call, Given, Many, Operation, collection_of
 from retain.web.operations.given import Name
 from retain.web.rendering import address
 from retain.web.searches import Searches
@@ -20,7 +20,7 @@ from retain.web.searches import Searches
 __all__ = ["OPERATIONS"]
 
 Data = dict[str, Any]
-Names = Annotated[tuple[Name, ...], Field(max_length=200)]
+Names = Annotated[Many[Name], Field(max_length=200)]
 Day = Annotated[str, Field(pattern=r"^(\d{4}-\d{2}-\d{2})?$")]
 
 

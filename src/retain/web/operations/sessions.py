@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
+import anyio.to_thread
 from pydantic import Field
 
 from retain.errors import NotFound
@@ -14,11 +15,13 @@ from retain.sessions.formats import FORMATS, document
 from retain.trash import CHATS
 from retain.web import answers, undoing
 from retain.web.office import Office
-from retain.web.operation import Call, Given, Gives, Operation
+from retain.web.operation import Call, Given, Gives, Many, Operation
 from retain.web.operations.chat import Fact, Undone
 from retain.web.operations.given import Name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from retain.app import App
     from retain.sessions.model import Session
     from retain.web.live import Live
@@ -30,6 +33,7 @@ Data = dict[str, Any]
 
 _EXCERPT: Final = 240
 _HITS: Final = 200
+_MOST_WORDS: Final = 64  # that are looked for in a message
 _KINDS: Final = {"md": "text/markdown", "json": "application/json", "jsonl": "application/jsonl"}
 
 
@@ -50,7 +54,7 @@ class Renamed(Given):
     """A title, where an empty one stands for the first thing said; and tags."""
 
     title: Annotated[str, Field(max_length=1_000)] | None = None
-    tags: Annotated[tuple[Name, ...], Field(max_length=100)] | None = None
+    tags: Annotated[Many[Name], Field(max_length=100)] | None = None
 
 
 class Kept(Given):
@@ -170,21 +174,29 @@ async def listed(office: Office, words: str, limit: int) -> list[Listed]:
         work = partial(_listed, scope=scope, words=words, limit=limit)
         found += await office.use(work, scope)
     found.sort(key=lambda one: one.session.updated_at, reverse=True)
-    return found[:limit]
+    # Not while the bank waits, and only for those that are shown: messages can be long.
+    return await anyio.to_thread.run_sync(_excerpted, found[:limit], words)
 
 
 def _listed(app: App, scope: str, words: str, limit: int) -> list[Listed]:
+    """Chats, each with the whole message that answers the words best."""
     sessions = app.sessions.list(limit, words)
-    excerpts: dict[str, tuple[str, int]] = {}
+    best: dict[str, tuple[str, int]] = {}
     for hit in app.sessions.search(words, _HITS) if words.strip() else ():
-        excerpts.setdefault(hit.session_id, (_around(hit.text, words), hit.message))
-    return [Listed(scope, one, *excerpts.get(one.id, ("", 0))) for one in sessions]
+        best.setdefault(hit.session_id, (hit.text, hit.message))
+    return [Listed(scope, one, *best.get(one.id, ("", 0))) for one in sessions]
 
 
-def _around(text: str, words: str) -> str:
+def _excerpted(found: Sequence[Listed], words: str) -> list[Listed]:
+    wanted = [*dict.fromkeys(words.casefold().split())][:_MOST_WORDS]
+    return [one._replace(excerpt=_around(one.excerpt, wanted)) for one in found]
+
+
+def _around(text: str, words: Sequence[str]) -> str:
     """The part of a message that has the words in it; its beginning where none is found."""
     text = flat(text, len(text) + 1)
-    places = [text.casefold().find(word) for word in words.casefold().split()]
+    folded = text.casefold()
+    places = [folded.find(word) for word in words]
     start = max(0, min((at for at in places if at >= 0), default=0) - _EXCERPT // 4)
     start = text.rfind(" ", 0, start) + 1
     return ("… " if start else "") + flat(text[start:], _EXCERPT)

@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Final
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from retain.web.operations.inbox import waiting
-from retain.web.prose import rendered
+from retain.web.prose import Budget, rendered
 from retain.web.rendering import page
 
 __all__ = ["ROUTES"]
 
 
+_PAGE: Final = 50
+_MOST: Final = 500  # proposals on a page
+
+
+def _sharing() -> Callable[[str], Markup]:
+    """Lay out texts on one budget, which begins with the first of them, on the page's thread."""
+    budget = cache(Budget)
+    return lambda text: rendered(text, budget=budget())
+
+
 async def _inbox(request: Request) -> Response:
     found = await waiting(request.app.state.office)
+    given = request.query_params.get("limit", "")
+    asked = int(given) if given.isdecimal() and len(given) < 5 else 0
+    limit = min(asked or _PAGE, _MOST)
+    every = [(bank, one) for bank in found for one in bank.proposals]
     values = {
         "title": "Inbox",
         "here": "inbox",
-        "banks": found,
-        "count": sum(len(one.proposals) for one in found),
-        "dropped": sum(len(one.dropped) for one in found),
+        "proposals": every[:limit],
+        "count": len(every),
+        "rest": max(0, len(every) - limit),
+        "more": min(limit + _PAGE, _MOST),
+        "dropped": [(bank.scope, one) for bank in found for one in bank.dropped],
+        "most_dropped": _MOST,
         "problems": [problem for one in found for problem in one.problems],
-        "rendered": rendered,
+        "rendered": _sharing(),
     }
     return page(request, "inbox.html", values)
 
