@@ -39,12 +39,20 @@ function focused() {
   };
 }
 
+/** Put one in the place of another; what was unfolded stays so. */
+function replace(old, fresh) {
+  const open = new Set([...old.querySelectorAll("details[open]")].map(named));
+  for (const one of fresh.querySelectorAll("details")) one.open ||= open.has(named(one));
+  old.replaceWith(fresh);
+}
+
 const turns = new Map(); // by part, how often it was asked for
 
 /** Fetch a page's changing parts and make the ones that are there like them, by their ids; gives the
  *  answer. `before` is called in the last moment in which they are as they were, and what `keeps`
- *  says of an element leaves it alone. */
-export async function refresh(url, ids, signal, before = () => {}, keeps = undefined) {
+ *  says of an element leaves it alone. Where they are about something else now, the parts take
+ *  the place of the old ones: nothing is to be seen wandering from one place to another. */
+export async function refresh(url, ids, signal, before = () => {}, keeps = undefined, isAnew = false) {
   const [part, turn] = [ids[0], (turns.get(ids[0]) ?? 0) + 1];
   turns.set(part, turn);
   const answer = await fetch(url, { headers: { "X-Retain-Fragment": "1" }, signal });
@@ -56,7 +64,8 @@ export async function refresh(url, ids, signal, before = () => {}, keeps = undef
   const refocus = focused();
   for (const id of ids) {
     const [old, fresh] = [document.getElementById(id), page.getElementById(id)];
-    if (old && fresh) liken(old, fresh, keeps);
+    if (old && fresh && isAnew) replace(old, fresh);
+    else if (old && fresh) liken(old, fresh, keeps);
   }
   refocus();
   return answer;

@@ -11,13 +11,16 @@ const WAIT = 120; // after the last key; a fast typist asks once for a word
 const field = document.getElementById("q");
 let request;
 let timer;
+let asked = location.href; // what is shown is the answer to
 let isTyping = false; // one step of the browser's history for one stretch of typing
 
 /** Put what an address shows in the place of what is there. */
 async function shown(address) {
   request?.abort();
   request = new AbortController();
-  const answer = await refresh(address, ["results", "facets"], request.signal);
+  const url = new URL(address, location.href).href;
+  const isAnew = url !== asked;
+  const answer = await refresh(url, ["results", "facets"], request.signal, () => { asked = url; }, undefined, isAnew);
   recheck();
   document.getElementById("said").textContent = document.getElementById("results").dataset.said;
   return answer;
