@@ -23,6 +23,7 @@ class Places:
         self.cwd, self.env = cwd, env
         self.named, self.local, self.everywhere = bank, local, everywhere
         self._loaded: dict[str, settings.Config] = {}
+        self._own: Place | None = None
 
     @cached_property
     def place(self) -> Place:
@@ -40,10 +41,12 @@ class Places:
         flags = {"local": self.local, "everywhere": self.everywhere}
         return paths.find_bank(self.cwd, self.env, bank=self.named, **flags)
 
-    @cached_property
+    @property
     def own(self) -> Place:
-        """The person's own bank."""
-        return paths.find_bank(self.cwd, self.env, everywhere=True)
+        """The person's own bank; one that is not there is looked for again: anyone may make it."""
+        if self._own is None or not self._own.exists:
+            self._own = paths.find_bank(self.cwd, self.env, everywhere=True)
+        return self._own
 
     @cached_property
     def config(self) -> settings.Config:
@@ -82,8 +85,9 @@ class Places:
 
     def forget(self) -> None:
         """Look again next time: a bank was made, or a setting was changed."""
-        for name in ("place", "own", "config"):
+        for name in ("place", "config"):
             self.__dict__.pop(name, None)
+        self._own = None
         self._loaded.clear()
 
 

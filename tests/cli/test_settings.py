@@ -90,10 +90,8 @@ def test_an_address_whose_password_is_not_escaped_is_not_taken(value: str, home:
 
 
 def test_an_address_is_never_shown_with_its_password(home: Path) -> None:
-    done(
-        "config", "set", "engine.meilisearch.url", "http://bob:pa55word@db.example:7700", "--global"
-    )
-    assert done("config", "get", "engine.meilisearch.url") == "http://bob:***@db.example:7700\n"
+    done("config", "set", "engine.qdrant.url", "http://bob:pa55word@db.example:6333", "--global")
+    assert done("config", "get", "engine.qdrant.url") == "http://bob:***@db.example:6333\n"
 
 
 @pytest.mark.parametrize("value", ["team=.retain", "team=~nobody-here/.retain", "team="])

@@ -390,7 +390,7 @@ main()
 """
 # For any event, and what an event may have besides; a parent package comes with its modules.
 ALWAYS = "cli hooks hooks.call"
-SETTLED = "config errors fsio hooks.memo paths place places tuples"
+SETTLED = "config errors fsio hooks.memo paths place places settings tuples"
 SHOWN = "guard guard.characters hooks.context sizes"
 FOUND = (
     "held index index.glance index.schema index.seal index.text machine "

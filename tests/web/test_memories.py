@@ -566,6 +566,7 @@ def test_several_are_untagged_and_moved_and_each_is_undone_at_once(
     page.keyboard.press("Enter")
     _has_toast(page, "2 memories moved")
     assert {one.name for one in (served.bank / "kitchen").glob("*.md")} == {"bread.md", "tea.md"}
+    expect(page.locator("#results [data-collection=kitchen]")).to_have_count(2)
     _take_back(page, "2 memories moved")
     expect(page.locator("#results [data-collection=memories]")).to_have_count(3)
     assert all(_file(served, name).exists() for name in ("tea", "iced", "bread"))

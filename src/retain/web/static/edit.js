@@ -34,7 +34,12 @@ function values() {
   const typed = Object.fromEntries(FIELDS.filter((name) => form.elements[name]).map((name) => [name, form.elements[name].value]));
   return isMerging() ? { ...typed, text: merged.value } : typed;
 }
-let first = values(); // what these changes were made to, field by field
+/** What a field was given by the server: someone may type faster than a page's script comes. */
+function given(field) {
+  if (field.options) return ([...field.options].find((one) => one.defaultSelected) ?? field.options[0])?.value ?? "";
+  return field.defaultValue.replace(/\r\n?/g, "\n");
+}
+let first = Object.fromEntries(Object.keys(values()).map((name) => [name, given(form.elements[name])])); // what these changes were made to
 const isTouched = (name, mine = values()) => mine[name] !== first[name];
 const isChanged = () => !isSaved && Object.keys(values()).some((name) => isTouched(name));
 const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}${/[.!?]$/.test(words) ? "" : "."}`;
