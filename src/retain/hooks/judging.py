@@ -30,7 +30,7 @@ class Judged:
         self.settings = _settings(call)
         self.hits: list[Hit] = []
         self.said: list[Message] = []
-        self._call, self._path = call, path
+        self._call, self.path = call, path
         self._end = transcript.size(path)
         self._is_read = self._is_cut = False
 
@@ -45,10 +45,12 @@ class Judged:
         if self._is_cut:
             return
         since = self._read(memo)
+        # The last answer may have been judged before its line, or any line, was written.
+        judged = memo.last if since == memo.judged else ""
         last = self._call.text("last_assistant_message")
-        # The last answer may have been judged before its line was written.
-        said = [one for one in self.said if not since or _digest(one.text) != memo.last]
-        if said or since == 0:
+        last = last if _digest(last) != judged else ""
+        said = [one for one in self.said if _digest(one.text) != judged]
+        if said or last:
             self.hits = triage.judged(said, self.settings, last, self._call.is_late)
             self._is_cut = self._call.is_late()
 
@@ -56,7 +58,7 @@ class Judged:
         """Read what was said since a byte of the transcript, once; the byte."""
         since = memo.judged if memo.judged <= self._end else 0
         if not self._is_read:
-            self.said = transcript.tail(self._path, self.settings.max_messages, since)
+            self.said = transcript.tail(self.path, self.settings.max_messages, since)
             self._is_read = True
         return since
 
@@ -69,9 +71,14 @@ class Judged:
 
 
 def judge(call: Call) -> Judged | None:
-    """The transcript of a call, ready to be looked at; None where there is none to be read."""
+    """What was said in a call's session, ready to be looked at; None where nothing can be known.
+
+    A host may begin to write a transcript only after the first stop: till then its word for what
+    was said last is all there is.
+    """
     path = call.text("transcript_path")
-    return Judged(call, path) if path and transcript.is_readable(path, call.env) else None
+    path = path if path and transcript.is_readable(path, call.env) else ""
+    return Judged(call, path) if path or call.text("last_assistant_message") else None
 
 
 def _settings(call: Call) -> Settings:

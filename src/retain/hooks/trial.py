@@ -181,9 +181,9 @@ def _no_signs(call: Call, scene: _Scene) -> str:  # noqa: ARG001 - one shape for
         return "The agent was asked at the stop before: a second one passes."
     path = call.text("transcript_path")
     found = judge(call)
-    if found is None:
+    if found is None or not found.path:
         return f"{path or 'A transcript'} cannot be read, or lies where no host keeps transcripts."
-    said = transcript.tail(path, found.settings.max_messages)
+    said = transcript.tail(found.path, found.settings.max_messages)
     anything = found.settings._replace(thresholds=dict.fromkeys(triage.CATEGORIES, 0.0))
     hits = triage.judged(said, anything, call.text("last_assistant_message"))
     if not hits:
