@@ -75,10 +75,10 @@ def test_any_free_port_is_one_that_is_free_at_every_address(
 @pytest.mark.parametrize("code", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
 def test_a_machine_without_ipv6_has_one_address(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     class Old(socket.socket):
-        def __init__(self, family: int = -1, type: int = -1) -> None:
+        def __init__(self, family: int = -1, type: int = -1, proto: int = -1) -> None:
             if family == socket.AF_INET6:
                 raise OSError(code, "no such family here")
-            super().__init__(family, type)
+            super().__init__(family, type, proto)
 
     monkeypatch.setattr("retain.httpd.address.socket.socket", Old)
     assert loopbacks() == ["127.0.0.1"]
@@ -100,3 +100,9 @@ def test_an_address_that_is_in_use_is_not_an_absent_one(monkeypatch: pytest.Monk
     assert loopbacks() == ["127.0.0.1", "::1"]
     with pytest.raises(RetainError, match=r"\[::1\]"):
         take("127.0.0.1", 0)
+
+
+def test_answers_in_parts_do_not_wait_for_one_another() -> None:
+    """Only where the protocol is named does asyncio switch Nagle's algorithm off."""
+    with taken("127.0.0.1", 0) as found:
+        assert {sock.proto for sock in found.socks} == {socket.IPPROTO_TCP}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -86,6 +87,21 @@ def described() -> Any:
 
 schema = described()
 
+_EACH = 0.012  # seconds; most examples take two requests, and a server 200 of them a second
+
+
+@pytest.fixture(scope="module")
+def paced() -> Callable[[], None]:
+    """To be called before each example: a client in a hurry is refused, and that is not tried."""
+    last = 0.0
+
+    def wait() -> None:
+        nonlocal last
+        time.sleep(max(0.0, last + _EACH - time.monotonic()))
+        last = time.monotonic()
+
+    return wait
+
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
@@ -99,14 +115,20 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.mark.slow
 @schema.parametrize()
 @SAME
-def test_an_operation_does_what_is_written_about_it(case: Any, served: Served) -> None:
+def test_an_operation_does_what_is_written_about_it(
+    case: Any, served: Served, paced: Callable[[], None]
+) -> None:
+    paced()
     case.call_and_validate(base_url=served.url, headers=HEADERS, checks=CHECKS)
 
 
 @pytest.mark.slow
 @schema.include(path_regex=r"{collection}/{id}").parametrize()
 @SAME
-def test_an_operation_does_so_on_a_memory_that_is_there(case: Any, served: Served) -> None:
+def test_an_operation_does_so_on_a_memory_that_is_there(
+    case: Any, served: Served, paced: Callable[[], None]
+) -> None:
+    paced()
     if served.get("/api/v1/memories/here/memories/hello").status_code == 404:
         served.store("# Hello", id="hello", collection="memories")
     case.path_parameters |= {"scope": "here", "collection": "memories", "id": "hello"}
