@@ -9,34 +9,52 @@ file, with everything that is written to it from then on.
 from __future__ import annotations
 
 import os
+import time
 from _thread import RLock  # hooks load this: `threading` would cost them more
 
-__all__ = ["handle"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    _Result = TypeVar("_Result")
+
+__all__ = ["through"]
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 _OPEN = "/dev/fd"  # a name for each handle of this process
 _MANY = 32  # files from which on a process that has seen many banks lets go of some
+_OPENING = 5.0  # seconds for which whoever has looked at a file may be about to lock it
 
 _handles: dict[tuple[int, int, int], int] = {}
+_looked_at: dict[tuple[int, int, int], float] = {}
 # The same thread may come here twice: while it is here, Python may let go of a forgotten bank,
 # whose index is then closed and looked at.
 _turn = RLock()
 
 
-def handle(path: str) -> int:
-    """A handle to read a file with, which nobody closes; a link is not followed."""
+def through(path: str, look: Callable[[int], _Result]) -> _Result:
+    """What a look at a file finds, through a handle that stays open; a link is not followed.
+
+    No other thread closes the handle meanwhile, nor soon after.
+    """
     with _turn:
-        found = os.lstat(path)
+        return look(_handle(path))
+
+
+def _handle(path: str) -> int:
+    found = os.lstat(path)
+    key = os.getpid(), found.st_dev, found.st_ino
+    if key not in _handles:
+        _forget_removed()
+        _forget_idle()
+        fd = os.open(path, _FLAGS)
+        found = os.fstat(fd)  # another file may have come into its place
         key = os.getpid(), found.st_dev, found.st_ino
-        if key not in _handles:
-            _forget_removed()
-            _forget_idle()
-            fd = os.open(path, _FLAGS)
-            found = os.fstat(fd)  # another file may have come into its place
-            key = os.getpid(), found.st_dev, found.st_ino
-            _handles.setdefault(key, fd)
-        return _handles[key]
+        _handles.setdefault(key, fd)
+    _looked_at[key] = time.monotonic()
+    return _handles[key]
 
 
 def _forget_removed() -> None:
@@ -44,8 +62,7 @@ def _forget_removed() -> None:
     for key, fd in list(_handles.items()):
         if key[0] != os.getpid() or key not in _handles or os.fstat(fd).st_nlink:
             continue
-        if _handles.pop(key, None) is not None:
-            os.close(fd)
+        _forget(key, fd)
 
 
 def _forget_idle() -> None:
@@ -54,9 +71,17 @@ def _forget_idle() -> None:
         return
     own = set(_handles.values())
     used = {_file(fd) for fd in map(int, os.listdir(_OPEN)) if fd not in own}
+    recent = time.monotonic() - _OPENING
     for key, fd in list(_handles.items()):
-        if key[0] == os.getpid() and key[1:] not in used and _handles.pop(key, None) is not None:
-            os.close(fd)
+        is_idle = key[1:] not in used and _looked_at.get(key, 0.0) < recent
+        if key[0] == os.getpid() and is_idle:
+            _forget(key, fd)
+
+
+def _forget(key: tuple[int, int, int], fd: int) -> None:
+    _looked_at.pop(key, None)
+    if _handles.pop(key, None) is not None:  # once: another file may have its number by now
+        os.close(fd)
 
 
 def _file(fd: int) -> tuple[int, int]:

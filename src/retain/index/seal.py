@@ -143,7 +143,7 @@ def _where(path: str) -> str:
         if path.endswith(_LOG):  # which SQLite locks nothing of, and which soon goes away
             with open(path, "rb", opener=private) as file:
                 return _told(file.fileno())
-        return _told(held.handle(path))
+        return held.through(path, _told)
     except FileNotFoundError:
         return ""  # in this very moment
 
@@ -169,4 +169,4 @@ def _stamp(found: os.stat_result) -> str:
 
 
 def _head(path: str) -> bytes:
-    return os.pread(held.handle(path), 100, 0)
+    return held.through(path, lambda fd: os.pread(fd, 100, 0))

@@ -170,7 +170,7 @@ class Database:
                     )
         try:
             # Another part of this process may have it open: to close it would drop their locks.
-            head = os.pread(held.handle(self.path), 100, 0)
+            head = held.through(self.path, lambda fd: os.pread(fd, 100, 0))
         except OSError as error:
             raise self._foreign(error.strerror or str(error)) from error
         if not head.startswith(_MAGIC) or head[68:72] != _MARK:
