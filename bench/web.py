@@ -78,7 +78,7 @@ def make_bank(root: str, size: int) -> None:
         body = " ".join(dice.choices(words, cum_weights=weights.tolist(), k=scale.WORDS))
         links = [f"[[note-{dice.randrange(size)}]]" for _ in range(dice.choice((0, 1, 1, 2)))]
         links += [f"[[src/file-{dice.randrange(size // 20 + 1)}.py]]"] if number % 3 == 0 else []
-        made = f"20{24 + number % 3}-{number % 11 + 1:02}-{number % 28 + 1:02}T12:00:00Z"
+        made = f"20{23 + number % 3}-{number % 11 + 1:02}-{number % 28 + 1:02}T12:00:00Z"
         changed = "updated_at: 2026-11-10T08:00:00Z\n" if number % 10 == 0 else ""
         tags = ", ".join({f"topic-{int(60 * dice.random() ** 2)}", f"area-{number % 7}"})
         Path(folder, f"note-{number}.md").write_text(
