@@ -22,6 +22,8 @@ pytest.register_assert_rewrite("tests.engines.contract")
 
 ROOT = Path(__file__).resolve().parent.parent
 _NUMBERS = itertools.count()
+# Fixtures that start the installed command, or a server of it: the start is most of their time.
+_STARTING = frozenset(("run", "served", "begin"))
 
 # Set before anything loads numpy: on a busy machine its threads wait for each other, and a
 # question takes six times as long.
@@ -113,13 +115,10 @@ def _has_tests(path: Path) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files in one order for every worker; and what starts the installed command is slow.
-
-    The start alone is most of its time.
-    """
+    """Files in one order for every worker; and what starts the installed command is slow."""
     items.sort(key=lambda item: item.nodeid.partition("::")[0])
     for item in items:
-        if isinstance(item, pytest.Function) and "run" in item.fixturenames:
+        if isinstance(item, pytest.Function) and not _STARTING.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.slow)
 
 
