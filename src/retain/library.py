@@ -247,15 +247,14 @@ class Library:
         page = _page(surveys, order, limit, offset)
         return Shelf(total, tuple(page), facets)
 
-    def chosen(self, chosen: Chosen) -> frozenset[tuple[str, str]]:
-        """Collection and id of every memory that was chosen."""
-        from retain.index.catalogue import names
+    def called(self, words: str, limit: int) -> list[Listed]:
+        """Memories of the bank in force by their title and their name, as a person begins them."""
+        from retain.index.catalogue import called, listed
 
-        found = [
-            bank.read(partial(names, numbers=[number for _, number in one.found]), is_fresh=True)
-            for bank, one in self._surveys(chosen, "updated")
-        ]
-        return frozenset().union(*found)
+        bank = self.in_force()
+        numbers = bank.read(partial(called, words=words.split(), limit=limit))
+        found = bank.read(partial(listed, numbers=numbers, scope=bank.bank.place.scope))
+        return [found[number] for number in numbers if number in found]
 
     def _surveys(self, chosen: Chosen, order: str) -> list[tuple[Indexed, Survey]]:
         from retain.index.catalogue import survey

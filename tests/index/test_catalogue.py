@@ -119,5 +119,20 @@ def test_both_banks_are_one_list_with_a_facet_for_each(app: App, home: Path) -> 
     assert dict(_shelf(both, scope=("project",)).facets["type"]) == {"fact": 1}
 
 
-def test_what_was_chosen_is_named_for_a_search(app: App) -> None:
-    assert app.library.chosen(Chosen(tag=("hot",))) == {("notes", "tea"), ("notes", "coffee")}
+def test_a_memory_is_called_by_the_beginning_of_its_title_or_its_name(app: App, home: Path) -> None:
+    more = {
+        "ops/use-postgres": ("decision", "active", "[]", "2026-01-01", "Use Postgres"),
+        "ops/mail": ("fact", "active", "[]", "2026-01-01", "Mail goes through Postmark"),
+        "notes/postmortem": ("fact", "active", "[]", "2026-01-01", "Postmortem"),
+        "notes/compost": ("fact", "active", "[]", "2026-01-01", "Compost"),
+        "ops/posted": ("fact", "retired", "[]", "2026-01-01", "Posted"),
+    }
+    _write(home / ".retain", more)
+
+    def called(words: str, limit: int = 8) -> list[str]:
+        return [one.id for one in app.library.called(words, limit)]
+
+    assert called("post") == ["postmortem", "use-postgres", "mail", "compost"]
+    assert called("POST", 1) == ["postmortem"]
+    assert called("ops/use") == called("postgres use") == ["use-postgres"]
+    assert called("po%t") == called("p_st") == called("") == called("   ") == []

@@ -104,3 +104,43 @@ def test_a_page_is_a_number_within_reason() -> None:
         ("0" * 5_000, 1), ("0" * 5_000 + "7", 7),
     ):  # fmt: skip
         assert sought(QueryParams({"page": given})).page == page, given[:20]
+
+
+@pytest.mark.slow
+def test_keys_lead_from_the_search_to_a_hit_and_into_its_text(page: Page) -> None:
+    page.goto("/timeline")
+    page.keyboard.press("Control+k")  # a page without a search of its own leads to the list's
+    expect(page.locator("#q")).to_be_focused()
+    page.keyboard.type("redis")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("link", name="Sessions live in Redis")).to_be_focused()
+    page.keyboard.press("Control+k")
+    expect(page.locator("#q")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("e")
+    expect(page).to_have_url(re.compile("/memory/here/memories/redis/edit$"))
+
+
+@pytest.mark.slow
+def test_colours_are_others_and_then_the_systems_again(page: Page) -> None:
+    page.emulate_media(color_scheme="dark")
+    page.goto("/")
+    theme = page.get_by_role("button", name="Theme")
+    theme.click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    theme.click()
+    expect(page.locator(".toast").last).to_contain_text("your system's")
+    page.reload()
+    expect(page.locator("html")).not_to_have_attribute("data-theme", re.compile("."))
+
+
+@pytest.mark.slow
+def test_what_a_search_says_beside_the_list_moves_no_facet(page: Page) -> None:
+    page.goto("/")
+    first = page.locator("#facets h2").first
+    before = first.bounding_box()
+    page.locator("#q").fill("grandmother")
+    expect(page.locator("#said")).to_contain_text("found")
+    assert first.bounding_box() == before

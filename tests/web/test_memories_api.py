@@ -113,7 +113,7 @@ def test_more_hits_are_a_link_away_without_javascript(served: Served) -> None:
         address = unescape(following[1]) if following else ""
     assert not address
     assert len(seen) == len(set(seen)) == 86
-    assert "of the 130 memories that this question brings up" in text
+    assert "Counted in the 130 best hits" in text
 
 
 @pytest.mark.parametrize("letter", ["a", "\U0001f375"])
@@ -145,6 +145,60 @@ def test_there_are_two_banks_and_no_third(served: Served) -> None:
     served.store("# Tea\n\nHot.", id="tea")
     assert served.get("/api/v1/memories/elsewhere/memories/tea").status_code == 404
     assert served.get("/memory/elsewhere/memories/tea").status_code == 404
+
+
+@pytest.fixture
+def beside(tmp_path: Path, begin: Begin) -> Iterator[Served]:
+    """A project's bank and the person's own, with one name in both."""
+    env = {"RETAIN_RECALL_EMBEDDER": "none"}
+    with stage.started(tmp_path / "web", project=True, env=env, begin=begin) as server:
+        made = {"id": "a", "collection": "notes"}
+        for scope, kind in (("here", "plan"), ("global", "journal")):
+            server.api("POST", f"/memories/{scope}", {"text": "# Green tea", "type": kind, **made})
+        server.api("POST", "/memories/here", {"text": "# Green leaves", "type": "fact", "id": "b"})
+        yield server
+
+
+@pytest.mark.parametrize("chosen", ["type=plan&type=fact", "type=plan&type=fact&scope=here"])
+def test_what_is_chosen_in_one_bank_is_not_its_namesake_in_the_other(
+    beside: Served, chosen: str
+) -> None:
+    found = beside.get(f"/api/v1/search?q=green&mode=text&{chosen}").json()
+    assert {one["page"] for one in found["hits"]} == {
+        "/memory/here/notes/a",
+        "/memory/here/memories/b",
+    }
+    listed = beside.get(f"/api/v1/memories?{chosen}").json()
+    assert {one["page"] for one in listed["memories"]} == {one["page"] for one in found["hits"]}
+
+
+def test_a_search_keeps_to_the_months_that_are_chosen(beside: Served) -> None:
+    month = beside.api("GET", "/memories")["memories"][0]["created_at"][:7]
+    found = beside.api("GET", "/search", q="green", mode="text", month=month)
+    assert found["total"] == beside.api("GET", "/memories", month=month)["total"] > 0
+    assert beside.api("GET", "/search", q="green", mode="text", month="1999-01")["total"] == 0
+
+
+def test_banks_have_one_name_in_the_whole_interface(beside: Served) -> None:
+    listed = beside.api("GET", "/memories", scope="global")
+    assert [one["page"] for one in listed["memories"]] == ["/memory/global/notes/a"]
+    assert listed["facets"]["scope"] == {"here": 2, "global": 1}
+    assert beside.get("/api/v1/memories?scope=project").status_code == 400
+
+
+def test_names_are_completed_in_one_bank_and_by_what_a_memory_says_if_by_no_name(
+    beside: Served,
+) -> None:
+    beside.store("# Iced\n\nBrewed the night before.", id="iced")
+
+    def pages(words: str, scope: str = "here") -> list[str]:
+        found = beside.api("GET", "/names", q=words, scope=scope)
+        return [one["page"] for one in found["memories"]]
+
+    assert pages("gre") == ["/memory/here/notes/a", "/memory/here/memories/b"]
+    assert pages("gre", "global") == ["/memory/global/notes/a"]
+    assert pages("brewed") == ["/memory/here/memories/iced"]
+    assert pages("brewed", "global") == pages(" ") == []
 
 
 def test_searches_are_kept_by_name_for_the_person(served: Served) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,11 +19,11 @@ __all__ = [
     "Order",
     "Shelf",
     "Survey",
+    "called",
     "counted",
     "failing",
     "kinds",
     "listed",
-    "names",
     "parsed",
     "survey",
 ]
@@ -190,10 +191,36 @@ def parsed(tags: str) -> tuple[str, ...]:
     return () if tags == "[]" else tuple(dict.fromkeys(json.loads(tags)))
 
 
-def names(connection: sqlite3.Connection, numbers: Iterable[int]) -> set[tuple[str, str]]:
-    """Collection and id of these memories."""
-    query = "SELECT collection, id FROM memories WHERE number IN (SELECT value FROM json_each(?))"
-    return set(connection.execute(query, (json.dumps(list(numbers)),)))
+def called(connection: sqlite3.Connection, words: Sequence[str], limit: int) -> list[int]:
+    """Memories in force whose title or name has all of these words, or beginnings of words.
+
+    Those that begin with the first word come first, then those in which any word does.
+    """
+    if not words:
+        return []
+    wanted = [f"%{_literal(word)}%" for word in words]
+    first = f"{_literal(words[0])}%"
+    given = {"words": json.dumps(wanted), "first": first, "inner": f"% {first}", "limit": limit}
+    return [number for (number,) in connection.execute(_CALLED, given)]
+
+
+# A name's own words stand between slashes and dashes.
+_CALLED: Final = """
+SELECT number FROM (
+  SELECT number, title, id, written, title || ' ' || collection || '/' || id AS named
+  FROM memories WHERE NOT is_gone AND status != 'retired'
+)
+WHERE NOT EXISTS (SELECT 1 FROM json_each(:words) WHERE named NOT LIKE value ESCAPE '!')
+ORDER BY title LIKE :first ESCAPE '!' OR id LIKE :first ESCAPE '!' DESC,
+  ' ' || replace(replace(named, '/', ' '), '-', ' ') LIKE :inner ESCAPE '!' DESC,
+  length(title), written DESC
+LIMIT :limit
+"""
+
+
+def _literal(word: str) -> str:
+    """A word for LIKE, in which nothing stands for anything else."""
+    return re.sub(r"[!%_]", r"!\g<0>", word)
 
 
 def kinds(connection: sqlite3.Connection, numbers: Iterable[int], scope: str = "") -> Counter[Kind]:

@@ -60,6 +60,7 @@ class Conditions(NamedTuple):
     tags: tuple[str, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
+    months: tuple[str, ...] = ()  # in one of which it was made: 2026-11
     filters: tuple[Filter, ...] = ()
     only: frozenset[tuple[str, str]] | None = None  # collection and id of each
 
@@ -85,7 +86,7 @@ def conditions(
         tuple(tag.strip().casefold() for tag in tags),
         dates.moment(since, now) if since else None,
         dates.moment(until, now, end=True) if until else None,
-        tuple(map(parse, filters)),
+        filters=tuple(map(parse, filters)),
     )
 
 
@@ -212,6 +213,8 @@ def _meets(row: Sequence[object], wanted: Conditions) -> bool:
     if wanted.type and kind != wanted.type:
         return False
     if wanted.tags and not set(map(str.casefold, json.loads(str(tags)))) & set(wanted.tags):
+        return False
+    if wanted.months and str(created)[:7] not in wanted.months:
         return False
     if (wanted.since or wanted.until) and not _is_between(str(created), wanted):
         return False

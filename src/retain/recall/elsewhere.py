@@ -130,7 +130,7 @@ def sieve_of(conditions: Conditions) -> Sieve | None:
         if one.key != "status" or one.operator != "=" or statuses:
             return None
         statuses = one.values
-    if conditions.only is not None:
+    if conditions.months or conditions.only is not None:
         return None
     return Sieve(
         collections=() if conditions.collection is None else (conditions.collection,),

@@ -15,6 +15,7 @@ __all__ = [
     "Links",
     "Memories",
     "Memory",
+    "Names",
     "Preview",
     "Searches",
     "SearchesChanged",
@@ -79,6 +80,22 @@ class Memories(BaseModel):
     total: int
     memories: list[Listed]
     facets: dict[str, dict[str, int]]
+
+
+class Name(BaseModel):
+    """What a memory is called."""
+
+    id: str
+    collection: str
+    scope: str
+    page: str
+    title: str
+
+
+class Names(BaseModel):
+    """Memories that may be meant, the likeliest first."""
+
+    memories: list[Name]
 
 
 class Hits(BaseModel):

@@ -156,7 +156,7 @@ def _searched(app: App, wanted: Sought, limit: int, start: int) -> Found:
         every = tally
     else:
         _, every = app.library.considered(asking._replace(limit=1, explain=False))
-        narrow = asking._replace(conditions=_narrowed(app, wanted.chosen, asking.conditions))
+        narrow = asking._replace(conditions=_narrowed(wanted.chosen, asking.conditions))
         # What is far below the best of all is so among fewer as well, or the counts would lie.
         answer, tally = app.library.considered(narrow._replace(best=every.best), chosen.scope)
     facets = counted(every.kinds, chosen)
@@ -174,15 +174,18 @@ def _asking(wanted: Sought, limit: int) -> Wanted:
     return wide._replace(limit=limit, explain=True, share=0.0 if wanted.is_wide else _SHARE)
 
 
-def _narrowed(app: App, chosen: Chosen, asked: Conditions) -> Conditions:
-    """Conditions that leave what was chosen and nothing else: the search knows most by itself."""
-    if any(len(one) > 1 for one in (chosen.collection, chosen.type)) or chosen.month:
-        return asked._replace(only=app.library.chosen(chosen))
+def _narrowed(chosen: Chosen, asked: Conditions) -> Conditions:
+    """Conditions that leave what was chosen and nothing else."""
+    # An engine takes one collection and one type by itself; either of several is for a filter.
+    filtered = {"status": chosen.status} if chosen.status else {}
+    for name, values in (("collection", chosen.collection), ("type", chosen.type)):
+        filtered |= {name: values} if len(values) > 1 else {}
     return asked._replace(
-        collection=chosen.collection[0] if chosen.collection else None,
-        type=chosen.type[0] if chosen.type else "",
+        collection=chosen.collection[0] if len(chosen.collection) == 1 else None,
+        type=chosen.type[0] if len(chosen.type) == 1 else "",
         tags=tuple(tag.casefold() for tag in chosen.tag),
-        filters=(Filter("status", "=", chosen.status),) if chosen.status else (),
+        months=chosen.month,
+        filters=tuple(Filter(name, "=", values) for name, values in filtered.items()),
     )
 
 

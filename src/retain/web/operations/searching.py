@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import quote
 
 from pydantic import Field
 
 from retain import shapes
-from retain.index.catalogue import Chosen
+from retain.index.catalogue import Chosen, Listed
+from retain.model import Hit
+from retain.recall.asking import Wanted
 from retain.web import answers, looking, undoing
 from retain.web.looking import Sought
-from retain.web.office import Office
+from retain.web.office import HERE, OWN, Office, Scope
 from retain.web.operation import Call, Given, Many, Operation, collection_of
 from retain.web.operations.given import Name
 from retain.web.rendering import address
 from retain.web.searches import Searches
+
+if TYPE_CHECKING:
+    from retain.app import App
 
 __all__ = ["OPERATIONS"]
 
@@ -31,12 +37,14 @@ class Facets(Given):
     type: Names = ()
     tag: Names = ()
     status: Names = ()
-    scope: Names = ()
+    scope: Many[Scope] = ()
     month: Names = ()
     since: Day = ""
     until: Day = ""
 
-    def chosen(self) -> Chosen:
+    def chosen(self, app: App) -> Chosen:
+        """The same as the engine calls it, for whom the bank in force has another name."""
+        names = {HERE: app.place.scope, OWN: "global"}
         return Chosen(
             tuple(map(collection_of, self.collection)),
             self.type,
@@ -45,7 +53,7 @@ class Facets(Given):
             self.month,
             self.since,
             self.until,
-            self.scope,
+            tuple(names[one] for one in self.scope),
         )
 
 
@@ -66,6 +74,14 @@ class Question(Facets):
     mode: Literal["hybrid", "text", "semantic"] = "hybrid"
 
 
+class Begun(Given):
+    """The beginning of what a memory is called, in one bank."""
+
+    q: Annotated[str, Field(max_length=200)]
+    scope: Scope = "here"
+    limit: Annotated[int, Field(ge=1, le=20)] = 8
+
+
 class Kept(Given):
     """The end of an address of the list, after the question mark."""
 
@@ -74,17 +90,24 @@ class Kept(Given):
 
 async def _list(call: Call) -> Data:
     given: Listing = call.query
-    wanted = Sought(chosen=given.chosen(), order=given.sort)
 
-    def read(app: Any) -> Data:
+    def read(app: App) -> Data:
+        wanted = Sought(chosen=given.chosen(app), order=given.sort)
         found = looking.found(app, wanted, given.limit, given.offset)
         return {
             "total": found.total,
             "memories": [_listed(call.office, one) for one in found.listed],
-            "facets": {name: dict(values) for name, values in found.facets.items()},
+            "facets": _facets(call.office, found),
         }
 
     return await call.office.use(read)
+
+
+def _facets(office: Office, found: looking.Found) -> Data:
+    """How many memories each value has, with the banks called as in every address."""
+    counts = {name: dict(values) for name, values in found.facets.items()}
+    banks = counts.get("scope", {})
+    return counts | {"scope": {office.scope_of(shown): count for shown, count in banks.items()}}
 
 
 def _listed(office: Office, one: Any) -> Data:
@@ -106,9 +129,9 @@ def _listed(office: Office, one: Any) -> Data:
 
 async def _search(call: Call) -> Data:
     given: Question = call.query
-    wanted = Sought(given.q.strip(), given.chosen(), mode=given.mode, is_wide=True)
 
-    def read(app: Any) -> Data:
+    def read(app: App) -> Data:
+        wanted = Sought(given.q.strip(), given.chosen(app), mode=given.mode, is_wide=True)
         if not wanted.question:
             return {**_NOTHING, "query": given.q, "mode": given.mode}
         found = looking.found(app, wanted, given.limit, given.offset)
@@ -122,10 +145,40 @@ async def _search(call: Call) -> Data:
             **told,
             "total": found.total,
             "hits": [{**hit, "page": page} for hit, page in hits],
-            "facets": {name: dict(values) for name, values in found.facets.items()},
+            "facets": _facets(call.office, found),
         }
 
     return await call.office.use(read)
+
+
+async def _names(call: Call) -> Data:
+    given: Begun = call.query
+
+    def read(app: App) -> Data:
+        if not app.place.exists:
+            return {"memories": []}
+        # Who does not know what a memory is called may still know what it is about.
+        found = app.library.called(given.q, given.limit) or _nearest(app, given)
+        return {"memories": [_name(given.scope, one) for one in found]}
+
+    return await call.office.use(read, given.scope)
+
+
+def _nearest(app: App, given: Begun) -> Sequence[Hit]:
+    if not given.q.strip():
+        return ()
+    answer, _ = app.library.considered(Wanted(given.q, limit=given.limit), [app.place.scope])
+    return answer.hits
+
+
+def _name(scope: str, one: Listed | Hit) -> Data:
+    return {
+        "id": one.id,
+        "collection": one.collection,
+        "scope": scope,
+        "page": address(scope, one.collection, one.id),
+        "title": one.title,
+    }
 
 
 _NOTHING: Final = {
@@ -164,6 +217,9 @@ OPERATIONS: Final = (
         "GET", "/memories", "list", "Look through memories", _list, answers.Memories, Listing
     ),
     Operation("GET", "/search", "search", "Find memories", _search, answers.Hits, Question),
+    Operation(
+        "GET", "/names", "names", "Complete what a memory is called", _names, answers.Names, Begun
+    ),
     Operation("GET", "/searches", "searches", "List kept searches", _searches, answers.Searches),
     Operation(
         "PUT", "/searches/{name}", "keep_search", "Keep a search", _keep, answers.SearchesChanged,

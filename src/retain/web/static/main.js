@@ -1,6 +1,6 @@
 // What every page has: keys, colours, help, and word of changes.
 
-import { undoLast } from "./dom.js";
+import { say, undoLast } from "./dom.js";
 import "./inbox-count.js";
 import "./live.js";
 
@@ -35,6 +35,12 @@ function press(selector) {
   return Boolean(found);
 }
 
+/** Edit what the focus is on in a list. */
+function editItem() {
+  const { page } = document.activeElement.closest("[data-item]")?.dataset ?? {};
+  if (page) location.href = `${page}/edit`;
+}
+
 function search() {
   const field = document.querySelector("[data-search]");
   if (field) { field.focus(); field.select(); } else location.href = "/?focus=1";
@@ -47,7 +53,7 @@ const KEYS = {
   x: () => document.activeElement.closest("[data-item]")?.querySelector("input[type=checkbox]")?.click(),
   X: () => press("[data-all]"),
   b: () => document.querySelector("#bulk:not([hidden]) button")?.focus(),
-  e: () => press("[data-key=e]"),
+  e: () => press("[data-key=e]") || editItem(),
   n: () => press("[data-key=n]") || (location.href = "/new"),
   u: undoLast,
   g: () => { isGoing = true; setTimeout(() => { isGoing = false; }, 1500); },
@@ -65,6 +71,10 @@ addEventListener("keydown", (event) => {
 
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && isTyping(event.target)) event.target.blur();
+  if ((event.ctrlKey || event.metaKey) && event.key === "k" && !document.querySelector("dialog[open]")) {
+    event.preventDefault();
+    search();
+  }
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
   if (document.querySelector("dialog[open]")) return;
   if (isGoing && PARTS[event.key]) {
@@ -78,11 +88,18 @@ document.addEventListener("keydown", (event) => {
 
 document.getElementById("keys").addEventListener("click", () => document.getElementById("help").showModal());
 
+// First the other colours, then back to the system's.
 document.getElementById("theme").addEventListener("click", () => {
-  const root = document.documentElement;
-  const isDark = (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  root.dataset.theme = isDark ? "light" : "dark";
-  localStorage.setItem("retain-theme", root.dataset.theme);
+  const { dataset } = document.documentElement;
+  if (dataset.theme) {
+    delete dataset.theme;
+    localStorage.removeItem("retain-theme");
+    say("Colours are your system's.");
+  } else {
+    dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "light" : "dark";
+    localStorage.setItem("retain-theme", dataset.theme);
+    say(`Colours are ${dataset.theme}, whatever your system's are.`);
+  }
 });
 
 document.addEventListener("keydown", (event) => {

@@ -46,7 +46,7 @@ function typed() {
   const address = values.size ? `/?${values}` : "/";
   history[isTyping ? "replaceState" : "pushState"](null, "", address);
   isTyping = true;
-  show(address);
+  return show(address);
 }
 
 field.addEventListener("input", () => {
@@ -54,16 +54,18 @@ field.addEventListener("input", () => {
   timer = setTimeout(typed, WAIT);
 });
 field.addEventListener("blur", () => { isTyping = false; });
-document.getElementById("search").addEventListener("submit", (event) => {
+// From the field straight to what it found.
+const enter = () => document.querySelector("#results [data-item] a")?.focus();
+document.getElementById("search").addEventListener("submit", async (event) => {
   event.preventDefault();
   clearTimeout(timer);
-  typed();
+  await typed();
+  if (document.activeElement === field && field.value.trim()) enter();
 });
-// From the field straight to what it found.
 field.addEventListener("keydown", (event) => {
   if (event.key !== "ArrowDown") return;
   event.preventDefault();
-  document.querySelector("#results [data-item] a")?.focus();
+  enter();
 });
 
 function go(address) {

@@ -6,11 +6,10 @@ import { make } from "./dom.js";
 const WAIT = 150; // after the last key; a fast typist asks once for a word
 const KEYS = ["ArrowUp", "ArrowDown", "Tab", "Enter", "Escape"];
 
-/** Memories of one bank, by what they say: with `ref`, what each is called in it. */
+/** Memories of one bank, by what they are called or else by what they say: with `ref`, its name there. */
 export async function memories(scope, words) {
-  const { hits } = await get(`/search?limit=20&q=${encodeURIComponent(words)}`);
-  return hits.filter((hit) => hit.page.startsWith(`/memory/${scope}/`)).slice(0, 8)
-    .map((hit) => ({ ...hit, ref: hit.collection ? `${hit.collection}/${hit.id}` : hit.id }));
+  const { memories: found } = await get(`/names?scope=${scope}&q=${encodeURIComponent(words)}`);
+  return found.map((one) => ({ ...one, ref: one.collection ? `${one.collection}/${one.id}` : one.id }));
 }
 
 /** One of a list: its name, and what it is. */
