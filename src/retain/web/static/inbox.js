@@ -51,7 +51,7 @@ async function renewed() {
   let writing = [];
   // What someone is writing in stays, also if it is gone meanwhile; and so does what was unfolded.
   const isKept = (one) => writing.includes(one) || Boolean(one.matches?.(".said"));
-  const answer = await refresh(location.pathname + location.search, PARTS, undefined, () => { writing = edited(); }, isKept);
+  const answer = await refresh(location.pathname + location.search, PARTS, { before: () => { writing = edited(); }, keeps: isKept });
   count();
   if (goal) reach(goal);
   return answer;

@@ -16,7 +16,7 @@ function listPage(field) {
     if (field.value.trim()) url.searchParams.set("q", field.value.trim());
     else url.searchParams.delete("q");
     history.replaceState(null, "", url);
-    return refresh(url.pathname + url.search, ["found"], asking.signal);
+    return refresh(url.pathname + url.search, ["found"], { signal: asking.signal });
   };
   const look = async () => {
     try {
