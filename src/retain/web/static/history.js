@@ -20,13 +20,16 @@ function address() {
 /** The memory may be there all the same: of the oldest versions only so many are kept. */
 const gone = () => get(page.api).then(() => "The version that is shown here is no longer kept.", () => GONE);
 
+async function restore({ version }) {
+  const done = await post(`${page.api}/versions/${encodeURIComponent(version)}/restore`, { expect: page.hash });
+  isLeaving = true;
+  carry(done.status === "unchanged" ? "It says that already." : `Restored ${version}.`, done.undo, done.page);
+}
+
+// The button comes with the first version, which may come later than this page.
 document.addEventListener("click", (event) => {
-  const { version } = event.target.closest("#restore")?.dataset ?? {};
-  if (version) attempt(async () => {
-    const done = await post(`${page.api}/versions/${encodeURIComponent(version)}/restore`, { expect: page.hash });
-    isLeaving = true;
-    carry(done.status === "unchanged" ? "It says that already." : `Restored ${version}.`, done.undo, done.page);
-  });
+  const button = event.target.closest("#restore");
+  if (button) attempt(() => restore(button.dataset));
 });
 
 followed(["memories"], () => refresh(address(), ["history"]), gone, { isExpected: () => isLeaving });

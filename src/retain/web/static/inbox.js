@@ -170,6 +170,7 @@ async function disagree(card, step) {
   const theirs = proposals.find((one) => one.scope === scope && one.id === id);
   if (!theirs) throw new Error("The proposal is not there any more. What you wrote still is.");
   await showOvertaken(form(card), theirs, {
+    isAccepted: step === "accept",
     saveMine: () => { card.dataset.hash = theirs.hash; return save(card, step); },
     takeTheirs: () => edit(card, false),
   });

@@ -33,9 +33,10 @@ async function sideBySide(theirs, mine) {
 
 /** Show what another wrote beside what stands in a form. What nobody has touched here becomes theirs:
  *  only what was written here can be saved over it. */
-export async function showOvertaken(form, theirs, { saveMine, takeTheirs }) {
+export async function showOvertaken(form, theirs, { isAccepted, saveMine, takeTheirs }) {
   for (const name of WORDS) standOn(form.elements[name], theirs[name]);
   const differences = await sideBySide(theirs.text, form.elements.text.value);
+  const apart = headsApart(form.elements, theirs);
   const title = make("h3", { id: `overtaken-${theirs.id}`, tabindex: "-1" }, "Someone else changed it first");
   form.querySelector(".overtaken")?.remove();
   form.append(make("section", { class: "overtaken", "aria-labelledby": title.id },
@@ -43,8 +44,8 @@ export async function showOvertaken(form, theirs, { saveMine, takeTheirs }) {
     make("p", {}, "Theirs is below, beside yours. Nothing of yours is lost, and nothing is saved yet."),
     make("div", { class: "row" },
       make("button", { type: "button", onclick: takeTheirs }, "Take theirs"),
-      make("button", { type: "button", onclick: saveMine }, "Save mine over it")),
-    make("ul", { class: "small" }, ...headsApart(form.elements, theirs)),
+      make("button", { type: "button", onclick: saveMine }, `Save mine over it${isAccepted ? " and accept" : ""}`)),
+    apart.length ? make("ul", { class: "small" }, ...apart) : null,
     differences));
   title.scrollIntoView({ block: "nearest" });
   title.focus(); // not a button: a key pressed in haste must not decide
