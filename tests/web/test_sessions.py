@@ -209,6 +209,12 @@ def test_a_chat_that_goes_on_is_not_deleted(served: Served, model: Server) -> No
 # In a browser
 
 
+def live(page: Page, path: str) -> None:
+    """Open a page that hears of changes from now on."""
+    with page.expect_response("**/api/v1/events"):
+        page.goto(path)
+
+
 @pytest.mark.slow
 def test_a_chat_is_found_as_one_types_and_read(page: Page) -> None:
     page.goto("/sessions")
@@ -271,21 +277,14 @@ def test_a_chat_is_named_deleted_and_brought_back(
 
 @pytest.mark.slow
 def test_the_list_hears_of_chats_that_come(page: Page, served: Served, tmp_path: Path) -> None:
-    name = stored(served, tmp_path)
-    assert name
-    assert len(served.api("GET", "/sessions")["sessions"]) == 3
-    page.goto("/sessions")
+    live(page, "/sessions")
+    expect(page.locator("[data-item]")).to_have_count(2)
+    name = stored(served, tmp_path)  # by another process
     expect(page.locator("[data-item]")).to_have_count(3)
     served.api("PUT", f"/sessions/here/{name}", {"title": "Called otherwise"})
     expect(page.get_by_text("Called otherwise")).to_be_visible()
     served.api("DELETE", f"/sessions/here/{name}")
     expect(page.locator("[data-item]")).to_have_count(2)
-
-
-def live(page: Page, path: str) -> None:
-    """Open a page that hears of changes from now on."""
-    with page.expect_response("**/api/v1/events"):
-        page.goto(path)
 
 
 @pytest.mark.slow
