@@ -790,7 +790,7 @@ def test_pages_hear_of_the_inbox_after_a_fault(
 
     played(scene)
     assert not broken.left
-    assert re.search(r"web/live\.py:\d+ in _watch_inboxes", capfd.readouterr().err)
+    assert re.search(r"web/live\.py:\d+ in _watch_others", capfd.readouterr().err)
 
 
 def test_nothing_is_laid_out_in_the_servers_loop(

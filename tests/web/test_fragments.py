@@ -18,6 +18,7 @@ REFRESHED = {
     "/": ["results", "facets"],
     "/?q=tea": ["results", "facets"],
     "/memory/here/memories/tea": ["memory", "collections"],
+    "/memory/here/memories/tea/history": ["history"],
     "/inbox": ["inbox", "inbox-dropped"],
     "/health": ["health-now", "health-work", "health-files", "health-trash"],
     "/graph": ["graph-list", "graph-said"],

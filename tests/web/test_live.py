@@ -112,6 +112,108 @@ def test_health_keeps_the_focus(page: Page, served: Served) -> None:
     expect(page.locator("#health-trash [data-item] button:focus")).to_have_count(1)
 
 
+# A memory's history
+
+
+LINES = [f"Line {number} of the recipe." for number in range(80)]
+HISTORY = f"{TEA}/history"
+
+
+def _written(served: Served, *lines: str) -> str:
+    """Give the memory a text, through the door of programs; its new hash."""
+    path = "/memories/here/memories/tea"
+    found: str = served.api("PUT", path, {"text": "\n".join(lines)})["hash"]
+    return found
+
+
+def _turned(lines: list[str]) -> list[str]:
+    """The same with every fourth line another, so that all of them are shown when compared."""
+    return [f"Now {line}" if at % 4 == 0 else line for at, line in enumerate(lines)]
+
+
+def test_a_history_shows_what_is_saved_and_takes_nothing_from_its_reader(
+    page: Page, served: Served
+) -> None:
+    _written(served, *LINES)
+    _written(served, *_turned(LINES))
+    _live(page, f"{HISTORY}?older=v2")
+    page.get_by_role("link", name="beside v2").focus()
+    line = page.locator(".compared tr", has_text="Line 41 of").first.locator(".old .line")
+    line.scroll_into_view_if_needed()
+    line.evaluate("(one) => getSelection().selectAllChildren(one)")
+    before, place = page.evaluate("scrollY"), line.bounding_box()
+    assert before > 0
+    assert place
+    # With an editor: no version is kept, and the text is another.
+    file = served.bank / "memories" / "tea.md"
+    text = file.read_text(encoding="utf-8").replace("Line 1 of", "Line one of")
+    file.write_text(text.replace("Line 2 of", "A new line.\nLine 2 of"), encoding="utf-8")
+    expect(page.locator(".compared ins", has_text="one").first).to_be_attached()
+    hash_now = _written(served, "A first line.", *_turned(LINES))
+    expect(page.get_by_role("link", name="beside v3")).to_be_attached()
+    expect(page.locator(".compared .new", has_text="A first line.")).to_be_attached()
+    assert page.evaluate(SELECTED) == "Line 41 of the recipe."
+    after = line.bounding_box()
+    assert after
+    assert abs(after["y"] - place["y"]) < 40  # a line that came above it is not scrolled to
+    expect(page.get_by_role("link", name="beside v2")).to_be_focused()
+    expect(page.locator(".versions a[aria-current]")).to_have_attribute(
+        "href", f"{HISTORY}?older=v2"
+    )
+    expect(page.locator("#history")).to_have_attribute("data-hash", hash_now)
+    page.get_by_role("button", name="Restore v2").click()
+    expect(page.locator(".toast", has_text="Restored v2.")).to_be_visible()
+    assert "Now" not in file.read_text(encoding="utf-8")
+
+
+def test_a_history_shows_the_last_change_but_to_who_is_about_to_restore(
+    page: Page, served: Served
+) -> None:
+    _live(page, HISTORY)
+    expect(page.get_by_text("It has not been changed")).to_be_visible()
+    _written(served, "One.")
+    button = page.locator("#restore")
+    expect(button).to_have_text("Restore v1")
+    button.focus()
+    _written(served, "Two.")
+    expect(page.locator(".versions li")).to_have_count(3)
+    expect(page.locator(".compared .new", has_text="Two.")).to_be_visible()
+    expect(button).to_have_text("Restore v1")
+    expect(button).to_be_focused()
+    page.locator("#content").focus()
+    _written(served, "Three.")
+    expect(button).to_have_text("Restore v3")
+    button.click()
+    expect(page.locator(".toast", has_text="Restored v3.")).to_be_visible()
+    expect(page.locator(".prose")).to_have_text("Two.")
+
+
+def test_a_history_says_once_that_its_memory_is_gone(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("404")
+    _written(served, "One.")
+    _live(page, HISTORY)
+    served.api("DELETE", "/memories/here/memories/tea")
+    gone = page.locator(".toast", has_text="This memory is gone")
+    expect(gone).to_be_visible()
+    expect(page.locator(".compared .new", has_text="One.")).to_be_visible()
+    with page.expect_response(f"**{HISTORY}"):
+        served.store("# Cake")
+    assert gone.count() <= 1
+
+
+def test_a_version_that_is_no_longer_kept_is_no_memory_that_is_gone(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("404")
+    for number in range(10):
+        _written(served, f"Text {number}.")
+    _live(page, f"{HISTORY}?older=v1")
+    _written(served, "One more.")
+    expect(page.locator(".toast")).to_have_text("The version that is shown here is no longer kept.")
+
+
 # What comes at a bad moment is shown later
 
 

@@ -15,7 +15,7 @@ from retain.sessions.model import Session
 from retain.web.operations import sessions
 from tests.talk.servers import Server, claude, running
 from tests.web import stage
-from tests.web.stage import Served
+from tests.web.stage import Served, Trouble
 
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
@@ -209,6 +209,12 @@ def test_a_chat_that_goes_on_is_not_deleted(served: Served, model: Server) -> No
 # In a browser
 
 
+def live(page: Page, path: str) -> None:
+    """Open a page that hears of changes from now on."""
+    with page.expect_response("**/api/v1/events"):
+        page.goto(path)
+
+
 @pytest.mark.slow
 def test_a_chat_is_found_as_one_types_and_read(page: Page) -> None:
     page.goto("/sessions")
@@ -271,15 +277,76 @@ def test_a_chat_is_named_deleted_and_brought_back(
 
 @pytest.mark.slow
 def test_the_list_hears_of_chats_that_come(page: Page, served: Served, tmp_path: Path) -> None:
-    name = stored(served, tmp_path)
-    assert name
-    assert len(served.api("GET", "/sessions")["sessions"]) == 3
-    page.goto("/sessions")
+    live(page, "/sessions")
+    expect(page.locator("[data-item]")).to_have_count(2)
+    name = stored(served, tmp_path)  # by another process
     expect(page.locator("[data-item]")).to_have_count(3)
     served.api("PUT", f"/sessions/here/{name}", {"title": "Called otherwise"})
     expect(page.get_by_text("Called otherwise")).to_be_visible()
     served.api("DELETE", f"/sessions/here/{name}")
     expect(page.locator("[data-item]")).to_have_count(2)
+
+
+@pytest.mark.slow
+def test_a_chat_that_goes_on_elsewhere_does_so_on_its_open_page(
+    page: Page, served: Served, model: Server, tmp_path: Path
+) -> None:
+    name = stored(served, tmp_path)
+    live(page, f"/sessions/here/{name}")
+    tool = page.locator(".tool")
+    tool.locator("summary").click()
+    page.get_by_role("button", name="Title and tags").click()
+    page.get_by_label("Title", exact=True).fill("Half a tit")
+    page.locator(".reply").first.evaluate("(one) => getSelection().selectAllChildren(one)")
+    # In the terminal, which is another process.
+    more = {"role": "user", "content": "And how wide?", "timestamp": "2026-11-01T08:05:00Z"}
+    stored(served, tmp_path, messages=[*chat("another")["messages"], more])
+    expect(page.locator(".person", has_text="And how wide?")).to_be_attached()
+    # In another tab.
+    model.says(claude("Six **metres**."))
+    talk = served.api("POST", "/chats", {"session": name})["id"]
+    served.api("POST", f"/chats/{talk}/messages", {"text": "And how deep?"})
+    expect(page.locator(".reply strong", has_text="metres")).to_be_attached()
+    expect(page.locator(".person", has_text="And how deep?")).to_have_count(1)
+    expect(tool.locator(".result")).to_be_visible()
+    assert page.evaluate("getSelection().toString()").strip() == "I look."
+    expect(page.get_by_label("Title", exact=True)).to_have_value("Half a tit")
+    served.api("PUT", f"/sessions/here/{name}", {"title": "Named elsewhere"})
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Named elsewhere")
+    until(lambda: not served.api("GET", f"/chats/{talk}")["doing"])
+    served.api("DELETE", f"/sessions/here/{name}")
+
+
+@pytest.mark.slow
+def test_a_long_chat_keeps_its_beginning_on_a_page_while_it_goes_on(
+    page: Page, served: Served, tmp_path: Path
+) -> None:
+    when = "2026-11-02T08:00:00Z"
+    said = [
+        {"role": "user", "content": f"Number {number}.", "timestamp": when} for number in range(220)
+    ]
+    given: dict[str, Any] = {"id": "session_20261102_888", "compactions": []}
+    name = stored(served, tmp_path, messages=said[:210], **given)
+    live(page, f"/sessions/here/{name}")
+    first = page.locator(".person").first
+    expect(first).to_have_text("Number 10.")
+    stored(served, tmp_path, messages=said, **given)
+    expect(page.locator(".person").last).to_have_text("Number 219.")
+    expect(first).to_have_text("Number 10.")
+    served.api("DELETE", f"/sessions/here/{name}")
+
+
+@pytest.mark.slow
+def test_a_chat_that_is_deleted_elsewhere_says_so_and_stays_in_sight(
+    page: Page, served: Served, trouble: Trouble, tmp_path: Path
+) -> None:
+    trouble.expects("404")
+    name = stored(served, tmp_path)
+    live(page, f"/sessions/here/{name}")
+    served.run("sessions", "delete", name, "--yes")
+    expect(page.locator(".toast")).to_contain_text("This chat is gone")
+    expect(page.locator(".person").first).to_contain_text("How tall is the another?")
 
 
 @pytest.mark.slow
@@ -333,6 +400,18 @@ def test_a_fact_is_taken_back_on_the_page_of_its_chat(
     assert [one["kind"] for one in words(served, talk)].count("undone") == 1
     page.reload()
     expect(page.locator("p.memory")).to_have_count(0)
+
+
+@pytest.mark.slow
+def test_a_fact_that_is_taken_back_elsewhere_leaves_the_page_of_its_chat(
+    page: Page, served: Served, model: Server
+) -> None:
+    _, session, ref = fact_saved(served, model, "Ada keeps goats")
+    live(page, f"/sessions/here/{session}")
+    line = page.locator("p.memory", has_text="Ada keeps goats")
+    expect(line).to_be_visible()
+    served.api("POST", f"/sessions/here/{session}/undo", {"ref": ref})
+    expect(line).to_have_count(0)
 
 
 def test_a_fact_is_taken_back_after_a_restart(model: Server, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from tests.web import stage
 from tests.web.stage import Begin, Served, Trouble
@@ -44,6 +44,24 @@ def _typed(page: Page) -> None:
     page.locator("#text").fill(TYPED)
 
 
+def _overtaken(page: Page, served: Served, trouble: Trouble, **theirs: object) -> None:
+    """Someone else saves while one types, and no word of it comes."""
+    trouble.expects("409", "ERR_FAILED")
+    page.route("**/api/v1/events", lambda route: route.abort())
+    _typed(page)
+    served.api("PUT", "/memories/here/memories/tea", {"text": "# Tea\n\nTheirs.", **theirs})
+
+
+def _merging(page: Page, served: Served, trouble: Trouble) -> Locator:
+    """The box in which the two texts are merged by hand."""
+    _overtaken(page, served, trouble)
+    _saved(page)
+    page.get_by_role("button", name="Merge by hand").click()
+    merged = page.locator("#merged")
+    merged.fill("# Tea\n\nBoth of them.")
+    return merged
+
+
 # Writing
 
 
@@ -63,13 +81,7 @@ def test_a_draft_outlives_the_tab(page: Page, context: BrowserContext) -> None:
 def test_a_text_merged_by_hand_outlives_a_reload(
     page: Page, served: Served, trouble: Trouble
 ) -> None:
-    trouble.expects("409")
-    _typed(page)
-    page.route("**/api/v1/events", lambda route: route.abort())  # no word of the other's change
-    served.api("PUT", "/memories/here/memories/tea", {"text": "# Tea\n\nTheirs."})
-    _saved(page)
-    page.get_by_role("button", name="Merge by hand").click()
-    page.locator("#merged").fill("# Tea\n\nBoth of them.")
+    _merging(page, served, trouble)
     other = page.context.new_page()
     page.close(run_before_unload=False)
     other.goto(EDIT)
@@ -79,14 +91,7 @@ def test_a_text_merged_by_hand_outlives_a_reload(
 def test_a_key_saves_the_text_merged_by_hand_and_a_further_conflict_leaves_it(
     page: Page, served: Served, trouble: Trouble
 ) -> None:
-    trouble.expects("409", "ERR_FAILED")
-    page.route("**/api/v1/events", lambda route: route.abort())
-    _typed(page)
-    served.api("PUT", "/memories/here/memories/tea", {"text": "# Tea\n\nTheirs."})
-    _saved(page)
-    page.get_by_role("button", name="Merge by hand").click()
-    merged = page.locator("#merged")
-    merged.fill("# Tea\n\nBoth of them.")
+    merged = _merging(page, served, trouble)
     expect(page.locator("#preview")).to_contain_text("Both of them.")
     served.api("PUT", "/memories/here/memories/tea", {"text": "# Tea\n\nTheirs, again."})
     merged.press("Control+Enter")
@@ -141,10 +146,7 @@ def test_the_editor_is_ready_to_be_typed_into(page: Page, how: str) -> None:
 def test_a_key_pressed_in_haste_decides_no_conflict(
     page: Page, served: Served, trouble: Trouble
 ) -> None:
-    trouble.expects("409", "ERR_FAILED")
-    page.route("**/api/v1/events", lambda route: route.abort())
-    _typed(page)
-    served.api("PUT", "/memories/here/memories/tea", {"text": "# Tea\n\nTheirs."})
+    _overtaken(page, served, trouble)
     page.locator("#text").press("Control+Enter")
     expect(page.locator("#conflict-title")).to_be_focused()
     page.keyboard.press("Enter")
@@ -179,13 +181,9 @@ def test_tags_that_another_set_outlive_a_draft_that_is_saved_over_it(
 def test_all_of_mine_comes_back_after_theirs_was_taken(
     page: Page, served: Served, trouble: Trouble
 ) -> None:
-    trouble.expects("409", "ERR_FAILED")
-    page.route("**/api/v1/events", lambda route: route.abort())
-    _typed(page)
+    _overtaken(page, served, trouble, tags=["theirs"], title="Their tea", type="plan")
     page.get_by_label("Title").fill("My tea")
     page.get_by_label("Tags").fill("mine")
-    theirs = {"text": "# Tea\n\nTheirs.", "tags": ["theirs"], "title": "Their tea", "type": "plan"}
-    served.api("PUT", "/memories/here/memories/tea", theirs)
     _saved(page)
     page.get_by_role("button", name="Take theirs").click()
     expect(page.get_by_label("Title")).to_have_value("Their tea")

@@ -7,10 +7,11 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from retain import sessions
 from retain.capture import inbox
 from retain.errors import RetainError
 from retain.httpd.faults import described, log_fault
@@ -20,7 +21,7 @@ __all__ = ["Live"]
 
 _MOST_WAITING: Final = 64  # words that one page may be behind; each says "look", so one is enough
 _MOST_PAGES: Final = 100  # fewer than the connections of a server, so that others are still served
-_INBOX_SECONDS: Final = 0.5  # between two looks at the inboxes: one system call each
+_GLANCE_SECONDS: Final = 0.5  # between two looks at inboxes and chats: a system call for each file
 _AGAIN_SECONDS: Final = 5.0  # after a fault, until the watch goes on
 _BREATH_SECONDS: Final = 15.0  # a sign of life, by which a page that is gone is noticed
 
@@ -40,7 +41,7 @@ class Live:
         self._loop = asyncio.get_running_loop()
         for scope in (HERE, OWN):
             self._begin(f"retain-watch-{scope}", partial(self._watch, scope))
-        self._begin("retain-inbox", self._watch_inboxes)
+        self._begin("retain-watch-others", self._watch_others)
 
     def _begin(self, name: str, watch: Callable[[], None]) -> None:
         threading.Thread(target=self._keep, args=(watch,), name=name, daemon=True).start()
@@ -68,17 +69,17 @@ class Live:
             counts = {"added": found.added, "changed": found.changed, "removed": found.removed}
             self.tell("memories", counts)
 
-    def _watch_inboxes(self) -> None:
-        """Tell when a proposal comes or goes: whichever way that happens, its folder changes."""
+    def _watch_others(self) -> None:
+        """Tell of proposals and chats, whoever changes them: with them a folder or a file does."""
         roots: list[str] = []
-        seen: list[int] = []
-        while not self._office.ended.wait(_INBOX_SECONDS):
+        proposals, chats = _Glance(_proposals), _Glance(_chats)
+        while not self._office.ended.wait(_GLANCE_SECONDS):
             with contextlib.suppress(RetainError):  # no bank that could be opened, so far
                 roots = roots or self._office.roots()
-                now = list(map(_stamp, roots))
-                if seen and now != seen:
+                if proposals.is_other(roots):
                     self.tell("inbox", {"count": sum(map(inbox.count, roots))})
-                seen = now
+                if chats.is_other(roots):
+                    self.tell("sessions", {})
 
     def tell(self, event: str, data: Mapping[str, object]) -> None:
         """Say something to every page, from any thread."""
@@ -121,9 +122,32 @@ class Live:
             self._pages.discard(page)
 
 
-def _stamp(root: str) -> int:
-    """What changes with every file that comes into an inbox or leaves it; 0 before the first."""
+class _Glance:
+    """Whether something is another than at the last look."""
+
+    def __init__(self, look: Callable[[str], object]) -> None:
+        self._look = look
+        self._seen: list[object] = []
+
+    def is_other(self, roots: Sequence[str]) -> bool:
+        before, self._seen = self._seen, list(map(self._look, roots))
+        return bool(before) and self._seen != before
+
+
+def _proposals(root: str) -> object:
+    """What changes with every file that comes into an inbox or leaves it."""
+    return _stamp(os.path.join(root, inbox.FOLDER))
+
+
+def _chats(root: str) -> object:
+    """What changes with every word that is written to the chats, be it only to the log so far."""
+    return [_stamp(os.path.join(root, f"{sessions.FILE}{ending}")) for ending in ("", "-wal")]
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    """When something was changed last; nothing where it is empty, for a reader leaves that too."""
     try:
-        return os.stat(os.path.join(root, inbox.FOLDER)).st_mtime_ns
+        found = os.stat(path)
     except OSError:
-        return 0
+        return 0, 0
+    return (found.st_mtime_ns, found.st_size) if found.st_size else (0, 0)

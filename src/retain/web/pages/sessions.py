@@ -21,7 +21,7 @@ from retain.web.rendering import page
 from retain.web.spoken import Piece, dressed, fact_piece, outlined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from retain.app import App
     from retain.sessions.model import Session
@@ -79,8 +79,7 @@ async def _one(request: Request) -> Response:
 
     def laid_out() -> tuple[list[Piece], int]:
         found = outline()
-        hidden = 0 if "all" in request.query_params else max(0, len(found) - _MOST_PIECES)
-        hidden = min(hidden, _place(found, request.query_params.get("message", "")))
+        hidden = _hidden(found, request.query_params)
         return dressed(found[hidden:]), hidden
 
     session, outline = await office.use(work, scope)
@@ -96,6 +95,15 @@ async def _one(request: Request) -> Response:
         "chat_page": page_of_session(session.id, scope),
     }
     return page(request, "session.html", values)
+
+
+def _hidden(found: Sequence[Piece], asked: Mapping[str, str]) -> int:
+    """How many pieces at the start are left out: no more than an open page has left out so far."""
+    if "all" in asked:
+        return 0
+    hidden = min(max(0, len(found) - _MOST_PIECES), _place(found, asked.get("message", "")))
+    so_far = asked.get("hidden", "")
+    return min(hidden, int(so_far)) if so_far.isdecimal() and len(so_far) < 8 else hidden
 
 
 def _place(found: Sequence[Piece], message: str) -> int:

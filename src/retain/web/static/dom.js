@@ -50,9 +50,9 @@ const turns = new Map(); // by part, how often it was asked for
 
 /** Fetch a page's changing parts and make the ones that are there like them, by their ids; gives the
  *  answer. `before` is called in the last moment in which they are as they were, and what `keeps`
- *  says of an element leaves it alone. Where they are about something else now, the parts take
+ *  says of an element leaves it alone. Where they are about something else now, `isAnew`, the parts take
  *  the place of the old ones: nothing is to be seen wandering from one place to another. */
-export async function refresh(url, ids, signal, before = () => {}, keeps = undefined, isAnew = false) {
+export async function refresh(url, ids, { signal, before = () => {}, keeps, isAnew = false } = {}) {
   const [part, turn] = [ids[0], (turns.get(ids[0]) ?? 0) + 1];
   turns.set(part, turn);
   const answer = await fetch(url, { headers: { "X-Retain-Fragment": "1" }, signal });

@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { attempt, make, refresh, worker } from "./dom.js";
+import { whenever } from "./live.js";
 import { View } from "./graph-view.js";
 
 const KINDS = { memory: "Memory", ghost: "Linked file", dangling: "Dangling link", tag: "Tag" };
@@ -44,9 +45,9 @@ async function load({ list = true } = {}) {
   if (from) values.append("at", from);
   history.replaceState(null, "", address(values));
   const found = await attempt(() => get(part));
-  if (!found || mine !== asked) return;
+  if (!found || mine !== asked) return undefined;
   show(found, part);
-  if (list) await relist(address(values));
+  return list ? relist(address(values)) : undefined;
 }
 
 let listing = new AbortController();
@@ -57,7 +58,7 @@ async function relist(url) {
   listing = new AbortController();
   const { signal } = listing;
   const unlessLate = (error) => { if (!signal.aborted) throw error; };
-  return attempt(() => refresh(url, ["graph-list", "graph-said"], signal).catch(unlessLate));
+  return attempt(() => refresh(url, ["graph-list", "graph-said"], { signal }).catch(unlessLate));
 }
 
 let latest = ""; // the graph that was laid out last, in full
@@ -287,16 +288,14 @@ document.addEventListener("click", (event) => {
   }
 });
 
-let waiting = 0;
-const soon = (delay) => { clearTimeout(waiting); waiting = setTimeout(load, delay); };
+const soon = whenever(["memories"], load, { wait: 200 });
 form.addEventListener("input", (event) => soon(event.target.type === "search" ? 180 : 0));
 form.addEventListener("submit", (event) => { event.preventDefault(); soon(0); });
 
-// Everything else that may change: the theme, the window, the bank.
+// Everything else that may change: the theme, the window.
 
 const recoloured = () => { view.recolour(); view.draw(); };
 new MutationObserver(recoloured).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recoloured);
 new ResizeObserver(() => view.resize()).observe(canvas);
-document.addEventListener("retain:memories", () => soon(200));
 load({ list: false });

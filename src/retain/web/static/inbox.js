@@ -4,6 +4,7 @@
 import { get, post, put } from "./api.js";
 import { attempt, make, refresh, say } from "./dom.js";
 import { whenever } from "./live.js";
+import { isTouched, showOvertaken } from "./overtaken.js";
 import { announceAll } from "./undo.js";
 import { guard } from "./unsaved.js";
 
@@ -18,8 +19,7 @@ const edited = () => cards().filter((card) => !form(card).hidden);
 
 /** Whether something is written into a proposal that is saved nowhere. */
 function isUnsaved(card) {
-  const isSame = (one) => (one.options ? one.selectedOptions[0]?.defaultSelected : one.value === one.defaultValue);
-  return !form(card).hidden && [...form(card).elements].some((one) => one.name && !isSame(one));
+  return !form(card).hidden && [...form(card).elements].some((one) => one.name && isTouched(one));
 }
 guard(() => cards().some(isUnsaved));
 
@@ -51,7 +51,7 @@ async function renewed() {
   let writing = [];
   // What someone is writing in stays, also if it is gone meanwhile; and so does what was unfolded.
   const isKept = (one) => writing.includes(one) || Boolean(one.matches?.(".said"));
-  const answer = await refresh(location.pathname + location.search, PARTS, undefined, () => { writing = edited(); }, isKept);
+  const answer = await refresh(location.pathname + location.search, PARTS, { before: () => { writing = edited(); }, keeps: isKept });
   count();
   if (goal) reach(goal);
   return answer;
@@ -124,7 +124,15 @@ function edit(card, isOpen) {
   form(card).hidden = !isOpen;
   card.querySelector("[data-step=edit]").setAttribute("aria-expanded", String(isOpen));
   if (isOpen) form(card).elements.title.focus();
-  else { form(card).reset(); card.querySelector("[data-step=edit]").focus(); }
+  else leave(card);
+}
+
+/** Nothing is written here any more: what another changed meanwhile can be shown. */
+function leave(card) {
+  form(card).querySelector(".overtaken")?.remove();
+  form(card).reset();
+  card.querySelector("[data-step=edit]").focus();
+  lookSoon(0);
 }
 
 /** What was written and then cancelled can be taken up again. */
@@ -139,15 +147,33 @@ function offerAgain(card) {
 }
 
 async function save(card, step) {
+  const { scope, id, hash } = card.dataset;
   const { title: heading, category, text } = form(card).elements;
-  const words = { title: heading.value, category: category.value, text: text.value, expect: card.dataset.hash };
-  const saved = await attempt(() => put(`/inbox/${card.dataset.scope}/${card.dataset.id}`, words));
+  const words = { title: heading.value, category: category.value, text: text.value, expect: hash };
+  const saved = await attempt(() => put(`/inbox/${scope}/${id}`, words).catch((error) => {
+    if (error.status === 409) return disagree(card, step);
+    throw error;
+  }));
   if (!saved) return;
+  form(card).querySelector(".overtaken")?.remove();
   card.dataset.hash = saved.hash;
   card.querySelector("h2").textContent = saved.title;
   form(card).hidden = true;
   if (step === "accept") await decide("accept", [card]);
   else { say("Saved."); await renew(card.dataset.id); }
+}
+
+/** Another was faster: what they made of it is shown, and is what can be saved over from now on. */
+async function disagree(card, step) {
+  const { scope, id } = card.dataset;
+  const { proposals } = await get("/inbox");
+  const theirs = proposals.find((one) => one.scope === scope && one.id === id);
+  if (!theirs) throw new Error("The proposal is not there any more. What you wrote still is.");
+  await showOvertaken(form(card), theirs, {
+    isAccepted: step === "accept",
+    saveMine: () => { card.dataset.hash = theirs.hash; return save(card, step); },
+    takeTheirs: () => edit(card, false),
+  });
 }
 
 // Several at once
@@ -222,4 +248,4 @@ document.addEventListener("keydown", (event) => {
   card.querySelector(`[data-step=${KEYS[event.key]}]`).click();
 }, true);
 
-whenever(["inbox"], () => renew());
+const lookSoon = whenever(["inbox"], () => renew());

@@ -20,7 +20,7 @@ async function shown(address) {
   request = new AbortController();
   const url = new URL(address, location.href).href;
   const isAnew = url !== asked;
-  const answer = await refresh(url, ["results", "facets"], request.signal, () => { asked = url; }, undefined, isAnew);
+  const answer = await refresh(url, ["results", "facets"], { signal: request.signal, before: () => { asked = url; }, isAnew });
   recheck();
   document.getElementById("said").textContent = document.getElementById("results").dataset.said;
   return answer;

@@ -2,8 +2,8 @@
 
 import { at, call, get, post } from "./api.js";
 import { BANKS, STEPS, ask } from "./asking.js";
-import { attempt, refresh, say } from "./dom.js";
-import { whenever } from "./live.js";
+import { attempt, refresh } from "./dom.js";
+import { GONE, followed } from "./following.js";
 import { mergeInto } from "./merging.js";
 import { memories } from "./offering.js";
 import { announce, carry, isTakingBack, resume, warned } from "./undo.js";
@@ -133,12 +133,8 @@ document.addEventListener("submit", async (event) => {
 });
 
 // Shown anew when it changes; nothing moves below a hand that is at a menu or a dialog.
-async function look() {
-  if (isLeaving || isTakingBack()) return undefined;
-  const answer = await renew();
-  const isGone = answer.status === 404 && !isLeaving && !isTakingBack();
-  if (isGone) say("This memory is gone: moved, or deleted. What is shown here is what it was.", { bad: true });
-  return answer;
-}
-whenever(["memories"], look, { isBusy: () => document.querySelector("dialog[open], .menu[open]") });
+followed(["memories"], renew, () => GONE, {
+  isExpected: () => isLeaving || isTakingBack(),
+  isBusy: () => document.querySelector("dialog[open], .menu[open]"),
+});
 resume(returned);

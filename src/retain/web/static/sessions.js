@@ -1,7 +1,8 @@
-// Past chats: found as one types, named, tagged, deleted and brought back.
+// Past chats: found as one types, followed where they go on, named, tagged, deleted and brought back.
 
 import { call, post, put } from "./api.js";
 import { attempt, make, refresh, say } from "./dom.js";
+import { followed } from "./following.js";
 import { whenever } from "./live.js";
 
 const at = (id) => document.getElementById(id);
@@ -16,7 +17,7 @@ function listPage(field) {
     if (field.value.trim()) url.searchParams.set("q", field.value.trim());
     else url.searchParams.delete("q");
     history.replaceState(null, "", url);
-    return refresh(url.pathname + url.search, ["found"], asking.signal);
+    return refresh(url.pathname + url.search, ["found"], { signal: asking.signal });
   };
   const look = async () => {
     try {
@@ -47,8 +48,23 @@ function offerUndo() {
 
 function sessionPage({ scope, id }) {
   const path = `/sessions/${scope}/${encodeURIComponent(id)}`;
+  let [isWriting, isLeaving] = [false, false];
+  const takenBack = new Set(); // facts, from the moment that somebody asks for it
+  // What is being written stays; and what was taken back here, so that nothing moves below the hand.
+  const isKept = (one) => (isWriting && ["about-form", "about-shown"].includes(one.id)) || takenBack.has(one.dataset?.id);
+  // What a page began with stays its beginning: a chat that goes on takes nothing off it.
+  const renew = () => {
+    const url = new URL(location.href);
+    url.searchParams.set("hidden", at("conversation").dataset.hidden);
+    return refresh(url.href, ["session"], { keeps: isKept });
+  };
+  const gone = () => "This chat is gone: it was deleted. What is shown here is what it was.";
+  // Facts that a chat saved are memories.
+  const lookSoon = followed(["sessions", "memories"], renew, gone, { isExpected: () => isLeaving });
   const takeBack = async (button) => {
-    const done = await post(`${path}/undo`, { ref: button.dataset.undoFact });
+    const ref = button.dataset.undoFact;
+    takenBack.add(ref);
+    const done = await post(`${path}/undo`, { ref }).catch((error) => { takenBack.delete(ref); throw error; });
     const line = button.closest("p");
     button.remove();
     line.classList.add("undone");
@@ -56,10 +72,11 @@ function sessionPage({ scope, id }) {
     say(done.back.length ? "Taken back; what it replaced is in force again." : "Taken back: it is in the trash.");
   };
   const edit = (isOpen) => {
+    isWriting = isOpen;
     at("about-form").hidden = !isOpen;
     at("about-shown").hidden = isOpen;
     if (isOpen) at("title").focus();
-    else at("about-edit").focus();
+    else { at("about-edit").focus(); lookSoon(0); } // what came meanwhile was not shown here
   };
   document.addEventListener("click", (event) => {
     if (event.target.closest("#about-edit")) edit(true);
@@ -69,6 +86,7 @@ function sessionPage({ scope, id }) {
     if (event.target.closest("#delete")) {
       attempt(async () => {
         const done = await call("DELETE", path);
+        isLeaving = true;
         sessionStorage.setItem("retain-deleted-session", JSON.stringify({ scope, name: done.name }));
         location.href = "/sessions";
       });
@@ -80,7 +98,8 @@ function sessionPage({ scope, id }) {
     const tags = at("tags").value.split(",").map((tag) => tag.trim()).filter(Boolean);
     attempt(async () => {
       await put(path, { title: at("title").value, tags });
-      await refresh(location.href, ["about"]);
+      isWriting = false;
+      await renew();
       at("about-edit").focus();
       say("Saved.");
     });

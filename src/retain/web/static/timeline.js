@@ -14,7 +14,7 @@ async function shown(url) {
   asked?.abort();
   asked = new AbortController();
   history.replaceState(null, "", url);
-  const answer = await refresh(url, PARTS, asked.signal);
+  const answer = await refresh(url, PARTS, { signal: asked.signal });
   rove(document.activeElement.dataset.day);
   return answer;
 }
