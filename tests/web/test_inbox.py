@@ -257,6 +257,31 @@ def test_keys_go_through_the_inbox(page: Page, served: Served) -> None:
 
 
 @pytest.mark.slow
+def test_escape_closes_a_form_without_a_word_in_it_and_keeps_the_place(
+    page: Page, served: Served
+) -> None:
+    for number, title in enumerate(("First", "Second")):
+        propose(served, title, created_at=f"2026-11-15T10:0{number}:00Z")
+    page.goto("/inbox")
+    shown = page.locator(".proposal h2").all_inner_texts()
+    page.keyboard.press("j")
+    page.keyboard.press("e")
+    page.keyboard.press("Escape")
+    expect(page.locator(".proposal form").first).to_be_hidden()
+    page.keyboard.press("j")
+    page.keyboard.press("e")
+    page.get_by_label("Title").last.press("End")
+    page.keyboard.type("!")
+    page.keyboard.press("Escape")
+    expect(card(page, shown[1])).to_be_focused()
+    expect(page.locator(".proposal form").last).to_be_visible()  # what is written stays
+    page.keyboard.press("k")
+    page.keyboard.press("e")
+    card(page, shown[0]).get_by_role("button", name="Accept", exact=True).click()
+    expect(card(page, shown[0])).to_have_count(0)
+
+
+@pytest.mark.slow
 def test_proposal_is_edited_and_then_accepted(page: Page, served: Served) -> None:
     propose(served, "Use Postgres")
     page.goto("/inbox")

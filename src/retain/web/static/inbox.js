@@ -70,6 +70,7 @@ function reach({ id, step }) {
 async function decide(step, chosen) {
   if (!chosen.length) return;
   if (chosen.some(isUnsaved)) { say("Save or cancel what you are writing there first.", { bad: true }); return; }
+  for (const card of chosen) form(card).hidden = true; // opened, and nothing written: it keeps no card here
   const next = after(chosen);
   const done = [];
   for (const scope of new Set(chosen.map((one) => one.dataset.scope))) {
@@ -246,6 +247,15 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   event.stopImmediatePropagation();
   card.querySelector(`[data-step=${KEYS[event.key]}]`).click();
+}, true);
+
+// Escape leaves a form: one in which nothing is written is closed, and the place in the list stays.
+document.addEventListener("keydown", (event) => {
+  const card = event.key === "Escape" && event.target.closest?.(".proposal form")?.closest(".proposal");
+  if (!card) return;
+  event.stopImmediatePropagation();
+  if (isUnsaved(card)) card.focus();
+  else edit(card, false);
 }, true);
 
 const lookSoon = whenever(["inbox"], () => renew());
