@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from retain.bank import now
-from retain.errors import RetainError, UsageError
+from retain.errors import RetainError, Unreadable, UsageError
 from retain.model import Memory
 from retain.typed import forms, upkeep
 from retain.typed.fixing import clean_title, slugify
@@ -80,6 +80,8 @@ class Desk:
     ) -> Outcome:
         """Change some fields of a typed memory; None takes a field of its content out."""
         memory = self._find(ref, None)
+        if memory.problem:
+            raise Unreadable(f"{memory.ref} cannot be read: {memory.problem}")
         if not is_record(memory):
             raise UsageError(
                 f"{memory.ref} is no typed memory, and has no fields",
