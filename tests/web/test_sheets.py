@@ -85,7 +85,7 @@ def content_of(shown: Mapping[str, Any]) -> dict[str, Any]:
 class Stored:
     """A typed memory of its own for a test."""
 
-    def __init__(self, served: Served, category: str = "decision", **more: object) -> None:
+    def __init__(self, served: Served, category: str = "decision", **more: Any) -> None:
         self.served, self.name = served, f"one-{next(_NAMES)}"
         self.collection = FOLDERS[category]
         content = {**CONTENT[category], **more}
@@ -160,7 +160,7 @@ def test_a_decision_is_changed_where_it_was_touched_and_nowhere_else(
         field(page, "Rationale").fill("transactional DDL\n\n  and it is fast  \n")
         save(page)
     at(page, one.page)
-    body = sent.value.post_data_json
+    body: dict[str, Any] = sent.value.post_data_json or {}
     assert body.keys() == {"content", "expect"}
     assert body["content"] == {
         "status": "deprecated",
@@ -553,7 +553,7 @@ def test_hostile_words_are_words_in_every_field(
     page: Page, served: Served, trouble: Trouble
 ) -> None:
     bad = '"></textarea><script>window.pwned=1</script><img src=x onerror=window.pwned=1>'
-    content = {
+    content: dict[str, Any] = {
         "context": bad,
         "decision": f"\n{bad}",
         "rationale": [bad, f"'{bad}"],

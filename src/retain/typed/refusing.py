@@ -60,6 +60,7 @@ _SENTENCES: Final[Sequence[tuple[str, set[str], str]]] = (
     ("", {"target"}, "there is no record {target}"),
 )
 _MOST: Final = 100  # faults that are told one by one
+_LONGEST: Final = 800  # characters of each part of one
 _ACTION: Final = re.compile(r"--action (\w+)")
 _COMMANDS: Final = {"create": "new", "delete": "retire"}
 
@@ -70,7 +71,7 @@ def _as_command(found: re.Match[str]) -> str:
 
 def _fault(values: Mapping[str, str]) -> dict[str, str]:
     """What is wrong with one field, for a form to say beside it."""
-    return {name: values.get(name, "") for name in ("field", "expected", "got")}
+    return {name: values.get(name, "")[:_LONGEST] for name in ("field", "expected", "got")}
 
 
 def refusal(*blocks: Block) -> RecordError:

@@ -91,7 +91,7 @@ async function takeUp(found) {
   const base = found.first ?? first;
   const wanted = found.values.category ?? "";
   if (isNew && (wanted !== category() || found.values.scope !== values().scope)) {
-    spare = found.values;
+    spare = { ...found.values };
     if (form.elements.scope && found.values.scope) form.elements.scope.value = found.values.scope;
     await attempt(() => choose(wanted));
   }
@@ -168,10 +168,13 @@ if (text) completeLinks(text, document.getElementById("links"), () => form.eleme
 
 const tags = (line) => [...new Set(line.split(",").map((one) => one.trim()).filter(Boolean))];
 
-function saving(body) {
+async function saving(body) {
   const { title, type, scope = "here", collection, id = "", tags: line } = values();
   const lines = form.dataset.crlf ? body?.replaceAll("\n", "\r\n") : body; // as the file has them
-  if (isNew && category()) return post(`/records/${scope}`, { ...record(), id: id.trim() });
+  if (isNew && category()) {
+    if (body.trim()) throw new Refused(400, "This form has no field for the text that you typed. Choose “Free text” to see it");
+    return post(`/records/${scope}`, { ...record(), id: id.trim() });
+  }
   if (isNew) {
     return post(`/memories/${scope}`, { text: body, title, type, id: id.trim(), tags: tags(line), ...(collection.trim() ? { collection: collection.trim() } : {}) });
   }
@@ -389,8 +392,9 @@ async function choose(wanted) {
   old.replaceWith(made);
   first = { ...first, ...Object.fromEntries(Object.entries(fields(made)).map(([name, one]) => [name, given(one)])) };
   for (const [name, one] of Object.entries(fields(made))) if (spare[name]) { fillIn(one, spare[name]); delete spare[name]; }
-  if (body.trim() && main(made) && !said(main(made))) { fillIn(main(made), body); text.value = ""; }
-  if (body.trim() && !main(made) && !text.value) text.value = body;
+  if (main(made) && !said(main(made))) { fillIn(main(made), body); if (!main(old)) text.value = ""; }
+  else if (!main(made) && !text.value) text.value = body;
+  else if (main(old)) spare[`content.${old.dataset.says}`] = body;
   for (const one of form.querySelectorAll("[data-plain]")) one.hidden = Boolean(fresh.dataset.category);
   keep();
   look();

@@ -156,11 +156,14 @@ export function blame(faults, places) {
   return rest;
 }
 
+const GROWS = CSS.supports("field-sizing", "content"); // by itself, with what is in it
+
 /** Rows come and go, and what is typed anew is no longer wrong. */
 export function attend(form, changed) {
   form.addEventListener("input", (event) => {
     const field = event.target.closest("[data-field], .heads > div");
     if (field) clear(field);
+    if (event.target.closest("#sheet textarea") && !GROWS) event.target.rows = Math.min(16, event.target.value.split("\n").length + 1);
   });
   form.addEventListener("click", (event) => {
     const what = event.target.closest("[data-row]")?.dataset.row;
