@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from retain.bank import now
-from retain.errors import RetainError, UsageError
+from retain.errors import RetainError, Unreadable, UsageError
 from retain.model import Memory
 from retain.typed import forms, upkeep
 from retain.typed.fixing import clean_title, slugify
 from retain.typed.ledger import Ledger, Outcome, Target, at_memory
+from retain.typed.shape import is_record
 
 __all__ = ["Desk"]
 
@@ -66,6 +67,33 @@ class Desk:
         at = Target(form.folder, name, suffix, f"{form.folder}/{name}")
         author, origin = str(beside["created_by"]), str(beside["source"])
         done = self.ledger.create(category, at, clean, force=force, author=author, source=origin)
+        return done._replace(warnings=(*warnings, *done.warnings))
+
+    def revise(
+        self,
+        ref: str,
+        content: Mapping[str, object],
+        *,
+        expect: str = "",
+        title: str | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> Outcome:
+        """Change some fields of a typed memory; None takes a field of its content out."""
+        memory = self._find(ref, None)
+        if memory.problem:
+            raise Unreadable(f"{memory.ref} cannot be read: {memory.problem}")
+        if not is_record(memory):
+            raise UsageError(
+                f"{memory.ref} is no typed memory, and has no fields",
+                hint="Change its text, or rewrite its file.",
+            )
+        forms.form(memory.type, self.ledger.rules)  # or which categories there are
+        heads = {"title": title, "tags": None if tags is None else list(tags)}
+        given = {name: value for name, value in heads.items() if value is not None}
+        clean, warnings = self._guard({**given, "content": dict(content)}, False)
+        changes = clean.pop("content")
+        assert isinstance(changes, dict)  # noqa: S101 - the guard keeps shapes
+        done = self.ledger.revise(at_memory(memory), changes, clean, expect=expect)
         return done._replace(warnings=(*warnings, *done.warnings))
 
     def retire(self, ref: str, reason: str = "", collection: str | None = None) -> Outcome:

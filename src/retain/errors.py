@@ -60,7 +60,7 @@ class RetainError(Exception):
         *,
         unchanged: str = "",
         hint: str = "",
-        details: Mapping[str, str] | None = None,
+        details: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(message)
         self.details = details or {}  # for programs: more keys of the error in JSON

@@ -400,7 +400,7 @@ def test_file_that_cannot_be_read_is_left_alone_and_the_entry_is_told(
     if server:
         snippet = json.loads(caught.value.hint.partition("\n")[2])
         assert snippet == {"mcpServers": {"retain": STDIO}}
-        assert json.loads(caught.value.details["snippet"]) == snippet
+        assert json.loads(str(caught.value.details["snippet"])) == snippet
     assert path.read_bytes() == data
     assert [one.name for one in path.parent.iterdir()] == ["mcp.json"]
 
@@ -410,7 +410,7 @@ def test_broken_toml_is_told_in_toml(home: Path) -> None:
     (home / ".codex" / "config.toml").write_text("a =", encoding="utf-8")
     with pytest.raises(Unreadable) as caught:
         planned("codex")
-    assert tomllib.loads(caught.value.details["snippet"]) == {"mcp_servers": {"retain": STDIO}}
+    assert tomllib.loads(str(caught.value.details["snippet"])) == {"mcp_servers": {"retain": STDIO}}
 
 
 def test_link_to_a_file_of_ones_own_is_followed_and_stays(home: Path) -> None:

@@ -63,6 +63,9 @@ def pages() -> list[str]:
         "/?status=retired",
         f"/memory/here/decisions/{demo.TYPED}",
         f"/memory/here/runbooks/{demo.RUNBOOK}",
+        f"/memory/here/decisions/{demo.TYPED}/edit",
+        f"/memory/here/runbooks/{demo.RUNBOOK}/edit",
+        "/new?type=preference",
         "/memory/here/knowledge/old-host",
         "/memory/here/knowledge/long-name",
         "/memory/here/knowledge/nowhere",  # an error's page

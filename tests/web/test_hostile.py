@@ -120,6 +120,7 @@ def typed(payload: str) -> dict[str, Any]:
 
 
 TYPED = "title tag reason successor context evidence decided because else deep keyed".split()
+ASKED = "decided because else".split()  # of these, what the form of a decision asks for
 
 
 def record(payload: str) -> dict[str, Any]:
@@ -273,6 +274,8 @@ def test_hostile_words_are_shown_as_they_are_written(page: Page, trouble: Troubl
         for path, words in (
             (f"/memory/here/decisions/typed-{number}", [f"{one} {payload}" for one in TYPED]),
             (f"/memory/here/decisions/record-{number}", [f"{one} {payload}" for one in TYPED]),
+            (f"/memory/here/decisions/typed-{number}/edit", [f"{one} {payload}" for one in ASKED]),
+            (f"/memory/here/decisions/record-{number}/edit", [f"{one} {payload}" for one in ASKED]),
             (f"/memory/here/memories/plain-{number}/history", [f"now {payload}", payload]),
             ("/", [name[:40], name[:80]]),  # a collection, a kept search
             ("/health", [f"gone {name[:40]}/gone {name[:60]}"]),

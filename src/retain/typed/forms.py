@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from retain.categories import Rules
 from retain.errors import UsageError
 
-__all__ = ["Field", "Form", "asked", "filled", "form", "title"]
+__all__ = ["Field", "Form", "asked", "filled", "form", "label", "says", "title"]
 
 _TITLE: Final = 60  # characters of a field that stand in for a title
 # The field that says most about a record of a category.
@@ -31,6 +31,7 @@ class Field(NamedTuple):
     is_required: bool
     choices: tuple[str, ...] = ()
     at_least: int = 0  # items that a list must have
+    fields: Sequence[Field] = ()  # of a row, or of an object; empty where only JSON can say it
 
 
 class Form(NamedTuple):
@@ -78,11 +79,25 @@ def _field(name: str, schema: object, is_required: bool) -> Field:
         of, least = schema.get("items"), schema.get("minItems")
         is_plain = isinstance(of, dict) and of.get("type") == "string"
         at_least = least if isinstance(least, int) else 0
-        return Field(name, "list" if is_plain else "rows", is_required, at_least=at_least)
+        if is_plain:
+            return Field(name, "list", is_required, at_least=at_least)
+        return Field(name, "rows", is_required, at_least=at_least, fields=_inner(of))
     enum = schema.get("enum")
     choices = tuple(str(one) for one in (enum if isinstance(enum, list) else ()) if one is not None)
     ours = {"boolean": "flag", "object": "json", "integer": "number", "number": "number"}
-    return Field(name, ours.get(str(kind), "text"), is_required, choices)
+    inner = _inner(schema) if kind == "object" else ()
+    return Field(name, ours.get(str(kind), "text"), is_required, choices, fields=inner)
+
+
+def _inner(schema: object) -> Sequence[Field]:
+    """The fields of what has fields of its own; none if one of those has some in turn."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(schema, dict) or not isinstance(properties, dict):
+        return ()
+    required = schema.get("required")
+    required = required if isinstance(required, list) else []
+    found = [_field(name, one, name in required) for name, one in properties.items()]
+    return () if any(one.kind in ("rows", "json") for one in found) else found
 
 
 def filled(form: Form, given: Sequence[str]) -> dict[str, object]:
@@ -163,7 +178,7 @@ def asked(form: Form, ask: Callable[[str], str]) -> dict[str, object]:
 
 
 def _items(field: Field, ask: Callable[[str], str]) -> list[str]:
-    about, least = _about(field), field.at_least if field.is_required else 0
+    about, least = label(field.name), field.at_least if field.is_required else 0
     items: list[str] = []
     while True:
         end = " (empty: done)" if len(items) >= least else ""
@@ -178,15 +193,23 @@ def _answer(field: Field, ask: Callable[[str], str]) -> str:
     choices = field.choices or (("yes", "no") if field.kind == "flag" else ())
     hint = f" ({'|'.join(choices)})" if choices else "" if field.is_required else " (optional)"
     while True:
-        answer = ask(f"{_about(field)}{hint}: ")
+        answer = ask(f"{label(field.name)}{hint}: ")
         if not answer and not field.is_required:
             return ""
         if answer and (not choices or answer in choices):
             return answer
 
 
-def _about(field: Field) -> str:
-    return field.name.replace("_", " ").capitalize()
+def label(name: str) -> str:
+    """What a field or a category is called to a person."""
+    return name.replace("_", " ").capitalize()
+
+
+def says(form: Form) -> str:
+    """The field that says most about a record, where there is one that does."""
+    texts = [field.name for field in form.fields if field.kind == "text" and not field.choices]
+    usual = _SAYS.get(form.category, "")
+    return usual if usual in texts else next(iter(texts), "")
 
 
 def title(form: Form, content: Mapping[str, object]) -> str:

@@ -16,7 +16,7 @@ from retain.codec import codec
 from retain.errors import BadName, Conflict, NotFound, RecordError, RetainError, UsageError
 from retain.model import Memory, Written
 from retain.paths import key
-from retain.typed import lifecycle, merging, reports
+from retain.typed import lifecycle, merging, reports, sheets
 from retain.typed.fixing import Record, fixed
 from retain.typed.refusing import Block, refusal
 from retain.typed.shape import data, is_record, new, record
@@ -136,6 +136,24 @@ class Ledger:
         slug = merging.new_slug(titles[0], titles[1], after.id)
         done = self._done("updated", written, f"update {after.ref}", notes, warnings)
         return self._renamed(done, slug) if slug else done
+
+    def revise(self, at: Target, content: Record, heads: Record, *, expect: str = "") -> Outcome:
+        """Change some fields of a record as a person does; all that is not named stays as it is."""
+        notes: list[str] = []
+
+        def edit(memory: Memory) -> bytes:
+            old = self._readable(memory, at)
+            there = old.get("content")
+            wanted = sheets.revised(there if isinstance(there, dict) else {}, content)
+            mended, fixes = fixed({**old, **heads}, is_new=False, now=now())
+            notes[:] = [note for note in fixes if note.partition(":")[0] in heads]
+            given = {name: mended[name] or None for name in heads}  # without a title: no line of it
+            return in_step(memory, data({**old, **given, "content": wanted}, memory), self.rules)
+
+        written = self.bank.change(at.address, edit, expect=expect, status="updated")
+        if written.status == "unchanged":
+            return Outcome("unchanged", written.memory)
+        return self._done("updated", written, f"update {written.memory.ref}", notes)
 
     def _renamed(self, done: Outcome, slug: str) -> Outcome:
         """The record under the name its new title asks for, if it may have that."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from retain.errors import RecordError
@@ -59,6 +59,8 @@ _SENTENCES: Final[Sequence[tuple[str, set[str], str]]] = (
     ("", {"target", "record_status"}, "{target} is {record_status}"),
     ("", {"target"}, "there is no record {target}"),
 )
+_MOST: Final = 100  # faults that are told one by one
+_LONGEST: Final = 800  # characters of each part of one
 _ACTION: Final = re.compile(r"--action (\w+)")
 _COMMANDS: Final = {"create": "new", "delete": "retire"}
 
@@ -67,10 +69,18 @@ def _as_command(found: re.Match[str]) -> str:
     return f"`retain {_COMMANDS.get(found[1], found[1])}`"
 
 
+def _fault(values: Mapping[str, str]) -> dict[str, str]:
+    """What is wrong with one field, for a form to say beside it."""
+    return {name: values.get(name, "")[:_LONGEST] for name in ("field", "expected", "got")}
+
+
 def refusal(*blocks: Block) -> RecordError:
     """The error for broken rules; `raise refusal(Block(...))`."""
     advice = dict.fromkeys(block.advice for block in blocks if block.advice)
-    error = RecordError("\n".join(block.sentence for block in blocks), hint=" ".join(advice))
+    said = "\n".join(block.sentence for block in blocks)
+    faults = [dict(block.lines) for block in blocks if block.code == "VALIDATION_ERROR"]
+    details = {"faults": [_fault(one) for one in faults[:_MOST]]} if faults else {}
+    error = RecordError(said, hint=" ".join(advice), details=details)
     error.blocks = tuple(map(str, blocks))
     error.exit_code = blocks[0].exit_code
     return error

@@ -32,6 +32,19 @@ _ERROR: Final = {
                         "message": {"type": "string"},
                         "unchanged": {"type": "string"},
                         "hint": {"type": "string"},
+                        "faults": {
+                            "description": "What is wrong with which field of a typed memory",
+                            "type": "array",
+                            "items": {
+                                "type": "object",
+                                "required": ["field", "expected", "got"],
+                                "properties": {
+                                    "field": {"type": "string"},
+                                    "expected": {"type": "string"},
+                                    "got": {"type": "string"},
+                                },
+                            },
+                        },
                     },
                 },
             ]

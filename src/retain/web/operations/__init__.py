@@ -10,6 +10,7 @@ from retain.web.operations import (
     lifecycle,
     links,
     memories,
+    records,
     searching,
     sessions,
     timeline,
@@ -20,6 +21,7 @@ __all__ = ["OPERATIONS"]
 OPERATIONS: tuple[Operation, ...] = (
     *searching.OPERATIONS,
     *memories.OPERATIONS,
+    *records.OPERATIONS,
     *lifecycle.OPERATIONS,
     *history.OPERATIONS,
     *graph.OPERATIONS,

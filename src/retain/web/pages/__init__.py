@@ -2,13 +2,24 @@
 
 from starlette.routing import Route
 
-from retain.web.pages import chat, graph, health, inbox, memories, memory, sessions, timeline
+from retain.web.pages import (
+    chat,
+    graph,
+    health,
+    inbox,
+    memories,
+    memory,
+    sessions,
+    timeline,
+    writing,
+)
 
 __all__ = ["ROUTES"]
 
 ROUTES: tuple[Route, ...] = (
     *memories.ROUTES,
     *memory.ROUTES,
+    *writing.ROUTES,
     *graph.ROUTES,
     *timeline.ROUTES,
     *inbox.ROUTES,

@@ -1,4 +1,4 @@
-"""One memory: read with all that is around it, compared with what it was, edited; a new one."""
+"""One memory: read with all that is around it, and compared with what it was."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from retain.errors import BadName, RetainError
-from retain.model import FREE_TYPES, Memory, Version
-from retain.paths import check_collection, check_id
+from retain.errors import RetainError
+from retain.model import Memory, Version
 from retain.recall.linking import Graph, Related
-from retain.typed.shape import is_record
 from retain.web import contents
 from retain.web.comparing import compared
 from retain.web.office import Office
@@ -26,7 +24,7 @@ from retain.web.undoing import api_path
 if TYPE_CHECKING:
     from retain.app import App
 
-__all__ = ["ROUTES"]
+__all__ = ["ONE", "ROUTES", "named", "ref"]
 
 _MOST_VERSIONS: Final = 200
 _NEAR: Final = 6  # memories that are shown as related
@@ -75,7 +73,7 @@ async def _one(request: Request) -> Response:
     read = await office.use(lambda app: _read(app, office, request), scope)
     memory = read.memory
     values = {
-        **_named(request, memory),
+        **named(request, memory),
         "read": read,
         # Not while the bank waits: a long text takes its time.
         "content": await anyio.to_thread.run_sync(partial(contents.content, memory, read.pages)),
@@ -84,7 +82,7 @@ async def _one(request: Request) -> Response:
     return page(request, "memory.html", values)
 
 
-def _named(request: Request, memory: Memory) -> dict[str, Any]:
+def named(request: Request, memory: Memory) -> dict[str, Any]:
     """What every page of one memory has to know."""
     scope = request.path_params["scope"]
     return {
@@ -97,12 +95,13 @@ def _named(request: Request, memory: Memory) -> dict[str, Any]:
     }
 
 
-def _ref(request: Request) -> str:
+def ref(request: Request) -> str:
+    """The memory that a page's address means, as a bank calls it."""
     return f"{collection_of(request.path_params['collection'])}/{request.path_params['id']}"
 
 
 def _read(app: App, office: Office, request: Request) -> _Read:
-    memory = app.ours(_ref(request))
+    memory = app.ours(ref(request))
     scope = request.path_params["scope"]
     try:
         graph = app.library.connections(memory.address)
@@ -176,7 +175,7 @@ async def _history(request: Request) -> Response:
     newer = request.query_params.get("newer", "") or "current"
 
     def read(app: App) -> tuple[Memory, list[Version], str, list[str]]:
-        memory = app.ours(_ref(request))
+        memory = app.ours(ref(request))
         versions = list(app.versions(memory.address))[:_MOST_VERSIONS]
         first = older or (versions[0].version if versions else "current")
         texts = [
@@ -187,7 +186,7 @@ async def _history(request: Request) -> Response:
 
     memory, versions, first, texts = await office.use(read, request.path_params["scope"])
     values = {
-        **_named(request, memory),
+        **named(request, memory),
         "versions": versions,
         "older": first,
         "newer": newer,
@@ -196,100 +195,9 @@ async def _history(request: Request) -> Response:
     return page(request, "history.html", values)
 
 
-# Writing
-
-
-async def _edit(request: Request) -> Response:
-    office: Office = request.app.state.office
-
-    def read(app: App) -> tuple[Memory, list[str]]:
-        return app.ours(_ref(request)), _types(app)
-
-    memory, types = await office.use(read, request.path_params["scope"])
-    # A typed memory has its content in its head: there is no other text to edit.
-    is_whole = is_record(memory) or not memory.path.endswith(".md") or bool(memory.problem)
-    is_whole = is_whole or "whole" in request.query_params
-    values = {
-        **_named(request, memory),
-        "title": f"Edit {memory.title}",
-        "is_new": False,
-        "is_whole": is_whole,
-        "can_be_plain": not is_record(memory)
-        and memory.path.endswith(".md")
-        and not memory.problem,
-        "text": memory.data.decode("utf-8", "replace") if is_whole else memory.body,
-        "stated_title": memory.text("title"),
-        "suffix": (".json" if memory.path.endswith(".json") else ".md") if is_whole else "",
-        "types": types,
-        "collections": [],
-        "scopes": [],
-    }
-    return page(request, "edit.html", values)
-
-
-async def _new(request: Request) -> Response:
-    office: Office = request.app.state.office
-
-    def read(app: App) -> dict[str, Any]:
-        found = [name for name, _, _ in app.collections() if name]
-        names = {"here": "project", "global": "yours"}
-        return {
-            "types": _types(app),
-            "collections": sorted(set(found)),
-            "scopes": [(scope, names[scope]) for scope in office.scopes],
-        }
-
-    values = {
-        **await office.use(read),
-        "title": "New memory",
-        "here": "memories",
-        "memory": None,
-        "scope": "here",
-        "page": "/",
-        "api": "",
-        "is_new": True,
-        "is_whole": False,
-        "can_be_plain": False,
-        "text": request.query_params.get("text", "")[:100_000],
-        "suffix": "",
-        **_wanted(request),
-    }
-    return page(request, "edit.html", values)
-
-
-def _wanted(request: Request) -> dict[str, str]:
-    """The name that a link has for what is to be written; a title, if it can be no name."""
-    asked = request.query_params
-    collection, _, name = asked.get("id", "").removeprefix("memory:").rpartition("/")
-    found = {
-        "stated_title": asked.get("title", "")[:400],
-        "wanted_id": name,
-        "wanted_collection": collection,
-        "wanted_scope": asked.get("scope", ""),
-    }
-    try:
-        check_id(name)
-        check_collection(collection)
-    except BadName:
-        plain = found["stated_title"] or asked.get("id", "")[:400]
-        found |= {"stated_title": plain, "wanted_id": "", "wanted_collection": ""}
-    return found
-
-
-def _types(app: App) -> list[str]:
-    """The types that a plain memory can have: the usual ones, and those in use."""
-    try:
-        used = app.library.types()
-    except RetainError:
-        used = {}
-    return list(dict.fromkeys((*FREE_TYPES, *sorted(used))))
-
-
-_ONE: Final = "/memory/{scope}/{collection}/{id}"
+ONE: Final = "/memory/{scope}/{collection}/{id}"
 
 ROUTES: Final = (
-    Route("/new", _new, methods=["GET"]),
-    Route(_ONE, _one, methods=["GET"]),
-    Route(f"{_ONE}/history", _history, methods=["GET"]),
-    Route(f"{_ONE}/edit", _edit, methods=["GET"]),
+    Route(ONE, _one, methods=["GET"]),
+    Route(f"{ONE}/history", _history, methods=["GET"]),
 )

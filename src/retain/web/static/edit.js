@@ -1,8 +1,10 @@
 // Writing: with a preview, without losing a word, and with both texts shown when two have written.
 
-import { get, post, put } from "./api.js";
+import { get, post, put, Refused } from "./api.js";
 import { attempt, make, parts, say } from "./dom.js";
+import { Drafts } from "./drafts.js";
 import { completeLinks } from "./linking.js";
+import { attend, blame, content, fetched, fields, given, put as fillIn, said, worded } from "./sheet.js";
 import { carry, warned } from "./undo.js";
 
 const form = document.getElementById("edit");
@@ -13,125 +15,86 @@ const conflict = document.getElementById("conflict");
 const { api, page, suffix } = form.dataset;
 const isNew = Boolean(form.dataset.new);
 const isWhole = Boolean(form.dataset.whole);
-const FIELDS = ["title", "tags", "type", "collection", "id", "scope", "text"];
+const FIELDS = ["scope", "category", "title", "tags", "type", "collection", "id", "text"];
 const DRAFTS = `retain-draft:${document.documentElement.dataset.bank}:`; // of this bank, and no other at this port
 // Several tabs may write the same at once: each has a draft of its own.
-const PLACE = isNew ? `${DRAFTS}/new` : `${DRAFTS}${location.pathname}${isWhole ? "?whole" : ""}#`;
+const drafts = isNew ? new Drafts(`${DRAFTS}/new`, `${location.search}#`) : new Drafts(`${DRAFTS}${location.pathname}${isWhole ? "?whole" : ""}#`, "");
 let isSettled = false;
-let kept;
 
 let seen = form.dataset.hash; // of the text that these changes were made to
 let theirs; // what someone else saved meanwhile
 let isSaved = false;
 let isSaving = false;
 
+const sheet = () => document.getElementById("sheet");
+/** The category whose fields are filled in; none where a text is written. */
+const category = () => form.elements.category?.value ?? form.dataset.category;
+let spare = {}; // what was typed into fields that the category chosen now does not have
+
 const both = document.getElementById("both");
 const merged = document.getElementById("merged");
 const isMerging = () => !conflict.hidden && !both.hidden;
 
+/** Everything that can be typed into, by its name; what is shown now, and no other. */
+function places() {
+  const plain = FIELDS.filter((name) => form.elements[name]).map((name) => [name, form.elements[name]]);
+  return { ...Object.fromEntries(plain), ...(sheet() ? fields(sheet()) : {}) };
+}
+const each = (read) => Object.fromEntries(Object.entries(places()).map(([name, one]) => [name, read(one)]));
+
 /** What is typed; while two texts are merged, the merged one is the text. */
-function values() {
-  const typed = Object.fromEntries(FIELDS.filter((name) => form.elements[name]).map((name) => [name, form.elements[name].value]));
-  return isMerging() ? { ...typed, text: merged.value } : typed;
-}
-/** What a field was given by the server: someone may type faster than a page's script comes. */
-function given(field) {
-  if (field.options) return ([...field.options].find((one) => one.defaultSelected) ?? field.options[0])?.value ?? "";
-  return field.defaultValue.replace(/\r\n?/g, "\n");
-}
-let first = Object.fromEntries(Object.keys(values()).map((name) => [name, given(form.elements[name])])); // what these changes were made to
+const values = () => (isMerging() ? { ...each(said), text: merged.value } : each(said));
+let first = each(given); // what these changes were made to
 const isTouched = (name, mine = values()) => mine[name] !== first[name];
 const isChanged = () => !isSaved && Object.keys(values()).some((name) => isTouched(name));
 const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}${/[.!?]$/.test(words) ? "" : "."}`;
 
-// Drafts: what was typed outlives a reload, a closed tab, a refused save, and a server that ended.
-
-const LONGEST = 30 * 24 * 3600 * 1000; // milliseconds after which nobody comes back to it
-
 function keep() {
   if (!isSettled) return;
-  if (!isChanged()) { forget(); return; }
+  if (!isChanged()) { drafts.forget(); return; }
   try {
-    localStorage.setItem(kept, JSON.stringify({ seen, first, values: values(), at: Date.now() }));
+    drafts.keep({ seen, first, values: { ...spare, ...values() } });
   } catch {
     say("This browser has no room to keep what you type. Save it soon.", { bad: true });
   }
 }
 
-const forget = () => localStorage.removeItem(kept);
-
-/** What an earlier page left, unless it is too old to be of use. */
-function draft(key = kept) {
-  const found = JSON.parse(localStorage.getItem(key) ?? "null");
-  return found && Date.now() - found.at < LONGEST ? found : null;
-}
-
-// A tab holds a lock on its draft for as long as it is open; a draft that nobody holds was left.
-
-const TAB = "retain-tab";
-
-/** Hold a draft; false if another tab does. A reload may have to wait for the page before it. */
-function hold(key) {
-  return new Promise((resolve) => {
-    navigator.locks.request(key, { signal: AbortSignal.timeout(1000) }, () => {
-      resolve(true);
-      return new Promise(() => {});
-    }).catch(() => resolve(false));
-  });
-}
-
-/** The draft of this tab; a tab that was duplicated has the other's name, and gets a new one. */
-async function settle() {
-  const named = (tab) => (isNew ? `${PLACE}${location.search}#${tab}` : `${PLACE}${tab}`);
-  const another = () => Math.random().toString(36).slice(2);
-  let tab = sessionStorage.getItem(TAB) ?? another();
-  kept = named(tab);
-  if (!(await hold(kept))) {
-    tab = another();
-    kept = named(tab);
-    await hold(kept);
-  }
-  sessionStorage.setItem(TAB, tab);
-}
-
-/** The drafts of this place whose tabs are gone, the latest first. */
-async function left() {
-  const { held } = await navigator.locks.query();
-  const names = new Set(held.map((one) => one.name));
-  const found = [];
-  for (const key of Object.keys(localStorage)) {
-    if (!key.startsWith(PLACE) || names.has(key)) continue;
-    const one = draft(key);
-    if (one) found.push([key, one]);
-    else localStorage.removeItem(key);
-  }
-  return found.sort(([, one], [, other]) => other.at - one.at);
+/** The words by which a person knows a draft again. */
+function begun({ title, text: body, tags: line, ...more }) {
+  const words = Object.entries(more).filter(([name, one]) => name.startsWith("content.") && one !== "[]").map(([, one]) => one);
+  return [isNew && title, body, ...words, title, line].find((one) => one?.trim())?.trim().slice(0, 60) ?? "";
 }
 
 function offerDraft([key, found]) {
-  const start = ((isNew && found.values.title) || found.values.text).trim().slice(0, 60);
-  const line = told(`${isNew ? "A new memory" : "Something"} was typed and not saved: “${start}”.`, ["Bring it back", () => {
+  const line = told(`${isNew ? "A new memory" : "Something"} was typed and not saved: “${begun(found.values)}”.`, ["Bring it back", async () => {
     if (isChanged()) { say("Save or clear what is typed here first.", { bad: true }); return false; }
-    takeUp(found);
-    localStorage.removeItem(key);
+    await takeUp(found);
+    drafts.forget(key);
     keep();
     look();
     return true;
-  }], ["Discard it", () => { localStorage.removeItem(key); return true; }]);
+  }], ["Discard it", () => { drafts.forget(key); return true; }]);
   notice.append(line);
 }
 
 /** Lay what someone typed over what stands here: only what was touched, for the rest may have been
  *  changed by another since. */
 function lay(mine, base) {
+  const there = places();
   for (const [name, value] of Object.entries(mine)) {
-    if (form.elements[name] && value !== base[name]) form.elements[name].value = value;
+    if (there[name] && value !== (base[name] ?? "")) fillIn(there[name], value);
   }
 }
 
 /** Go on with a draft: with the text it was made to, for what was saved since is a conflict. */
-function takeUp(found) {
+async function takeUp(found) {
   const base = found.first ?? first;
+  const wanted = found.values.category ?? "";
+  if (isNew && (wanted !== category() || found.values.scope !== values().scope)) {
+    spare = { ...found.values };
+    if (form.elements.scope && found.values.scope) form.elements.scope.value = found.values.scope;
+    await attempt(() => choose(wanted));
+  }
   lay(found.values, base);
   if (!isChanged()) return false;
   seen = found.seen;
@@ -141,21 +104,17 @@ function takeUp(found) {
 }
 
 /** This tab's own draft comes back; without one, the last that was left where this memory is edited. */
-function bringBack(others) {
-  if (!isNew && !isChanged() && !draft() && others.length) {
-    const [key] = others.shift();
-    localStorage.setItem(kept, localStorage.getItem(key));
-    localStorage.removeItem(key);
-  }
-  const found = draft();
-  if (found && !isChanged() && takeUp(found)) tellOfDraft();
+async function bringBack(others) {
+  if (!isNew && !isChanged() && !drafts.read() && others.length) drafts.move(others.shift()[0], drafts.key);
+  const found = drafts.read();
+  if (found && !isChanged() && await takeUp(found)) tellOfDraft();
   // This tab may be meant for something else than those.
   others.forEach(offerDraft);
 }
 
 function tellOfDraft() {
   tell("What you had typed here and not saved is back.", "Discard it", () => {
-    forget();
+    drafts.forget();
     isSaved = true;
     location.reload();
   });
@@ -165,7 +124,7 @@ function tellOfDraft() {
 function told(words, ...actions) {
   const line = make("p", { class: "notice" }, make("span", {}, words));
   for (const [action, work] of actions) {
-    line.append(make("button", { type: "button", onclick: () => { if (work() !== false) line.remove(); } }, action));
+    line.append(make("button", { type: "button", onclick: async () => { if (await work() !== false) line.remove(); } }, action));
   }
   return line;
 }
@@ -188,6 +147,7 @@ addEventListener("beforeunload", (event) => { if (isChanged()) event.preventDefa
 let timer;
 let asked = 0;
 async function look() {
+  if (!preview?.checkVisibility()) return;
   const mine = ++asked;
   try {
     const { html } = await post("/preview", { text: values().text, suffix });
@@ -202,25 +162,48 @@ form.addEventListener("input", () => {
   timer = setTimeout(look, 200);
 });
 
-completeLinks(text, document.getElementById("links"), () => form.elements.scope?.value ?? form.dataset.scope);
+if (text) completeLinks(text, document.getElementById("links"), () => form.elements.scope?.value ?? form.dataset.scope);
 
 // Saving
 
 const tags = (line) => [...new Set(line.split(",").map((one) => one.trim()).filter(Boolean))];
 
-function saving(body) {
+async function saving(body) {
   const { title, type, scope = "here", collection, id = "", tags: line } = values();
-  const lines = form.dataset.crlf ? body.replaceAll("\n", "\r\n") : body; // as the file has them
+  const lines = form.dataset.crlf ? body?.replaceAll("\n", "\r\n") : body; // as the file has them
+  if (isNew && category()) {
+    if (body.trim()) throw new Refused(400, "This form has no field for the text that you typed. Choose “Free text” to see it");
+    return post(`/records/${scope}`, { ...record(), id: id.trim() });
+  }
   if (isNew) {
     return post(`/memories/${scope}`, { text: body, title, type, id: id.trim(), tags: tags(line), ...(collection.trim() ? { collection: collection.trim() } : {}) });
   }
   if (isWhole) return put(`${api}/source`, { source: lines, expect: seen });
   // Only what was touched: the rest is as it is in the file, whoever changed it meanwhile.
-  const changes = { text: lines, expect: seen };
+  const changes = { expect: seen };
   if (isTouched("title")) changes.title = title.trim();
-  if (isTouched("type")) changes.type = type.trim();
   if (isTouched("tags")) changes.tags = tags(line);
-  return put(api, changes);
+  if (category()) return put(`${api}/content`, { ...changes, content: content(sheet(), (name) => isTouched(name)) });
+  if (isTouched("type")) changes.type = type.trim();
+  return put(api, { ...changes, text: lines });
+}
+
+/** All that the fields say, for a memory that has no file. */
+function record() {
+  const { title, tags: line } = values();
+  const stated = Object.entries(content(sheet(), () => true)).filter(([, value]) => value !== null);
+  return { category: category(), content: Object.fromEntries(stated), title: title.trim(), tags: tags(line) };
+}
+
+/** What can be wrong and is said where it is: each field, and the heads. */
+const blamable = () => ({ ...fields(sheet()), title: form.elements.title.parentElement, tags: form.elements.tags.parentElement });
+
+/** Say why nothing was saved: at the fields, if it is about those. */
+function refuse(error) {
+  const faults = (category() && error.error.faults) || [];
+  const isSaid = faults.length > 0 && !blame(faults, blamable()).length;
+  const words = isSaid ? `Not saved: ${faults.length === 1 ? "one thing has" : `${faults.length} things have`} to be put right first` : error.message;
+  say(`${sentence(words)} What you typed is still here.`, { bad: true, seconds: 10 });
 }
 
 async function save() {
@@ -231,13 +214,14 @@ async function save() {
   try {
     const done = await saving(values().text);
     isSaved = true;
-    forget();
+    drafts.forget();
     carry(`${isNew ? "Stored" : done.status === "unchanged" ? "Nothing had changed" : "Saved"}.${warned(done)}`, done.undo, done.page);
   } catch (error) {
     keep();
     if (error.status === 409 && !isNew) await attempt(disagree);
-    else if (error.status !== 401) say(`${sentence(error.message)} What you typed is still here.`, { bad: true, seconds: 10 });
-    if (!isNew && (error.status === 404 || error.status === 422)) offerNew(error.status === 404);
+    else if (error.status !== 401) refuse(error);
+    const isBroken = error.status === 422 && !(category() && error.error.code === "record");
+    if (!isNew && (error.status === 404 || isBroken)) offerNew(error.status === 404);
   } finally {
     isSaving = false;
     button.disabled = false;
@@ -254,16 +238,17 @@ function offerNew(isGone) {
 async function storeAnew() {
   const [, , scope, collection, id] = api.split("/").map(decodeURIComponent);
   const { title = "", type = "", tags: line = "", text: body } = values();
-  const given = { text: body, title: title.trim(), type: type.trim(), tags: tags(line), collection };
+  const [kind, mine] = category() ? ["records", record()]
+    : ["memories", { text: body, title: title.trim(), type: type.trim(), tags: tags(line), collection }];
   let done;
   try {
-    done = await post(`/memories/${scope}`, { ...given, id });
+    done = await post(`/${kind}/${scope}`, { ...mine, id });
   } catch (error) {
-    if (error.status !== 409) throw error;
-    done = await post(`/memories/${scope}`, { ...given, id: `${id.slice(0, 80)}-${Date.now().toString(36)}` });
+    if (error.status !== 409 && !(error.error.code === "record" && !error.error.faults)) throw error;
+    done = await post(`/${kind}/${scope}`, { ...mine, id: `${id.slice(0, 60)}-${Date.now().toString(36)}` });
   }
   isSaved = true;
-  forget();
+  drafts.forget();
   carry(`Stored as ${done.id}.${warned(done)}`, done.undo, done.page);
 }
 
@@ -276,30 +261,51 @@ form.addEventListener("submit", (event) => {
 
 // Two have written: both texts are shown, and the person decides.
 
-/** What another saved, in the fields of this form. */
-const saved = () => (isWhole ? { text: theirs.source } : {
-  text: theirs.content,
-  title: theirs.metadata.title ?? "",
-  type: theirs.metadata.type ?? "",
-  tags: theirs.tags.join(", "),
-});
+const SHOWN = { title: "Title", type: "Type", tags: "Tags" };
 
-/** Title, type and tags, where the two differ: what one has not touched stays as the other saved it. */
+/** What is saved now: its hash, its title, and what it says in the fields of this form. */
+async function now() {
+  if (category()) {
+    const found = await fetched(location.pathname);
+    if (found.dataset.category !== category()) throw new Refused(422, "This memory cannot be shown in these fields any more.");
+    const boxes = fields(found.querySelector("#sheet"));
+    const said = Object.fromEntries(Object.entries(boxes).map(([name, one]) => [name, given(one)]));
+    const heads = { title: given(found.elements.title), tags: given(found.elements.tags) };
+    return { hash: found.dataset.hash, title: found.querySelector("h1").textContent, values: { ...said, ...heads }, form: found };
+  }
+  const { hash, title, source, content: body, metadata, tags: line } = await get(api);
+  const heads = { title: metadata.title ?? "", type: metadata.type ?? "", tags: line.join(", ") };
+  return { hash, title, values: isWhole ? { text: source } : { text: body, ...heads } };
+}
+
+/** What the two have, where they differ: what one has not touched stays as the other saved it. */
 function headsApart() {
-  const [mine, other] = [values(), saved()];
-  return ["title", "type", "tags"].filter((name) => name in other && mine[name] !== other[name]).map((name) => make("li", {},
-    make("strong", {}, sentence(name).slice(0, -1)), `: theirs “${other[name]}”, `,
+  const [mine, other] = [values(), theirs.values];
+  const differ = (name) => name in other && name in mine && mine[name] !== other[name];
+  const heads = Object.keys(SHOWN).filter(differ).map((name) => make("li", {},
+    make("strong", {}, SHOWN[name]), `: theirs “${other[name]}”, `,
     isTouched(name, mine) ? `yours “${mine[name]}”.` : "which stays: you did not change it."));
+  const rest = Object.keys(other).filter((name) => name.startsWith("content.") && differ(name)).map((name) => make("li", {},
+    make("strong", {}, places()[name].dataset.label), isTouched(name, mine) ? ": yours is another." : ": theirs stays, you did not change it."));
+  return [...heads, ...rest];
+}
+
+/** The two texts to compare: of fields, what is saved, and what it would be with these changes. */
+function bothTexts() {
+  if (!category()) return [theirs.values.text, values().text];
+  const saved = fields(theirs.form.querySelector("#sheet"));
+  const mine = Object.entries(fields(sheet())).map(([name, one]) => (isTouched(name) || !saved[name] ? one : saved[name]));
+  return [Object.values(saved), mine].map((all) => all.map(worded).join("\n\n"));
 }
 
 async function disagree() {
-  theirs = await get(api);
-  const said = saved().text;
-  const { html } = await post("/compare", { old: said, new: values().text });
+  theirs = await now();
+  const [old, mine] = bothTexts();
+  const { html } = await post("/compare", { old, new: mine });
   document.getElementById("differences").replaceChildren(parts(html));
-  document.getElementById("theirs").value = said;
+  document.getElementById("theirs").value = old;
   if (isMerging()) say("Someone else saved again. Their new text is shown, and your merged one is as it was.", { bad: true });
-  else merged.value = text.value;
+  else merged.value = mine;
   const [left, right] = document.querySelectorAll("#differences th");
   if (left) { left.textContent = "Theirs, as it is saved"; right.textContent = "Yours"; }
   document.getElementById("heads-apart").replaceChildren(...headsApart());
@@ -312,11 +318,15 @@ async function disagree() {
 
 /** What is saved stands in the form then, and nothing is changed. */
 function fill() {
-  const found = saved();
-  const at = [text.selectionStart, text.selectionEnd];
-  for (const [name, value] of Object.entries(found)) form.elements[name].value = value;
-  text.setSelectionRange(...at);
-  form.dataset.crlf = found.text.includes("\r\n") ? "1" : "";
+  const found = theirs.values;
+  const had = document.activeElement;
+  const at = had.selectionStart === undefined ? [] : [had.selectionStart, had.selectionEnd];
+  if (theirs.form) sheet().replaceWith(theirs.form.querySelector("#sheet"));
+  for (const name of Object.keys(SHOWN).concat("text")) if (name in found && form.elements[name]) form.elements[name].value = found[name];
+  const like = had.isConnected ? had : had.id && document.getElementById(had.id);
+  if (like && like !== document.body) like.focus({ preventScroll: true });
+  if (at.length && like?.setSelectionRange) like.setSelectionRange(...at);
+  form.dataset.crlf = found.text?.includes("\r\n") ? "1" : "";
   form.querySelector("h1").textContent = theirs.title;
   first = values();
   seen = theirs.hash;
@@ -326,7 +336,7 @@ function fill() {
 /** Merging begins or is over: there is one text to write in at a time. */
 function merging(isOn) {
   both.hidden = !isOn;
-  text.readOnly = isOn;
+  if (text) text.readOnly = isOn;
   if (isOn) merged.focus();
   else conflict.hidden = true;
 }
@@ -337,7 +347,7 @@ function takeTheirs() {
   fill();
   // The draft stays what it was: a reload brings back what the person typed, not what is saved.
   tell("This is the saved text now. Yours is not lost.", "Bring mine back", () => { lay(mine, base); keep(); look(); });
-  text.focus();
+  (text ?? form.elements.title).focus();
 }
 
 const CHOICES = {
@@ -356,24 +366,60 @@ conflict.addEventListener("click", (event) => {
 document.addEventListener("retain:memories", async () => {
   if (isNew || isSaved || !conflict.hidden) return;
   try {
-    const now = await get(api);
+    const found = await now();
     // Word of one's own save may come before its answer.
-    if (isSaved || isSaving || !conflict.hidden || now.hash === seen) return;
-    if (!isChanged()) { theirs = now; fill(); return; }
+    if (isSaved || isSaving || !conflict.hidden || found.hash === seen) return;
+    if (!isChanged()) { theirs = found; fill(); return; }
     tell("This memory was changed elsewhere. Your text is untouched.", "Compare", () => attempt(disagree));
   } catch (error) {
     if (error.status === 404) offerNew(true);
+    if (error.status === 422) tell(error.message, "Edit the whole file", () => { location.href = `${page}/edit?whole=1`; });
   }
 });
 
-await settle();
-const others = await left();
+// A new memory gets the fields of the category that is chosen for it.
+
+/** Show the fields of a category, or the text; what was typed stays, in whichever of them takes it. */
+async function choose(wanted) {
+  const scope = form.elements.scope?.value ?? "here";
+  const fresh = await fetched(`/new?type=${encodeURIComponent(wanted)}&scope=${encodeURIComponent(scope)}`);
+  const main = (one) => fields(one)[`content.${one.dataset.says}`];
+  const [old, made] = [sheet(), fresh.querySelector("#sheet")];
+  const body = main(old) ? said(main(old)) : text.value;
+  for (const [name, one] of Object.entries(fields(old))) if (one !== main(old)) spare[name] = said(one);
+  form.elements.category.replaceChildren(...fresh.elements.category.children);
+  form.elements.category.value = fresh.dataset.category;
+  old.replaceWith(made);
+  first = { ...first, ...Object.fromEntries(Object.entries(fields(made)).map(([name, one]) => [name, given(one)])) };
+  for (const [name, one] of Object.entries(fields(made))) if (spare[name]) { fillIn(one, spare[name]); delete spare[name]; }
+  if (main(made) && !said(main(made))) { fillIn(main(made), body); if (!main(old)) text.value = ""; }
+  else if (!main(made) && !text.value) text.value = body;
+  else if (main(old)) spare[`content.${old.dataset.says}`] = body;
+  for (const one of form.querySelectorAll("[data-plain]")) one.hidden = Boolean(fresh.dataset.category);
+  keep();
+  look();
+}
+
+form.elements.category?.addEventListener("change", (event) => attempt(() => choose(event.target.value)));
+form.elements.scope?.addEventListener("change", () => attempt(() => choose(category())));
+// Whoever writes the name of a category into the field for types means its form.
+if (isNew) form.elements.type.addEventListener("change", ({ target }) => {
+  if (![...form.elements.category.options].some((one) => one.value && one.value === target.value.trim())) return;
+  const wanted = target.value.trim();
+  target.value = "";
+  attempt(() => choose(wanted));
+});
+attend(form, keep);
+
+await drafts.settle();
+const others = await drafts.left();
 // Someone typed faster than that: what an earlier page left is offered instead of brought back.
-if (isChanged() && draft()) {
-  localStorage.setItem(`${kept}-before`, localStorage.getItem(kept));
-  others.unshift([`${kept}-before`, draft()]);
+if (isChanged() && drafts.read()) {
+  const before = `${drafts.key}-before`;
+  drafts.move(drafts.key, before);
+  others.unshift([before, drafts.read(before)]);
 }
 isSettled = true;
 if (isChanged()) keep();
-bringBack(others);
+await bringBack(others);
 look();

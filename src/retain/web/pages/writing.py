@@ -1,0 +1,168 @@
+"""Where memories are written: as a text, as the fields of a category, or as a whole file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from retain.errors import BadName, RetainError, UsageError
+from retain.model import FREE_TYPES, Memory
+from retain.paths import check_collection, check_id
+from retain.typed import forms, sheets
+from retain.typed.shape import is_record, record
+from retain.web.office import HERE, OWN, Office
+from retain.web.pages.memory import ONE, named, ref
+from retain.web.rendering import page
+
+if TYPE_CHECKING:
+    from retain.app import App
+
+__all__ = ["ROUTES"]
+
+_BANKS: Final = {"here": "project", "global": "yours"}
+
+
+class _Sheet(NamedTuple):
+    """The form of a category, with what a memory says in it."""
+
+    category: str
+    folder: str
+    says: str  # the field that a text without fields goes to
+    entries: Sequence[sheets.Entry]
+    others: Sequence[str]  # what the memory says besides, which stays as it is
+
+
+def _sheet(app: App, category: str, content: Mapping[str, object]) -> _Sheet | None:
+    """The sheet of a category; None where there is no such category."""
+    try:
+        form = forms.form(category, app.ledger.rules)
+    except UsageError:
+        return None
+    return _Sheet(
+        category,
+        form.folder,
+        forms.says(form),
+        sheets.entries(form, content),
+        [str(name) for name in sheets.others(form, content)],
+    )
+
+
+async def _edit(request: Request) -> Response:
+    office: Office = request.app.state.office
+
+    def read(app: App) -> tuple[Memory, _Sheet | None, list[str]]:
+        memory = app.ours(ref(request))
+        return memory, _laid_out(app, memory), _types(app)
+
+    memory, sheet, types = await office.use(read, request.path_params["scope"])
+    # What cannot be read has neither text nor fields to show, and JSON has no text.
+    is_plain = memory.path.endswith(".md") and not memory.problem and not is_record(memory)
+    is_whole = "whole" in request.query_params or not (is_plain or sheet)
+    values = {
+        **named(request, memory),
+        "title": f"Edit {memory.title}",
+        "is_new": False,
+        "is_whole": is_whole,
+        "sheet": None if is_whole else sheet,
+        "part": "the fields" if sheet else "the text alone" if is_plain else "",
+        "text": _text(memory, is_whole),
+        "stated_title": memory.text("title"),
+        "suffix": _suffix(memory) if is_whole else "",
+        "has_more": bool(memory.body.strip()) and memory.path.endswith(".md"),
+        "types": types,
+        "categories": [],
+        "collections": [],
+        "scopes": [],
+    }
+    return page(request, "edit.html", values)
+
+
+def _laid_out(app: App, memory: Memory) -> _Sheet | None:
+    """A typed memory's content on the sheet of its category, if it can be."""
+    content = record(memory).get("content") if is_record(memory) else None
+    return _sheet(app, memory.type, content) if isinstance(content, dict) else None
+
+
+def _text(memory: Memory, is_whole: bool) -> str:
+    return memory.data.decode("utf-8", "replace") if is_whole else memory.body
+
+
+def _suffix(memory: Memory) -> str:
+    return ".json" if memory.path.endswith(".json") else ".md"
+
+
+async def _new(request: Request) -> Response:
+    office: Office = request.app.state.office
+    wanted = _wanted(request)
+    scope = OWN if wanted["wanted_scope"] == OWN else HERE
+
+    def read(app: App) -> dict[str, Any]:
+        found = [name for name, _, _ in app.collections() if name]
+        scopes = office.scopes
+        banks = office.app(scope if scope in scopes else HERE)
+        kinds = [one.name for one in banks.ledger.rules.categories.values() if one.enabled]
+        asked = request.query_params.get("type", "")[:400]
+        return {
+            "types": _types(app),
+            "collections": sorted(set(found)),
+            "scopes": [(scope, _BANKS[scope]) for scope in scopes],
+            "categories": [(name, forms.label(name)) for name in sorted(kinds)],
+            "sheet": _sheet(banks, asked, {}) if asked in kinds else None,
+            "stated_type": "" if asked in kinds else asked,
+        }
+
+    values = {
+        **await office.use(read),
+        "title": "New memory",
+        "here": "memories",
+        "memory": None,
+        "scope": "here",
+        "page": "/",
+        "api": "",
+        "is_new": True,
+        "is_whole": False,
+        "part": "",
+        "text": request.query_params.get("text", "")[:100_000],
+        "suffix": "",
+        "has_more": False,
+        **wanted,
+    }
+    return page(request, "edit.html", values)
+
+
+def _wanted(request: Request) -> dict[str, str]:
+    """The name that a link has for what is to be written; a title, if it can be no name."""
+    asked = request.query_params
+    collection, _, name = asked.get("id", "").removeprefix("memory:").rpartition("/")
+    found = {
+        "stated_title": asked.get("title", "")[:400],
+        "wanted_id": name,
+        "wanted_collection": collection,
+        "wanted_scope": asked.get("scope", ""),
+    }
+    try:
+        check_id(name)
+        check_collection(collection)
+    except BadName:
+        plain = found["stated_title"] or asked.get("id", "")[:400]
+        found |= {"stated_title": plain, "wanted_id": "", "wanted_collection": ""}
+    return found
+
+
+def _types(app: App) -> list[str]:
+    """The types that a plain memory can have: the usual ones, and those in use."""
+    try:
+        used = app.library.types()
+    except RetainError:
+        used = {}
+    return list(dict.fromkeys((*FREE_TYPES, *sorted(used))))
+
+
+ROUTES: Final = (
+    Route("/new", _new, methods=["GET"]),
+    Route(f"{ONE}/edit", _edit, methods=["GET"]),
+)
