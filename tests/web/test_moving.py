@@ -37,6 +37,7 @@ content:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A project's bank, and the person's own beside it."""
     with stage.started(tmp_path_factory.mktemp("moving"), project=True, env=PLAIN) as server:
+        (server.bank / "memories").mkdir(parents=True)
         yield server
 
 
