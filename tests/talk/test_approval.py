@@ -561,10 +561,8 @@ def test_file_out_of_order_names_no_rule(home: Path) -> None:
 def test_person_is_told_of_a_rule_that_no_longer_counts(work: Path) -> None:
     written("git submodule*", project=str(work))
     with talking(work) as talk:
-        assert notices(talk.say("hello")) == [
-            "`git submodule*` is no longer allowed unasked: with other words it may start "
-            "programs, install something or send it. You are asked again."
-        ]
+        (note,) = notices(talk.say("hello"))
+        assert note.startswith("`git submodule*` is no longer allowed unasked: ")
         assert notices(talk.say("again")) == []
 
 
