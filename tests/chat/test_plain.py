@@ -201,12 +201,15 @@ def test_nothing_in_a_reply_acts_on_a_terminal(run: Run, server: Server) -> None
 
 
 def test_a_question_is_answered_and_kept_like_a_chat(run: Run, anthropic: Server) -> None:
-    anthropic.says(claude("It is 8080.\n\n[MEMORY] The API listens on port 8080"))
+    fact = "[MEMORY] The API listens on port 8080"
+    anthropic.says(claude(f"It is 8080.\n\n{fact}"), claude(f"Noted.\n\n{fact}"))
     ran = run("ask", "Which", "port?", "-", input="EXPOSE 8080\n")
     assert ran.code == 0
     assert ran.out.startswith("It is 8080.")
     assert anthropic.asked[0].last == "Which port?\n\nEXPOSE 8080"
     assert len(anthropic.asked) == 1
+    assert "Not remembered, because you did not say so" in ran.err  # what is piped is anyone's
+    assert "Memory saved" in run("ask", "The API listens on port 8080").err
     with_memory = run("ask", "Which port does the API have?", "--json")
     answer = json.loads(with_memory.out)
     assert answer["answer"] == "Done."

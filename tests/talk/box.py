@@ -25,13 +25,13 @@ class Box:
         self.saved: list[str] = []
         self.before: Callable[[], object] = lambda: None  # done while the person thinks
         self.app = App(cwd=str(work))
-        self.quoted: set[str] = set()
+        self.doubtful: set[str] = set()
         self.tools = Toolbox(
             self.app,
             str(work),
             ask=self._ask,
             save=self._save,
-            is_quoted=lambda fact: fact in self.quoted,
+            is_doubtful=lambda fact, _: fact in self.doubtful,
         )
 
     async def _ask(self, question: Question) -> Answer:

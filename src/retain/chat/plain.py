@@ -220,13 +220,13 @@ class Plain:
             self._write(f"{words.inert(shown.text)}\n")
         return shown
 
-    async def exchange(self, text: str, *, is_silent: bool = False) -> Exchange:
-        """Say one thing, and write the reply as it comes."""
+    async def exchange(self, text: str, quoted: str = "", *, is_silent: bool = False) -> Exchange:
+        """Say one thing, with what is quoted to it, and write the reply as it comes."""
         answer: list[str] = []
         saved: list[Saved] = []
         usage, count = Usage(0, 0), 0
         try:
-            async with contextlib.aclosing(self.chat.conversation.send(text)) as happenings:
+            async with contextlib.aclosing(self.chat.conversation.send(text, quoted)) as happenings:
                 async for one in happenings:
                     if isinstance(one, TextDelta):
                         answer.append(one.text)

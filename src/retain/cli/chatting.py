@@ -160,7 +160,7 @@ def _ask_arguments(parser: Parser) -> None:
 def _ask(args: argparse.Namespace) -> Output:
     from retain.chat.plain import Plain
 
-    question = "\n\n".join(_question(args.question)).strip()
+    question, quoted = _question(args.question)
     if not question:
         raise UsageError("there is no question", hint='retain ask "What did we decide?"')
     found: list[Exchange] = []
@@ -169,7 +169,7 @@ def _ask(args: argparse.Namespace) -> Output:
 
         async def whole() -> int:
             try:
-                found.append(await talk.exchange(question, is_silent=wants_json(args)))
+                found.append(await talk.exchange(question, quoted, is_silent=wants_json(args)))
             finally:
                 await chat.leave(0)  # one question needs no summary of a model's
             return 0
@@ -179,12 +179,11 @@ def _ask(args: argparse.Namespace) -> Output:
         return Output(_answer(found[0], session, chat.model_name))
 
 
-def _question(words: list[str]) -> Iterator[str]:
-    text = " ".join(word for word in words if word != "-")
-    if text:
-        yield text
-    if "-" in words or _is_sent():
-        yield _piped()
+def _question(words: list[str]) -> tuple[str, str]:
+    """What is asked, and what is piped to a question: that may be anyone's text."""
+    text = " ".join(word for word in words if word != "-").strip()
+    piped = _piped().strip() if "-" in words or _is_sent() else ""
+    return (text, piped) if text else (piped, "")
 
 
 def _is_sent() -> bool:

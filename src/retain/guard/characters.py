@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["escaped", "flat", "revealed", "strip_invisible", "visible", "visible_json"]
+__all__ = ["escaped", "flat", "revealed", "spelled", "strip_invisible", "visible", "visible_json"]
 
 _Ranges = tuple[tuple[int, int], ...]
 
@@ -116,6 +116,13 @@ def revealed(line: str) -> str:
     """Show also what cannot be seen as an escape: someone is to agree to the whole of a text."""
     line = visible(line, keep_newlines=False)
     return line.translate({ord(c): _escape(c) for c in set(line) if _within(c, _INVISIBLE)})
+
+
+def spelled(line: str) -> str:
+    """Show all but plainly seen characters and the plain space as escapes: it is to be run."""
+    doubtful = (*_INVISIBLE, *_SOMETIMES_NEEDED)
+    odd = {c for c in set(line) if not c.isprintable() or _within(c, doubtful)}
+    return line.translate({ord(c): _escape(c) for c in odd})
 
 
 def flat(text: str, most: int = 300) -> str:

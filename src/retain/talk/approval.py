@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from retain import bank, paths
 from retain.errors import ConfigError, NotFound, RetainError, UsageError
 from retain.fsio import Directory, Workshop
-from retain.talk.files import Change, Target
+from retain.talk.files import Change, Target, is_private
 from retain.talk.running import Command
 
 __all__ = [
@@ -39,14 +39,24 @@ _MOST: Final = 1_000_000
 _MOST_PATTERN: Final = 1_000
 _KEPT: Final = ("tool", "pattern", "project")  # of a rule, in the file
 
-# Commands whose second word says what they do.
-_WITH_VERBS: Final = frozenset(
-    "git npm pnpm yarn bun cargo go uv poetry pip make just docker kubectl gh dotnet mvn gradle "
-    "bundle rails deno terraform".split()
-)
-_RUNNING: Final = frozenset("run exec x dlx config api eval shell start".split())  # of those
+# What may be allowed with any words behind it: it shows something, or has the project's own tests
+# done. Nothing that starts a program it is told of, installs, fetches or sends is here, and nothing
+# whose further words are further things to do, as those of make are.
+_OPEN: Final = {
+    "git": frozenset(
+        "status diff log show branch blame shortlog describe grep rev-parse rev-list ls-files "
+        "ls-tree cat-file merge-base name-rev".split()
+    ),
+    "npm": frozenset(["test"]),
+    "pnpm": frozenset(["test"]),
+    "yarn": frozenset(["test"]),
+    "cargo": frozenset("test check clippy".split()),
+    "go": frozenset("test vet".split()),
+    "pip": frozenset("list show freeze".split()),
+    "docker": frozenset("ps images".split()),
+}
 _SHELLS: Final = frozenset("sh bash dash zsh fish ksh csh tcsh busybox".split())
-# Programs that start others: a pattern with an open end would allow everything.
+# Programs that start others.
 _LAUNCHERS: Final = frozenset(
     "sh bash dash zsh fish ksh csh tcsh python python2 python3 node nodejs deno bun perl ruby php "
     "lua env xargs nohup timeout nice time setsid stdbuf watch find ssh exec command busybox npx "
@@ -59,7 +69,7 @@ _FETCHING: Final = frozenset("curl wget fetch aria2c".split())
 _Edit = Callable[[list[object]], list[object]]
 # Options that a pattern's open end covers: they only say how much is shown.
 _HARMLESS: Final = frozenset(
-    "-1 -2 -3 -5 -10 -20 -n -p -s -v -q -a -b -u -- --oneline --stat --short --branch --cached "
+    "-1 -2 -3 -5 -10 -20 -n -p -s -v -q -a -b -- --oneline --stat --short --branch --cached "
     "--staged --name-only --name-status --graph --all --quiet --verbose --no-color "
     "--porcelain".split()
 )
@@ -126,10 +136,14 @@ def _command_patterns(words: Sequence[str]) -> list[str]:
     if any("*" in word or not word.isprintable() for word in words):
         return []  # a star of its own would stand for more than itself
     found = [shlex.join(words)]
-    verb = words[1] if len(words) > 1 and words[0] in _WITH_VERBS else ""
-    if re.fullmatch(r"[a-z][a-z-]*", verb) and verb not in _RUNNING:
-        found.append(f"{words[0]} {verb}*")
+    if _is_open(words):
+        found.append(shlex.join(words[:2]) + "*")
     return found
+
+
+def _is_open(words: Sequence[str]) -> bool:
+    """Whether a command does nothing worse with other words behind it."""
+    return len(words) > 1 and words[1] in _OPEN.get(words[0], ())
 
 
 def about_writing(call: str, wanted: Change, title: str) -> Question:
@@ -278,14 +292,22 @@ class Approvals:
         except RetainError:
             entries = []  # then everything is asked about; `problem` says why
         rules = [_rule_of(entry) for entry in entries]
-        return [
-            *self._rules,
-            *(
-                rule
-                for rule in rules
-                if rule and rule.project == self._place(rule.tool) and not _fault(rule)
-            ),
-        ]
+        kept = [rule for rule in rules if rule and self._is_here(rule) and not _fault(rule)]
+        return [*self._rules, *kept]
+
+    def retired(self) -> list[Rule]:
+        """Take out the patterns of an earlier day that allow too much, and name them this once."""
+        try:
+            rules = [rule for entry in self._entries() if (rule := _rule_of(entry))]
+            found = [rule for rule in rules if self._is_here(rule) and _is_too_wide(rule)]
+            if found:
+                self._change(lambda entries: [it for it in entries if _rule_of(it) not in found])
+        except RetainError:
+            return []  # none of them is obeyed, and `problem` says what is amiss
+        return found
+
+    def _is_here(self, rule: Rule) -> bool:
+        return rule.project == self._place(rule.tool)
 
     def listed(self) -> list[Rule]:
         """All that can be taken back, in an order that stays: single calls, then patterns."""
@@ -380,11 +402,17 @@ def _fault(rule: Rule) -> str:
         return str(error)
     if not words or "*" in words[0]:
         return "its first word is a program, without a star"
-    if "*" in pattern and os.path.basename(words[0]) in _LAUNCHERS:
-        return f"{words[0]} starts other programs, so a star would allow everything"
-    if words[0] in _WITH_VERBS and words[1:2] and words[1].startswith("*"):
-        return f"say what {words[0]} may do: some of its options start other programs"
+    if "*" in pattern and not (
+        pattern.index("*") == len(pattern) - 1
+        and words[-1] != "*"
+        and _is_open([word.removesuffix("*") for word in words])
+    ):
+        return "with other words it may start programs, install something or send it"
     return "it is asked about every time" if is_grave(words) else ""
+
+
+def _is_too_wide(rule: Rule) -> bool:
+    return rule.tool == "run_command" and "*" in rule.pattern and bool(_fault(rule))
 
 
 def _allows(rule: Rule, question: Question) -> bool:
@@ -396,22 +424,29 @@ def _allows(rule: Rule, question: Question) -> bool:
 
 
 def _fits_words(pattern: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether each word fits its own; a star at the very end stands for further words as well.
+    """Whether the words are the pattern's; a star at its very end stands for further ones.
 
-    What comes before that star is a whole word, or `diff` would stand for `difftool`; and of
-    options only those are covered that start no program and write no file.
+    What comes before that star is a whole word, or `diff` would stand for `difftool`.
     """
-    if len(words) < len(pattern) or (len(words) > len(pattern) and not pattern[-1].endswith("*")):
+    *before, last = pattern
+    exact = [*before, last.removesuffix("*")]
+    if not last.endswith("*"):
+        return [*words] == exact
+    return [*words[: len(exact)]] == exact and all(map(_is_covered, words[len(exact) :]))
+
+
+def _is_covered(word: str) -> bool:
+    """Whether an open end stands for a word: one that leads nowhere else, and hides nothing.
+
+    Of options it is only those that start no program and write no file. `git diff` shows any two
+    files of the disk as soon as one is outside its repository, and a file of secrets is asked
+    about whoever reads it.
+    """
+    if word.startswith("-"):
+        return word in _HARMLESS
+    if "=" in word or "://" in word or word.startswith(("/", "~")):
         return False
-    *exact, last = pattern
-    if last.endswith("*") and last.strip("*"):
-        exact, further = [*exact, last.removesuffix("*")], words[len(pattern) :]
-        is_plain = all(word in _HARMLESS or not word.startswith("-") for word in further)
-        if not is_plain or any("=" in word for word in further):
-            return False
-    else:
-        exact = [*pattern]
-    return all(_like(one, word) for one, word in zip(exact, words, strict=False))
+    return ".." not in re.split("[/:]", word) and not is_private(f"/{word.rpartition(':')[2]}")
 
 
 def _fits_path(pattern: Sequence[str], parts: Sequence[str]) -> bool:

@@ -64,7 +64,7 @@ class Chat:
             app.workspace.cwd,
             ask=ask,
             save=self._save_fact,
-            is_quoted=self._is_quoted,
+            is_doubtful=self._is_doubtful,
             turn=self.turn,
         )
         self._wanted = model
@@ -236,8 +236,8 @@ class Chat:
         """What the model was sent last."""
         return self._conversation.prompt if self._conversation else None
 
-    def _is_quoted(self, fact: str) -> bool:
-        return self.conversation.retention.told.is_quoted(fact)
+    def _is_doubtful(self, fact: str, replaces: str) -> bool:
+        return self.conversation.retention.is_doubtful(fact, replaces)
 
     def _save_fact(self, fact: str, replaces: str) -> str:
         session = self.session.id if self.session else ""

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from retain.app import App
     from retain.sessions.model import Session
     from retain.sessions.store import Sessions
+    from retain.talk.approval import Rule
     from retain.talk.models import Model
     from retain.talk.profile import Profile
     from retain.talk.tools import Toolbox
@@ -83,6 +84,8 @@ class Conversation:
         self.prompt: Prompt | None = None
         self.spent = Usage(0, 0)
         self.retention = Retention(app, sessions)
+        self._is_taken_up = session is not None
+        toolbox.own.clear()  # calls of another conversation may have the same names
         self._turn = turn or threading.RLock()
         self._most_tokens = 0  # of a reply, as it is configured
         self._summaries = Summaries(app, sessions, self.away, session)
@@ -93,8 +96,13 @@ class Conversation:
 
     # Talking
 
-    async def send(self, text: str) -> AsyncGenerator[Happening, None]:
-        """Say something; the reply comes as it is made, to the last thing that is done with it."""
+    async def send(self, text: str, quoted: str = "") -> AsyncGenerator[Happening, None]:
+        """Say something; the reply comes as it is made, to the last thing that is done with it.
+
+        What is `quoted` goes with it, and is not what the person says themselves.
+        """
+        said = text
+        text = "\n\n".join(filter(None, (said, quoted)))
         if not text.strip():
             return
         await to_the_end(aside(lambda: self._begin(text)))
@@ -103,7 +111,7 @@ class Conversation:
         self._untold += (*await self._synced(), *self._left_out())
         for told in self._told():
             yield told
-        self.retention.begin(text)
+        self.retention.begin(said, quoted)
         for number in range(ROUNDS + 1):
             for one in await self._assembled(self.prompt if number else None):
                 yield one
@@ -146,8 +154,10 @@ class Conversation:
                     yield happening
 
     def _begin(self, text: str) -> None:
-        if self.prompt is None and (warning := published(self.app, self.sessions)):
-            self._untold.append(notice(warning))
+        if self.prompt is None:
+            warning = published(self.app, self.sessions)
+            retired = self.toolbox.approvals.retired()
+            self._untold += [notice(text) for text in (warning, *map(_retired, retired)) if text]
         if self.session is not None:
             try:
                 self._summaries.outdated()
@@ -198,17 +208,20 @@ class Conversation:
         self._most_tokens = self.app.config.number("chat.max_tokens")
         free = self._most_tokens or min(_REPLY, context // 4)
         room = max(context - free, context // 2)
+        messages = self.sessions.since_compaction(self.session.id)
+        if self._is_taken_up and any(one.role == "system" for one in messages):
+            self.retention.told.distrust()  # nobody knows what that summary was made of
         prompt = assembled(
             self.app,
             self.sessions,
             self.profile,
-            self.sessions.since_compaction(self.session.id),
+            messages,
             session_id=self.session.id,
             room=min(room, self._rooms.get(self.model.name, room)),
             tools=self.toolbox.specs,
             before=before,
         )
-        self.retention.told.read(prompt)
+        self.retention.told.read(prompt, self.toolbox.own)
         return prompt
 
     def _kept_reply(self, ending: str) -> contextlib.AbstractAsyncContextManager[Reply]:
@@ -332,6 +345,13 @@ class Conversation:
     async def away(self, work: Callable[[], _Result]) -> _Result:
         """Do blocking work in a thread, alone with the App."""
         return await alone(self._turn, work)
+
+
+def _retired(rule: Rule) -> str:
+    return (
+        f"`{rule}` is no longer allowed unasked: with other words it may start programs, install "
+        "something or send it. You are asked again."
+    )
 
 
 def _words(prompt: Prompt) -> tuple[object, ...]:

@@ -28,6 +28,7 @@ __all__ = [
     "change",
     "folder",
     "harmless",
+    "is_private",
     "project",
     "read",
     "target",
@@ -152,11 +153,11 @@ def target(around: Project, given: str) -> Target:
         real,
         shown,
         is_inside and not around.is_wide,
-        _is_private(real) or _is_private(spelled),
+        is_private(real) or is_private(spelled),
     )
 
 
-def _is_private(path: str) -> bool:
+def is_private(path: str) -> bool:
     """Whether a file is one in which people keep keys and passwords, by its name."""
     *folders, name = path.casefold().split("/")
     if not _PRIVATE_FOLDERS.isdisjoint(folders) or (folders[-1], name) in _PRIVATE_PLACES:

@@ -108,6 +108,7 @@ class Part(NamedTuple):
     note: str = ""  # what was cut or left out, and why
     is_stable: bool = False
     is_data: bool = False  # may be written by someone else than the person
+    is_foreign: bool = False  # came with a project: whoever wrote that may have wishes of their own
     is_fleeting: bool = False  # recalled for one message, and sent with it alone
     details: tuple[str, ...] = ()  # what was recalled, each with its name
 
@@ -263,7 +264,8 @@ def _project_instructions(around: _Surroundings) -> Iterator[Part]:
 
 def _read_instructions(place: Place) -> Part | None:
     """A bank's instructions, or why they cannot be read; None where there are none."""
-    part = Part(f"{_INSTRUCTIONS} ({place.scope})", "", is_stable=True)
+    is_foreign = place.scope != "global"
+    part = Part(f"{_INSTRUCTIONS} ({place.scope})", "", is_stable=True, is_foreign=is_foreign)
     try:
         with (
             Directory.open(os.path.realpath(place.root)) as root,
@@ -300,14 +302,16 @@ def _profiles(around: _Surroundings) -> list[Part]:
 def _profile(one: profiles.Text, room: int, listed: frozenset[str]) -> Part:
     is_list = one.name == "MEMORY.md"
     text = strip_invisible(view.without(one.text, listed) if is_list else one.text).strip()
-    part = Part(f"{one.name} ({one.scope})", text, note=one.note, is_stable=not is_list)
+    is_own = one.scope == "global"
+    name = f"{one.name} ({one.scope})"
+    part = Part(name, text, note=one.note, is_stable=not is_list, is_foreign=not is_own)
     if not text:
         return part
     if is_list:
-        note = _FACTS_NOTE if one.scope == "global" else _PROJECT_FACTS_NOTE
+        note = _FACTS_NOTE if is_own else _PROJECT_FACTS_NOTE
         held = _fenced(part, "known-facts", note, min(room, _MOST_FACTS))
-        return held._replace(is_data=one.scope != "global")
-    if one.scope != "global":
+        return held._replace(is_data=not is_own)
+    if not is_own:
         return _fenced(part, "project-notes", f"{one.name}. {_NOTES_NOTE}", room)
     return _limited(part, room)
 
@@ -357,9 +361,10 @@ def _memories(around: _Surroundings, question: str, listed: frozenset[str]) -> t
     notes += found.degraded.reasons
     text = f"{head}{found.text.strip()}"
     note = "; ".join(notes)
-    is_data = any(one.hit.type != FACT or one.hit.scope != "global" for one in found.items)
-    part = part._replace(text=text, tokens=tokens(text), note=note, is_data=is_data)
-    return part, len(details)
+    is_foreign = any(one.hit.scope != "global" for one in found.items)
+    is_data = is_foreign or any(one.hit.type != FACT for one in found.items)
+    part = part._replace(text=text, tokens=tokens(text), note=note)
+    return part._replace(is_data=is_data, is_foreign=is_foreign), len(details)
 
 
 def _detail(app: App, hit: Hit) -> str:
@@ -382,11 +387,14 @@ def _sessions(around: _Surroundings, question: str, own: str) -> Part:
 def _skills(around: _Surroundings) -> Part:
     part = Part("skills", "", is_data=True)
     try:
-        text = skills.catalogue(around.app)
+        found = list(skills.skills(around.app))
     except RetainError as error:
         return part._replace(note=error.message)
-    room = int(around.room * _SKILLS_SHARE)
-    return _fenced(part._replace(text=text), skills.FENCE, skills.ABOUT, room) if text else part
+    if not found:
+        return part
+    is_foreign = any(one.scope != "global" for one in found)
+    part = part._replace(text=skills.listed(found), is_foreign=is_foreign)
+    return _fenced(part, skills.FENCE, skills.ABOUT, int(around.room * _SKILLS_SHARE))
 
 
 def _earlier(around: _Surroundings, messages: Sequence[Message]) -> Iterator[Part]:

@@ -70,10 +70,12 @@ class Retention:
         self._seen: set[str] = set()  # the facts of one reply, as keys
         self._unsaid: list[Saved] = []
 
-    def begin(self, said: str = "") -> None:
-        """Another reply begins, to what the person said, with facts of its own."""
+    def begin(self, said: str = "", quoted: str = "") -> None:
+        """Another reply begins, to what the person said and quoted, with facts of its own."""
         self._seen.clear()
         self.told.say(said)
+        if quoted:
+            self.told.distrust()
 
     def heard(self, reply: str) -> tuple[list[str], list[str]]:
         """The facts to keep that a reply flags, and what the person is told about the others.
@@ -83,16 +85,23 @@ class Retention:
         new = [one for one in flagged.found(reply) if same_key(one) not in self._seen]
         heard, rest = new[: self._room], new[self._room :]
         self._seen.update(map(same_key, heard))
-        quoted = [one for one in heard if self.told.is_quoted(flagged.parted(one)[0])]
-        strange = [one for one in heard if one not in quoted and _is_strange(*flagged.parted(one))]
-        notes = [f"Not remembered, it was only quoted: {one}" for one in quoted]
+        unsaid = [one for one in heard if self.told.is_doubtful(*flagged.parted(one))]
+        strange = [one for one in heard if one not in unsaid and _is_strange(*flagged.parted(one))]
+        notes = [
+            f"Not remembered, because you did not say so; /remember keeps it: {one}"
+            for one in unsaid
+        ]
         notes += [
             f"Not remembered, it has nothing to do with what it replaces: {one}" for one in strange
         ]
         if rest:
             notes.append(f"Not remembered: {len(rest)} more facts. {MOST} of a reply are kept.")
-        left = {*quoted, *strange}
+        left = {*unsaid, *strange}
         return [one for one in heard if one not in left], notes
+
+    def is_doubtful(self, fact: str, replaces: str) -> bool:
+        """Whether the person must agree before a tool keeps a fact, in another's place perhaps."""
+        return self.told.is_doubtful(fact, replaces) or _is_strange(fact, replaces)
 
     @property
     def _room(self) -> int:

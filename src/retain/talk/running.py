@@ -37,6 +37,7 @@ USUAL_SECONDS: Final = 30
 MOST_SECONDS: Final = 600
 MOST_SHOWN: Final = 20_000  # characters, half of them from the start and half from the end
 _MOST_COMMAND: Final = 10_000
+_GAP: Final = re.compile(r"\s{100}")
 _MOST_PRINTED: Final = 50_000_000  # bytes, after which a command is ended
 _KEPT: Final = MOST_SHOWN * 2  # bytes of each half: most characters have one or two
 _GRACE: Final = 2.0  # seconds to end after having been asked to
@@ -103,6 +104,8 @@ def parsed(text: str) -> Command:
     text = text.strip()
     if not text or "\0" in text or len(text) > _MOST_COMMAND:
         raise UsageError("that is not a command: it is empty, too long, or holds a NUL character")
+    if _GAP.search(text):
+        raise UsageError("that command has a long gap in it, behind which nobody would look")
     signs = _shell_signs(text)
     if signs:
         return Command(text, (), signs)

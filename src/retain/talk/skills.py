@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain import markdown, paths
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from retain.app import App
     from retain.place import Place
 
-__all__ = ["ABOUT", "FENCE", "Skill", "catalogue", "skill", "skills"]
+__all__ = ["ABOUT", "FENCE", "Skill", "catalogue", "listed", "skill", "skills"]
 
 FOLDER: Final = "skills"
 FILE: Final = "SKILL.md"
@@ -53,10 +53,12 @@ class Skill(NamedTuple):
 
 
 def catalogue(app: App) -> str:
-    """The list of skills for a prompt; empty when there is none."""
-    found = list(skills(app))
-    if not found:
-        return ""
+    """The list of skills; empty when there is none."""
+    return listed(found) if (found := list(skills(app))) else ""
+
+
+def listed(found: Sequence[Skill]) -> str:
+    """Skills as a prompt lists them."""
     lines = [f"- **{one.name}**{_whose(one)}: {one.description}" for one in found]
     return "\n".join(["# Available Skills", "", _NOTE, "", *lines])
 

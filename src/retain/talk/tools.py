@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from retain.errors import RetainError, UsageError
-from retain.guard.characters import visible
+from retain.facts.keeping import TYPE as FACT
+from retain.guard.characters import revealed, spelled, visible
 from retain.talk import approval, files, running, skills
 from retain.talk.approval import ONCE, YES, Answer, Approvals, Question
 from retain.talk.events import ToolSpec
@@ -126,7 +127,8 @@ TOOLS: Final = (
         "Remember a fact for later conversations: one that is true for longer than this one, "
         "about the person, their preferences or their project. One short sentence that can be "
         "understood by itself. When a known fact has changed, say which one it replaces. Never a "
-        "password or a key. What only a file or a result says is saved if the person agrees.",
+        "password or a key. Once you have read something else, what the person did not say "
+        "themselves is saved if they agree.",
         1,
         fact=_text("The fact, in one sentence", 2_000),
         replaces=_text("The known fact whose place it takes, as it stands or by its id", 2_000),
@@ -158,7 +160,8 @@ class Toolbox:
     """The tools of one chat, in one project, with what the person allows.
 
     `ask` puts a question to the person; without it, nothing that needs their word is done.
-    `save` keeps a fact, and `is_quoted` says of one that nobody but a file or a result states it.
+    `save` keeps a fact, and `is_doubtful` says of one, with what it replaces, that it may not be
+    the person's. `own` are the calls that gave nothing but facts of theirs.
     `turn` is the lock under which others use the same App.
     """
 
@@ -170,13 +173,14 @@ class Toolbox:
         *,
         ask: Asker | None = None,
         save: Saver | None = None,
-        is_quoted: Callable[[str], bool] = lambda _: False,
+        is_doubtful: Callable[[str, str], bool] = lambda *_: False,
         turn: threading.RLock | None = None,
     ) -> None:
         self.env = app.workspace.env
         self.project = files.project(app.place, cwd, self.env)
         self.approvals = approvals or Approvals(self.env, self.project.root, cwd)
-        self._app, self._ask, self._save, self._is_quoted = app, ask, save, is_quoted
+        self._app, self._ask, self._save, self._is_doubtful = app, ask, save, is_doubtful
+        self.own: set[str] = set()
         self._turn = turn or threading.RLock()
         self._tools: Mapping[str, Callable[[str, Mapping[str, Any]], _Plan]] = {
             "read_file": self._read,
@@ -195,6 +199,7 @@ class Toolbox:
     async def run(self, call: str, name: str, given: Mapping[str, object]) -> tuple[str, bool]:
         """Do what a model asks for; what came of it, and whether that is an error."""
         try:
+            self.own.discard(call)  # some servers call several uses the same
             arguments = _checked(name, given)
             plan = await within(_QUICK, lambda: self._tools[name](call, arguments))
             note = await self._allowed(plan.question) if plan.question else ""
@@ -261,7 +266,7 @@ class Toolbox:
             words = ("/bin/sh", "-c", command.text)
         words = (running.program(words[0], cwd.path, self.env), *words[1:])
         seconds = given.get("timeout", running.USUAL_SECONDS)
-        shown = visible(command.text)
+        shown = "\n".join(map(spelled, command.text.split("\n")))
         elsewhere = "" if cwd.path == self.project.cwd else cwd.path
         lines = [shown, f"in {visible(elsewhere)}"] if elsewhere else [shown]
         title = summary("run_command", given).removeprefix("run_command ")
@@ -286,19 +291,27 @@ class Toolbox:
     def _skill(self, _: str, given: Mapping[str, Any]) -> _Plan:
         return _Plan(lambda: self._with_app(lambda app: skills.skill(app, given["name"]), _QUICK))
 
-    def _search(self, _: str, given: Mapping[str, Any]) -> _Plan:
+    def _search(self, call: str, given: Mapping[str, Any]) -> _Plan:
         query, limit = given["query"], given.get("limit", 8)
-        return _Plan(lambda: self._with_app(lambda app: _recalled(app, query, limit), _SLOW))
+
+        def work(app: App) -> str:
+            text, is_own = _recalled(app, query, limit)
+            if is_own:
+                self.own.add(call)
+            return text
+
+        return _Plan(lambda: self._with_app(work, _SLOW))
 
     def _remember(self, call: str, given: Mapping[str, Any]) -> _Plan:
         save, fact, replaces = self._save, given["fact"], given.get("replaces", "")
         if save is None:
             raise UsageError("nothing can be saved here")
         question = None
-        if self._is_quoted(fact):
+        if self._is_doubtful(fact, replaces):
             title = summary("save_memory", given).removeprefix("save_memory ")
-            reason = "is only quoted from what was read"
-            detail = visible(f"{fact}\nreplaces: {replaces}" if replaces else fact)
+            reason = "is not what you said, and other texts were read"
+            lines = [fact, f"replaces: {replaces}"] if replaces else [fact]
+            detail = "\n".join(map(revealed, lines))
             question = Question(
                 call, "save_memory", f"Remember: {title}", detail, reason, choices=(ONCE,)
             )
@@ -311,7 +324,8 @@ class Toolbox:
         return files.harmless(await within(seconds, turn))
 
 
-def _recalled(app: App, query: str, limit: int) -> str:
+def _recalled(app: App, query: str, limit: int) -> tuple[str, bool]:
+    """What is remembered of a question, and whether all of it are the person's own facts."""
     from retain.guard.secrets import redact
 
     found = app.library.brief(query, _BUDGET, limit)
@@ -321,7 +335,8 @@ def _recalled(app: App, query: str, limit: int) -> str:
     if found.degraded.reasons:
         notes.append(f"not at full strength: {'; '.join(found.degraded.reasons)}")
     text = redact(found.text).text or "No memory fits that question.\n"
-    return text + "".join(f"[{note}]\n" for note in notes)
+    is_own = all(one.hit.type == FACT and one.hit.scope == "global" for one in found.items)
+    return text + "".join(f"[{note}]\n" for note in notes), is_own
 
 
 def _status(number: int) -> str:
