@@ -156,12 +156,14 @@ async def _move(call: Call) -> Data:
         before = app.ours(named(call))
         refuse_newer(before, given.expect)
         if given.scope and call.office.app(given.scope) is not app:
-            return _moved_over(app, before, call.office.app(given.scope), scope, given)
+            done = _moved_over(app, before, call.office.app(given.scope), scope, given)
+            call.office.wake(given.scope)
+            return done
         if collection is None and not given.id:
             return undoing.changed(scope, before, "unchanged", (), ())
-        done = app.move(named(call), to_collection=collection, to_id=given.id)
-        undo = [] if done.status == "unchanged" else [undoing.moving(scope, before, done.memory)]
-        return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
+        moved = app.move(named(call), to_collection=collection, to_id=given.id)
+        undo = [] if moved.status == "unchanged" else [undoing.moving(scope, before, moved.memory)]
+        return undoing.changed(scope, moved.memory, moved.status, moved.warnings, undo)
 
     return await call.office.use(work, scope, writes=True)
 
