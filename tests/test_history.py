@@ -9,7 +9,7 @@ import pytest
 
 from retain.app import App
 from retain.drafts import Draft
-from retain.errors import NotFound
+from retain.errors import Conflict, NotFound
 
 
 def git(*words: str) -> str:
@@ -177,3 +177,23 @@ def test_numbered_mode_leaves_git_alone(project: Path, monkeypatch: pytest.Monke
     assert {one.source for one in App().versions("note")} == {"numbered"}
     with pytest.raises(NotFound):
         App().get("note", version="HEAD")
+
+
+def test_so_many_versions_are_read_as_are_wanted(project: Path) -> None:
+    memory, history = App().past("note")
+    every = [one.version for one in history.versions(memory)]
+    assert [one.version for one in history.versions(memory, 2)] == every[:2]
+    assert [one.version for one in history.numbered(memory)] == ["v2", "v1"]
+
+
+def test_an_earlier_text_takes_the_place_only_of_the_text_that_was_seen(home: Path) -> None:
+    for text in ("one", "two"):
+        write(text)
+    seen = App().ours("note").hash
+    write("three")
+    with pytest.raises(Conflict):
+        App().restore("note", "v1", expect=seen)
+    with pytest.raises(Conflict):
+        App().take_back("note", "v2", expect=seen)
+    assert App().get("note").body == "three"
+    assert App().restore("note", "v1", expect=App().ours("note").hash).memory.body == "one"

@@ -383,3 +383,8 @@ def test_hostile_text_takes_time_in_proportion_to_its_length(seed: str) -> None:
 def test_backticks_of_every_length_are_paired_in_one_pass() -> None:
     body = "".join("`" * size + " " for size in range(1, 400)) + "` " * 20_000 + "[[a]]"
     assert targets(body) == ["a"]
+
+
+def test_a_text_without_end_has_so_many_links() -> None:
+    found = links("".join(f"[[m{number}]] " for number in range(10_100)))
+    assert (len(found), found[-1].target) == (10_000, "m9999")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from retain.chronicle import Event
     from retain.desk import Desk
     from retain.doctor import Findings
+    from retain.history import History
     from retain.library import Library
     from retain.porter import Exported, Imported
     from retain.remote import Remote
@@ -250,11 +251,7 @@ class App:
         memory, opened = self._found(ref, collection)
         if not version:
             return memory
-        data = opened.history().read(memory, version)
-        document = codec(memory.path).parse(data)
-        return memory._replace(
-            meta=document.meta, body=document.body, data=data, problem=document.problem
-        )
+        return opened.history().at(memory, version)
 
     def successor(self, memory: Memory) -> str:
         """What a memory says it is superseded by, in its frontmatter or in its text."""
@@ -572,6 +569,10 @@ class App:
         memory, opened = self._found(ref, collection)
         return opened.history().versions(memory)
 
+    def past(self, ref: str) -> tuple[Memory, History]:
+        """A memory of the bank in force with its earlier texts, for who reads them elsewhere."""
+        return self.ours(ref), self.workspace.writable.history()
+
     def diff(
         self, ref: str, *, collection: str | None = None, older: str = "", newer: str = ""
     ) -> str:
@@ -579,16 +580,18 @@ class App:
         memory, opened = self._found(ref, collection)
         return opened.history().diff(memory, older, newer)
 
-    def restore(self, ref: str, version: str, *, collection: str | None = None) -> Written:
+    def restore(
+        self, ref: str, version: str, *, collection: str | None = None, expect: str = ""
+    ) -> Written:
         """Bring an earlier text back; the present one stays in the history."""
         self._writable(ref, collection)
         history = self.workspace.writable.history()
-        written = history.restore(ref, version, self._in_step, collection=collection)
+        written = history.restore(ref, version, self._in_step, collection=collection, expect=expect)
         message = f"restore {written.memory.ref} to {version}"
         is_tracked = written.status != "unchanged" and history.is_tracked(written.memory)
         return self._done(written, message, (), commit=is_tracked)
 
-    def take_back(self, ref: str, version: str) -> Written:
+    def take_back(self, ref: str, version: str, *, expect: str = "") -> Written:
         """The last text before this one, byte by byte, as if the last step had not been taken.
 
         A record tells of its own changes, also of those that `restore` takes back. Of an older
@@ -604,7 +607,8 @@ class App:
                 hint="Without exact, every version can be restored.",
             )
         text = data
-        written = bank.change(before.address, lambda _: text, expect=before.hash, status="restored")
+        expect = expect or before.hash
+        written = bank.change(before.address, lambda _: text, expect=expect, status="restored")
         return self._done(written, f"restore {before.ref} to {version}", ())
 
     def trashed(self) -> Sequence[Trashed]:

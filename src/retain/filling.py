@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from retain.errors import RetainError
@@ -17,10 +18,15 @@ _LOOK: Final = 60.0  # and between looks for what others have changed, where an 
 
 
 class Filling:
-    """A thread that makes missing vectors, and delivers them, whenever it is woken."""
+    """A thread that makes missing vectors, and delivers them, whenever it is woken.
 
-    def __init__(self, library: Library) -> None:
-        self._library = library
+    `failed` is told of a fault of ours; the thread ends with it, and the next call begins another.
+    """
+
+    def __init__(
+        self, library: Library, failed: Callable[[Exception], object] | None = None
+    ) -> None:
+        self._library, self._failed = library, failed
         self._woken, self._ended = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -29,17 +35,29 @@ class Filling:
         # Settings that make no sense are told to whoever asks for something.
         with contextlib.suppress(RetainError):
             is_new = self._thread is None or self._library.has_news
-            if is_new and self._library.has_engines:
+            if self._is_dead or (is_new and self._library.has_engines):
                 self.wake()
+
+    @property
+    def _is_dead(self) -> bool:
+        return self._thread is not None and not self._thread.is_alive()
 
     def wake(self) -> None:
         """Something was written."""
         self._woken.set()
-        if self._thread is None or not self._thread.is_alive():
+        if self._thread is None or self._is_dead:
             self._thread = threading.Thread(target=self._run, name="retain-vectors", daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
+        try:
+            self._fill()
+        except Exception as error:
+            if self._failed is None:
+                raise
+            self._failed(error)
+
+    def _fill(self) -> None:
         pause: float | None = None
         while not self._ended.is_set():
             self._woken.wait(pause)

@@ -31,19 +31,30 @@ class History:
         """The git work tree the bank is in, if it is in one."""
         return Repository.containing(self.bank.root) if self._use_git else None
 
-    def versions(self, memory: Memory) -> list[Version]:
+    def versions(self, memory: Memory, limit: int = 0) -> list[Version]:
         """Every earlier text, newest first: commits, then numbered copies by time."""
-        numbered = [
-            Version(f"v{one.number}", one.time, "", "kept before a change", "numbered")
-            for one in self.bank.versions(memory)
-        ]
+        log = self.repository.log(memory.path, limit) if self.repository else ()
         committed = [
             Version(commit.hash[:10], commit.time, commit.author, commit.subject, "git")
-            for commit in (self.repository.log(memory.path) if self.repository else ())
+            for commit in log
         ]
         # A stable sort: of two texts of one second the later listed stays the newer.
-        ordered = sorted(numbered + committed[::-1], key=lambda version: version.time)
-        return ordered[::-1]
+        every = self.numbered(memory)[::-1] + committed[::-1]
+        ordered = sorted(every, key=lambda version: version.time)
+        return ordered[::-1][: limit or None]
+
+    def numbered(self, memory: Memory) -> list[Version]:
+        """The copies that were kept beside the memory, newest first; git is not asked."""
+        return [
+            Version(f"v{one.number}", one.time, "", "kept before a change", "numbered")
+            for one in self.bank.versions(memory)[::-1]
+        ]
+
+    def at(self, memory: Memory, version: str) -> Memory:
+        """A memory as it was."""
+        data = self.read(memory, version)
+        text = codec(memory.path).parse(data)
+        return memory._replace(meta=text.meta, body=text.body, data=data, problem=text.problem)
 
     def read(self, memory: Memory, version: str) -> bytes:
         """A memory's bytes at a version: `v2`, `2`, a git revision, or `current`."""
@@ -103,6 +114,7 @@ class History:
         in_step: Callable[[Memory, bytes], bytes],
         *,
         collection: str | None = None,
+        expect: str = "",
     ) -> Written:
         """Bring a version's text back as the newest one; the present text stays in the history."""
         memory = self.bank.find(ref, collection)
@@ -110,7 +122,10 @@ class History:
         # An older text may state the id the memory had then.
         data = restated(memory._replace(meta=text.meta, data=data, problem=text.problem))
         return self.bank.change(
-            memory.address, lambda it: in_step(it, data), expect=memory.hash, status="restored"
+            memory.address,
+            lambda it: in_step(it, data),
+            expect=expect or memory.hash,
+            status="restored",
         )
 
     def is_tracked(self, memory: Memory) -> bool:

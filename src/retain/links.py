@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from retain.chunks import fences
 
 __all__ = ["Link", "links", "normal"]
 
+_MOST: Final = 10_000  # links of one text; a memory that has more is no longer one
 _LONGEST: Final = 500  # characters of a target, and of its anchor and label together
 _AROUND: Final = 100  # characters of context on each side
 
@@ -42,10 +43,10 @@ class _Found(NamedTuple):
 
 
 def links(body: str) -> list[Link]:
-    """Read every link outside code, in order; several to one target are all kept."""
+    """Read the links outside code, in order; several to one target are all kept."""
     if "[[" not in body:
         return []
-    found = list(_outside(_found(body), _code(body)))
+    found = list(islice(_outside(_found(body), _code(body)), _MOST))
     cuts = [0, *(_divide(body, one.end, other.start) for one, other in pairwise(found)), len(body)]
     result = []
     line, counted = 1, 0

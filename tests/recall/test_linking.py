@@ -431,3 +431,23 @@ def test_related_by_meaning(notes: Retain) -> None:
     assert (first.id, set(first.reasons)) == ("deploy", {"similar", "shared tags"})
     assert 0 < first.score <= 1
     assert "rollback" not in {one.id for one in notes.related("knowledge/rollback")}
+
+
+def test_a_link_that_is_repeated_is_one_edge(project: Retain) -> None:
+    project.put("Plain.", id="target")
+    project.put("[[target]] and [[src/auth.py]]\n\n" * 300, id="many")
+    project.put("It supersedes [[target]]. See [[src/auth.py]].", id="one")
+    expected = {
+        ("memories/many", "related_to", "memories/target"),
+        ("memories/one", "supersedes", "memories/target"),
+    }
+    app = App()
+    around = app.library.connections("memories/target")
+    assert len(around.edges) == 2
+    assert edges(around) == expected
+    whole = app.library.graph()
+    assert len(whole.edges) == 4
+    assert edges(whole) >= expected
+    assert app.library.connections("memories/many").edges[0].line < 10  # the first of them
+    (shared,) = [one for one in app.library.related("many") if one.id == "one"]
+    assert shared.reasons["shared files"] == 0.15

@@ -610,6 +610,29 @@ def test_a_message_waits_for_the_end_of_a_command(model: Server, office: Office)
     played(scene)
 
 
+@pytest.mark.parametrize("sent", ["one", "three"])
+def test_what_waits_behind_a_failure_is_said_in_its_order(
+    model: Server, office: Office, sent: str
+) -> None:
+    async def scene() -> None:
+        talks = Talks(office, Live(office))
+        talk = await talks.open()
+        model.says(claude_error(400, "invalid_request_error", "that is wrong"))
+        talk.send("one")
+        talk.send("two")
+        await comes(lambda: not talk.is_busy)
+        assert talk.state()["queued"] == ["two"]  # to be seen, and to be taken back
+        model.says(claude("First."), claude("Second."))
+        talk.send(sent)
+        await comes(lambda: not talk.is_busy)
+        said = [one.data["text"] for one in talk.script.since(0) if one.kind == "person"]
+        assert said == (["one", "one", "two"] if sent == "one" else ["one", "two", "three"])
+        assert talk.state()["queued"] == []
+        await talks.close()
+
+    played(scene)
+
+
 def test_one_bank_has_one_conversation_for_a_session(model: Server, office: Office) -> None:
     async def scene() -> None:
         talks = Talks(office, Live(office))

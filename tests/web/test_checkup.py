@@ -61,15 +61,19 @@ def test_nobody_is_told_that_nothing_is_stated_twice_when_it_was_not_looked_for(
     assert "recall.embedder" in state.found.unsure
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_work_that_breaks_off_is_bad(tmp_path: Path) -> None:
+def test_work_that_breaks_off_is_bad_and_no_log_has_its_words(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     def broken(_own: bool) -> App:
-        raise ValueError("a fault of ours")
+        raise ValueError("what a memory says")
 
     state = done(broken)
     assert state.is_bad
     assert state.said
     assert state.work == ""
+    logged = capfd.readouterr().err
+    assert "ValueError" in logged
+    assert "what a memory says" not in logged
 
 
 @pytest.mark.slow

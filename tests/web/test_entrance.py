@@ -9,6 +9,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -408,6 +409,26 @@ def test_a_browser_is_started_with_a_file_that_leads_in_and_not_with_the_code(
                 break
             time.sleep(0.1)
         assert not file.exists()
+
+
+def test_a_browser_that_is_waited_for_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """A text browser has the terminal for itself until it ends, and asks the server meanwhile."""
+    said, program = tmp_path / "said", tmp_path / "browser"
+    asks = (
+        "import http.client, re, sys\n"
+        "page = open(sys.argv[1].removeprefix('file://'), encoding='utf-8').read()\n"
+        "port = int(re.search(r':([0-9]+)/enter', page)[1])\n"
+        "server = http.client.HTTPConnection('127.0.0.1', port, timeout=20)\n"
+        "server.request('GET', '/')\n"
+        f"with open({str(said)!r}, 'w', encoding='utf-8') as file:\n"
+        "    print(server.getresponse().status, file=file)\n"
+    )
+    program.write_text(f"#!{sys.executable}\n{asks}", encoding="utf-8")
+    program.chmod(0o700)
+    # With %s a browser is a command of one's own, which is waited for.
+    with started(tmp_path, "--open", env={"BROWSER": f"{program} %s"}) as served:
+        assert _first_line(said) == "401"
+        assert served.get("/").status_code == 200
 
 
 def _first_line(path: Path) -> str:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.web import stage
 from tests.web.stage import Begin, Served
 
 ONE = "/memories/here/memories"
+BEARER = {"Authorization": f"Bearer {stage.TOKEN}"}
 
 
 @pytest.fixture
@@ -383,6 +390,20 @@ def test_a_merge_leaves_alone_what_was_changed_since_it_was_seen(served: Served)
     assert _ids(served.api("GET", "/memories")) == ["drinks"]
 
 
+@pytest.mark.parametrize("step", ["retire", "archive", "move"])
+def test_an_undo_of_a_step_leaves_alone_what_was_changed_since(served: Served, step: str) -> None:
+    served.store("# Tea\n\nHot.", id="tea")
+    body = {"id": "tee"} if step == "move" else {}
+    done = served.api("POST", f"{ONE}/tea/{step}", body)
+    file = served.bank / "memories" / f"{done['id']}.md"
+    newer = file.read_text(encoding="utf-8") + "\nSweet.\n"
+    file.write_text(newer, encoding="utf-8")
+    (call,) = done["undo"]
+    answer = served.ask(call["method"], f"/api/v1{call['path']}", json=call["body"])
+    assert answer.status_code == 409
+    assert file.read_text(encoding="utf-8") == newer
+
+
 # History, links, looks
 
 
@@ -397,6 +418,67 @@ def test_earlier_texts_are_listed_read_and_restored(served: Served) -> None:
     _undo(served, done)
     assert "Cold." in _file(served, "tea")
     assert served.get(f"/api/v1{ONE}/tea/versions/v9").status_code == 404
+
+
+def test_a_git_that_takes_its_time_keeps_nobody_waiting(tmp_path: Path, begin: Begin) -> None:
+    real, own = shutil.which("git"), tmp_path / "bin" / "git"
+    began, goes_on = tmp_path / "began", tmp_path / "goes on"
+    own.parent.mkdir()
+    own.write_text(
+        f"""#!/bin/sh
+case " $* " in
+*" log "*) touch '{began}'; while [ ! -e '{goes_on}' ]; do sleep 0.05; done; exit 1 ;;
+esac
+exec {real} "$@"
+""",
+        encoding="utf-8",
+    )
+    own.chmod(0o700)
+    work = tmp_path / "web" / "work"
+    work.mkdir(parents=True)
+    told = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+    for words in (["init", "-q"], [*told, "commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run([str(real), *words], cwd=work, check=True)
+    env = {"RETAIN_RECALL_EMBEDDER": "none", "PATH": f"{own.parent}:{os.environ['PATH']}"}
+    with (
+        stage.started(tmp_path / "web", project=True, env=env, begin=begin) as served,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        served.store("# Tea\n\nHot.", id="tea")
+        served.api("PUT", f"{ONE}/tea", {"text": "# Tea\n\nCold."})
+        for path in ("/memory/here/memories/tea", "/memory/here/memories/tea/history"):
+            waiting = pool.submit(httpx2.get, f"{served.url}{path}", headers=BEARER, timeout=60)
+            while not began.exists() and not waiting.done():
+                time.sleep(0.02)
+            assert _ids(served.api("GET", "/memories")) == ["tea"]
+            assert not waiting.done()
+            goes_on.touch()
+            shown = waiting.result()
+            assert shown.status_code == 200
+            assert "Without what git knows: git could not list the history" in shown.text
+            assert "older=v1" in shown.text
+            began.unlink()
+            goes_on.unlink()
+        goes_on.touch()
+        assert "git" in served.api("GET", f"{ONE}/tea/versions")["problem"]
+
+
+def test_what_links_to_a_memory_is_shown_once_and_not_without_end(served: Served) -> None:
+    served.store("# Day\n\nSunny.", id="day")
+    served.store("[[day]] " * 9_000, id="flood")
+    page = served.get("/memory/here/memories/day").text
+    assert page.count('href="/memory/here/memories/flood"') == 1
+    assert len(page) < 50_000
+    found = served.api("GET", f"{ONE}/day/links")
+    assert [(one["source"], one["target"]) for one in found["edges"]] == [
+        ("memories/flood", "memories/day")
+    ]
+    for number in range(250):
+        file = served.bank / "memories" / f"n{number}.md"
+        file.write_text(f"Of [[day]], {number}.", encoding="utf-8")
+    page = served.get("/memory/here/memories/day").text
+    assert page.count('class="to"') == 200
+    assert "and 51 more" in page
 
 
 def test_links_go_both_ways_with_their_context(served: Served) -> None:

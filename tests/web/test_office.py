@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import httpx2
@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from retain.app import App
 from retain.errors import NotFound
+from retain.library import Library
 from retain.web.app import build
 from retain.web.checkup import Checkup
 from retain.web.entrance import Entrance
@@ -144,4 +145,53 @@ def test_where_ones_own_bank_is_the_one_shown_both_names_mean_it(own: Path, is_n
     assert anyio.run(office.settled, "global") == "here"
     (found,) = asked(app, ("GET", "/api/v1/memories/global/memories/hello", None))
     assert found.status_code == 200
+    office.close()
+
+
+class Filler:
+    """What makes a bank's vectors, as far as it is told to."""
+
+    woken: ClassVar[list[Library]] = []
+    made: ClassVar[list[Library]] = []
+
+    def __init__(self, library: Library, _failed: object) -> None:
+        self._library = library
+        self.made.append(library)
+
+    def wake(self) -> None:
+        self.woken.append(self._library)
+
+    def notice(self) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+@pytest.fixture
+def filler(monkeypatch: pytest.MonkeyPatch) -> type[Filler]:
+    monkeypatch.setattr("retain.web.office.Filling", Filler)
+    Filler.woken.clear()
+    Filler.made.clear()
+    return Filler
+
+
+def test_a_bank_with_two_names_has_its_vectors_made_once(own: Path, filler: type[Filler]) -> None:
+    office, _ = served(everywhere=True)
+    for scope in ("here", "global"):
+        office.at_once(lambda app: app.place, scope, writes=True)
+    assert len(filler.made) == 1
+    office.close()
+
+
+def test_a_memory_that_goes_to_the_other_bank_has_its_vectors_made_there(
+    own: Path, tmp_path: Path, filler: type[Filler]
+) -> None:
+    App(cwd=str(tmp_path)).init()
+    office, app = served(cwd=str(tmp_path))
+    asked(app, ("POST", "/api/v1/memories/here", {"text": "# Here", "id": "mine"}))
+    filler.woken.clear()
+    move = ("POST", "/api/v1/memories/here/memories/mine/move", {"scope": "global"})
+    assert asked(app, move)[0].status_code == 200
+    assert set(filler.woken) == {office.app("here").library, office.app("global").library}
     office.close()

@@ -523,21 +523,36 @@ def test_a_flood_of_strangers_takes_nothing_from_who_may_enter(served: Served) -
     assert memory_of(served) - before < 100_000
 
 
-def test_who_guesses_takes_nothing_from_those_who_are_known() -> None:
-    """A link's code can be guessed so many times a second, whatever others do meanwhile."""
-    limits = Limits(rate=0.001, burst=5)
-    wall = Wall(built(), Entrance(TOKEN, 1), {"test"}, {"http://test"}, limits)
+def test_who_guesses_takes_nothing_from_others() -> None:
+    """A code has more letters than anyone can guess: no number of wrong ones keeps it out."""
+    door = Entrance(TOKEN, 1)
+    wall = Wall(built(door), door, {"test"}, {"http://test"}, Limits(rate=0.001, burst=5))
 
-    async def asked() -> tuple[list[int], list[int]]:
+    async def asked() -> None:
         transport = httpx2.ASGITransport(app=wall)
         async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
             guesses = [await http.post(ENTER, json={"code": f"{n:032}"}) for n in range(20)]
+            assert {one.status_code for one in guesses} == {401}
             known = [await http.get("/api/v1/openapi.json", headers=BEARER) for _ in range(6)]
-        return [one.status_code for one in guesses], [one.status_code for one in known]
+            assert [one.status_code for one in known] == [200] * 5 + [429]
+            assert (await http.post(ENTER, json={"code": door.code()})).status_code == 200
 
-    guesses, known = anyio.run(asked)
-    assert guesses == [401] * 5 + [429] * 15
-    assert known == [200] * 5 + [429]
+    anyio.run(asked)
+
+
+def test_a_flood_of_pages_for_strangers_keeps_no_new_browser_out() -> None:
+    door = Entrance(TOKEN, 1)
+    wall = Wall(built(door), door, {"test"}, {"http://test"}, Limits(rate=0.001, burst=5))
+
+    async def asked() -> None:
+        transport = httpx2.ASGITransport(app=wall)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+            for path in ("/", "/enter") * 20:
+                shown = await http.get(path, headers={"Accept": "text/html"})
+                assert (shown.status_code, shown.headers["content-type"][:9]) == (401, "text/html")
+            assert (await http.post(ENTER, json={"code": door.code()})).status_code == 200
+
+    anyio.run(asked)
 
 
 def test_a_flood_from_elsewhere_keeps_no_new_browser_out() -> None:
@@ -637,6 +652,38 @@ def test_strangers_that_never_finish_do_not_keep_others_out(served: Served) -> N
     assert statuses == [200] * 5
     assert served.ask("GET", "/", headers={"Cookie": f"{name}={value}"}).status_code == 200
     assert told == b"HTTP/1.1 200"
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"", b'{"code": "x"}'])
+def test_strangers_that_are_refused_keep_no_connection(served: Served, body: bytes) -> None:
+    lines = (
+        f"POST {ENTER} HTTP/1.1",
+        f"Host: 127.0.0.1:{served.port}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+    )
+    socks: list[socket.socket] = []
+    try:
+        for _ in range(300):
+            sock = socket.create_connection(("127.0.0.1", served.port), timeout=20)
+            socks.append(sock)
+            sock.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+            assert sock.recv(12) in (b"HTTP/1.1 400", b"HTTP/1.1 401")
+        assert head(served, Way("GET", "/"), BEARER).status == 200
+        told = b""
+        while data := socks[-1].recv(65_536):  # to the end, which comes at once
+            told += data
+        assert b"connection: close" in told.lower()
+    finally:
+        for sock in socks:
+            sock.close()
+
+
+def test_who_is_let_in_keeps_the_connection(served: Served) -> None:
+    code = served.post("/api/v1/links").json()["path"].partition("#")[2]
+    answer = served.ask("POST", ENTER, headers={}, json={"code": code})
+    assert answer.status_code == 200
+    assert "connection" not in answer.headers
 
 
 def test_only_so_many_knock_at_once_and_the_newest_is_heard() -> None:

@@ -95,6 +95,8 @@ def _links(to: Neighbour | Welcome) -> str:
 
 
 def _serve(args: argparse.Namespace, port: int) -> NoReturn:
+    import threading
+
     from retain.web.serving import serve
 
     def opened(own: bool) -> App:
@@ -104,8 +106,8 @@ def _serve(args: argparse.Namespace, port: int) -> NoReturn:
 
     def welcome(to: Welcome) -> None:
         _say(to, args)
-        if args.open:
-            _browse(to.link)
+        if args.open:  # beside the server: some browsers are waited for until they end
+            threading.Thread(target=_browse, args=(to.link,), daemon=True).start()
 
     serve(opened, _HOST, port, welcome)
 
@@ -122,17 +124,26 @@ def _say(to: Welcome, args: argparse.Namespace) -> None:
 
 
 def _browse(link: str) -> None:
+    try:
+        is_open = _is_shown(link)
+    except OSError:
+        is_open = False
+    if not is_open:
+        print("No browser could be started here; open the link yourself.", file=sys.stderr)
+
+
+def _is_shown(link: str) -> bool:
+    """Whether a browser was started; one without a window of its own is waited for."""
     import webbrowser
     from pathlib import Path
 
     from retain.web.doorstep import laid, taken_away
 
     path = laid(link, os.environ)
-    is_open = bool(path) and webbrowser.open(Path(path).as_uri())
-    if path:
-        taken_away(path)
-    if not is_open:
-        print("No browser could be started here; open the link yourself.", file=sys.stderr)
+    if not path:
+        return False
+    taken_away(path)
+    return webbrowser.open(Path(path).as_uri())
 
 
 web_command = Command(

@@ -104,9 +104,8 @@ class Wall:
         self._headers = headers
         self._hosts, self._origins = frozenset(hosts), frozenset(origins)
         # A flood without the token takes nothing from those who have it, nor from those who are
-        # on their way in.
+        # on their way in: these are not counted, else bad codes would keep a good one out.
         self._known = _Bucket(limits.rate, limits.burst)
-        self._entering = _Bucket(limits.rate, limits.burst)
         self._strangers = _Bucket(limits.rate, limits.burst)
         self._knocking: dict[anyio.CancelScope, None] = {}
 
@@ -129,8 +128,9 @@ class Wall:
         if refusal is None:
             return self._known.take() or _unfit(scope, self._limits)
         if refusal is OPEN:
-            return self._entering.take() or _unfit(scope, self._limits)
-        return (self._entering if refusal.page else self._strangers).take() or refusal
+            return _unfit(scope, self._limits)
+        # The page that tells people the way costs no more than a word that there were too many.
+        return refusal if refusal.page else self._strangers.take() or refusal
 
     def _elsewhere(self, scope: Scope) -> Refusal | None:
         """Why a request is not meant for this server, or from no page of its own."""
@@ -143,6 +143,7 @@ class Wall:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._entrance(scope) is OPEN:
+            send = _leaving(send)
             body = await self._knock(receive)
         else:
             scope[KNOWN] = True
@@ -261,6 +262,18 @@ def _with_headers(send: Send, headers: Headers) -> Send:
             said = {name for name, _ in message["headers"]}
             more = [one for one in headers if one[0] not in said]
             message = {**message, "headers": [*message["headers"], *more]}
+        await send(message)
+
+    return sending
+
+
+def _leaving(send: Send) -> Send:
+    """No stranger keeps a connection: only the answer that lets one in leaves it open."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] != 200:
+            kept = [one for one in message["headers"] if one[0] != b"connection"]
+            message = {**message, "headers": [*kept, (b"connection", b"close")]}
         await send(message)
 
     return sending

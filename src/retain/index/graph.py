@@ -39,24 +39,36 @@ class Edge(NamedTuple):
     written: float
 
 
-def edges_from(connection: sqlite3.Connection, memories: Iterable[int]) -> list[Edge]:
-    """What these memories link to, in the order of their lines."""
-    query = (
-        f"SELECT {_COLUMNS} FROM links l JOIN memories m ON m.number = l.memory "  # noqa: S608 - our own words
-        "WHERE NOT m.is_gone AND l.memory IN (SELECT value FROM json_each(?)) "
-        "ORDER BY m.number, l.line, l.rowid"
-    )
-    return [Edge(*row) for row in connection.execute(query, (json.dumps(list(memories)),))]
+def edges_from(
+    connection: sqlite3.Connection, memories: Iterable[int], *, once: bool = False, most: int = -1
+) -> list[Edge]:
+    """What these memories link to, in the order of their lines; `once`: the first of equal ones."""
+    order = "m.number, l.line, l.rowid"
+    return _edges(connection, "l.memory", json.dumps(list(memories)), order, once, most)
 
 
-def edges_to(connection: sqlite3.Connection, targets: Iterable[str]) -> list[Edge]:
-    """What links to any of these targets."""
+def edges_to(
+    connection: sqlite3.Connection, targets: Iterable[str], *, once: bool = False, most: int = -1
+) -> list[Edge]:
+    """What links to any of these targets; `once`: the first of equal ones."""
+    order = "m.collection, m.id, l.line, l.rowid"
+    return _edges(connection, "l.target", json.dumps(list(targets)), order, once, most)
+
+
+def _edges(
+    connection: sqlite3.Connection, column: str, values: str, order: str, once: bool, most: int
+) -> list[Edge]:
+    among = f"{column} IN (SELECT value FROM json_each(?))"  # noqa: S608 - our own words
+    if once:
+        among = (
+            f"l.rowid IN (SELECT min(l.rowid) FROM links l WHERE {among} "  # noqa: S608 - our own words
+            "GROUP BY l.memory, l.target, l.kind, l.edge, l.memory_edge)"
+        )
     query = (
         f"SELECT {_COLUMNS} FROM links l JOIN memories m ON m.number = l.memory "  # noqa: S608 - our own words
-        "WHERE NOT m.is_gone AND l.target IN (SELECT value FROM json_each(?)) "
-        "ORDER BY m.collection, m.id, l.line, l.rowid"
+        f"WHERE NOT m.is_gone AND {among} ORDER BY {order} LIMIT ?"
     )
-    return [Edge(*row) for row in connection.execute(query, (json.dumps(list(targets)),))]
+    return [Edge(*row) for row in connection.execute(query, (values, most))]
 
 
 def superseded(connection: sqlite3.Connection) -> dict[str, int]:

@@ -107,8 +107,11 @@ class Memory:
     def _fill(self, app: App, *, writes: bool) -> None:
         if self._filling is None:
             from retain.filling import Filling
+            from retain.httpd.faults import log_fault
 
-            self._filling = Filling(app.library)
+            self._filling = Filling(
+                app.library, functools.partial(log_fault, doing="making vectors")
+            )
         if writes:
             self._filling.wake()
         else:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from retain.freshness import Project
 
 __all__ = [
+    "MOST_AROUND",
     "Document",
     "Graph",
     "Node",
@@ -40,6 +41,7 @@ __all__ = [
     "with_links",
 ]
 
+MOST_AROUND: Final = 1_000  # links of one memory that are looked at, and of those to it
 _SHARED_TAG: Final = 0.1  # what a shared tag adds, at most three times
 _LINK: Final = 0.4
 _MOST_LINKS: Final = 20  # files shown with one hit
@@ -362,7 +364,7 @@ def _ref(connection: sqlite3.Connection, number: int) -> str:
 def _all_edges(connection: sqlite3.Connection) -> list[Relation]:
     named = _Named(connection)
     resolved: dict[str, str] = {}
-    relations = []
+    relations: dict[tuple[str, str, str], Relation] = {}
     for edge in graph.edges_from(connection, named.refs):
         source = f"{edge.collection}/{edge.id}" if edge.collection else edge.id
         if edge.edge == "merged_from":
@@ -375,8 +377,9 @@ def _all_edges(connection: sqlite3.Connection) -> list[Relation]:
             prefix = "ghost:" if edge.kind == "ghost" else "?"
             meant = edge.edge if edge.kind == "ghost" else edge.memory_edge
             relation = (f"{prefix}{edge.target}", meant)
-        relations.append(Relation(source, *relation, edge.context, edge.line))
-    return relations
+        made = Relation(source, *relation, edge.context, edge.line)
+        relations.setdefault((source, *relation), made)
+    return list(relations.values())
 
 
 class _Named:
@@ -507,19 +510,18 @@ def _reasons(
 
 
 def _neighbours(connection: sqlite3.Connection, number: int) -> Iterable[int]:
-    for edge in graph.edges_from(connection, [number]):
+    for edge in graph.edges_from(connection, [number], once=True):
         other = _resolved(connection, key(edge.target))
         if other is not None:
             yield other
-    for edge in graph.edges_to(connection, _names_of(connection, number)):
+    for edge in graph.edges_to(connection, _names_of(connection, number), once=True):
         yield edge.memory
 
 
 def _sharing_files(connection: sqlite3.Connection, number: int) -> list[tuple[int, int]]:
     query = (
-        "SELECT b.memory, count(DISTINCT b.target) FROM links a "
-        "JOIN links b ON a.target = b.target "
-        "WHERE a.memory = ? AND a.kind = 'ghost' AND b.kind = 'ghost' GROUP BY b.memory"
+        "SELECT memory, count(DISTINCT target) FROM links WHERE kind = 'ghost' AND target IN "
+        "(SELECT target FROM links WHERE memory = ? AND kind = 'ghost') GROUP BY memory"
     )
     return list(connection.execute(query, (number,)))
 
@@ -537,7 +539,7 @@ def _sharing_tags(connection: sqlite3.Connection, number: int) -> list[tuple[int
 
 
 def connections(bank: Indexed, ref: str) -> Graph:
-    """The links of one memory and those to it; no others are looked at, however many there are."""
+    """The links of one memory and those to it, each once; no others are looked at."""
     return bank.read(lambda connection: _connections(connection, bank.project, ref))
 
 
@@ -548,14 +550,16 @@ def _connections(connection: sqlite3.Connection, project: Project | None, ref: s
     number, name = found[0], _ref(connection, found[0])
     nodes = {name: _memory_node(connection, number)}
     relations = []
-    for edge in graph.edges_from(connection, [number]):
+    meant = cache(lambda target: _resolved(connection, key(target)))
+    for edge in graph.edges_from(connection, [number], once=True, most=MOST_AROUND):
         if edge.edge != "merged_from":
             node, relation = _onward(connection, edge, project, name)
             nodes[relation.target] = node
             relations.append(relation)
-    for edge in graph.edges_to(connection, _names_of(connection, number)):
+    names = _names_of(connection, number)
+    for edge in graph.edges_to(connection, names, once=True, most=MOST_AROUND):
         # A bare name may mean another memory, of another collection.
-        is_meant = edge.memory != number and _resolved(connection, key(edge.target)) == number
+        is_meant = edge.memory != number and meant(edge.target) == number
         if is_meant and edge.edge != "merged_from":
             source = _ref(connection, edge.memory)
             nodes[source] = _memory_node(connection, edge.memory)

@@ -151,9 +151,10 @@ class Version(BaseModel):
 
 
 class Versions(BaseModel):
-    """The earlier texts of a memory, the newest first."""
+    """The earlier texts of a memory, the newest first, and why those of git are missing."""
 
     versions: list[Version]
+    problem: str
 
 
 class Trashed(BaseModel):

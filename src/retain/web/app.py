@@ -88,7 +88,7 @@ async def _enter(request: Request) -> Response:
     code = given.get("code") if isinstance(given, dict) else None
     if not isinstance(code, str) or not entrance.takes(code):
         said = {"error": "The link was used already, or is too old"}
-        return JSONResponse(said, 401, {"Connection": "close"})  # no stranger keeps a connection
+        return JSONResponse(said, 401)
     answer = JSONResponse({"status": "ok"})
     answer.set_cookie(
         entrance.cookie_name,

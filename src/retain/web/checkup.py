@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from retain.errors import Conflict, RetainError
+from retain.httpd.faults import log_fault
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -132,6 +133,8 @@ class Checkup:
             is_bad = False
         except (RetainError, OSError) as error:
             said = str(error)
+        except Exception as error:  # noqa: BLE001 - nobody waits for this thread: the log has it
+            log_fault(error, "looking a bank over")
         finally:
             with self._lock:
                 self.state = State(said=said, is_bad=is_bad, found=found, was_tried=True)

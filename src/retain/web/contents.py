@@ -18,7 +18,7 @@ from retain.web.rendering import address
 if TYPE_CHECKING:
     from retain.app import App
 
-__all__ = ["Content", "Field", "content", "pages", "parsed"]
+__all__ = ["Content", "Field", "content", "pages", "parsed", "targets"]
 
 _MOST_LINKS: Final = 2_000  # of a text, that are looked up
 # Where the order of a list is the order of doing.
@@ -53,11 +53,18 @@ def parsed(suffix: str, text: str, *, is_body: bool = False) -> Memory:
     return Memory("", "", f"x{suffix}", document.meta, document.body, data, document.problem)
 
 
-def pages(app: App, office: Office, memory: Memory) -> dict[str, str]:
+def targets(memory: Memory) -> list[str]:
+    """What a text links to; not for who has the bank's turn, for a long one takes its time."""
+    found: dict[str, None] = {}
+    for text in (memory.body, *_texts(memory.meta.get("content"))):
+        found |= dict.fromkeys(link.target for link in links(text))
+        if len(found) >= _MOST_LINKS:
+            break
+    return list(found)[:_MOST_LINKS]
+
+
+def pages(app: App, office: Office, named: Sequence[str]) -> dict[str, str]:
     """The page of each memory that a text links to, by the name it is called there."""
-    texts = [memory.body, *_texts(memory.meta.get("content"))]
-    targets = dict.fromkeys(link.target for text in texts for link in links(text))
-    named = list(targets)[:_MOST_LINKS]
     return {
         target: address(office.scope_of(scope), collection, name)
         for target, (scope, collection, name) in app.library.addresses(named).items()

@@ -13,6 +13,7 @@ import anyio.to_thread
 
 from retain.errors import NotFound, RetainError
 from retain.filling import Filling
+from retain.httpd.faults import log_fault
 from retain.paths import from_home
 from retain.sync import Changes
 
@@ -38,7 +39,7 @@ class Office:
     def __init__(self, open_app: Callable[[bool], App]) -> None:
         self._open = open_app
         self._apps: dict[str, App] = {}
-        self._fillings: dict[str, Filling] = {}
+        self._fillings: dict[App, Filling] = {}
         self.turn = threading.RLock()
         self.ended = threading.Event()
         self._where = ""
@@ -60,8 +61,12 @@ class Office:
         with self.turn:
             app = self.app(scope)
             found = work(app)
-            self._fill(scope, app, writes=writes)
+            self._fill(app, writes=writes)
             return found
+
+    def wake(self, scope: str) -> None:
+        """Something was written to a bank beside the one in use; only for who has the turn."""
+        self._fill(self.app(scope), writes=True)
 
     def app(self, scope: str = HERE) -> App:
         """A bank's app, opened if it is not yet; only for who has the turn."""
@@ -124,13 +129,14 @@ class Office:
         with self.turn:
             return [self.app(scope).place.root for scope in self.scopes]
 
-    def _fill(self, scope: str, app: App, *, writes: bool) -> None:
-        if scope not in self._fillings:
-            self._fillings[scope] = Filling(app.library)
+    def _fill(self, app: App, *, writes: bool) -> None:
+        if app not in self._fillings:
+            failed = partial(log_fault, doing="making vectors")
+            self._fillings[app] = Filling(app.library, failed)
         if writes:
-            self._fillings[scope].wake()
+            self._fillings[app].wake()
         else:
-            self._fillings[scope].notice()
+            self._fillings[app].notice()
 
     def changes(self, scope: str = HERE) -> Iterator[Changes]:
         """What happens to the files of a bank, whoever indexes them, until the end."""

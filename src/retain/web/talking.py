@@ -89,6 +89,7 @@ class Talk:
         self.script = Script()
         self._page_of, self._changed = page_of, changed
         self._queue: list[str] = []
+        self._retry = ""  # what failed last, and is offered to be sent again
         self._task: asyncio.Task[Any] | None = None  # the one thing that goes on
         self._warm: asyncio.Task[None] | None = None
         self._is_left = False
@@ -267,14 +268,18 @@ class Talk:
     # Sending
 
     def send(self, text: str) -> None:
-        """Do what was sent, or queue it behind what goes on."""
+        """Do what was sent, or queue it behind what goes on.
+
+        What failed and is sent again comes before what waits, which was said after it.
+        """
         self._must_be_open()
         if not text.strip():
             raise UsageError("there is nothing to send")
         waiting = len(self._queue)
         if waiting >= _MOST_QUEUED or sum(map(len, (text, *self._queue))) > _MOST_WAITING:
             raise LimitExceeded(f"{waiting} messages wait already", unchanged="It was not sent.")
-        self._queue.append(text.strip())
+        at = 0 if text.strip() == self._retry else waiting
+        self._queue.insert(at, text.strip())
         if self._task is None:
             self._begin(self._converse(), _WAITING)
         self._say_state()
@@ -314,7 +319,7 @@ class Talk:
         self._changed()
 
     async def _converse(self) -> None:
-        """Do one thing after the other; what fails ends it."""
+        """Do one thing after the other; what fails ends it, and what waits goes on waiting."""
         try:
             while self._queue and await self._exchange(self._queue.pop(0)):
                 pass
@@ -322,6 +327,7 @@ class Talk:
             self._rest()
 
     async def _exchange(self, text: str) -> bool:
+        self._retry = ""
         self.script.say("person", self.script.piece(), text=spoken.inert(text))
         try:
             await (self._command(text) if is_command(text) else self._said(text))
@@ -340,6 +346,7 @@ class Talk:
 
     def _failed(self, said: str, text: str) -> None:
         """Say what went wrong; only what failed last is offered to be sent again."""
+        self._retry = text
         self.script.withdraw("retry")
         self._note(said, "error", retry=text)
 

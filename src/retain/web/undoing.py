@@ -94,6 +94,7 @@ def restoring(app: App, scope: str, before: Memory, done: Outcome) -> list[Data]
     if done.status in _BACK:
         reason = before.text(f"{before.status}_reason")
         body = {"reason": reason} if done.status in ("restored", "unarchived") else {}
+        body["expect"] = after.hash
         path = api_path(scope, after.collection, after.id, _BACK[done.status])
         return [to_call("POST", path, body)]
     return to_version(app, scope, before, Written(after, done.status))
@@ -115,5 +116,5 @@ def deleting(scope: str, memory: Memory) -> Data:
 
 def moving(scope: str, before: Memory, after: Memory) -> Data:
     """Back to where it was."""
-    body = {"collection": before.collection or ROOT, "id": before.id}
+    body = {"collection": before.collection or ROOT, "id": before.id, "expect": after.hash}
     return to_call("POST", api_path(scope, after.collection, after.id, "move"), body)

@@ -6,9 +6,11 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from retain.errors import Conflict
+from retain.model import Memory
 from retain.web.operation import Given, Many, Name
 
-__all__ = ["ONE", "Expected", "Name", "Reason", "Tags", "Text"]
+__all__ = ["ONE", "Expected", "Name", "Reason", "Tags", "Text", "refuse_newer"]
 
 ONE: Final = "/memories/{scope}/{collection}/{id}"
 
@@ -22,7 +24,17 @@ class Expected(Given):
     expect: Name = ""
 
 
-class Reason(Given):
-    """Why something is done."""
+class Reason(Expected):
+    """The same, and why something is done."""
 
     reason: Annotated[str, Field(max_length=2_000)] = ""
+
+
+def refuse_newer(memory: Memory, expect: str) -> None:
+    """Leave a memory alone that is no longer what was seen."""
+    if expect and memory.hash != expect:
+        raise Conflict(
+            f"{memory.ref} was changed since you read it",
+            unchanged="It was left as it is.",
+            hint="Read it again, and change that text.",
+        )

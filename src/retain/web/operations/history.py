@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import anyio.to_thread
 
 from retain import shapes
-from retain.errors import Conflict
 from retain.web import answers, contents, undoing
 from retain.web.comparing import compared
 from retain.web.operation import Call, Given, Operation, named
-from retain.web.operations.given import ONE, Expected, Name, Text
+from retain.web.operations.given import ONE, Expected, Name, Text, refuse_newer
+from retain.web.past import past
 from retain.web.rendering import part
 
 if TYPE_CHECKING:
@@ -57,21 +57,16 @@ class Thrown(Given):
 
 
 async def _versions(call: Call) -> Data:
-    def read(app: App) -> Data:
-        ref = app.ours(named(call)).address
-        return {"versions": [one._asdict() for one in app.versions(ref)]}
-
-    return await call.office.use(read, call.path["scope"])
+    memory, history = await call.office.use(lambda app: app.past(named(call)), call.path["scope"])
+    known = await past(history, memory)
+    return {"versions": [one._asdict() for one in known.versions], "problem": known.problem}
 
 
 async def _version(call: Call) -> Data:
-    def read(app: App) -> Data:
-        ref = app.ours(named(call)).address
-        found = app.get(ref, version=call.path["version"])
-        source = found.data.decode("utf-8", "replace")
-        return {**shapes.memory(found, content=True), "source": source}
-
-    return await call.office.use(read, call.path["scope"])
+    memory, history = await call.office.use(lambda app: app.past(named(call)), call.path["scope"])
+    found = await anyio.to_thread.run_sync(history.at, memory, call.path["version"])
+    source = found.data.decode("utf-8", "replace")
+    return {**shapes.memory(found, content=True), "source": source}
 
 
 async def _restore(call: Call) -> Data:
@@ -80,16 +75,11 @@ async def _restore(call: Call) -> Data:
 
     def work(app: App) -> Data:
         before = app.ours(named(call))
-        if given.expect and before.hash != given.expect:
-            raise Conflict(
-                f"{before.ref} was changed in the meantime",
-                unchanged="It was left as it is.",
-                hint="Look at its history, and restore the version you want.",
-            )
+        refuse_newer(before, given.expect)
         if given.exact:
-            done = app.take_back(before.address, call.path["version"])
+            done = app.take_back(before.address, call.path["version"], expect=given.expect)
         else:
-            done = app.restore(before.address, call.path["version"])
+            done = app.restore(before.address, call.path["version"], expect=given.expect)
         undo = undoing.to_version(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
@@ -127,9 +117,10 @@ async def _untrash(call: Call) -> Data:
 async def _preview(call: Call) -> Data:
     given: Shown = call.body
     read = partial(contents.parsed, given.suffix or ".md", given.text, is_body=not given.suffix)
-    memory = await anyio.to_thread.run_sync(read)
-    places = await call.office.use(lambda app: contents.pages(app, call.office, memory))
     # Not while the bank waits: a long text takes its time.
+    memory = await anyio.to_thread.run_sync(read)
+    linked = await anyio.to_thread.run_sync(contents.targets, memory)
+    places = await call.office.use(lambda app: contents.pages(app, call.office, linked))
     return await anyio.to_thread.run_sync(partial(_laid_out, memory, places))
 
 

@@ -11,7 +11,7 @@ from retain.drafts import Draft
 from retain.typed.ledger import Outcome
 from retain.web import answers, undoing
 from retain.web.operation import Call, Given, Many, Operation, collection_of, named
-from retain.web.operations.given import ONE, Name, Reason, Tags, Text
+from retain.web.operations.given import ONE, Expected, Name, Reason, Tags, Text, refuse_newer
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -54,6 +54,7 @@ def _stepping(step: Step) -> Callable[[Call], Awaitable[Data]]:
 
         def work(app: App) -> Data:
             before = app.ours(named(call))
+            refuse_newer(before, call.body.expect)
             done = step(app, named(call), reason)
             undo = undoing.restoring(app, scope, before, done)
             return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
@@ -116,11 +117,11 @@ OPERATIONS: Final = (
     ),
     Operation(
         "POST", f"{ONE}/restore", "restore", "Put a retired memory in force again", _restore,
-        answers.Changed,
+        answers.Changed, body=Expected,
     ),
     Operation(
         "POST", f"{ONE}/unarchive", "unarchive", "Take a memory off the shelf", _unarchive,
-        answers.Changed,
+        answers.Changed, body=Expected,
     ),
     Operation(
         "POST", f"{ONE}/supersede", "supersede", "Say what has taken a memory's place",

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from retain import drafts, shapes
 from retain.drafts import Draft
-from retain.errors import Conflict
 from retain.model import Memory
 from retain.web import answers, undoing
 from retain.web.office import Scope
 from retain.web.operation import Call, Given, Operation, collection_of, named
-from retain.web.operations.given import ONE, Expected, Name, Tags, Text
+from retain.web.operations.given import ONE, Expected, Name, Tags, Text, refuse_newer
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -65,6 +64,7 @@ class Place(Given):
     collection: Name | None = None
     id: Name = ""
     scope: Scope | None = None
+    expect: Name = ""
 
 
 async def _create(call: Call) -> Data:
@@ -117,21 +117,16 @@ async def _rewrite(call: Call) -> Data:
 
     def work(app: App) -> Data:
         before = app.ours(named(call))
-        done = app.edit(named(call), lambda memory: _unless_newer(memory, given))
+
+        def rewritten(memory: Memory) -> str:
+            refuse_newer(memory, given.expect)
+            return given.source
+
+        done = app.edit(named(call), rewritten)
         undo = undoing.to_version(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
     return await call.office.use(work, scope, writes=True)
-
-
-def _unless_newer(memory: Memory, given: Source) -> str:
-    if given.expect and memory.hash != given.expect:
-        raise Conflict(
-            f"{memory.ref} was changed since you read it",
-            unchanged="It was left as it is.",
-            hint="Read it again, and change that text.",
-        )
-    return given.source
 
 
 async def _tag(call: Call) -> Data:
@@ -159,13 +154,16 @@ async def _move(call: Call) -> Data:
 
     def work(app: App) -> Data:
         before = app.ours(named(call))
+        refuse_newer(before, given.expect)
         if given.scope and call.office.app(given.scope) is not app:
-            return _moved_over(app, before, call.office.app(given.scope), scope, given)
+            done = _moved_over(app, before, call.office.app(given.scope), scope, given)
+            call.office.wake(given.scope)
+            return done
         if collection is None and not given.id:
             return undoing.changed(scope, before, "unchanged", (), ())
-        done = app.move(named(call), to_collection=collection, to_id=given.id)
-        undo = [] if done.status == "unchanged" else [undoing.moving(scope, before, done.memory)]
-        return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
+        moved = app.move(named(call), to_collection=collection, to_id=given.id)
+        undo = [] if moved.status == "unchanged" else [undoing.moving(scope, before, moved.memory)]
+        return undoing.changed(scope, moved.memory, moved.status, moved.warnings, undo)
 
     return await call.office.use(work, scope, writes=True)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio.to_thread
@@ -12,12 +11,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from retain.errors import RetainError
-from retain.model import Memory, Version
-from retain.recall.linking import Graph, Related
+from retain.model import Memory
+from retain.recall.linking import MOST_AROUND, Graph, Related
 from retain.web import contents
-from retain.web.comparing import compared
+from retain.web.comparing import Compared, compared
 from retain.web.office import Office
 from retain.web.operation import collection_of
+from retain.web.passages import plain
+from retain.web.past import past
 from retain.web.rendering import address, page
 from retain.web.undoing import api_path
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ONE", "ROUTES", "named", "ref"]
 
-_MOST_VERSIONS: Final = 200
+_MOST_SHOWN: Final = 200  # links, each way
 _NEAR: Final = 6  # memories that are shown as related
 # What stands elsewhere on the page, or is of no use to a reader.
 _ELSEWHERE: Final = frozenset(
@@ -53,30 +54,45 @@ class Link(NamedTuple):
     said: str = ""  # the state in words
 
 
-class _Read(NamedTuple):
-    """A memory with everything around it, as it was read in one go."""
+class _Around(NamedTuple):
+    """What is around a memory, as it was read in one go."""
 
-    memory: Memory
     pages: Mapping[str, str]
-    versions: list[Version]
-    links: list[Link]
-    backlinks: list[Link]
+    links: Sequence[Link]
+    backlinks: Sequence[Link]
     near: list[tuple[Related, str]]
-    successor: str
     collections: list[str]
     several: bool  # whether there is another bank to move it to
+
+    @property
+    def shown(self) -> list[tuple[str, Sequence[Link], str]]:
+        """Both kinds of links, each with its heading and a word about those that are too many."""
+        sides = (("Links to", self.links), ("Linked from", self.backlinks))
+        return [(name, found[:_MOST_SHOWN], _more(found)) for name, found in sides if found]
+
+
+def _more(found: Sequence[Link]) -> str:
+    more = len(found) - _MOST_SHOWN
+    if more <= 0:
+        return ""
+    return f"and {more:,} more" if len(found) < MOST_AROUND else f"and more than {more:,} others"
 
 
 async def _one(request: Request) -> Response:
     office: Office = request.app.state.office
     scope = request.path_params["scope"]
-    read = await office.use(lambda app: _read(app, office, request), scope)
-    memory = read.memory
+    (memory, history), app = await office.use(lambda app: (app.past(ref(request)), app), scope)
+    # Not while the bank waits: git takes its time, and so does a long text.
+    known = await past(history, memory)
+    targets = await anyio.to_thread.run_sync(contents.targets, memory)
+    successor = await anyio.to_thread.run_sync(app.successor, memory)
+    read = await office.use(lambda app: _around(app, office, memory, scope, targets), scope)
     values = {
         **named(request, memory),
         "read": read,
-        # Not while the bank waits: a long text takes its time.
-        "content": await anyio.to_thread.run_sync(partial(contents.content, memory, read.pages)),
+        "past": known,
+        "successor": successor,
+        "content": await anyio.to_thread.run_sync(contents.content, memory, read.pages),
         "details": _details(memory),
     }
     return page(request, "memory.html", values)
@@ -100,9 +116,9 @@ def ref(request: Request) -> str:
     return f"{collection_of(request.path_params['collection'])}/{request.path_params['id']}"
 
 
-def _read(app: App, office: Office, request: Request) -> _Read:
-    memory = app.ours(ref(request))
-    scope = request.path_params["scope"]
+def _around(
+    app: App, office: Office, memory: Memory, scope: str, targets: Sequence[str]
+) -> _Around:
     try:
         graph = app.library.connections(memory.address)
         near = app.library.related(memory.address, _NEAR)
@@ -112,24 +128,21 @@ def _read(app: App, office: Office, request: Request) -> _Read:
     there = {link.page for link in (*links, *backlinks)}
     places = [(one, address(scope, one.collection, one.id)) for one in near]
     others = [(one, where) for one, where in places if where not in there]
-    return _Read(
-        memory,
-        contents.pages(app, office, memory),
-        list(app.versions(memory.address))[:_MOST_VERSIONS],
+    return _Around(
+        contents.pages(app, office, targets),
         links,
         backlinks,
         others,
-        app.successor(memory),
         sorted({name for name, where, _ in app.collections() if where == memory.scope}),
         not office.is_one,
     )
 
 
 def _sides(graph: Graph, memory: Memory, scope: str) -> tuple[list[Link], list[Link]]:
-    """What a memory links to, each once, and what links to it."""
+    """What a memory links to and what links to it, each once."""
     nodes = {node.name: node for node in graph.nodes}
     links: dict[str, Link] = {}
-    backlinks: list[Link] = []
+    backlinks: dict[str, Link] = {}
     for edge in graph.edges:
         is_out = edge.source == memory.ref
         node = nodes[(edge.target if is_out else edge.source).removeprefix("?")]
@@ -141,12 +154,9 @@ def _sides(graph: Graph, memory: Memory, scope: str) -> tuple[list[Link], list[L
         said = f"{said} to {node.now_at}" if node.now_at else said
         shown = node.title or node.name.removeprefix("ghost:")
         how = edge.edge.replace("_", " ")
-        link = Link(shown, node.kind, where, how, edge.context, node.freshness, said)
-        if is_out:
-            links.setdefault(node.name, link)
-        else:
-            backlinks.append(link)
-    return list(links.values()), backlinks
+        link = Link(shown, node.kind, where, how, plain(edge.context), node.freshness, said)
+        (links if is_out else backlinks).setdefault(node.name, link)
+    return list(links.values()), list(backlinks.values())
 
 
 def _details(memory: Memory) -> list[tuple[str, str]]:
@@ -173,24 +183,22 @@ async def _history(request: Request) -> Response:
     office: Office = request.app.state.office
     older = request.query_params.get("older", "")
     newer = request.query_params.get("newer", "") or "current"
+    scope = request.path_params["scope"]
+    memory, history = await office.use(lambda app: app.past(ref(request)), scope)
+    known = await past(history, memory)
+    first = older or (known.versions[0].version if known.versions else "current")
 
-    def read(app: App) -> tuple[Memory, list[Version], str, list[str]]:
-        memory = app.ours(ref(request))
-        versions = list(app.versions(memory.address))[:_MOST_VERSIONS]
-        first = older or (versions[0].version if versions else "current")
-        texts = [
-            app.get(memory.address, version=one).data.decode("utf-8", "replace")
-            for one in (first, newer)
-        ]
-        return memory, versions, first, texts
+    def beside() -> Compared:
+        texts = (history.read(memory, one).decode("utf-8", "replace") for one in (first, newer))
+        return compared(*texts)
 
-    memory, versions, first, texts = await office.use(read, request.path_params["scope"])
     values = {
         **named(request, memory),
-        "versions": versions,
+        "versions": known.versions,
+        "problem": known.problem,
         "older": first,
         "newer": newer,
-        "compared": await anyio.to_thread.run_sync(partial(compared, *texts)),
+        "compared": await anyio.to_thread.run_sync(beside),
     }
     return page(request, "history.html", values)
 
