@@ -55,9 +55,18 @@ def dated(connection: sqlite3.Connection) -> list[Dated]:
 
 
 def _rows(connection: sqlite3.Connection) -> Iterator[Dated]:
-    for *names, tags, created, modified, updated, author, source, ended, why, changes in (
-        connection.execute(_QUERY)
-    ):
+    for (
+        *names,
+        tags,
+        created,
+        modified,
+        updated,
+        author,
+        source,
+        ended,
+        why,
+        changes,
+    ) in connection.execute(_QUERY):
         since = created or _stamp(modified)
         said = (_text(updated) or since, _text(author), _text(source))
         told = _entries(changes) if changes else ()

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from markupsafe import Markup
 
 from retain.codec import codec
-from retain.links import links
 from retain.model import Memory
 from retain.typed.shape import is_record, record
+from retain.web.leading import places, resolving
 from retain.web.office import Office
 from retain.web.prose import Budget, rendered
-from retain.web.rendering import address
 
 if TYPE_CHECKING:
     from retain.app import App
 
 __all__ = ["Content", "Field", "content", "pages", "parsed"]
 
-_MOST_LINKS: Final = 2_000  # of a text, that are looked up
 # Where the order of a list is the order of doing.
 _STEPS: Final = ("steps", "next_actions")
 # Fields whose value is one of a few words.
@@ -55,22 +53,12 @@ def parsed(suffix: str, text: str, *, is_body: bool = False) -> Memory:
 
 def pages(app: App, office: Office, memory: Memory) -> dict[str, str]:
     """The page of each memory that a text links to, by the name it is called there."""
-    texts = [memory.body, *_texts(memory.meta.get("content"))]
-    targets = dict.fromkeys(link.target for text in texts for link in links(text))
-    named = list(targets)[:_MOST_LINKS]
-    return {
-        target: address(office.scope_of(scope), collection, name)
-        for target, (scope, collection, name) in app.library.addresses(named).items()
-    }
+    return places(app, office, [memory.body, *_texts(memory.meta.get("content"))])
 
 
-def content(memory: Memory, places: Mapping[str, str]) -> Content:
+def content(memory: Memory, found: Mapping[str, str]) -> Content:
     """A memory's content as HTML that can do nothing; the title is not said a second time."""
-
-    def resolve(target: str) -> str:
-        named = (link.target for link in links(f"[[{target}]]"))
-        return next((places[name] for name in named if name in places), "")
-
+    resolve = resolving(found)
     budget = Budget()  # one for all of it: a memory may have very many fields
 
     def laid_out(text: str) -> Markup:

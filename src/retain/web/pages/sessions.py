@@ -11,17 +11,18 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from retain.errors import NotFound, UsageError
+from retain.errors import NotFound, RetainError, UsageError
 from retain.facts.retraction import kept
 from retain.sessions.formats import FORMATS
+from retain.web.leading import places, resolving
 from retain.web.office import Office
 from retain.web.operations.chat import page_of_session
 from retain.web.operations.sessions import listed
 from retain.web.rendering import page
-from retain.web.spoken import Piece, dressed, fact_piece, outlined
+from retain.web.spoken import Piece, dressed, fact_piece, outlined, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from retain.app import App
     from retain.sessions.model import Session
@@ -77,25 +78,36 @@ async def _one(request: Request) -> Response:
         messages = app.sessions.messages(name)
         return session, partial(outlined, messages, facts, chat.compactions)
 
-    def laid_out() -> tuple[list[Piece], int]:
+    def shown() -> tuple[list[Piece], int]:
         found = outline()
         hidden = 0 if "all" in request.query_params else max(0, len(found) - _MOST_PIECES)
         hidden = min(hidden, _place(found, request.query_params.get("message", "")))
-        return dressed(found[hidden:]), hidden
+        return found[hidden:], hidden
 
     session, outline = await office.use(work, scope)
-    # Everyone else waits while a bank is used: what takes long comes after it.
-    found, hidden = await anyio.to_thread.run_sync(laid_out)
+    # Everyone else waits while a bank is used: what takes long comes before or after it.
+    found, hidden = await anyio.to_thread.run_sync(shown)
+    resolve = resolving(await _linked(office, scope, texts(found)))
     values = {
         "title": session.title,
         "here": "sessions",
         "scope": scope,
         "session": session,
-        "pieces": found,
+        "pieces": await anyio.to_thread.run_sync(dressed, found, resolve),
         "hidden": hidden,
         "chat_page": page_of_session(session.id, scope),
     }
     return page(request, "session.html", values)
+
+
+async def _linked(office: Office, scope: str, said: Sequence[str]) -> Mapping[str, str]:
+    """The pages of the memories that a chat links to, where an index can tell."""
+    if not any("[[" in text for text in said):
+        return {}
+    try:
+        return await office.use(lambda app: places(app, office, said), scope)
+    except RetainError:
+        return {}
 
 
 def _place(found: Sequence[Piece], message: str) -> int:
