@@ -101,6 +101,27 @@ def test_kept_versions_tell_of_earlier_changes_and_the_last_is_not_told_twice() 
     ]
 
 
+def test_plain_memory_taken_out_of_force_is_told_so_and_its_other_changes_as_changes() -> None:
+    out = ONE._replace(status="retired", ended="2026-11-15T14:00:00Z", reason="cold")
+    kept = [(f"2026-11-15T{hour}:00:00Z", f"v{hour - 12}") for hour in (13, 14, 15)]
+    found = chronicle(
+        [out._replace(updated="2026-11-15T15:00:00Z")], (), (), (), lambda _collection, _name: kept
+    )
+    assert [(one.when[11:13], one.kind, one.summary, one.older) for one in found] == [
+        ("15", "changed", "", "v3"),
+        ("14", "retired", "Retired: cold", "v2"),
+        ("13", "changed", "", "v1"),
+        ("12", "learned", "", ""),
+    ]
+    # Where no version was kept, or no other time is stated, the file's own word is enough.
+    for updated, kinds in (
+        ("2026-11-15T15:00:00Z", ["changed", "retired", "learned"]),
+        ("2026-11-15T14:00:00Z", ["retired", "learned"]),
+        (NOON, ["retired", "learned"]),
+    ):
+        assert [one.kind for one in told(out._replace(updated=updated))] == kinds
+
+
 def test_trash_chats_and_facts_are_told_and_a_fact_that_is_a_memory_is_not_doubled() -> None:
     session = Session("s1", "Talk", "", NOON, NOON, (), 2, 0, "model")
     facts = [
@@ -148,6 +169,20 @@ def test_bank_tells_of_everything_that_was_done_in_it(app: App) -> None:
     app.desk.retire("p", "not any more")
     told = {(one.kind, one.id, one.by) for one in app.chronicle()}
     assert {("learned", "a", "agent"), ("deleted", "b", ""), ("retired", "p", "")} <= told
+
+
+def test_plain_memory_that_is_retired_or_archived_is_more_than_changed(app: App) -> None:
+    for name in "ab":
+        app.put(Draft("# Tea\n"), name=f"notes/{name}")
+    app.desk.retire("notes/a")
+    app.desk.archive("notes/b", "cold")
+    told = sorted((one.id, one.kind, one.summary) for one in app.chronicle())
+    assert told == [
+        ("a", "learned", ""),
+        ("a", "retired", "Retired"),
+        ("b", "learned", ""),
+        ("b", "retired", "Archived: cold"),
+    ]
 
 
 def test_memory_whose_fields_are_no_json_is_dated_by_its_file(app: App) -> None:

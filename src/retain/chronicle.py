@@ -14,6 +14,7 @@ from retain.codec import codec
 from retain.errors import RetainError
 from retain.model import Memory
 from retain.trash import CHATS, CONFLICT
+from retain.typed.lifecycle import NO_REASON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,6 +114,8 @@ def chronicle(
             found += _changed(one, clock)
         elif one.updated != one.created:
             revised.append(one)
+        elif one.ended:
+            found.append(_ended(one, clock, one.ended))
     found += _revised(revised, shelf, clock)
     there = {_ref(one) for one in memories}
     found += _all_deleted(trashed, there, clock)
@@ -166,7 +169,7 @@ def _revised(changed: list[Dated], shelf: Shelf, clock: _Clock) -> Iterator[Even
     """Changes of memories that keep no list of them: the last, and those with a version kept.
 
     A version bears the time of the change that it was kept for, so the last one and the memory
-    speak of the same change.
+    speak of the same change, as it does of the one by which it was taken out of force.
     """
     changed.sort(key=lambda one: one.updated, reverse=True)
     for number, one in enumerate(changed):
@@ -174,9 +177,20 @@ def _revised(changed: list[Dated], shelf: Shelf, clock: _Clock) -> Iterator[Even
         texts = [version for _, version in kept] or [""]
         times = [*(when for when, _ in kept[:-1]), one.updated]
         steps = list(zip(times, texts, [*texts[1:], "current"], strict=True))
+        ended, _ = clock.read(one.ended)
         for when, older, newer in reversed(steps):  # of one second, the last is the newest, too
-            event = _event(one, clock, when, "changed")
+            is_end = bool(ended) and clock.read(when)[0] == ended
+            ended = "" if is_end else ended
+            event = _ended(one, clock, when) if is_end else _event(one, clock, when, "changed")
             yield event._replace(older=older, newer=newer) if older else event
+        if ended:
+            yield _ended(one, clock, one.ended)
+
+
+def _ended(one: Dated, clock: _Clock, when: str) -> Event:
+    """How a memory was taken out of force that keeps no list of its changes."""
+    why = f": {one.reason}" if one.reason and one.reason != NO_REASON else ""
+    return _event(one, clock, when, "retired", f"{one.status.capitalize()}{why}")
 
 
 def _all_deleted(

@@ -14,6 +14,7 @@ from retain.engines.checking import Drift, compared
 from retain.engines.choosing import EMBEDDED, KINDS, TEXT, VECTOR, Engines, chosen
 from retain.engines.delivery import Pushed, mistrust
 from retain.engines.naming import is_identity
+from retain.engines.packages import check_installed
 from retain.errors import RetainError, UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _STATUS: Final = 10.0  # seconds: who asks how an engine is would rather wait th
 _LONG: Final = 600.0  # seconds until a server has removed everything
 _OTHERS: Final = 60.0  # seconds that another process may take to deliver
 _ANEW: Final = 3600.0  # seconds that may pass while a server builds its graphs anew
+_UNMOVED: Final = "Nothing has moved: searches are answered as before."
 
 
 class State(NamedTuple):
@@ -78,6 +80,13 @@ class Remote:
         """The products that searches ask."""
         engines = self._bank.engines
         return list(dict.fromkeys(one.kind for one in engines.wires.values())) if engines else []
+
+    @property
+    def told(self) -> list[str]:
+        """Those of them that were given anything from this machine, and may still have it."""
+        engines = self._bank.engines
+        wires = engines.wires.values() if engines else ()
+        return list(dict.fromkeys(one.kind for one in wires if self._told(one)[0]))
 
     def cautions(self, kind: str = "") -> list[str]:
         """What a person should know about the ways to the engines in use, or to one to be used."""
@@ -298,7 +307,7 @@ class Remote:
             try:
                 done = self._filled(kind, parts, progress)
             except EngineError as error:
-                error.unchanged = "Nothing has moved: searches are answered as before."
+                error.unchanged = _UNMOVED
                 if isinstance(error, EngineDown):
                     error.hint = f"Is it running? `retain config get engine.{kind}.url` says where."
                 raise
@@ -369,13 +378,19 @@ class _About(NamedTuple):
 
 
 def moving(kind: str, only: str) -> tuple[str, ...]:
-    """The arms that a move is about."""
+    """The arms that a move is about; refused where they cannot move there."""
     parts = _PARTS if kind == EMBEDDED else KINDS[kind]
     if only and only not in parts:
         raise UsageError(
             f"{kind} has no part for {'words' if only == TEXT else 'vectors'}",
             unchanged="Nothing was moved.",
+            hint=f"These have: {', '.join(one for one in sorted(KINDS) if only in KINDS[one])}.",
         )
+    try:
+        check_installed(kind)
+    except EngineError as error:
+        error.unchanged = _UNMOVED
+        raise
     return (only,) if only else parts
 
 

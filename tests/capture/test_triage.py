@@ -74,6 +74,49 @@ def pairs(table: dict[str, list[str]]) -> list[tuple[str, str]]:
     return [(category, word) for category, words in table.items() for word in words]
 
 
+def test_a_person_is_shown_code_that_decides_nothing() -> None:
+    said = "Fixed by rotating the token: run `make rotate. Now`. The error was a `403 error`.\n"
+    code = "```sh\nmake rotate\n```"
+    hit = only("runbook", f"{said}\n{code}\nBye.")
+    assert hit.title == "The error was a `403 error`."
+    assert hit.passage == f"{said}\n{code}"
+    assert hit.snippets == ("Fixed by rotating the token: run . The error was a .",)
+    assert "make rotate" not in hit.context  # as claude-memory has it
+
+
+def test_what_a_person_is_shown_is_what_was_said_around_the_words_that_decide() -> None:
+    talk = [
+        message("It does not start. What now?"),
+        message(
+            "It failed at the lock. The root cause is a stale file. I have removed it. "
+            "Tests are green. Shall I go on? Yes, I shall. From now on use tabs. It is a rule."
+            "\n1. Nothing else.\n2. At all.",
+            "assistant",
+        ),
+    ]
+    found = {hit.category: hit.passage for hit in judged(talk, ANYTHING)}
+    assert found["runbook"] == (
+        "It failed at the lock. The root cause is a stale file. I have removed it."
+    )
+    assert found["preference"] == (
+        "Yes, I shall. From now on use tabs. It is a rule.\n1. Nothing else."
+    )
+
+
+def test_what_backs_a_word_up_is_shown_also_from_another_message() -> None:
+    hit = judged(
+        [message("There was an error. Why?"), message("Well. See the fix. Bye. Good night.")],
+        ANYTHING._replace(captured=("runbook",)),
+    )[0]
+    assert hit.passage == "There was an error. Why?\n\nWell. See the fix. Bye."
+
+
+def test_no_secret_is_in_what_a_person_is_shown() -> None:
+    token = "ghp_" + "a1B2" * 9
+    hit = only("decision", f"We decided on `{token}` because.")
+    assert token not in hit.title + hit.passage
+
+
 def test_the_categories_and_their_thresholds() -> None:
     assert CATEGORIES == (
         "decision", "runbook", "constraint", "tech_debt", "preference", "session_summary",

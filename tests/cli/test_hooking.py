@@ -48,6 +48,16 @@ def files(folder: Path) -> dict[Path, bytes]:
 # Which are on
 
 
+def test_without_an_event_those_that_can_be_tried_are_listed(home: Path) -> None:
+    ran = call("hook", "test")
+    assert ran.code == 0
+    lines = ran.out.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == list(EVENTS)
+    assert all(len(line.split()) > 3 for line in lines)
+    assert "retain hook test EVENT" in ran.err
+    assert call("hook", "test", "--prompt", "x").code == 2
+
+
 def test_every_event_is_listed_with_its_switch() -> None:
     listed = json.loads(done("hook", "--json"))
     assert [(one["event"], one["host_event"], one["on"]) for one in listed] == [
@@ -370,7 +380,6 @@ def test_the_answer_is_shown_for_a_person_to_read() -> None:
     "words, code, said",
     [
         (("stopp",), 2, "session-end"),
-        ((), 2, "EVENT"),
         (("stop", "--prompt", "x"), 2, "user-prompt-submit"),
         (("session-start", "--file", "x"), 2, "--file"),
         (("stop", "--file", "nowhere.jsonl"), 3, "nowhere.jsonl"),

@@ -55,6 +55,39 @@ def test_second_time_there_is_nothing_to_do(host: str) -> None:
     assert "does not know retain" in done("install", host, "--uninstall")
 
 
+def test_without_a_host_they_are_listed_with_what_is_on_this_machine(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = home / "bin" / "codex"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    done("install", "cursor")
+    (home / ".gemini").mkdir()
+    (home / ".gemini" / "settings.json").write_text("no JSON", encoding="utf-8")
+    tree = set(home.rglob("*"))
+    told = {one["host"]: one for one in json.loads(done("install", "--json"))}
+    assert list(told) == list(HOSTS)
+    assert told["codex"]["found"] == str(program)
+    assert told["claude-code"]["found"] == ""
+    assert [name for name, one in told.items() if one["has_retain"]] == ["cursor"]
+    ran = call("install")
+    assert ran.code == 0
+    assert ran.out.startswith("Host ")
+    assert "not found" in ran.out
+    assert done("install", "--quiet") == "codex\ncursor\ngemini\n"
+    assert set(home.rglob("*")) == tree
+
+
+@pytest.mark.parametrize("options", [["--uninstall"], ["--yes"], ["--http", "http://x/mcp"]])
+def test_who_wants_something_done_has_to_name_a_host(options: list[str]) -> None:
+    ran = call("install", *options)
+    assert ran.code == 2
+    assert "a host is missing" in ran.err
+    assert all(host in ran.err for host in HOSTS)
+
+
 def test_file_that_was_there_is_kept_beside(home: Path) -> None:
     path = home / ".claude.json"
     path.write_text('{\n  "numStartups": 1\n}\n', encoding="utf-8")
@@ -167,7 +200,6 @@ def test_address_is_written_without_the_token(home: Path, monkeypatch: pytest.Mo
         ("claude-desktop", "--project"),
         ("claude-desktop", "--http", "https://example.com/mcp"),
         ("notepad",),
-        (),
     ],
     ids=" ".join,
 )

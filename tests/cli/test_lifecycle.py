@@ -218,7 +218,9 @@ def test_retire_restore_archive_unarchive(store: Store) -> None:
     ran = call("restore", ref)
     assert ran.out.startswith("Nothing to do, already active")
     assert "--version V" in ran.err
-    assert done("archive", ref).startswith(f"Archived: {ref}\n")
+    shelved = done("archive", ref)
+    assert shelved.startswith(f"Archived: {ref}\n")
+    assert "Reason" not in shelved  # nobody gave one
     ran = call("retire", ref)
     assert (ran.code, "must be unarchived" in ran.err) == (1, True)
     told = json.loads(done("unarchive", ref, "--json"))

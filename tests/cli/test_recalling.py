@@ -6,12 +6,18 @@ import json
 import os
 import pty
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from retain.app import App
 from retain.cli.drawing import dot, tree
+from retain.library import Library
+from retain.model import Answer
+from retain.recall.asking import Wanted
 from retain.recall.linking import Graph, Node, Relation
+from retain.web import passages
 from tests.cli.door import call, done
 from tests.conftest import command
 
@@ -170,8 +176,31 @@ def test_nothing_is_found_where_there_is_no_bank(home: Path) -> None:
 def test_answer_that_does_not_fit_well_says_so_and_lists_the_nearest() -> None:
     ran = call("search", "pasta shapes in southern Italian regional kitchens")
     assert "memories/cooking" in ran.out
-    assert ran.err == "Nothing fits well; these are only the nearest.\n"
+    assert ran.err == "Nothing fits well, only some of the words.\n"
     assert answer("pasta shapes in southern Italian regional kitchens")["confident"] is False
+
+
+@pytest.mark.parametrize(
+    "query, said",
+    [
+        ("cooking", "The words fit."),
+        ("cooking zebra", "Nothing fits well, only some of the words."),
+    ],
+)
+def test_answer_that_nobody_is_sure_of_is_judged_as_on_the_page(
+    query: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Library.search
+
+    def unsure(library: Library, wanted: Wanted) -> Answer:
+        return real(library, wanted)._replace(confidence=0.2, is_confident=False)
+
+    monkeypatch.setattr(Library, "search", unsure)
+    ran = call("search", query)
+    assert (ran.code, ran.err) == (0, f"{said}\n")
+    with closing(App()) as app:
+        found = app.library.search(Wanted(query))
+    assert passages.sureness(found, passages.terms(query)) == said
 
 
 def test_json_carries_what_a_program_needs() -> None:

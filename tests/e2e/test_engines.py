@@ -594,18 +594,21 @@ def test_a_client_that_is_missing_is_named_with_what_to_install(
     )
     door.done("init")
     (home / "work" / ".retain" / "memories").mkdir(exist_ok=True)
-    with odd("html") as port:
-        scheme = "postgresql" if product == "postgres" else "http"
-        env = {
-            **os.environ,
-            "RETAIN_RECALL_EMBEDDER": model.base,
-            "RETAIN_RECALL_MODEL": "words",
-            f"RETAIN_ENGINE_{product.upper()}_URL": f"{scheme}://127.0.0.1:{port}",
-        }
-        done = subprocess.run(
-            [sys.executable, "-c", script, "engine", "migrate", "--to", product],
-            env=env, capture_output=True, timeout=PLENTY, check=False, encoding="utf-8",
-        )  # fmt: skip
+    scheme = "postgresql" if product == "postgres" else "http"
+    env = {
+        **os.environ,
+        "RETAIN_RECALL_EMBEDDER": model.base,
+        "RETAIN_RECALL_MODEL": "words",
+        # Nobody is there, which is not what a person has to hear first.
+        f"RETAIN_ENGINE_{product.upper()}_URL": f"{scheme}://127.0.0.1:9",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script, "engine", "migrate", "--to", product],
+        env=env, capture_output=True, timeout=PLENTY, check=False, encoding="utf-8",
+    )  # fmt: skip
     assert done.returncode == 1
+    assert f"{product.capitalize()}'s client is not installed." in done.stderr
     assert f'pip install "retain-bank[{product}]"' in done.stderr
+    assert f'pip install ".[{product}]"' in done.stderr
+    assert "Nothing has moved" in done.stderr
     assert door.done("config", "get", "engine.vector") == "sqlite\n"

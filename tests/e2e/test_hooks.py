@@ -400,7 +400,10 @@ READ = (
     "capture.inbox categories codec frontmatter machine markdown model reading records trash "
     "versions"
 )
-JUDGED = "capture categories capture.transcript capture.triage hooks.judging hooks.proposing"
+JUDGED = (
+    "capture categories capture.passages capture.transcript capture.triage hooks.judging "
+    "hooks.proposing"
+)
 PROPOSED = "capture.inbox guard guard.characters guard.secrets hooks.closing machine"
 MODULES = {
     "pre-tool-use": "hooks.guarding ownership",

@@ -307,7 +307,8 @@ def test_a_client_that_is_not_installed_is_named_with_what_to_do(name: str, clie
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True
     )
-    assert done.stdout.splitlines() == [f'Install it: pip install "retain-bank[{name}]"'] * 6
+    hint = f'pip install "retain-bank[{name}]", or from a checkout: pip install ".[{name}]"'
+    assert done.stdout.splitlines() == [f"Install it: {hint}"] * 6
 
 
 def test_a_change_of_settings_is_done_when_it_is_seen(server: servers.Process) -> None:

@@ -69,6 +69,18 @@ def test_what_a_compaction_would_lose_is_proposed_before_it(bank: Path, work: Pa
     assert nothing(ask("stop", transcript_path=path))  # it has been looked at
 
 
+def test_what_is_proposed_has_its_code_and_is_about_one_thing(bank: Path, work: Path) -> None:
+    fix = "The error is gone: fixed by rotating the token, run `make rotate`."
+    rule = "We agreed: from now on always use `uv`."
+    text = f"{fix}\nNo failure since.\n\nFine.\n\nSo.\n\n{rule}\nIt is our convention."
+    ask("pre-compact", transcript_path=said(work / "t.jsonl", text))
+    found = {one.category: (one.title, one.text) for one in waiting(bank)}
+    assert found == {
+        "runbook": (fix, f"{fix}\nNo failure since.\n\nFine."),
+        "preference": (rule, f"So.\n\n{rule}\nIt is our convention."),
+    }
+
+
 def test_a_summary_is_left_to_the_compaction_itself(bank: Path, work: Path) -> None:
     ask("pre-compact", transcript_path=busy(work / "t.jsonl"))
     assert waiting(bank) == []

@@ -25,7 +25,8 @@ from retain.app import App
 from retain.capture import inbox
 from retain.drafts import Draft
 from retain.errors import Busy, Conflict, NotFound
-from retain.web import spoken, talking
+from retain.library import Library
+from retain.web import leading, spoken, talking
 from retain.web.growing import Growing, _Blocks
 from retain.web.live import Live
 from retain.web.office import Office
@@ -115,6 +116,57 @@ def test_a_reply_is_laid_out_and_kept(served: Served, model: Server) -> None:
     session = talk.state["session"]
     kept = served.api("GET", f"/sessions/here/{session}")
     assert [one["role"] for one in kept["messages"]] == ["user", "assistant"]
+
+
+def test_a_link_in_a_chat_leads_to_the_memory_that_it_names(served: Served, model: Server) -> None:
+    served.api("POST", "/memories/here", {"id": "queue-choice", "text": "Redis it is."})
+    model.says(claude("As [[queue-choice]] says.\n\nNothing of [[no-such-choice|that]].\n"))
+    there = '<a class="wiki" href="/memory/here/memories/queue-choice">queue-choice</a>'
+    missing = 'title="There is no such memory: write it">that</a>'
+    talk = Talk(served)
+    talk.says("Which queue?")
+    (reply,) = talk.words("reply")
+    assert there in reply["html"]
+    assert missing in reply["html"]
+    kept = served.ask("GET", f"/sessions/here/{talk.state['session']}").text
+    assert there in kept
+    assert missing in kept
+    found = talk.ask("POST", "/commands", {"line": "/search queue-choice"})
+    assert there in found["html"]
+
+
+def test_a_link_is_as_it_is_written_where_the_index_cannot_tell(
+    model: Server, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise Busy("somebody else has it")
+
+    monkeypatch.setattr(Library, "addresses", broken)
+
+    async def scene() -> None:
+        talks = Talks(office, Live(office))
+        talk = await talks.open()
+        assert await talk.laid_out("See [[tea]].") == "<p>See [[tea]].</p>\n"
+        await talks.close()
+
+    played(scene)
+
+
+def test_of_very_many_links_some_are_looked_up(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def addresses(_: Library, named: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+        asked.append(len(named))
+        return {}
+
+    monkeypatch.setattr(Library, "addresses", addresses)
+    texts = [" ".join(f"[[n{number}]]" for number in range(9_000))] * 2
+    found = office.at_once(lambda app: leading.places(app, office, texts))
+    assert asked == [leading._MOST]
+    assert leading.resolving(found)("n1") == ""
+    assert leading.resolving(found)("n8999") is None
 
 
 def test_a_session_that_is_open_is_not_opened_twice(served: Served, model: Server) -> None:
@@ -822,9 +874,9 @@ def test_nothing_is_laid_out_in_the_servers_loop(
     inside: list[threading.Thread] = []
     real = spoken.laid_out
 
-    def laid_out(text: str, *budget: Any) -> str:
+    def laid_out(text: str, *how: Any) -> str:
         inside.append(threading.current_thread())
-        return real(text, *budget)
+        return real(text, *how)
 
     monkeypatch.setattr(spoken, "laid_out", laid_out)
 
@@ -924,8 +976,11 @@ def test_only_blocks_that_are_whole_are_laid_out(text: str, whole: str) -> None:
 def test_each_line_of_a_reply_is_looked_at_once() -> None:
     """A long piece of code comes line by line, in the loop that everyone else waits for."""
 
+    async def lay_out(text: str) -> str:
+        return text
+
     def calls(lines: int) -> int:
-        growing = Growing(Script())
+        growing = Growing(Script(), lay_out)
         profile = cProfile.Profile()
 
         async def reply() -> None:

@@ -114,6 +114,11 @@ def test_links_to_the_web_into_pages_and_to_memories_work() -> None:
     assert found == '<p><a class="wiki" href="/memory/it">&quot;&gt;&lt;b&gt;</a></p>\n'
 
 
+def test_a_link_that_nobody_looked_up_is_as_it_is_written() -> None:
+    assert rendered("See [[tea|the <tea>]].") == "<p>See [[tea|the &lt;tea&gt;]].</p>\n"
+    assert "There is no such memory" in rendered("[[tea]]", lambda _target: "")
+
+
 class Counted(prose.Budget):
     """A budget of which a test sees what was spent."""
 
@@ -177,7 +182,7 @@ def test_a_conversation_has_one_end_for_all_that_was_said(
     messages = [
         Message(number, "x", "assistant", text, when, None, ()) for number, text in enumerate(said)
     ]
-    first, *_, last = (one["html"] for one in spoken.pieces(messages))
+    first, *_, last = (one["html"] for one in spoken.dressed(spoken.outlined(messages)))
     assert sum(one._steps for one in Counted.made) <= 10_000 + prose._EVERY
     assert "<strong>last</strong>" in last
     assert first == '<pre class="as-written">The **first**.</pre>\n'

@@ -112,9 +112,13 @@ class Hit(NamedTuple):
     category: str
     score: float
     snippets: tuple[str, ...]
-    context: str  # what a memory can be drafted from, without secrets as the snippets are
+    context: str  # what an agent can draft a memory from, without secrets as the snippets are
     start: int  # the bytes of the transcript that it came from
     end: int
+    # What a person is shown: the sentence that speaks for it, and what was said around those that
+    # do, with their code, which only the score leaves out.
+    title: str = ""
+    passage: str = ""
     description: str = ""  # from the config, as it stands there
 
 
@@ -126,6 +130,7 @@ class _Place(NamedTuple):
 class _Tally(NamedTuple):
     score: float
     counted: list[_Place]  # the lines that made the score
+    backing: list[_Place]  # and those that backed them up
     windows: list[tuple[int, int]]  # the lines around every word of the category
 
 
@@ -150,6 +155,7 @@ class _Talk(NamedTuple):
     """The messages as lines of text without code, and the way back from a line to its message."""
 
     messages: Sequence[Message]
+    texts: list[str]  # what is looked at of each
     begins: list[int]  # of each message, in their joined texts
     prose: _Kept
     unfenced: _Kept
@@ -158,9 +164,14 @@ class _Talk(NamedTuple):
     line_starts: list[int]
 
     def message(self, place: _Place) -> Message:
+        return self.messages[self.origin(place)[0]]
+
+    def origin(self, place: _Place) -> tuple[int, int]:
+        """The number of the message that a place came from, and where in its text it was."""
         position = self.line_starts[place.line] + place.column
         position = self.unfenced.origin(self.prose.origin(position))
-        return self.messages[bisect_right(self.begins, position) - 1]
+        number = bisect_right(self.begins, position) - 1
+        return number, position - self.begins[number]
 
 
 def _never() -> bool:
@@ -232,7 +243,7 @@ def _talk(messages: Sequence[Message]) -> _Talk:
     unfenced, prose = _prose("\n".join(texts))
     lines = prose.text.split("\n")
     line_starts = list(accumulate((len(line) + 1 for line in lines[:-1]), initial=0))
-    return _Talk(messages, begins, prose, unfenced, lines, list(_blocks(lines)), line_starts)
+    return _Talk(messages, texts, begins, prose, unfenced, lines, list(_blocks(lines)), line_starts)
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
@@ -330,6 +341,7 @@ def _by_words(talk: _Talk, category: str, least: float, is_late: Callable[[], bo
     if tally.score < least:
         return None
     messages = [talk.message(place) for place in tally.counted] or talk.messages
+    title, passage = _quoted(talk, tally)
     return Hit(
         category=category,
         score=tally.score,
@@ -337,6 +349,8 @@ def _by_words(talk: _Talk, category: str, least: float, is_late: Callable[[], bo
         context=_excerpts(talk, tally.windows),
         start=messages[0].start,
         end=messages[-1].end,
+        title=title,
+        passage=passage,
     )
 
 
@@ -344,19 +358,22 @@ def _tally(talk: _Talk, signals: Signals, is_late: Callable[[], bool]) -> _Tally
     backing = _Backing(talk, signals.booster)
     around = _Around(talk)
     counted: list[_Place] = []
+    backed: list[_Place] = []
     primary = boosted = 0
     for place in islice(_places(talk, signals.primary, is_late), _MOST_PLACES):
         around.add(place.line)
-        if boosted < signals.max_boosted and backing.is_near(place.line):
+        near = backing.nearest(place.line) if boosted < signals.max_boosted else None
+        if near:
             boosted += 1
             counted.append(place)
+            backed.append(near)
         elif primary < signals.max_primary:
             primary += 1
             counted.append(place)
         elif around.is_full and (boosted == signals.max_boosted or not backing.is_there):
             break
     weight = primary * signals.primary_weight + boosted * signals.boosted_weight
-    return _Tally(min(1.0, weight / signals.denominator), counted, around.windows)
+    return _Tally(min(1.0, weight / signals.denominator), counted, backed, around.windows)
 
 
 class _Backing:
@@ -365,19 +382,23 @@ class _Backing:
     def __init__(self, talk: _Talk, alternatives: str) -> None:
         self._lines = talk.lines
         self._alternatives = alternatives
-        self._known: dict[int, bool] = {}
+        self._known: dict[int, int] = {}
         needles = _needles(alternatives)
         self.is_there = any(needle in block.folded for block in talk.blocks for needle in needles)
 
-    def is_near(self, line: int) -> bool:
+    def nearest(self, line: int) -> _Place | None:
         if not self.is_there:
-            return False
+            return None
         last = min(len(self._lines), line + _NEAR + 1)
-        return any(self._has(number) for number in range(max(0, line - _NEAR), last))
+        near = sorted(range(max(0, line - _NEAR), last), key=lambda number: abs(number - line))
+        return next(
+            (_Place(number, self._column(number)) for number in near if self._column(number) >= 0),
+            None,
+        )
 
-    def _has(self, number: int) -> bool:
+    def _column(self, number: int) -> int:
         if number not in self._known:
-            self._known[number] = _is_in(self._lines[number], self._alternatives)
+            self._known[number] = _column(self._lines[number], self._alternatives)
         return self._known[number]
 
 
@@ -402,11 +423,13 @@ class _Around:
         self._length += sum(len(line) + 1 for line in self._lines[begin:end])
 
 
-def _is_in(line: str, alternatives: str) -> bool:
+def _column(line: str, alternatives: str) -> int:
+    """Where a line first has one of these words; -1 where it has none."""
     folded = _folded(line)
     if not any(needle in folded for needle in _needles(alternatives)):
-        return False
-    return _words(alternatives).search(line) is not None
+        return -1
+    match = _words(alternatives).search(line)
+    return match.start() if match else -1
 
 
 def _snippets(talk: _Talk, places: Iterable[_Place]) -> tuple[str, ...]:
@@ -425,6 +448,27 @@ def _excerpts(talk: _Talk, windows: Iterable[tuple[int, int]]) -> str:
 
     excerpts = "\n---\n".join("\n".join(talk.lines[start:end]) for start, end in windows)
     return f"{EXCERPTS}{redact(excerpts[:_LOOKED_AT]).text}"
+
+
+def _quoted(talk: _Talk, tally: _Tally) -> tuple[str, str]:
+    """The sentence that first speaks for a category, and what was said around all that do."""
+    from retain.capture.passages import Sentences
+    from retain.guard.secrets import redact
+
+    places: dict[int, list[int]] = {}
+    for place in (*tally.counted, *tally.backing):
+        number, position = talk.origin(place)
+        places.setdefault(number, []).append(position)
+    apart = {number: Sentences(talk.texts[number], _fences, _inline) for number in places}
+    passages = [
+        passage for number in sorted(places) for passage in apart[number].around(places[number])
+    ]
+    title = ""
+    if tally.counted:
+        number, position = talk.origin(tally.counted[0])
+        title = " ".join(apart[number].at(position).split())
+    said = "\n\n".join(passages)[:_LOOKED_AT]
+    return redact(title).text, redact(said).text
 
 
 def _by_activity(messages: Sequence[Message], least: float) -> Hit | None:

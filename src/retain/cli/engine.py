@@ -48,7 +48,7 @@ def _status(args: argparse.Namespace) -> Output:
     remote = open_app(args).remote
     states = remote.status()
     table = Table(
-        ("Arm", "Engine", "Where", "Version", "Pieces", "Told", "Waiting"),
+        ("Part", "Engine", "Where", "Version", "Held", "Sent", "Unsent"),
         [_row(one) for one in states],
         empty="",
         flexible=("Where",),
@@ -228,20 +228,21 @@ def _migrate_arguments(parser: Any) -> None:
     parser.add_argument(
         "--only",
         default="",
-        metavar="ARM",
+        metavar="PART",
         choices=("text", "vector"),
-        help="move the arm for words (text) or for vectors alone; else all that ENGINE can be",
+        help="move the part for words (text) or for vectors alone; else all that ENGINE can be",
     )
 
 
 def _migrate(args: argparse.Namespace) -> Output:
     app = open_app(args)
+    parts = moving(args.to, args.only)
     if args.to != EMBEDDED:
         app.library.sync()
-    if VECTOR in moving(args.to, args.only) and args.to != EMBEDDED:
+    if VECTOR in parts and args.to != EMBEDDED:
         with Bar("Vectors") as bar:
             app.library.fill(progress=bar)
-    before = app.remote.in_use
+    before = app.remote.told
     with resumable(f"Nothing has moved yet. {_KEPT}"), Bar("Delivering") as bar:
         done = app.remote.migrate(args.to, bar, args.only)
     output = _pushed(done)
@@ -314,8 +315,8 @@ _TOOLS: Final = {
 }
 
 _MORE: Final = {
-    "status": """Pieces are what the server holds of this bank: a memory is one or several. Told
-are the memories that it was given from this machine, Waiting those that it has yet to be given.
+    "status": """Held is how many pieces of this bank the server has: a memory is one or several.
+Sent is how many memories it was given from this machine, Unsent how many it has yet to be given.
 Ends with 1 when a server does not answer.""",
     "push": """Nobody has to: whatever stays running delivers by itself, and other commands leave
 a process behind that does. Ends with 1 when something could not be delivered.""",

@@ -202,7 +202,12 @@ def _row(name: str, tally: Tally) -> tuple[str, ...]:
 
 def _test_arguments(parser: Any) -> None:
     parser.add_argument(
-        "event", type=_event, choices=tuple(EVENTS), metavar="EVENT", help="which hook"
+        "event",
+        nargs="?",
+        type=_event,
+        choices=tuple(EVENTS),
+        metavar="EVENT",
+        help="which hook; none: list them",
     )
     parser.add_argument("--prompt", metavar="TEXT", help="with user-prompt-submit: what is asked")
     parser.add_argument(
@@ -225,6 +230,8 @@ def _test(args: argparse.Namespace) -> Output:
     from retain.hooks.trial import tried
 
     app = open_app(args)
+    if args.event is None:
+        return _events(args, app)
     given = _given(args, app)
     is_named = any(getattr(args, name, False) for name in ("bank", "local", "everywhere"))
     done = tried(args.event, app.place, os.environ, given, is_named=is_named, file=args.file)
@@ -244,6 +251,21 @@ def _test(args: argparse.Namespace) -> Output:
         ],
     }
     return Output(data, f"{_head(done)}\n{said}\n", quiet=f"{said}\n")
+
+
+def _events(args: argparse.Namespace, app: App) -> Output:
+    """The hooks that can be tried, for who named none."""
+    if args.prompt is not None or args.file or args.payload:
+        raise UsageError("an event is missing", hint=f"One of {', '.join(EVENTS)}.")
+    data = [_described(event, app.config) for event in EVENTS]
+    return Output(
+        data,
+        table=Table(
+            ("Event", "What it does"), [(str(one["event"]), str(one["about"])) for one in data]
+        ),
+        quiet="".join(f"{event}\n" for event in EVENTS),
+        messages=["`retain hook test EVENT` runs one on a made-up event, and shows its answer."],
+    )
 
 
 def _given(args: argparse.Namespace, app: App) -> dict[str, object]:

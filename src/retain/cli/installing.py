@@ -10,19 +10,25 @@ import sys
 from urllib.parse import urlsplit
 
 from retain.cli.parser import Command, Parser
-from retain.cli.render import Output, coloured, wants_colour
-from retain.errors import Conflict, UsageError
+from retain.cli.render import Output, Table, coloured, wants_colour
+from retain.errors import Conflict, RetainError, UsageError
 from retain.guard.characters import visible
-from retain.hosts import HOSTS, Host, Plan, Server, apply, argv, plan, plugin, value_of
+from retain.hosts import HOSTS, Host, Plan, Server, apply, argv, found, plan, plugin, value_of
 
 __all__ = ["install_command"]
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAMES = ", ".join(HOSTS)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def _arguments(parser: Parser) -> None:
-    parser.add_argument("host", choices=tuple(HOSTS), help="the program your agent runs in")
+    parser.add_argument(
+        "host",
+        nargs="?",
+        choices=tuple(HOSTS),
+        help="the program your agent runs in; none: list them, and which are on this machine",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show the change, write nothing")
     parser.add_argument("--uninstall", action="store_true", help="take the entry out again")
     parser.add_argument("--yes", action="store_true", help="do not ask")
@@ -57,7 +63,51 @@ def _arguments(parser: Parser) -> None:
     )
 
 
+def _listed(args: argparse.Namespace) -> Output:
+    """The hosts there are, for who named none."""
+    if args.uninstall or args.yes or args.http is not None or args.tools is not None:
+        raise UsageError(
+            "a host is missing", unchanged="Nothing was changed.", hint=f"One of {_NAMES}."
+        )
+    data = [
+        {
+            "host": name,
+            "title": host.title,
+            "found": found(host, os.environ),
+            "has_retain": _has(name),
+        }
+        for name, host in HOSTS.items()
+    ]
+    rows = [
+        (
+            str(one["host"]),
+            str(one["title"]),
+            str(one["found"]) or "not found",
+            "installed" if one["has_retain"] else "",
+        )
+        for one in data
+    ]
+    return Output(
+        data,
+        table=Table(("Host", "Program", "On this machine", "Retain"), rows),
+        quiet="".join(f"{one['host']}\n" for one in data if one["found"]),
+        messages=["`retain install HOST` shows the change before it writes anything."],
+    )
+
+
+def _has(name: str) -> bool:
+    """Whether a host's own configuration, or its plugin, has Retain."""
+    if name == "claude-code" and plugin(os.environ):
+        return True
+    try:
+        return plan(name, "user", os.environ, None, cwd=os.getcwd()).had
+    except RetainError:  # a file that nobody can read is spoken of when it is to be changed
+        return False
+
+
 def _install(args: argparse.Namespace) -> Output:
+    if args.host is None:
+        return _listed(args)
     server = None if args.uninstall else _server(args)
     if server and not args.force:
         _refuse_twice(args.host)
@@ -244,6 +294,7 @@ FILE.retain-backup, or, of a project's file, in your own bank. A file that canno
 left alone, and you are told what to paste. Twice does no harm: the second time there is
 nothing to do, and options that the entry has stay until others are given.
 
+  retain install                             # the hosts, and which are on this machine
   retain install claude-code                 # for you, in every project
   retain install cursor --project            # .cursor/mcp.json, for everyone in this project
   retain install codex --dry-run             # only show what would change

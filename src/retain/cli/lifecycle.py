@@ -45,13 +45,16 @@ _SAID: Final = {
 
 def outcome_output(done: Outcome, messages: Sequence[str] = ()) -> Output:
     """What every step of a typed memory's life answers with."""
+    from retain.typed.lifecycle import NO_REASON
+
     memory = done.memory
     known = done.status.removeprefix("already_")
     said = _SAID.get(done.status) or f"Nothing to do, already {known}"
     lines = [f"{said}: {memory.ref}", f"File: {memory.path}"]
     if done.renamed_from:
         lines.append(f"Renamed from: {done.renamed_from}")
-    if reason := memory.text(f"{known}_reason"):
+    reason = memory.text(f"{known}_reason")
+    if reason and reason != NO_REASON:
         lines.append(f"Reason: {reason}")
     if done.commit:
         lines.append(f"Committed: {done.commit[:10]}")

@@ -96,7 +96,7 @@ def _search(args: argparse.Namespace) -> Output:
         functools.partial(_answer_data, app, wanted, answer, args.full, notes),
         _listing(app, wanted.query, answer, args.full),
         quiet="".join(f"{hit.ref}\n" for hit in answer.hits),
-        messages=[*_judged(answer), *notes],
+        messages=[*_judged(wanted.query, answer), *notes],
         warnings=shortfalls(answer.degraded),
         paint=highlighting(wanted.query),
     )
@@ -186,10 +186,13 @@ def shortfalls(degraded: Degraded) -> list[str]:
     return notes
 
 
-def _judged(answer: Answer) -> list[str]:
+def _judged(query: str, answer: Answer) -> list[str]:
+    """What is to be said of an answer that is not simply one."""
+    from retain.recall.sureness import sureness, terms
+
     if not answer.hits:
         return ["Nothing found."]
-    return [] if answer.is_confident else ["Nothing fits well; these are only the nearest."]
+    return [] if answer.is_confident else [sureness(answer, terms(query))]
 
 
 def _listing(app: App, query: str, answer: Answer, full: bool) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from retain.engines.arm import Arm, EngineDown, EngineError, EngineLocked, EngineRefused
+from retain.engines.packages import check_installed
 from retain.engines.trouble import UNREADABLE
 from retain.engines.wanted import until
 from retain.errors import RetainError
@@ -236,6 +237,7 @@ class Wire(Generic[_Arm]):
         with self._lock:
             if patience not in self._arms:
                 self._there.clear()
+                check_installed(self.kind)
                 self._knock(min(patience, _KNOCK))
                 self._loaded_from = time.monotonic()
                 self._there.set()

@@ -18,13 +18,13 @@ from retain.engines.arm import (
     GRAVE,
     EngineAbsent,
     EngineError,
-    EngineRefused,
     Held,
     Match,
     Piece,
     Sieve,
     wins,
 )
+from retain.engines.packages import not_installed
 from retain.engines.portions import Lanes, best, grouped, parts
 from retain.engines.tally import Row, firsts, tally
 from retain.engines.trouble import UNREADABLE, Speaker, plain
@@ -412,10 +412,7 @@ class UpstashVectors:
             import httpx
             from upstash_vector.core.index_operations import IndexOperations
         except ImportError:
-            raise EngineRefused(
-                "Upstash's client is not installed.",
-                hint='Install it: pip install "retain-bank[upstash]"',
-            ) from None
+            raise not_installed("upstash") from None
         from retain.engines import wire
 
         if not self._url:

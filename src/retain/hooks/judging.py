@@ -116,8 +116,8 @@ def stated(hit: Hit) -> Mapping[str, Any]:
     return {
         "category": hit.category,
         "score": round(hit.score, 4),
-        "title": next(iter(hit.snippets), ""),
-        "text": redact(hit.context.removeprefix(triage.EXCERPTS)).text[:LONGEST],
+        "title": hit.title or next(iter(hit.snippets), ""),
+        "text": redact(hit.passage or hit.context).text[:LONGEST],
         "start": hit.start,
         "end": hit.end,
     }

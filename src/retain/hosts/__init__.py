@@ -7,6 +7,17 @@ byte stays; what cannot be understood is left alone, and the person is told what
 from retain.hosts.arguments import argv, value_of
 from retain.hosts.installing import Plan, apply, plan
 from retain.hosts.plugins import plugin
-from retain.hosts.table import HOSTS, Host, Server
+from retain.hosts.table import HOSTS, Host, Server, found
 
-__all__ = ["HOSTS", "Host", "Plan", "Server", "apply", "argv", "plan", "plugin", "value_of"]
+__all__ = [
+    "HOSTS",
+    "Host",
+    "Plan",
+    "Server",
+    "apply",
+    "argv",
+    "found",
+    "plan",
+    "plugin",
+    "value_of",
+]

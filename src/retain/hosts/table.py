@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-__all__ = ["HOSTS", "NAME", "Host", "Server"]
+__all__ = ["HOSTS", "NAME", "Host", "Server", "found"]
 
 NAME: Final = "retain"  # what our entry is called in every host
 
@@ -37,6 +37,7 @@ class Host(NamedTuple):
     entry: Callable[[Server], dict[str, Any]]
     written: tuple[str, ...]  # every key an entry of ours may have
     check: str  # how a person sees that it works
+    command: str = ""  # by which it is started from a shell; none: it is not
     once: Mapping[str, Any] = {}  # written with a new entry, then the person's to change
     is_toml: bool = False
     remote: bool = True  # whether its file can name a server at an address
@@ -44,6 +45,17 @@ class Host(NamedTuple):
     # Keys that it refuses beside an address, and beside a command; `x*` is all that starts so.
     only_command: tuple[str, ...] = ()
     only_address: tuple[str, ...] = ()
+
+
+def found(host: Host, env: Mapping[str, str]) -> str:
+    """What shows that a host is on this machine, its command or its files; empty: nothing does."""
+    import shutil
+
+    if host.command and (there := shutil.which(host.command, path=env.get("PATH"))):
+        return there
+    folders = [os.path.dirname(path) for path in host.user(env)]
+    kept = [*host.user(env), *(one for one in folders if one != _home(env))]
+    return next((one for one in kept if os.path.exists(one)), "")
 
 
 def _home(env: Mapping[str, str]) -> str:
@@ -138,6 +150,7 @@ HOSTS: Final[Mapping[str, Host]] = {
         _for_claude,
         ("type", "command", "args", "url", "headers"),
         "Start a new session; /mcp lists retain.",
+        "claude",
     ),
     "codex": Host(
         "Codex",
@@ -147,6 +160,7 @@ HOSTS: Final[Mapping[str, Host]] = {
         _for_codex,
         ("command", "args", "url", "bearer_token_env_var"),
         "Start a new session; /mcp lists retain.",
+        "codex",
         is_toml=True,
         only_command=("command", "args", "env", "env_vars", "cwd"),
         only_address=("url", "bearer_token*", "http_headers", "env_http_headers", "oauth*"),
@@ -159,6 +173,7 @@ HOSTS: Final[Mapping[str, Host]] = {
         _for_cursor,
         ("type", "command", "args", "url", "headers"),
         "Restart Cursor; its settings list retain among the MCP servers.",
+        "cursor",
     ),
     "gemini": Host(
         "Gemini CLI",
@@ -168,6 +183,7 @@ HOSTS: Final[Mapping[str, Host]] = {
         _for_gemini,
         ("type", "command", "args", "url", "httpUrl", "headers"),
         "Start a new session; /mcp lists retain.",
+        "gemini",
     ),
     "opencode": Host(
         "OpenCode",
@@ -182,6 +198,7 @@ HOSTS: Final[Mapping[str, Host]] = {
         _for_opencode,
         ("type", "command", "url", "headers"),
         "Start a new session; `opencode mcp list` lists retain.",
+        "opencode",
         once={"enabled": True},
     ),
     "claude-desktop": Host(

@@ -22,6 +22,10 @@ WITH read AS (
 SELECT collection, id, title, type, status, tags, created, modified,
   json_extract(fields, '$.updated_at'), json_extract(fields, '$.created_by'),
   json_extract(fields, '$.source'),
+  CASE status WHEN 'retired' THEN json_extract(fields, '$.retired_at')
+    WHEN 'archived' THEN json_extract(fields, '$.archived_at') END,
+  CASE status WHEN 'retired' THEN json_extract(fields, '$.retired_reason')
+    WHEN 'archived' THEN json_extract(fields, '$.archived_reason') END,
   CASE WHEN json_type(fields, '$.changes') = 'array' THEN json_extract(fields, '$.changes') END
 FROM read
 """
@@ -41,6 +45,8 @@ class Dated(NamedTuple):
     created_by: str
     source: str
     changes: tuple[Mapping[str, Any], ...]  # what a typed memory tells of itself
+    ended: str = ""  # when it was retired or archived, if it is
+    reason: str = ""
 
 
 def dated(connection: sqlite3.Connection) -> list[Dated]:
@@ -49,13 +55,22 @@ def dated(connection: sqlite3.Connection) -> list[Dated]:
 
 
 def _rows(connection: sqlite3.Connection) -> Iterator[Dated]:
-    for *names, tags, created, modified, updated, author, source, changes in connection.execute(
-        _QUERY
-    ):
+    for (
+        *names,
+        tags,
+        created,
+        modified,
+        updated,
+        author,
+        source,
+        ended,
+        why,
+        changes,
+    ) in connection.execute(_QUERY):
         since = created or _stamp(modified)
         said = (_text(updated) or since, _text(author), _text(source))
         told = _entries(changes) if changes else ()
-        yield Dated._make([*names, parsed(tags), since, *said, told])
+        yield Dated._make([*names, parsed(tags), since, *said, told, _text(ended), _text(why)])
 
 
 def _text(value: object) -> str:

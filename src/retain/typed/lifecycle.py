@@ -15,6 +15,7 @@ from retain.typed.fixing import CHANGES_CAP, Record
 from retain.typed.refusing import Block, refusal
 
 __all__ = [
+    "NO_REASON",
     "STATE_FIELDS",
     "archived",
     "change_entry",
@@ -32,9 +33,9 @@ __all__ = [
 ]
 
 STATE_FIELDS: Final = ("retired_at", "retired_reason", "archived_at", "archived_reason")
+NO_REASON: Final = "No reason provided"  # what a record says then
 _MAX_SUMMARY: Final = 300
 _MAX_REASON: Final = 300
-_NO_REASON: Final = "No reason provided"
 _REST: Final = timedelta(hours=24)  # for which a retired name stays free of a new record
 
 
@@ -96,7 +97,7 @@ def retired(record: Record, target: str, reason: str, now: str) -> Record | None
     if status == "archived":
         fix = "Archived memories must be unarchived before retiring. Use --action unarchive first."
         raise _forbidden("DELETE_ERROR", target, status, fix)
-    why = shortened(reason.strip() or _NO_REASON, _MAX_REASON)
+    why = shortened(reason.strip() or NO_REASON, _MAX_REASON)
     fields = {"retired_at": now, "retired_reason": why}
     return _turned(record, "retired", f"Retired: {why}", now, fields)
 
@@ -109,7 +110,7 @@ def archived(record: Record, target: str, reason: str, now: str) -> Record | Non
     if status != "active":
         fix = "Only active memories can be archived."
         raise _forbidden("ARCHIVE_ERROR", target, status, fix)
-    why = shortened(reason.strip() or _NO_REASON, _MAX_REASON)
+    why = shortened(reason.strip() or NO_REASON, _MAX_REASON)
     fields = {"archived_at": now, "archived_reason": why}
     return _turned(record, "archived", f"Archived: {why}", now, fields)
 
@@ -141,7 +142,7 @@ def dated(old: Record, new: Record, now: str) -> Record:
         return new
     if status not in ("retired", "archived"):
         return _stateless(new)
-    fields = {f"{status}_at": now, f"{status}_reason": new.get(f"{status}_reason") or _NO_REASON}
+    fields = {f"{status}_at": now, f"{status}_reason": new.get(f"{status}_reason") or NO_REASON}
     return {**_stateless(new), **fields}
 
 

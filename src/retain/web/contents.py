@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
 from retain.codec import codec
-from retain.links import links
 from retain.model import Memory
 from retain.typed.shape import is_record, record
-from retain.web.office import Office
+from retain.web import leading
+from retain.web.leading import resolving
 from retain.web.prose import Budget, rendered
-from retain.web.rendering import address
 
-if TYPE_CHECKING:
-    from retain.app import App
+__all__ = ["Content", "Field", "content", "parsed", "targets"]
 
-__all__ = ["Content", "Field", "content", "pages", "parsed", "targets"]
-
-_MOST_LINKS: Final = 2_000  # of a text, that are looked up
 # Where the order of a list is the order of doing.
 _STEPS: Final = ("steps", "next_actions")
 # Fields whose value is one of a few words.
@@ -54,30 +49,13 @@ def parsed(suffix: str, text: str, *, is_body: bool = False) -> Memory:
 
 
 def targets(memory: Memory) -> list[str]:
-    """What a text links to; not for who has the bank's turn, for a long one takes its time."""
-    found: dict[str, None] = {}
-    for text in (memory.body, *_texts(memory.meta.get("content"))):
-        found |= dict.fromkeys(link.target for link in links(text))
-        if len(found) >= _MOST_LINKS:
-            break
-    return list(found)[:_MOST_LINKS]
+    """What a memory links to, in its text and in its fields."""
+    return leading.targets([memory.body, *_texts(memory.meta.get("content"))])
 
 
-def pages(app: App, office: Office, named: Sequence[str]) -> dict[str, str]:
-    """The page of each memory that a text links to, by the name it is called there."""
-    return {
-        target: address(office.scope_of(scope), collection, name)
-        for target, (scope, collection, name) in app.library.addresses(named).items()
-    }
-
-
-def content(memory: Memory, places: Mapping[str, str]) -> Content:
+def content(memory: Memory, found: Mapping[str, str]) -> Content:
     """A memory's content as HTML that can do nothing; the title is not said a second time."""
-
-    def resolve(target: str) -> str:
-        named = (link.target for link in links(f"[[{target}]]"))
-        return next((places[name] for name in named if name in places), "")
-
+    resolve = resolving(found)
     budget = Budget()  # one for all of it: a memory may have very many fields
 
     def laid_out(text: str) -> Markup:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from retain.web.script import Script
-from retain.web.spoken import inert, laid_out
+from retain.web.spoken import inert
 
 __all__ = ["Growing"]
 
@@ -51,10 +52,11 @@ class _Blocks:
 
 
 class Growing:
-    """One piece of a reply, until it is complete."""
+    """One piece of a reply, until it is complete; `lay_out` makes HTML of its Markdown."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, lay_out: Callable[[str], Awaitable[str]]) -> None:
         self._script = script
+        self._html_of = lay_out
         self._piece = ""
         self._text = ""
         self._blocks = _Blocks()
@@ -77,7 +79,7 @@ class Growing:
         block = self._text[self._done : ready]
         self._done = ready
         self._told = len(self._text)
-        html = await asyncio.to_thread(laid_out, block)
+        html = await self._html_of(block)
         rest = inert(self._text[self._done :])
         # Earlier blocks stay: only the loose words are in this one now.
         self._script.say("block", self._piece, covers=("delta",), html=html, rest=rest)
@@ -100,5 +102,5 @@ class Growing:
         self._piece, self._text, self._done, self._told = "", "", 0, 0
         self._blocks = _Blocks()
         if text.strip():
-            html = await asyncio.to_thread(laid_out, text)
+            html = await self._html_of(text)
             self._script.say("reply", piece, covers=("delta", "block"), html=html)

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 from markupsafe import Markup
 
 from retain import words
-from retain.model import Answer, Hit
+from retain.model import Hit
+from retain.recall.sureness import sureness, terms
 
 __all__ = ["Part", "Why", "excerpt", "marked", "plain", "sureness", "terms", "why"]
 
@@ -60,11 +61,6 @@ class Why(NamedTuple):
     factors: tuple[tuple[str, float], ...]  # what the sum is multiplied by
     ranks: tuple[tuple[str, int], ...]  # its place among all, by words and by meaning
     sum: float  # of the parts, with the factors; what is shown is made of it
-
-
-def terms(question: str) -> frozenset[str]:
-    """What is marked in the passages that answer a question: its terms, as the index knows them."""
-    return frozenset(words.query(question[:2_000]))
 
 
 def plain(text: str) -> str:
@@ -192,18 +188,3 @@ def _short(parts: Collection[Part], factors: Collection[tuple[str, float]]) -> s
     """The two things that count most, and what changed the score besides."""
     said = [part.name for part in parts if part.share >= 0.15][:2]
     return ", ".join([" and ".join(said), *(name for name, _ in factors)]).strip(", ")
-
-
-def sureness(answer: Answer, wanted: frozenset[str]) -> str:
-    """How sure a search is that anything fits, in words."""
-    if not answer.hits:
-        return ""
-    if not answer.is_confident:
-        first = answer.hits[0]
-        has = wanted.intersection(words.words(f"{first.title} {first.header_path} {first.text}"))
-        if has:  # whoever looks for a number or a name has found it, whatever it may mean
-            return (
-                "The words fit." if has == wanted else "Nothing fits well, only some of the words."
-            )
-        return "Nothing fits well. These come nearest."
-    return "A good fit." if answer.confidence >= 0.8 else "A likely fit."

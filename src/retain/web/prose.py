@@ -18,7 +18,7 @@ from markupsafe import Markup
 from retain.links import links
 from retain.web.colours import LANGUAGES, pieces
 
-__all__ = ["Budget", "ago", "marked", "rendered"]
+__all__ = ["Budget", "Resolve", "ago", "linked", "marked", "rendered"]
 
 _WEB: Final = ("http://", "https://")
 _LINKS: Final = ("http", "https", "mailto")
@@ -32,13 +32,19 @@ _EVERY: Final = 64  # steps between two looks at the clock
 _MOST_COLOURED: Final = 20_000  # characters of code that get colours
 _MOST_MARKED: Final = 32  # words of a question that are marked
 
-Resolve = Callable[[str], str]
+# The page of what stands in double brackets: empty if there is none, None if nobody looked.
+Resolve = Callable[[str], str | None]
+
+
+def linked(text: str) -> Iterator[str]:
+    """What stands in double brackets in the part of a text that is laid out, brackets and all."""
+    return (found[0] for found in _WIKI.finditer(text, 0, _MOST))
 
 
 def rendered(
-    text: str, resolve: Resolve = lambda _target: "", budget: Budget | None = None
+    text: str, resolve: Resolve = lambda _target: None, budget: Budget | None = None
 ) -> Markup:
-    """A text as HTML; `resolve` gives the page of what stands in double brackets, or nothing.
+    """A text as HTML; `resolve` gives the page of what stands in double brackets.
 
     Texts that are shown together share a budget, else many of them would take for ever after all.
     """
@@ -129,6 +135,8 @@ def _shown_wiki(_self: Any, tokens: Sequence[Token], index: int, _options: Any, 
     page = env["resolve"](target.strip())
     if not page and _is_file(target):
         return f'<code class="file">{shown}</code>'
+    if page is None:
+        return escape(f"[[{tokens[index].content}]]")
     if not page:
         name = quote(target.strip(), safe="", errors="replace")
         said = "There is no such memory: write it"

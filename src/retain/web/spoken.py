@@ -12,7 +12,7 @@ from retain.sessions.model import Compaction, Message
 from retain.talk import blocks, flagged
 from retain.talk.events import Block, Text, ToolResult, ToolUse
 from retain.talk.tools import summary
-from retain.web.prose import Budget, rendered
+from retain.web.prose import Budget, Resolve, rendered
 
 __all__ = [
     "Piece",
@@ -21,9 +21,9 @@ __all__ = [
     "inert",
     "laid_out",
     "outlined",
-    "pieces",
     "shown_result",
     "shown_tool",
+    "texts",
 ]
 
 _MOST_RESULT: Final = 20_000  # characters of what a tool gave, on a page
@@ -32,14 +32,18 @@ _MOST_INPUT: Final = 10_000
 Piece = dict[str, Any]
 
 
+def _unknown(_target: str) -> None:
+    return None
+
+
 def inert(text: str) -> str:
     """A text in which no character changes how others look."""
     return visible(text.replace("\r\n", "\n"))
 
 
-def laid_out(text: str, budget: Budget | None = None) -> str:
+def laid_out(text: str, resolve: Resolve = _unknown, budget: Budget | None = None) -> str:
     """A text of a model's as HTML."""
-    return str(rendered(inert(text), budget=budget))
+    return str(rendered(inert(text), resolve, budget))
 
 
 def shown_tool(call: ToolUse) -> Piece:
@@ -63,22 +67,18 @@ def shown_result(result: ToolResult) -> Piece:
     }
 
 
-def pieces(
-    messages: Sequence[Message],
-    facts: Sequence[Piece] = (),
-    compactions: Sequence[Compaction] = (),
-) -> list[Piece]:
-    """A conversation as it looked: each tool with its result, facts where they were saved."""
-    return dressed(outlined(messages, facts, compactions))
+def texts(found: Sequence[Piece]) -> list[str]:
+    """What is to be laid out of pieces, the newest first."""
+    return [one["said"] for one in reversed(found) if "said" in one]
 
 
-def dressed(found: Sequence[Piece]) -> list[Piece]:
+def dressed(found: Sequence[Piece], resolve: Resolve = _unknown) -> list[Piece]:
     """Pieces with their texts as HTML; of what would take too long, the oldest is as written."""
     budget = Budget()
     made = [dict(one) for one in found]
     for one in reversed(made):
         if "said" in one:
-            one["html"] = laid_out(one.pop("said"), budget)
+            one["html"] = laid_out(one.pop("said"), resolve, budget)
     return made
 
 
@@ -87,9 +87,10 @@ def outlined(
     facts: Sequence[Piece] = (),
     compactions: Sequence[Compaction] = (),
 ) -> list[Piece]:
-    """The pieces of a conversation, whose texts nobody has laid out yet.
+    """A conversation as it looked, with texts that nobody has laid out yet.
 
-    Summaries stand behind the messages for which a model reads them.
+    Each tool has its result, facts stand where they were saved, and summaries behind the messages
+    for which a model reads them.
     """
     tools: dict[str, Piece] = {}
     found: list[Piece] = []

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from retain.errors import Busy, Conflict, LimitExceeded, NotFound, RetainError, UsageError
@@ -28,11 +28,13 @@ from retain.talk.models.access import FILE, key_variable
 from retain.talk.models.errors import ModelError
 from retain.web import spoken
 from retain.web.growing import Growing
+from retain.web.leading import resolving
 from retain.web.script import Script
 
 if TYPE_CHECKING:
     from retain.app import App
     from retain.sessions.model import Message, Session
+    from retain.web.prose import Resolve
 
 __all__ = ["Talk"]
 
@@ -74,8 +76,8 @@ class _Asked(NamedTuple):
 class Talk:
     """A conversation that is open; everything here is called in the server's loop.
 
-    `page_of` gives the address of the memory that a reference names, and `changed` is called when
-    what lists of conversations show may have changed.
+    `page_of` gives the address of the memory that a reference names, `places` those of what texts
+    link to, and `changed` is called when what lists of conversations show may have changed.
     """
 
     def __init__(
@@ -83,11 +85,12 @@ class Talk:
         name: str,
         scope: str,
         page_of: Callable[[App, str], str],
+        places: Callable[[App, Sequence[str]], Mapping[str, str]],
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.name, self.scope = name, scope
         self.script = Script()
-        self._page_of, self._changed = page_of, changed
+        self._page_of, self._places, self._changed = page_of, places, changed
         self._queue: list[str] = []
         self._retry = ""  # what failed last, and is offered to be sent again
         self._task: asyncio.Task[Any] | None = None  # the one thing that goes on
@@ -99,7 +102,7 @@ class Talk:
         self._doing = ""
         self._title = ""
         self._last = 0  # the number of the last message that the pages know of
-        self._growing = Growing(self.script)
+        self._growing = Growing(self.script, self.laid_out)
         self._tools: dict[str, str] = {}  # the pieces of tools that run
         self._table: Mapping[type, Callable[[Any], Awaitable[None]]] = {
             Assembled: self._on_assembled,
@@ -170,7 +173,7 @@ class Talk:
         if len(messages) > _SHOWN:
             self.script.say("earlier", self.script.piece(), count=len(messages) - _SHOWN)
         facts = await self.chat.away(lambda: self._kept(session.id))
-        for one in await asyncio.to_thread(spoken.pieces, messages[-_SHOWN:], facts):
+        for one in await self._pieces(messages[-_SHOWN:], facts):
             data = {key: value for key, value in one.items() if key != "kind"}
             piece = self.script.piece()
             if one["kind"] == "memory":
@@ -186,7 +189,7 @@ class Talk:
                 return
             with contextlib.suppress(RetainError):
                 news = await self._news()
-                for one in await asyncio.to_thread(spoken.pieces, news) if news else ():
+                for one in await self._pieces(news):
                     data = {key: value for key, value in one.items() if key != "kind"}
                     self.script.say(one["kind"], self.script.piece(), **data)
 
@@ -198,6 +201,25 @@ class Talk:
         found = [one for one in every if one.id > self._last]
         self._last = every[-1].id if every else self._last
         return found
+
+    async def _pieces(
+        self, messages: Sequence[Message], facts: Sequence[spoken.Piece] = ()
+    ) -> list[spoken.Piece]:
+        found = await asyncio.to_thread(spoken.outlined, messages, facts)
+        resolve = await self._looked_up(spoken.texts(found))
+        return await asyncio.to_thread(spoken.dressed, found, resolve)
+
+    async def laid_out(self, text: str) -> str:
+        """A text of this conversation as HTML, in which links lead to the memories they name."""
+        resolve = await self._looked_up([text])
+        return await asyncio.to_thread(spoken.laid_out, text, resolve)
+
+    async def _looked_up(self, texts: Sequence[str]) -> Resolve:
+        found: Mapping[str, str] = {}
+        if any("[[" in text for text in texts):
+            with contextlib.suppress(RetainError):  # nobody misses a reply for a link in it
+                found = await self.chat.away(lambda: self._places(self.chat.app, texts))
+        return resolving(found)
 
     def _kept(self, session: str) -> list[spoken.Piece]:
         """The facts that were saved here before, each with the page that shows it; blocking."""
@@ -356,7 +378,7 @@ class Talk:
         if shown.is_error:
             self._note(shown.text, "error")
         elif shown.text:
-            html = await asyncio.to_thread(spoken.laid_out, shown.text)
+            html = await self.laid_out(shown.text)
             self.script.say("answer", self.script.piece(), html=html)
 
     async def command(self, line: str) -> Shown:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain.errors import Conflict, LimitExceeded, NotFound, RetainError
 from retain.facts.retraction import retract
 from retain.httpd.faults import log_fault
 from retain.paths import GLOBAL
+from retain.web.leading import places, targets
 from retain.web.office import HERE, Office
 from retain.web.rendering import address
 from retain.web.talking import Talk
@@ -62,7 +64,7 @@ class Talks:
                 await found.catch_up()
                 return found
             await self._make_room()
-            talk = Talk(secrets.token_hex(8), scope, self.page_of, self._changed)
+            talk = Talk(secrets.token_hex(8), scope, self.page_of, self._places, self._changed)
             await talk.begin(lambda: self._office.another(scope), session, model)
             # The id may have been given by its beginning.
             known = self._at(scope, talk.session.id) if talk.session else None
@@ -106,6 +108,9 @@ class Talks:
         with self._office.turn:
             scope = self._office.scope_of("global" if is_own else app.place.scope)
         return address(scope, collection, name)
+
+    def _places(self, app: App, texts: Sequence[str]) -> Mapping[str, str]:
+        return places(app, self._office, targets(texts))
 
     async def undo(self, scope: str, session: str, ref: str) -> list[str]:
         """Take back a fact that a chat saved; its pages hear of it if it is open."""

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from retain.engines.arm import EngineError, EngineRefused
+from retain.engines.arm import EngineError
+from retain.engines.packages import not_installed
 from retain.engines.trouble import UNREADABLE, Speaker, plain
 from retain.engines.wanted import check_wanted
 
@@ -74,10 +75,7 @@ class Connection:
         try:
             from meilisearch import Client
         except ImportError:
-            raise EngineRefused(
-                "Meilisearch needs a package that is not installed.",
-                hint='Install it: pip install "retain-bank[meilisearch]"',
-            ) from None
+            raise not_installed("meilisearch") from None
         return Client
 
     def _asked(self, method: str, path: str, body: Any) -> Any:

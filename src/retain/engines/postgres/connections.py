@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from retain.engines.addresses import is_clear, secrets
 from retain.engines.arm import EngineDown, EngineError, EngineLocked, EngineRefused
+from retain.engines.packages import not_installed
 from retain.engines.wanted import check_wanted
 from retain.guard.characters import flat
 
@@ -222,10 +223,7 @@ def _parsed(address: str) -> tuple[dict[str, Any], str]:
         from psycopg import ProgrammingError
         from psycopg.conninfo import conninfo_to_dict
     except ImportError:
-        raise EngineRefused(
-            "Postgres needs a package that is not installed.",
-            hint='Install it: pip install "retain-bank[postgres]"',
-        ) from None
+        raise not_installed("postgres") from None
     try:
         # What is not clear Postgres would read in a way of its own, and ask a part of a password.
         options = dict(conninfo_to_dict(address)) if is_clear(address) else {}

@@ -8,13 +8,13 @@ that a search may have to ask is here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from retain.engines.addresses import is_clear
-from retain.engines.arm import EngineError, EngineRefused, Match
+from retain.engines.arm import EngineError, Match
+from retain.engines.packages import check_installed
 from retain.engines.qdrant.points import HELD, row_of
 from retain.engines.trouble import UNREADABLE
 
@@ -24,18 +24,12 @@ if TYPE_CHECKING:
     from retain.engines.tally import Row
     from retain.engines.trouble import Speaker
 
-__all__ = ["Questions", "not_installed"]
+__all__ = ["Questions"]
 
 _GONE: Final = 404
 _FINE: Final = 200
 _TROUBLE: Final = 500
 _SAID: Final = 2_000  # bytes of a refusal that are looked at
-
-
-def not_installed() -> EngineRefused:
-    """What is said where the client is missing."""
-    hint = 'Install it: pip install "retain-bank[qdrant]"'
-    return EngineRefused("Qdrant's client is not installed.", hint=hint)
 
 
 class _Away(Exception):
@@ -160,8 +154,7 @@ class Questions:
             return self._made
 
     def _connected(self) -> httpx.Client:
-        if find_spec("qdrant_client") is None:  # with which comes httpx, and by which all is told
-            raise not_installed()
+        check_installed("qdrant")  # with which comes httpx, and by which all is told
         if not all(map(is_clear, self._urls)):
             raise self._speaker.unusable()
         self._speaker.check_key(self._key)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from retain.engines.addresses import is_clear
 from retain.engines.arm import EngineAbsent, EngineError
-from retain.engines.qdrant.asking import not_installed
+from retain.engines.packages import not_installed
 from retain.engines.trouble import UNREADABLE
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Clients:
         try:
             from qdrant_client import QdrantClient
         except ImportError:
-            raise not_installed() from None
+            raise not_installed("qdrant") from None
         if not is_clear(url):
             raise self._speaker.unusable()
         self._speaker.check_key(self._key)

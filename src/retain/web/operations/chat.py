@@ -284,8 +284,9 @@ async def _choose(call: Call) -> Data:
 
 
 async def _command(call: Call) -> Data:
-    shown = await _talk(call).command(call.body.line)
-    html = await asyncio.to_thread(spoken.laid_out, shown.text)
+    talk = _talk(call)
+    shown = await talk.command(call.body.line)
+    html = await talk.laid_out(shown.text)
     return {"text": shown.text, "html": html, "is_error": shown.is_error}
 
 

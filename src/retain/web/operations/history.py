@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import anyio.to_thread
 
 from retain import shapes
-from retain.web import answers, contents, undoing
+from retain.web import answers, contents, leading, undoing
 from retain.web.comparing import compared
 from retain.web.operation import Call, Given, Operation, named
 from retain.web.operations.given import ONE, Expected, Name, Text, refuse_newer
@@ -120,7 +120,7 @@ async def _preview(call: Call) -> Data:
     # Not while the bank waits: a long text takes its time.
     memory = await anyio.to_thread.run_sync(read)
     linked = await anyio.to_thread.run_sync(contents.targets, memory)
-    places = await call.office.use(lambda app: contents.pages(app, call.office, linked))
+    places = await call.office.use(lambda app: leading.places(app, call.office, linked))
     return await anyio.to_thread.run_sync(partial(_laid_out, memory, places))
 
 

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from retain.errors import RetainError
 from retain.model import Memory
 from retain.recall.linking import MOST_AROUND, Graph, Related
-from retain.web import contents
+from retain.web import contents, leading
 from retain.web.comparing import Compared, compared
 from retain.web.office import Office
 from retain.web.operation import collection_of
@@ -129,7 +129,7 @@ def _around(
     places = [(one, address(scope, one.collection, one.id)) for one in near]
     others = [(one, where) for one, where in places if where not in there]
     return _Around(
-        contents.pages(app, office, targets),
+        leading.places(app, office, targets),
         links,
         backlinks,
         others,

@@ -11,14 +11,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from retain.errors import NotFound, UsageError
+from retain.errors import NotFound, RetainError, UsageError
 from retain.facts.retraction import kept
 from retain.sessions.formats import FORMATS
+from retain.web.leading import places, resolving, targets
 from retain.web.office import Office
 from retain.web.operations.chat import page_of_session
 from retain.web.operations.sessions import listed
 from retain.web.rendering import page
-from retain.web.spoken import Piece, dressed, fact_piece, outlined
+from retain.web.spoken import Piece, dressed, fact_piece, outlined, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -77,20 +78,21 @@ async def _one(request: Request) -> Response:
         messages = app.sessions.messages(name)
         return session, partial(outlined, messages, facts, chat.compactions)
 
-    def laid_out() -> tuple[list[Piece], int]:
+    def shown() -> tuple[list[Piece], int]:
         found = outline()
         hidden = _hidden(found, request.query_params)
-        return dressed(found[hidden:]), hidden
+        return found[hidden:], hidden
 
     session, outline = await office.use(work, scope)
-    # Everyone else waits while a bank is used: what takes long comes after it.
-    found, hidden = await anyio.to_thread.run_sync(laid_out)
+    # Everyone else waits while a bank is used: what takes long comes before or after it.
+    found, hidden = await anyio.to_thread.run_sync(shown)
+    resolve = resolving(await _linked(office, scope, texts(found)))
     values = {
         "title": session.title,
         "here": "sessions",
         "scope": scope,
         "session": session,
-        "pieces": found,
+        "pieces": await anyio.to_thread.run_sync(dressed, found, resolve),
         "hidden": hidden,
         "chat_page": page_of_session(session.id, scope),
     }
@@ -104,6 +106,15 @@ def _hidden(found: Sequence[Piece], asked: Mapping[str, str]) -> int:
     hidden = min(max(0, len(found) - _MOST_PIECES), _place(found, asked.get("message", "")))
     so_far = asked.get("hidden", "")
     return min(hidden, int(so_far)) if so_far.isdecimal() and len(so_far) < 8 else hidden
+
+
+async def _linked(office: Office, scope: str, said: Sequence[str]) -> Mapping[str, str]:
+    """The pages of the memories that a chat links to, where an index can tell."""
+    named = await anyio.to_thread.run_sync(targets, said)
+    try:
+        return await office.use(lambda app: places(app, office, named), scope)
+    except RetainError:
+        return {}
 
 
 def _place(found: Sequence[Piece], message: str) -> int:
