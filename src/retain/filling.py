@@ -23,12 +23,13 @@ class Filling:
         self._library = library
         self._woken, self._ended = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
+        self._rests = False  # until it is woken: nothing lives elsewhere
 
     def notice(self) -> None:
         """Something was asked: engines may have to be told of what that found, or of what waits."""
         # Settings that make no sense are told to whoever asks for something.
         with contextlib.suppress(RetainError):
-            is_new = self._thread is None or self._library.has_news
+            is_new = self._thread is None or self._library.has_news or self._rests
             if is_new and self._library.has_engines:
                 self.wake()
 
@@ -42,7 +43,9 @@ class Filling:
     def _run(self) -> None:
         pause: float | None = None
         while not self._ended.is_set():
+            self._rests = pause is None
             self._woken.wait(pause)
+            self._rests = False
             self._woken.clear()
             # A model that does not answer is reported by the next search.
             with contextlib.suppress(RetainError):

@@ -101,6 +101,7 @@ class Wire(Generic[_Arm]):
         self._there, self._is_left = threading.Event(), threading.Event()
         self._waiting: set[threading.Event] = set()  # what those who wait for an answer wait for
         self._among = threading.Lock()
+        self._under_way, self._is_retired = 0, False
         self._unwritten: dict[str, str] = {}  # notes that the index has not taken yet
 
     @property
@@ -159,6 +160,7 @@ class Wire(Generic[_Arm]):
             if self._is_left.is_set():
                 raise EngineDown(f"{self.kind} at {self.address} is not waited for any more.")
             self._waiting |= {is_open, is_over}
+            self._under_way += 1
 
         def run() -> None:
             try:
@@ -170,6 +172,7 @@ class Wire(Generic[_Arm]):
                 outcome.extend((False, error))
             is_open.set()
             is_over.set()
+            self._ended()
 
         thread = threading.Thread(target=run, name=f"retain-{self.kind}", daemon=True)
         started = time.monotonic()
@@ -324,6 +327,19 @@ class Wire(Generic[_Arm]):
         with self._among:
             for event in self._waiting:
                 event.set()
+
+    def retire(self) -> None:
+        """Let go of the connections as soon as nothing is under way."""
+        with self._among:
+            self._is_retired, self._under_way = True, self._under_way + 1
+        self._ended()
+
+    def _ended(self) -> None:
+        with self._among:
+            self._under_way -= 1
+            is_last = self._is_retired and not self._under_way
+        if is_last:
+            self.close()
 
     def close(self) -> None:
         """Let go of the connections; a question that hangs keeps its own until it ends."""

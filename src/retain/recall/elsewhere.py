@@ -56,7 +56,12 @@ def proposed(bank: Indexed, wanted: Wanted, asked: Asked, meant: Meaning) -> Pro
         found = asks_nearest() if asks_nearest else None
         if found:
             nearest, first = _believed(bank, engines.vector, found[0], started), found[1]
-    return Proposed(words, nearest, first, tuple(dict.fromkeys(reasons)))
+    keys = _key(engines.text), _key(engines.vector)
+    return Proposed(words, nearest, first, tuple(dict.fromkeys(reasons)), keys)
+
+
+def _key(wire: Wire[Any] | None) -> str:
+    return wire.key if wire else ""
 
 
 @contextlib.contextmanager
