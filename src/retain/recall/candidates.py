@@ -85,6 +85,7 @@ class Proposed(NamedTuple):
     first: Sequence[Match] = ()  # by the cosine
     reasons: tuple[str, ...] = ()
     keys: tuple[str, str] = ("", "")  # by which notes about the two arms are known
+    seconds: float = 0.0  # that they took
 
 
 class Candidates(NamedTuple):
