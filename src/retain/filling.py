@@ -29,12 +29,13 @@ class Filling:
         self._library, self._failed = library, failed
         self._woken, self._ended = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
+        self._rests = False  # until it is woken: nothing lives elsewhere
 
     def notice(self) -> None:
         """Something was asked: engines may have to be told of what that found, or of what waits."""
         # Settings that make no sense are told to whoever asks for something.
         with contextlib.suppress(RetainError):
-            is_new = self._thread is None or self._library.has_news
+            is_new = self._thread is None or self._library.has_news or self._rests
             if self._is_dead or (is_new and self._library.has_engines):
                 self.wake()
 
@@ -60,7 +61,9 @@ class Filling:
     def _fill(self) -> None:
         pause: float | None = None
         while not self._ended.is_set():
+            self._rests = pause is None
             self._woken.wait(pause)
+            self._rests = False
             self._woken.clear()
             # A model that does not answer is reported by the next search.
             with contextlib.suppress(RetainError):

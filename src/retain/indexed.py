@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -39,6 +40,7 @@ class Indexed:
         make_embedder: Callable[[], Embedder | None],
         make_engines: Callable[[Indexed], Engines | None] = lambda _bank: None,
         *,
+        settings: Callable[[], object] = lambda: None,
         project: str = "",
         stays: bool = False,
     ) -> None:
@@ -46,6 +48,10 @@ class Indexed:
         self.store = Store(bank.root)
         self.project_root = project
         self._make_embedder, self._make_engines = make_embedder, make_engines
+        self._settings = settings  # of the engines: another object when one of them has changed
+        self._chosen: tuple[object, Engines | None] | None = None  # and the settings it is for
+        self._former: list[Engines] = []  # in which somebody may still be asking something
+        self._choosing = threading.Lock()
         self._stays = stays  # a process that lives on is told by the kernel what changed
         self._notice: Notice | None = None
         self.held = 0
@@ -61,17 +67,30 @@ class Indexed:
         """The model that vectors come from, None when there is none."""
         return self._make_embedder()
 
-    @cached_property
+    @property
     def engines(self) -> Engines | None:
-        """The arms of the index that live elsewhere, None when there are none.
+        """The arms of the index that live elsewhere by now, None when there are none.
 
         Settings for them that make no sense cost nobody an answer.
         """
-        try:
-            return self._make_engines(self)
-        except ConfigError as error:
-            self._unclear = f"answered from the local index: {error.message}"
-            return None
+        with self._choosing:
+            try:
+                settings = self._settings()
+                if self._chosen is None or self._chosen[0] is not settings:
+                    self._retire()
+                    self._chosen = settings, self._make_engines(self)
+                    self._unclear = ""
+            except ConfigError as error:
+                self._retire()
+                self._unclear = f"answered from the local index: {error.message}"
+            return self._chosen[1] if self._chosen else None
+
+    def _retire(self) -> None:
+        """Let go of the engines as they were set; what is under way there is not cut off."""
+        chosen, self._chosen = self._chosen, None
+        if chosen and chosen[1]:
+            chosen[1].retire()
+            self._former.append(chosen[1])
 
     @cached_property
     def vectors(self) -> Cache:
@@ -203,12 +222,19 @@ class Indexed:
 
     def leave(self) -> None:
         """Have nobody wait for an engine any longer."""
-        if engines := self.__dict__.get("engines"):
+        for engines in self._all_engines():
             engines.leave()
+
+    def _all_engines(self) -> list[Engines]:
+        """Those that were made, the former among them; none is made for this."""
+        with self._choosing:
+            current = self._chosen[1] if self._chosen else None
+            return [*self._former, *([current] if current else [])]
 
     def close(self) -> None:
         """Let go of the index."""
-        if self.__dict__.get("engines"):
-            self.__dict__.pop("engines").close()
+        for engines in self._all_engines():
+            engines.close()
+        self._chosen, self._former = None, []
         self.store.close()
         self._unwatch()

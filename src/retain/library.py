@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from retain.brief import Brief
+    from retain.config import Config
     from retain.embed import Embedder
     from retain.engines.choosing import Engines
     from retain.index.calendar import Dated
@@ -512,6 +513,7 @@ class Library:
                 opened.bank,
                 make,
                 partial(_engines, self._workspace),
+                settings=partial(_latest, self._workspace),
                 project=project,
                 stays=self._stays,
             )
@@ -579,11 +581,17 @@ def _engines(workspace: Workspace, bank: Indexed) -> Engines | None:
     model = None
     with contextlib.suppress(RetainError):  # a model that cannot be had makes no vectors to send
         model = bank.embedder
-    return chosen(workspace.config, workspace.env, bank.bank.root, bank.store, model)
+    return chosen(workspace.latest, workspace.env, bank.bank.root, bank.store, model)
 
 
 def _has_engines(workspace: Workspace) -> bool:
-    return any(workspace.config.text(f"engine.{part}") != "sqlite" for part in ("text", "vector"))
+    config = workspace.latest
+    return any(config.text(f"engine.{part}") != "sqlite" for part in ("text", "vector"))
+
+
+def _latest(workspace: Workspace) -> Config:
+    """The settings for engines as they are by now."""
+    return workspace.latest
 
 
 def _deliver(bank: Indexed, is_stopped: Callable[[], bool]) -> bool:
@@ -591,14 +599,18 @@ def _deliver(bank: Indexed, is_stopped: Callable[[], bool]) -> bool:
     engines, bank.has_news = bank.engines, False
     if engines is None:
         return False
+
+    def is_over() -> bool:  # also where the person has chosen others meanwhile
+        return is_stopped() or bank.engines is not engines
+
     waits = False
     for part, sender in engines.senders.items():
         try:
             trouble = engines.wires[part].delivery() or engines.wires[part].trouble()
-            if is_stopped() or (trouble and not trouble.is_over):
+            if is_over() or (trouble and not trouble.is_over):
                 waits = True
             else:
-                waits = bool(sender.push(is_stopped=is_stopped).left) or waits
+                waits = bool(sender.push(is_stopped=is_over).left) or waits
         except RetainError:  # `retain engine status` tells
             waits = True
     if waits and is_stopped():

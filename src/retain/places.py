@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
+from typing import NamedTuple
 
 from retain import config as settings
 from retain import paths
@@ -12,6 +13,29 @@ from retain.errors import ConfigError
 from retain.place import Place
 
 __all__ = ["Places"]
+
+
+_Stamp = tuple[int, int, int] | None
+
+
+class _Read(NamedTuple):
+    """The settings in force for a bank, and what the person's own file was when they were read."""
+
+    stamp: _Stamp
+    config: settings.Config
+
+
+def _stamp(path: str) -> _Stamp:
+    """By what it is seen that a file was written; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _of_engines(config: settings.Config) -> list[settings.Value]:
+    return [value for key, value in config.values.items() if key.startswith("engine.")]
 
 
 class Places:
@@ -22,7 +46,8 @@ class Places:
     ) -> None:
         self.cwd, self.env = cwd, env
         self.named, self.local, self.everywhere = bank, local, everywhere
-        self._loaded: dict[str, settings.Config] = {}
+        self._loaded: dict[str, _Read] = {}
+        self._latest: _Read | None = None
         self._own: Place | None = None
 
     @cached_property
@@ -55,13 +80,37 @@ class Places:
 
     def load(self, place: Place) -> settings.Config:
         """The settings in force for a bank, read once."""
+        return self._known(place).config
+
+    def _known(self, place: Place) -> _Read:
         found = self._loaded.get(place.root)
         if found is None:
-            user = settings.config_file(paths.global_root(self.env))
-            own = settings.config_file(place.root)
-            found = settings.load(user, own, self.env, _foreign(place))
-            self._loaded[place.root] = found
+            found = self._loaded[place.root] = self._read(place)
         return found
+
+    @property
+    def latest(self) -> settings.Config:
+        """The settings in force, those for engines as the person has them by now.
+
+        Whoever stays open would else tell a server everything again that was left meanwhile. It is
+        the same object until one of those changes. They are the person's own or the environment's.
+        """
+        place = self.place
+        known = self._latest or self._known(place)
+        if _stamp(self._user_file) != known.stamp:
+            found = self._read(place)
+            same = _of_engines(found.config) == _of_engines(known.config)
+            known = self._latest = found._replace(config=known.config) if same else found
+        return known.config
+
+    @property
+    def _user_file(self) -> str:
+        return settings.config_file(paths.global_root(self.env))
+
+    def _read(self, place: Place) -> _Read:
+        user, own = self._user_file, settings.config_file(place.root)
+        stamp = _stamp(user)  # before it is read: what is written meanwhile is seen next time
+        return _Read(stamp, settings.load(user, own, self.env, _foreign(place)))
 
     def readable(self) -> list[tuple[Place, settings.Config]]:
         """The banks a read looks in, each with its settings: the project's, then the person's."""
@@ -87,7 +136,7 @@ class Places:
         """Look again next time: a bank was made, or a setting was changed."""
         for name in ("place", "config"):
             self.__dict__.pop(name, None)
-        self._own = None
+        self._own = self._latest = None
         self._loaded.clear()
 
 

@@ -69,7 +69,7 @@ class Remote:
         """What the bank is called on a server."""
         from retain.engines.choosing import identity
 
-        return identity(self._workspace.config, self._bank.bank.root)
+        return identity(self._workspace.latest, self._bank.bank.root)
 
     @property
     def is_any(self) -> bool:
@@ -92,7 +92,7 @@ class Remote:
         """What a person should know about the ways to the engines in use, or to one to be used."""
         from retain.engines.addresses import caution
 
-        config = self._workspace.config
+        config = self._workspace.latest
         kinds = [kind] if kind else [config.text(f"engine.{part}") for part in _PARTS]
         ways = [(one, config.text(f"engine.{one}.url")) for one in kinds if one in KINDS]
         if "postgres" in kinds:
@@ -106,7 +106,7 @@ class Remote:
         """The named banks that are not there: a slip in a path leaves a bank without its name."""
         from retain.engines.naming import banks
 
-        named = banks(self._workspace.config.text("engine.banks"))
+        named = banks(self._workspace.latest.text("engine.banks"))
         return [
             f"engine.banks: {name} is to be {path}, and there is nothing"
             for name, path in named
@@ -198,9 +198,15 @@ class Remote:
         return _each(
             self._needed,
             lambda engines, part: engines.senders[part].push(
-                is_stopped=is_stopped, progress=progress, patience=patience
+                is_stopped=lambda: is_stopped() or self._has_left(engines),
+                progress=progress,
+                patience=patience,
             ),
         )
+
+    def _has_left(self, engines: Engines) -> bool:
+        """Whether the person has chosen others meanwhile: these are told nothing more."""
+        return self._bank.engines is not engines
 
     def waiting(self) -> int:
         """How many changes engines have yet to be told of, those without vectors among them."""
@@ -269,7 +275,9 @@ class Remote:
         if is_mine:
             engines.senders[part].claim(before.ahead)
         engines.wires[part].insist(lambda arm: arm.adapt(), _ANEW)
-        engines.senders[part].push(progress=progress, patience=_OTHERS)
+        engines.senders[part].push(
+            is_stopped=lambda: self._has_left(engines), progress=progress, patience=_OTHERS
+        )
         engines.senders[part].prune()
         return Mended(before, self._drift(engines, part))
 
@@ -343,7 +351,7 @@ class Remote:
 
     def _as_if(self, kind: str, parts: tuple[str, ...], name: str = "") -> Engines:
         """The engines as they would be; the others stay embedded meanwhile."""
-        config = self._workspace.config
+        config = self._workspace.latest
         values = dict(config.values)
         for part in _PARTS:
             key = f"engine.{part}"

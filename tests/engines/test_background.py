@@ -168,6 +168,107 @@ def _noted(app: App) -> Trouble | None:
     return engines.wires["vector"].delivery()
 
 
+@pytest.fixture
+def in_config(server: Upstash, monkeypatch: pytest.MonkeyPatch, bank: Path) -> None:
+    """What a person has chosen is in their own config, where another process may change it."""
+    for name in ("RETAIN_ENGINE_VECTOR", "RETAIN_ENGINE_UPSTASH_URL"):
+        monkeypatch.delenv(name)
+    _shell("config", "set", "engine.upstash.url", server.address, "--global")
+
+
+def _shell(*args: str) -> str:
+    ran = line.call(*args)
+    assert ran.code == 0, ran
+    return ran.out
+
+
+@DOORS
+def test_who_stays_leaves_an_engine_that_a_person_has_moved_away_from(
+    server: Upstash,
+    bank: Path,
+    in_config: None,
+    door: Callable[[], contextlib.AbstractContextManager[Read]],
+) -> None:
+    _shell("engine", "migrate", "--to", "upstash")
+    with door() as read:
+        read("lantern")
+        _wait(lambda: _told(server) == SOME)
+        _shell("engine", "migrate", "--to", "sqlite")
+        _shell("engine", "drop", "--from", "upstash", "--yes")
+        asked = len(server.asked)
+        indexes.write(bank, "notes/new", "# New\n\nThe zeppelin lands at noon.\n")
+        read("zeppelin")
+    _settle()
+    assert len(server.asked) == asked
+    assert _told(server) == set()
+
+
+@DOORS
+def test_who_stays_tells_an_engine_that_a_person_has_moved_to(
+    server: Upstash,
+    bank: Path,
+    in_config: None,
+    door: Callable[[], contextlib.AbstractContextManager[Read]],
+) -> None:
+    with door() as read:
+        read("lantern")
+        _shell("engine", "migrate", "--to", "upstash")
+        asked = len(server.asked)
+        read("lantern")
+        assert len(server.asked) > asked
+        indexes.write(bank, "notes/new", "# New\n\nThe zeppelin lands at noon.\n")
+        read("zeppelin")
+        _wait(lambda: _told(server) == SOME | {"notes/new.md"})
+
+
+def test_who_rests_tells_an_engine_that_is_chosen_later_though_nobody_writes(
+    server: Upstash, bank: Path, in_config: None
+) -> None:
+    with contextlib.closing(App(stays=True)) as app:
+        filling = Filling(app.library)
+        app.library.sync()
+        filling.wake()
+        _wait(lambda: filling._rests)
+        _shell("config", "set", "engine.vector", "upstash", "--global")
+        filling.notice()
+        _wait(lambda: _told(server) == SOME)
+        filling.end()
+    assert bank.exists()
+
+
+def test_a_setting_that_has_nothing_to_do_with_engines_leaves_them_as_they_are(
+    server: Upstash, bank: Path, in_config: None
+) -> None:
+    _shell("engine", "migrate", "--to", "upstash")
+    with contextlib.closing(App(stays=True)) as app:
+        indexed = app.library.in_force()
+        engines = indexed.engines
+        _shell("config", "set", "memory.max_bytes", "4096", "--global")
+        assert indexed.engines is engines
+        _shell("config", "set", "engine.patience_ms", "700", "--global")
+        changed = indexed.engines
+        assert changed is not None
+        assert changed is not engines
+        assert changed.wires["vector"].patience == 0.7
+
+
+def test_a_config_that_cannot_be_read_any_more_costs_no_answer(
+    server: Upstash, bank: Path, in_config: None, home: Path
+) -> None:
+    _shell("engine", "migrate", "--to", "upstash")
+    own = home / ".retain" / "config.toml"
+    text = own.read_text(encoding="utf-8")
+    with contextlib.closing(App(stays=True)) as app:
+        assert not app.library.search(Wanted("lantern")).degraded.reasons
+        own.write_text("format = ", encoding="utf-8")
+        answer = app.library.search(Wanted("lantern"))
+        assert answer.hits
+        assert "config.toml" in str(answer.degraded.reasons)
+        own.write_text(text, encoding="utf-8")
+        assert not app.library.search(Wanted("lantern")).degraded.reasons
+    assert bank.exists()
+
+
 def test_what_waits_in_the_persons_own_bank_is_told_by_who_looks_into_it(
     server: Upstash, bank: Path, home: Path
 ) -> None:

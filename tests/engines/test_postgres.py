@@ -15,12 +15,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
+from urllib.parse import urlsplit
 
 import numpy as np
 import psycopg
 import pytest
 
+from retain.engines.addresses import hello
 from retain.engines.arm import EngineDown, EngineError, EngineLocked, EngineRefused, Piece, Sieve
+from retain.engines.asking import _silence
 from retain.engines.naming import Names
 from retain.engines.postgres import PostgresSettings, PostgresText, PostgresVectors
 from retain.index.vectors import Floats
@@ -262,6 +265,17 @@ def test_a_server_that_stops_answering_is_left_in_time(tmp_path: Path, names: Na
     finally:
         arm.close()
         server.kill()
+
+
+def test_a_server_that_hangs_is_found_out_before_anything_is_asked(server: Process) -> None:
+    port, words = urlsplit(server.address).port or 0, hello(server.address)
+    assert _silence("127.0.0.1", port, 30.0, words) == ""
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)  # the kernel still takes connections for it
+    try:
+        assert "did not answer" in _silence("127.0.0.1", port, 0.2, words)
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
 
 
 def test_a_table_that_someone_holds_is_left_in_time(

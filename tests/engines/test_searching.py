@@ -6,8 +6,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -19,6 +21,9 @@ from retain.engines.naming import Names
 from retain.index import store
 from retain.index.store import PRAGMAS
 from retain.model import Answer
+from retain.recall import elsewhere
+from retain.recall.asking import Wanted
+from retain.recall.searching import search
 from retain.settings import SETTINGS
 from tests import indexes
 from tests.engines.conftest import Servers
@@ -101,6 +106,65 @@ def test_a_search_waits_for_a_silent_server_no_longer_than_patience(
         loading = wire._opened_at - wire._loaded_from  # which is no server's time
         assert waits.total <= PATIENCE + loading
         asker.close()
+
+
+def test_all_banks_of_a_search_share_one_patience(
+    tmp_path: Path, hosted: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic() + 1000.0  # so that no client was loaded since
+    with machine(tmp_path, hosted) as first, machine(tmp_path, hosted) as second:
+        for number, one in enumerate((first, second)):
+            one.write("notes/mine", f"# Lantern\n\nThe lantern of bank {number}.\n")
+            one.push()
+        monkeypatch.setattr(elsewhere, "time", SimpleNamespace(monotonic=lambda: now))
+        asked: list[float | None] = []
+        ask = Wire.ask
+
+        def slow(wire: Wire[Any], work: Any, seconds: float | None = None) -> Any:
+            asked.append(seconds)
+            answer = ask(wire, work, seconds)
+
+            def later() -> Any:
+                nonlocal now
+                now += takes
+                return answer()
+
+            return later
+
+        monkeypatch.setattr(Wire, "ask", slow)
+
+        def searched() -> Answer:
+            asked.clear()
+            wanted = Wanted("the lantern", limit=10)
+            answer = search(
+                [first.bank, second.bank], wanted, lambda _: (0.0, 1.0), datetime.now(UTC)
+            )
+            assert len(answer.hits) == 2
+            return answer
+
+        takes = 12.0
+        assert not searched().degraded.reasons
+        assert asked == [None, pytest.approx(18.0)]
+        takes = 30.0
+        (reason,) = searched().degraded.reasons
+        assert "answered from the local index" in reason
+        assert "engine.patience_ms" in reason
+        assert asked == [None]
+
+
+def test_a_server_that_had_less_time_than_usual_is_not_taken_for_silent(
+    tmp_path: Path, hosted: Bench
+) -> None:
+    is_over = threading.Event()
+    with machine(tmp_path, hosted, patience=HANG) as one:
+        one.write("notes/mine", "# Lantern\n")
+        one.push()
+        wire = one.engines.wires[one.part]
+        with pytest.raises(EngineDown, match=r"within 0\.05 seconds"):
+            wire.ask(lambda _arm: is_over.wait(HANG), 0.05)()
+        is_over.set()
+        assert wire.trouble() is None
+        assert wire.ask(lambda arm: arm.version())()
 
 
 def test_finding_out_whether_anyone_is_there_is_a_part_of_patience(

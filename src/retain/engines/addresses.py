@@ -36,6 +36,10 @@ _EXPECTED_OF_POSTGRES: Final = (
 NO_USER: Final = "has neither a user nor a password: its key comes from the environment."
 _KEYED: Final = frozenset({"meilisearch", "upstash"})  # whose key is where a password would be sent
 
+_POSTGRES: Final = frozenset({"postgres", "postgresql"})
+# "Do you speak TLS?", eight bytes; one comes back, whatever the answer is.
+_SSL_REQUEST: Final = b"\x00\x00\x00\x08\x04\xd2\x16\x2f"
+
 _HIDDEN: Final = "***"
 _NOWHERE: Final = "nowhere"
 # `host=db password='a b'`, which Postgres takes as well as a URL: one pair of it.
@@ -222,7 +226,7 @@ def fault(kind: str, address: str) -> str:
     if not all(map(_has_ports, each(address))):
         return "has a port between 1 and 65535 after its host."
     if kind == "postgres":
-        is_fit = _is_pairs(address) or _split(address).scheme in {"postgres", "postgresql"}
+        is_fit = _is_pairs(address) or _split(address).scheme in _POSTGRES
         return "" if is_fit and is_clear(address) else _EXPECTED_OF_POSTGRES
     if kind in _KEYED and has_user(address):
         return NO_USER
@@ -240,7 +244,9 @@ def _has_ports(address: str) -> bool:
 
 
 def hello(address: str) -> bytes:
-    """What any server that speaks plain HTTP answers at once, whoever asks; else nothing."""
+    """What a server answers at once, whoever asks: plain HTTP, or Postgres; else nothing."""
+    if _is_pairs(address) or _split(address).scheme in _POSTGRES:
+        return _SSL_REQUEST
     if any(_split(one).scheme != "http" for one in each(address)):
         return b""
     return b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"

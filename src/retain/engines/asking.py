@@ -45,6 +45,7 @@ class Trouble(NamedTuple):
     tries: int
     until: float
     words: str = ""  # that the server said, for a person alone
+    is_refusal: bool = False  # it did answer, and would not
 
     @property
     def is_over(self) -> bool:
@@ -102,6 +103,7 @@ class Wire(Generic[_Arm]):
         self._there, self._is_left = threading.Event(), threading.Event()
         self._waiting: set[threading.Event] = set()  # what those who wait for an answer wait for
         self._among = threading.Lock()
+        self._under_way, self._is_retired = 0, False
         self._unwritten: dict[str, str] = {}  # notes that the index has not taken yet
 
     @property
@@ -131,7 +133,9 @@ class Wire(Generic[_Arm]):
             raise EngineDown(trouble.why)
         if time.monotonic() < _SILENT.get(self._server, 0.0):
             raise EngineDown(f"{self.kind} at {self.address} did not answer a moment ago.")
-        return self._begun(work, seconds or self.patience, self.patience)
+        return self._begun(
+            work, seconds or self.patience, self.patience, is_short=seconds is not None
+        )
 
     def insist(self, work: Callable[[_Arm], _Result], seconds: float | None = None) -> _Result:
         """Ask whatever was known, and note what comes of it."""
@@ -151,7 +155,12 @@ class Wire(Generic[_Arm]):
         return self.patience if seconds is None or seconds <= self.patience else _AT_LEISURE
 
     def _begun(
-        self, work: Callable[[_Arm], _Result], seconds: float, patience: float
+        self,
+        work: Callable[[_Arm], _Result],
+        seconds: float,
+        patience: float,
+        *,
+        is_short: bool = False,
     ) -> Callable[[], _Result]:
         """Do something in a thread that nobody has to wait for: no client keeps every promise."""
         outcome: list[Any] = []
@@ -160,6 +169,7 @@ class Wire(Generic[_Arm]):
             if self._is_left.is_set():
                 raise EngineDown(f"{self.kind} at {self.address} is not waited for any more.")
             self._waiting |= {is_open, is_over}
+            self._under_way += 1
 
         def run() -> None:
             try:
@@ -168,9 +178,10 @@ class Wire(Generic[_Arm]):
                 with until(has_left):
                     outcome.extend((True, self._read(work, arm)))
             except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
-                outcome.extend((False, error))
+                outcome.extend((False, error, is_open.is_set()))
             is_open.set()
             is_over.set()
+            self._ended()
 
         thread = threading.Thread(target=run, name=f"retain-{self.kind}", daemon=True)
         started = time.monotonic()
@@ -190,7 +201,10 @@ class Wire(Generic[_Arm]):
             has_left.set()  # a server that always has one more page is asked for no other
             if self._is_left.is_set():
                 raise EngineDown(f"{self.kind} at {self.address} is not waited for any more.")
-            late = f"{self.kind} at {self.address} did not answer within {seconds:g} seconds."
+            limit = f"{round(seconds, 2):g} seconds"
+            late = f"{self.kind} at {self.address} did not answer within {limit}."
+            if is_short:  # it might have, in the time that it usually has
+                raise EngineDown(late)
             return self._noted(False, EngineDown(late))  # type: ignore[no-any-return]
 
         return answer
@@ -200,8 +214,11 @@ class Wire(Generic[_Arm]):
 
         To find out whether anyone is there is a part of it, so that nobody waits for both in turn.
         """
-        loading = self._opened_at - max(started, self._loaded_from)
-        return max(0.0, started + seconds + max(0.0, loading) - time.monotonic())
+        return max(0.0, started + seconds + self.loading(started) - time.monotonic())
+
+    def loading(self, since: float) -> float:
+        """The seconds since a moment that went into loading a client."""
+        return max(0.0, self._opened_at - max(since, self._loaded_from))
 
     def _read(self, work: Callable[[_Arm], _Result], arm: _Arm) -> _Result:
         """What comes of it: an answer that no adapter expected is the server's fault as well.
@@ -216,7 +233,7 @@ class Wire(Generic[_Arm]):
                 hint="Is the address right?",
             ) from error  # which a test shows, and a person need not see
 
-    def _noted(self, is_done: bool, found: Any) -> Any:
+    def _noted(self, is_done: bool, found: Any, was_asked: bool = False) -> Any:
         if is_done:
             _SILENT.pop(self._server, None)
             self._note("")
@@ -226,7 +243,8 @@ class Wire(Generic[_Arm]):
         if isinstance(found, EngineLocked):
             found.hint = self._key_hint or found.hint
         if isinstance(found, EngineError):
-            self._note(said(found), found.words)
+            is_refusal = was_asked and isinstance(found, EngineRefused)
+            self._note(said(found), found.words, is_refusal=is_refusal)
         raise found
 
     @property
@@ -285,9 +303,9 @@ class Wire(Generic[_Arm]):
             return  # nobody has waited for it
         self._note_as("delivery", said(error) if error else "", error.words if error else "")
 
-    def _note(self, why: str, words: str = "") -> None:
+    def _note(self, why: str, words: str = "", *, is_refusal: bool = False) -> None:
         # Somebody waits for an answer, and must not wait for whoever writes the index as well.
-        self._note_as("trouble", why, words, _NOTING)
+        self._note_as("trouble", why, words, _NOTING, is_refusal=is_refusal)
 
     def _read_trouble(self, kind: str) -> Trouble | None:
         found: object = self._unwritten.get(kind)
@@ -296,14 +314,23 @@ class Wire(Generic[_Arm]):
                 found = rows.fact(connection, f"engine:{self.part}:{kind}")
         try:
             noted = json.loads(str(found)) if found else ("", 0, 0, "", "")
-            why, tries, until, target, words = noted
+            why, tries, until, target, words, *rest = noted
             # A move to another server that failed says nothing about this one.
-            is_ours = why and target == self.target
-            return Trouble(str(why), int(tries), float(until), str(words)) if is_ours else None
+            if not why or target != self.target:
+                return None
+            return Trouble(str(why), int(tries), float(until), str(words), any(rest))
         except (ValueError, TypeError):
             return None
 
-    def _note_as(self, kind: str, why: str, words: str = "", wait: float | None = None) -> None:
+    def _note_as(
+        self,
+        kind: str,
+        why: str,
+        words: str = "",
+        wait: float | None = None,
+        *,
+        is_refusal: bool = False,
+    ) -> None:
         before = self._read_trouble(kind)
         if not why and before is None and kind not in self._unwritten:
             return
@@ -312,7 +339,8 @@ class Wire(Generic[_Arm]):
         value = ""
         if why:
             until = time.time() + pause
-            value = json.dumps([why[:_TOLD], tries, until, self.target, words[:_TOLD]])
+            noted = [why[:_TOLD], tries, until, self.target, words[:_TOLD], is_refusal]
+            value = json.dumps(noted)
         self._unwritten[kind] = value
         # Whoever cannot write the index remembers it alone; others ask the engine again.
         with contextlib.suppress(RetainError):
@@ -326,6 +354,19 @@ class Wire(Generic[_Arm]):
         with self._among:
             for event in self._waiting:
                 event.set()
+
+    def retire(self) -> None:
+        """Let go of the connections as soon as nothing is under way."""
+        with self._among:
+            self._is_retired, self._under_way = True, self._under_way + 1
+        self._ended()
+
+    def _ended(self) -> None:
+        with self._among:
+            self._under_way -= 1
+            is_last = self._is_retired and not self._under_way
+        if is_last:
+            self.close()
 
     def close(self) -> None:
         """Let go of the connections; a question that hangs keeps its own until it ends."""

@@ -127,6 +127,8 @@ class Sender:
         with self._turn(patience) as is_ours:
             if not is_ours:
                 return Pushed(is_busy=True, left=self.left)
+            if is_stopped():  # while another process was waited for
+                return Pushed(left=self.left)
             self._look()
             self._meet()
             total = self.left if progress else 0

@@ -84,6 +84,8 @@ class Proposed(NamedTuple):
     nearest: Sequence[Match] | None = None  # by the score that counts
     first: Sequence[Match] = ()  # by the cosine
     reasons: tuple[str, ...] = ()
+    keys: tuple[str, str] = ("", "")  # by which notes about the two arms are known
+    seconds: float = 0.0  # that they took
 
 
 class Candidates(NamedTuple):
@@ -134,7 +136,7 @@ def gather(
     within = None
     if wanted.conditions.any or asking.hides_any(connection):
         within = Within(asking.allowed(connection, wanted.conditions))
-    near, dense = None, _located(bank, connection, "vector", proposed.nearest, proposed.first)
+    near, dense = None, _located(connection, proposed.keys[1], proposed.nearest, proposed.first)
     if dense is None:
         near = _nearest(bank, connection, meant, within, max(DENSE, wanted.sought))
     weights = scoring.TEXT if near is None and dense is None else scoring.HYBRID
@@ -142,7 +144,7 @@ def gather(
     shares: Mapping[int, Shares] = {}
     wholes: Mapping[int, float] = {}
     if wanted.mode != "semantic":
-        known = _located(bank, connection, "text", proposed.words)
+        known = _located(connection, proposed.keys[0], proposed.words)
         if known is None:
             shares = _by_words(connection, lexicon, weights, within, wanted)
         else:
@@ -167,15 +169,15 @@ def gather(
 
 
 def _located(
-    bank: Indexed, connection: sqlite3.Connection, part: str, *found: Sequence[Match] | None
+    connection: sqlite3.Connection, arm: str, *found: Sequence[Match] | None
 ) -> list[int] | None:
     """What an engine proposes, as chunks, and those it was not told of yet; None if it is mute."""
-    if found[0] is None or bank.engines is None:
+    if found[0] is None:
         return None
     from retain.engines import locating
 
     chunks = [number for one in found for number in locating.located(connection, one or ())]
-    unknown = locating.unknown(connection, bank.engines.wires[part].key)
+    unknown = locating.unknown(connection, arm)
     if unknown:
         chunks += locating.chunks_of(connection, unknown)
     return list(dict.fromkeys(chunks))

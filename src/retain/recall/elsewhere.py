@@ -17,7 +17,7 @@ from retain.recall.candidates import AGREEING, DENSE, Proposed
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from retain.engines.arm import Match, TextArm, VectorArm
     from retain.engines.asking import Wire
@@ -32,31 +32,68 @@ _RETIRED: Final = "retired"
 _LEAST: Final = 0.05  # seconds that a second question has
 
 
-def proposed(bank: Indexed, wanted: Wanted, asked: Asked, meant: Meaning) -> Proposed:
-    """What the engines of a bank propose; an arm that cannot say is asked here, and why is told."""
+class _Time:
+    """What the engines of one bank may take, of the time that there is for a whole search."""
+
+    def __init__(self, wires: Iterable[Wire[Any]], spent: float) -> None:
+        self._wires, self._spent, self._started = list(wires), spent, time.monotonic()
+
+    def taken(self) -> float:
+        """The seconds so far, without the loading of clients, which is no server's fault."""
+        loading = max((wire.loading(self._started) for wire in self._wires), default=0.0)
+        return max(0.0, time.monotonic() - self._started - loading)
+
+    def left(self, wire: Wire[Any]) -> float:
+        return wire.patience - self._spent - self.taken()
+
+    def to_ask(self, wire: Wire[Any]) -> float | None:
+        """The seconds for a question, None for all there are; EngineDown where they are too few."""
+        if not self._spent:
+            return None
+        if self.left(wire) < _LEAST:
+            raise EngineDown(
+                f"{wire.kind} at {wire.address} was not asked about this bank: for the others it "
+                "took what time a search has (engine.patience_ms)."
+            )
+        return self.left(wire)
+
+
+def proposed(
+    bank: Indexed, wanted: Wanted, asked: Asked, meant: Meaning, spent: float = 0.0
+) -> Proposed:
+    """What the engines of a bank propose; an arm that cannot say is asked here, and why is told.
+
+    `spent` are the seconds that those of other banks took for the same search.
+    """
     engines = bank.engines
     sieve = sieve_of(wanted.conditions)
     if engines is None or sieve is None:
         return Proposed()
     bank.has_searched = True
     reasons: list[str] = []
-    started = time.monotonic()
+    clock = _Time(engines.wires.values(), spent)
     words = asks_words = nearest = asks_nearest = None
     first: list[Match] = []
     with _told(reasons):
         if engines.text and wanted.mode != "semantic" and _knows(bank, engines.text):
-            asks_words = _matching(bank, engines.text, wanted, asked, sieve)
+            asks_words = _matching(bank, engines.text, wanted, asked, sieve, clock)
     with _told(reasons):
         if engines.vector and meant.vector is not None and _knows(bank, engines.vector):
-            asks_nearest = _nearest(bank, engines.vector, wanted, meant, sieve)
+            asks_nearest = _nearest(bank, engines.vector, wanted, meant, sieve, clock)
     # Both are under way: who waits for one waits for the other as well.
     with _told(reasons):
-        words = _believed(bank, engines.text, asks_words(), started) if asks_words else None
+        words = _believed(bank, engines.text, asks_words(), clock) if asks_words else None
     with _told(reasons):
         found = asks_nearest() if asks_nearest else None
         if found:
-            nearest, first = _believed(bank, engines.vector, found[0], started), found[1]
-    return Proposed(words, nearest, first, tuple(dict.fromkeys(reasons)))
+            nearest, first = _believed(bank, engines.vector, found[0], clock), found[1]
+    keys = _key(engines.text), _key(engines.vector)
+    took = clock.taken() if asks_words or asks_nearest else 0.0
+    return Proposed(words, nearest, first, tuple(dict.fromkeys(reasons)), keys, took)
+
+
+def _key(wire: Wire[Any] | None) -> str:
+    return wire.key if wire else ""
 
 
 @contextlib.contextmanager
@@ -69,7 +106,7 @@ def _told(reasons: list[str]) -> Iterator[None]:
 
 
 def _believed(
-    bank: Indexed, wire: Wire[Any] | None, found: list[Match], started: float
+    bank: Indexed, wire: Wire[Any] | None, found: list[Match], clock: _Time
 ) -> list[Match]:
     """What an engine found; where that is nothing, only if it still has anything at all.
 
@@ -81,8 +118,7 @@ def _believed(
     if not some:
         return found
     # Nobody waits twice: it has what is left of the time that the answer was given.
-    left = max(_LEAST, wire.patience - (time.monotonic() - started))
-    held = wire.ask(lambda arm: arm.held(list(some)), left)()
+    held = wire.ask(lambda arm: arm.held(list(some)), max(_LEAST, clock.left(wire)))()
     if not looking.differs(some, held):
         return found
     # Whoever cannot write the index finds out again next time; nobody waits for their turn here.
@@ -105,15 +141,18 @@ def _knows(bank: Indexed, wire: Wire[Any]) -> bool:
     What is noted may be about another server, which a person had before.
     """
 
+    undelivered = wire.delivery()
+
     def knows(connection: sqlite3.Connection) -> bool:
         return (
             outbox.is_met(connection, wire.key)
             and locating.unknown(connection, wire.key) is not None
+            and (undelivered is None or outbox.told(connection, wire.key) > 0)
         )
 
     if bank.look(knows):
         return True
-    trouble = wire.trouble()
+    trouble = wire.trouble() or undelivered
     if trouble:  # that is why it knows so little
         raise EngineDown(trouble.why)
     if (many := bank.look(partial(outbox.ahead, arm=wire.key))) > locating.FEW:
@@ -144,7 +183,12 @@ def sieve_of(conditions: Conditions) -> Sieve | None:
 
 
 def _matching(
-    bank: Indexed, wire: Wire[TextArm], wanted: Wanted, asked: Asked, sieve: Sieve
+    bank: Indexed,
+    wire: Wire[TextArm],
+    wanted: Wanted,
+    asked: Asked,
+    sieve: Sieve,
+    clock: _Time,
 ) -> Callable[[], list[Match]] | None:
     """What has the words of a question; None where no memory here has any of them."""
     lexicon = bank.look(partial(text.lexicon, terms=asked.terms, counted=bank.counts))
@@ -154,11 +198,16 @@ def _matching(
     if not terms:
         return None
     most = max(text.CANDIDATES, wanted.sought)
-    return wire.ask(lambda arm: arm.matching(terms, sieve, most))
+    return wire.ask(lambda arm: arm.matching(terms, sieve, most), clock.to_ask(wire))
 
 
 def _nearest(
-    bank: Indexed, wire: Wire[VectorArm], wanted: Wanted, meant: Meaning, sieve: Sieve
+    bank: Indexed,
+    wire: Wire[VectorArm],
+    wanted: Wanted,
+    meant: Meaning,
+    sieve: Sieve,
+    clock: _Time,
 ) -> Callable[[], tuple[list[Match], list[Match]]] | None:
     """The nearest by the score that counts and by the cosine alone; None where nothing is here.
 
@@ -171,7 +220,8 @@ def _nearest(
         return None
     limits = (max(DENSE, wanted.sought), AGREEING)
     asking = wire.ask(
-        lambda arm: arm.nearest((vector - mean.hub, vector), meant.model, sieve, limits)
+        lambda arm: arm.nearest((vector - mean.hub, vector), meant.model, sieve, limits),
+        clock.to_ask(wire),
     )
 
     def answer() -> tuple[list[Match], list[Match]]:

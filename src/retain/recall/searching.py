@@ -120,7 +120,7 @@ def _in_bank(
     asked = bank.mended(lambda: bank.look(take_apart))
     meant = candidates.meaning(bank, wanted, asked)
     root = bank.bank.root  # a bank that is weighed again need not ask its engines again
-    proposed = told[root] = told.get(root) or _proposed(bank, wanted, asked, meant)
+    proposed = told[root] = told.get(root) or _proposed(bank, wanted, asked, meant, told)
     # Who asks for a certain time does not mean the last few days.
     recency = _never if asked.whens else recency
 
@@ -134,12 +134,15 @@ def _in_bank(
     return outcome._replace(degraded=Degraded(degraded.pending, reasons))
 
 
-def _proposed(bank: Indexed, wanted: Wanted, asked: Asked, meant: Meaning) -> Proposed:
+def _proposed(
+    bank: Indexed, wanted: Wanted, asked: Asked, meant: Meaning, told: Mapping[str, Proposed]
+) -> Proposed:
     if bank.engines is None:
         return Proposed()
     from retain.recall.elsewhere import proposed
 
-    return proposed(bank, wanted, asked, meant)
+    spent = sum(one.seconds for one in told.values())  # nobody waits for each bank anew
+    return proposed(bank, wanted, asked, meant, spent)
 
 
 def prepared(bank: Indexed, mode: str = "hybrid") -> Degraded:
