@@ -412,13 +412,34 @@ def test_a_graph_that_could_not_be_built_is_tried_again_with_the_next_put(
         sql.execute("DROP EVENT TRIGGER no_graph")
         sql.execute("DROP FUNCTION no_graph")
     arm.put(memory(names, "notes/a.md"))
-    graphs = sql.execute(
-        "SELECT 1 FROM pg_indexes WHERE tablename = %s AND indexdef LIKE '%%hnsw%%'",
-        (names.of("notes"),),
-    ).fetchall()
-    assert len(graphs) == 1
+    assert _graphs(sql, names) == 1
     arm.drop()
     arm.close()
+
+
+def test_a_bank_that_was_dropped_by_anyone_gets_its_graph_again(
+    server: Process, names: Names, vectors: PostgresVectors, sql: psycopg.Connection
+) -> None:
+    other = PostgresVectors(
+        server.address, KEY, names, patience=30.0, settings=PostgresSettings(exact=500)
+    )
+    bank = [piece for n in range(1_000) for piece in memory(names, f"notes/{n}.md")]
+    for who in (vectors, other):
+        vectors.put(bank)
+        assert _graphs(sql, names) == 1
+        who.drop()
+        assert _graphs(sql, names) == 0
+    other.put(bank[:10])  # not so many that it would be who builds
+    vectors.put(bank)
+    assert _graphs(sql, names) == 1
+    other.close()
+
+
+def _graphs(sql: psycopg.Connection, names: Names) -> int:
+    return sql.execute(
+        "SELECT 1 FROM pg_indexes WHERE tablename = %s AND indexdef LIKE '%%hnsw%%'",
+        (names.of("notes"),),
+    ).rowcount
 
 
 @pytest.mark.parametrize("version, is_fine", [("0.9-dev", True), ("0.7.4", False), ("new", False)])
