@@ -335,6 +335,7 @@ def test_a_fact_is_taken_back_on_the_page_of_its_chat(
     expect(page.locator("p.memory")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_a_fact_is_taken_back_after_a_restart(model: Server, tmp_path: Path) -> None:
     env = {"ANTHROPIC_API_KEY": "sk-test-0123456789", "ANTHROPIC_BASE_URL": model.url}
     with stage.started(tmp_path, project=True, env=env) as server:
