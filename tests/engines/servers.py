@@ -10,6 +10,7 @@ import atexit
 import hashlib
 import importlib.util
 import os
+import random
 import select
 import shutil
 import signal
@@ -46,6 +47,7 @@ __all__ = [
     "qdrant",
 ]
 
+_PORTS: Final = (15_000, 32_000)  # below those that Linux, macOS and Windows hand out
 _PATIENCE: Final = 60.0  # seconds for a server to answer on a busy machine
 _MODULES: Final = ROOT / "node_modules"
 
@@ -98,10 +100,23 @@ def program(wanted: Program) -> Path:
 
 
 def free_port() -> int:
-    """A port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on, and that nobody but its caller will be given.
+
+    It is none of those that a system hands out by itself, to servers or to connections. Other runs
+    of tests see that it is taken by another protocol's port of the same number, which is held until
+    this process ends.
+    """
+    while True:
+        port = random.SystemRandom().randrange(*_PORTS)  # which no test has seeded
+        with (
+            suppress(OSError),
+            socket.socket(type=socket.SOCK_DGRAM) as sign,
+            socket.socket() as probe,
+        ):
+            sign.bind(("127.0.0.1", port))
+            probe.bind(("127.0.0.1", port))
+            sign.detach()
+            return port
 
 
 class Process:

@@ -244,7 +244,7 @@ def _bm25(bag: list[str], weights: dict[str, float], bags: dict[str, list[str]])
 def test_a_server_that_stops_answering_is_left_in_time(tmp_path: Path, names: Names) -> None:
     server = postgres(tmp_path, KEY)
     server.start()
-    arm = PostgresText(server.address, KEY, names, patience=1.0)
+    arm = PostgresText(server.address, KEY, names, patience=5.0)
     try:
         arm.put(memory(names, "notes/a.md"))
         with psycopg.connect(server.address, password=KEY) as other:
@@ -268,7 +268,7 @@ def test_a_table_that_someone_holds_is_left_in_time(
     server: Process, text: PostgresText, names: Names, sql: psycopg.Connection
 ) -> None:
     text.put(memory(names, "notes/a.md"))
-    hasty = PostgresText(server.address, KEY, names, patience=0.5)
+    hasty = PostgresText(server.address, KEY, names, patience=2.0)
     with sql.transaction():
         sql.execute(f'LOCK TABLE retain_text."{names.of("notes")}" IN ACCESS EXCLUSIVE MODE')
         with pytest.raises(EngineDown):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -129,7 +131,7 @@ class _Encrypted(HTTPServer):
         context.load_cert_chain(_certificate(folder / "certificate.pem"))
         self.socket = context.wrap_socket(self.socket, server_side=True)
 
-    def get_request(self) -> tuple[ssl.SSLSocket, tuple[str, int]]:
+    def get_request(self) -> tuple[socket.socket, Any]:
         with suppress(ssl.SSLError):  # which is what a client does that does not trust it
             return super().get_request()
         raise ConnectionError
