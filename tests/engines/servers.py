@@ -30,6 +30,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import pytest
 
+from tests import undertaker
 from tests.conftest import ROOT
 
 __all__ = [
@@ -166,6 +167,7 @@ class Process:
                 extra_groups=None if self.user is None else [],
                 start_new_session=True,  # Ctrl-C in the tests is not for the server
             )
+        undertaker.minds(self._process.pid)
         end = time.monotonic() + _PATIENCE
         while not self._is_up():
             if self._process.poll() is not None or time.monotonic() > end:
@@ -189,6 +191,7 @@ class Process:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        undertaker.lets_go(process.pid)
 
 
 def _answers(url: str) -> Callable[[], bool]:
