@@ -24,6 +24,9 @@ ROOT = Path(__file__).resolve().parent.parent
 _NUMBERS = itertools.count()
 # Fixtures that start the installed command, or a server of it: the start is most of their time.
 _STARTING = frozenset(("run", "served", "begin"))
+# Of a whole file, and of all below a directory where everything stands on real processes.
+_SLOW_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.slow\b", re.MULTILINE)
+_SLOW_FOLDER = ROOT / "tests" / "e2e"
 
 # Set before anything loads numpy: on a busy machine its threads wait for each other, and a
 # question takes six times as long.
@@ -113,13 +116,32 @@ def _has_tests(path: Path) -> bool:
     return path.name.startswith("test_") or (path.is_dir() and path.name[0] not in "._")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where no slow test is wanted, a file that has no other is not even loaded."""
+    if config.getoption("markexpr") != "not slow":
+        return None
+    if collection_path == _SLOW_FOLDER:
+        return True
+    is_file = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
+    return (is_file and bool(_SLOW_FILE.search(collection_path.read_text("utf-8")))) or None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files in one order for every worker; and what starts the installed command is slow."""
     items.sort(key=lambda item: item.nodeid.partition("::")[0])
     for item in items:
-        if isinstance(item, pytest.Function) and not _STARTING.isdisjoint(item.fixturenames):
+        starts = isinstance(item, pytest.Function) and not _STARTING.isdisjoint(item.fixturenames)
+        if starts or _SLOW_FOLDER in item.path.parents:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_sessionfinish() -> None:
+    """What a command that ran in this process has sent off to deliver ends with the tests."""
+    if sending := sys.modules.get("retain.engines.sending"):
+        for one in sending._LEFT:
+            one.kill()
+            one.wait()
 
 
 def own_world(home: Path) -> dict[str, str]:

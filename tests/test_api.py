@@ -235,6 +235,7 @@ def test_vectors_follow_in_the_background(home: Path) -> None:
     assert not [one for one in threading.enumerate() if one.name == "retain-vectors"]
 
 
+@pytest.mark.slow
 def test_background_ends_with_the_object_when_nobody_closes_it(home: Path) -> None:
     def forgotten() -> None:
         memory = retain.open("bank")

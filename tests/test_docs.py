@@ -74,6 +74,25 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert anchor in {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
 
 
+@pytest.mark.parametrize(
+    "package, heading",
+    [("engines", "How an engine is told and asked"), ("web", "How a page comes to a browser")],
+)
+def test_the_map_names_every_module_of_a_large_package(package: str, heading: str) -> None:
+    page = text_of(ROOT / "docs/architecture.md")
+    section = page.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    rows = "\n".join(re.findall(r"```text\n(.*?)```", section, re.DOTALL))
+    named = set(" ".join(re.findall(r"^(\S.*?)  ", rows, re.MULTILINE)).split())
+    folder = ROOT / "src/retain" / package
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    packages = {f"{path.parent.name}/" for path in folder.glob("*/__init__.py")}
+    assert (modules | packages) - named == set()
+    inner = {path.stem for path in folder.glob("*/*.py")} - {"__init__"}
+    gone = named - modules - packages - inner
+    assert {name for name in gone if not (folder / f"{name}.py").is_file()} == set()
+    assert inner - set(re.findall(r"\w+", section)) == set()
+
+
 def test_no_page_waits_for_something_to_be_filled_in() -> None:
     waiting = {page.name: re.findall(r"@@[A-Z0-9]+@@|\bTODO\b", text_of(page)) for page in PAGES}
     assert {name: marks for name, marks in waiting.items() if marks} == {}

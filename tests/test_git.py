@@ -314,14 +314,6 @@ def test_a_revision_that_names_no_commit_is_refused_with_a_hint(project: Path, n
     assert sorted(os.listdir(project)) == before
 
 
-def test_ignored_and_tracked_files_are_told_apart(project: Path, memory: Path) -> None:
-    (project / ".gitignore").write_text(".retain/*.md\n", encoding="utf-8")
-    repository = opened(project)
-    assert repository.is_ignored(str(project / ".retain" / "new.md"))
-    assert not repository.is_ignored(str(memory))
-    assert not repository.is_ignored(str(project / "--other"))
-
-
 def test_a_blob_that_would_fill_the_memory_is_not_read(
     project: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -441,9 +433,9 @@ def test_a_killed_git_is_no_answer_about_what_is_ignored(
         return process.Answer(-9, b"", "") if killed else real(arguments, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(process, "run", killed)
-    assert opened(project).commit(save(memory, b"two"), "m").commit is None
-    with pytest.raises(HistoryError, match="ignore rules"):
-        opened(project).is_ignored(str(memory))
+    outcome = opened(project).commit(save(memory, b"two"), "m")
+    assert outcome.commit is None
+    assert "ignore rules" in outcome.warning
 
 
 def test_ignored_files_are_not_committed_and_the_warning_says_so(
@@ -459,6 +451,15 @@ def test_ignored_files_are_not_committed_and_the_warning_says_so(
     assert mixed.commit is not None
     assert "private/x.md" in mixed.warning
     assert run_git(project, "show", "--name-only", "--format=") == ".retain/a.md"
+
+
+def test_a_tracked_file_is_committed_whatever_the_ignore_rules_say(
+    project: Path, memory: Path
+) -> None:
+    (project / ".gitignore").write_text(".retain/*.md\n", encoding="utf-8")
+    repository = opened(project)
+    committed(repository.commit(save(memory, b"two"), "m"))
+    assert repository.commit(save(project / ".retain" / "new.md", b"x"), "m").commit is None
 
 
 def test_without_an_identity_retain_signs(home: Path) -> None:
@@ -505,7 +506,6 @@ def test_strange_names_are_committed_read_logged_and_deleted(project: Path, name
     assert repository.read("HEAD", str(path)) == b"strange"
     assert repository.read("HEAD", str(path)) == b"strange"
     assert [c.path for c in repository.log(str(path))] == [name]
-    assert not repository.is_ignored(str(path))
     assert run_git(project, "status", "--porcelain") == ""
     path.unlink()
     committed(repository.commit({str(path): None}, "delete"))
@@ -697,7 +697,6 @@ def use_everything(project: Path) -> None:
     repository.log(str(memory))
     repository.read("HEAD~1", str(memory))
     repository.read("HEAD", str(memory))
-    repository.is_ignored(str(project / "c.md"))
     repository.resolve("HEAD")
     assert repository.commit({str(project / "b.md"): None}, "m").commit
 

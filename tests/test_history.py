@@ -120,6 +120,7 @@ def test_diff_without_any_earlier_text_says_so(home: Path) -> None:
         App().diff("note")
 
 
+@pytest.mark.slow
 def test_every_change_is_committed_when_asked(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -26,6 +27,8 @@ from retain.app import App
 from retain.drafts import Draft
 from retain.indexed import Indexed
 from tests import crash, indexes
+
+pytestmark = pytest.mark.slow
 
 COLLECTIONS = ("notes", "plans", "")
 NAMES = st.sampled_from([f"n{number}" for number in range(9)])

@@ -669,6 +669,7 @@ def test_a_content_nested_beyond_reason_is_a_fault() -> None:
     assert [one.field for one in faults(incident(x=deep), schema)] == ["schema"]
 
 
+@pytest.mark.slow
 def test_a_record_with_a_fault_in_every_field_is_told_of_in_moments() -> None:
     whole = record() | {f"x{number}": 1 for number in range(30_000)}
     assert_ends(lambda: faults(whole))

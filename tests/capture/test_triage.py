@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from retain.capture import triage
 from retain.capture.transcript import Message, tail
-from retain.capture.triage import CATEGORIES, SIGNALS, Hit, judged, without_code
+from retain.capture.triage import CATEGORIES, SIGNALS, Hit, _prose, judged
 from tests.capture.settings import ANYTHING, DEFAULTS
 from tests.capture.transcripts import claude_code, codex, flat, written
 from tests.growth import grows_linearly
@@ -325,7 +325,7 @@ def test_the_last_words_are_heard_without_what_a_hook_put_in() -> None:
     ],
 )
 def test_code_is_no_speech(text: str, left: str) -> None:
-    assert without_code(text) == left
+    assert _prose(text)[1].text == left
 
 
 @given(text=st.text(alphabet="a`\n", max_size=40))
@@ -333,7 +333,7 @@ def test_code_is_no_speech(text: str, left: str) -> None:
 @example("`a``b`")
 def test_code_is_what_two_patterns_call_code(text: str) -> None:
     expected = re.sub(r"`[^`]+`", "", re.sub(r"```[\s\S]*?```", "", text))
-    assert without_code(text) == expected
+    assert _prose(text)[1].text == expected
 
 
 def test_a_fence_may_reach_from_one_message_into_the_next() -> None:

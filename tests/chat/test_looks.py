@@ -14,6 +14,8 @@ import pytest
 from tests.chat.stage import Stage, played
 from tests.talk.servers import Use, claude
 
+pytestmark = pytest.mark.slow
+
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 REPLY = """\
 Two steps, with `redis`:

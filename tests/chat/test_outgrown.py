@@ -8,6 +8,8 @@ from retain.talk.blocks import STOPPED
 from tests.chat.stage import Stage, played
 from tests.talk.servers import claude
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_foot_says_how_much_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETAIN_CHAT_CONTEXT_TOKENS", "8000")

@@ -522,6 +522,7 @@ def test_circle_is_drawn_once() -> None:
     )
 
 
+@pytest.mark.slow
 def test_long_chain_can_be_drawn() -> None:
     nodes = tuple(Node(str(n), "memory") for n in range(3_000))
     edges = tuple(Relation(str(n), str(n + 1), "mentions", "", 1) for n in range(2_999))

@@ -146,7 +146,7 @@ def test_syntax_error_leaves_the_next_command_alone(env: dict[str, str]) -> None
 def test_command_that_ends_or_hangs_the_shell_is_named(last: str, env: dict[str, str]) -> None:
     steps = parse(f"$ echo one\n$ {last}\n$ echo two\n")
     with pytest.raises(Malformed, match=last):
-        play(steps, Path.cwd(), env, timeout=1)
+        play(steps, Path.cwd(), env, timeout=5)
 
 
 @pytest.mark.slow

@@ -60,6 +60,7 @@ def test_no_texts_give_no_vectors(any_embedder: Embedder) -> None:
     assert any_embedder.embed([]).shape == (0, any_embedder.dimension)
 
 
+@pytest.mark.slow
 def test_threads_get_what_one_alone_gets(any_embedder: Embedder) -> None:
     texts = [f"note {n}: " + "the tea is hot " * (n % 5) for n in range(24)]
     with ThreadPoolExecutor(4) as pool:

@@ -10,6 +10,7 @@ import atexit
 import hashlib
 import importlib.util
 import os
+import random
 import select
 import shutil
 import signal
@@ -29,6 +30,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import pytest
 
+from tests import undertaker
 from tests.conftest import ROOT
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "qdrant",
 ]
 
+_PORTS: Final = (15_000, 32_000)  # below those that Linux, macOS and Windows hand out
 _PATIENCE: Final = 60.0  # seconds for a server to answer on a busy machine
 _MODULES: Final = ROOT / "node_modules"
 
@@ -98,10 +101,23 @@ def program(wanted: Program) -> Path:
 
 
 def free_port() -> int:
-    """A port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on, and that nobody but its caller will be given.
+
+    It is none of those that a system hands out by itself, to servers or to connections. Other runs
+    of tests see that it is taken by another protocol's port of the same number, which is held until
+    this process ends.
+    """
+    while True:
+        port = random.SystemRandom().randrange(*_PORTS)  # which no test has seeded
+        with (
+            suppress(OSError),
+            socket.socket(type=socket.SOCK_DGRAM) as sign,
+            socket.socket() as probe,
+        ):
+            sign.bind(("127.0.0.1", port))
+            probe.bind(("127.0.0.1", port))
+            sign.detach()
+            return port
 
 
 class Process:
@@ -151,6 +167,7 @@ class Process:
                 extra_groups=None if self.user is None else [],
                 start_new_session=True,  # Ctrl-C in the tests is not for the server
             )
+        undertaker.minds(self._process.pid)
         end = time.monotonic() + _PATIENCE
         while not self._is_up():
             if self._process.poll() is not None or time.monotonic() > end:
@@ -174,6 +191,7 @@ class Process:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        undertaker.lets_go(process.pid)
 
 
 def _answers(url: str) -> Callable[[], bool]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,19 +28,41 @@ from tests.engines.rows import ROWS
 from tests.engines.servers import odd
 
 
-def _wire(tmp_path: Path, port: int, patience: float, loading: float) -> Wire[UpstashVectors]:
+def _wire(
+    tmp_path: Path,
+    port: int,
+    patience: float,
+    loading: float,
+    passes: Callable[[float], None] = time.sleep,
+) -> Wire[UpstashVectors]:
     def make(patience: float) -> UpstashVectors:
-        time.sleep(loading)
+        passes(loading)
         return UpstashVectors(f"http://127.0.0.1:{port}", "k", Names("b"), patience=patience)
 
     store = indexes.indexed(indexes.new(tmp_path / "bank"), None).store
     return Wire("vector", f"upstash 127.0.0.1:{port} b m", make, store, patience, b"GET / \r\n\r\n")
 
 
-def test_what_a_client_takes_to_load_is_not_counted(tmp_path: Path) -> None:
+def test_what_a_client_takes_to_load_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = 0.0
+
+    def passes(seconds: float) -> None:
+        nonlocal late
+        late += seconds
+
+    def answered(_arm: object) -> str:
+        time.sleep(0.2)  # longer than nothing, which would be left had the loading been counted
+        return "answered"
+
+    clock = SimpleNamespace(
+        monotonic=lambda: time.monotonic() + late, time=time.time, sleep=time.sleep
+    )
+    monkeypatch.setattr(asking, "time", clock)
     with odd("html") as port:
-        wire = _wire(tmp_path, port, patience=0.2, loading=0.5)
-        assert wire.ask(lambda _arm: "answered")() == "answered"
+        wire = _wire(tmp_path, port, patience=60, loading=3600, passes=passes)
+        assert wire.ask(answered)() == "answered"
         assert wire.trouble() is None
 
 

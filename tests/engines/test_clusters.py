@@ -311,7 +311,7 @@ def _found_by_the_replica(pair: clusters.Pair, bench: Bench) -> set[str]:
 
 def test_either_of_the_two_may_go_and_come_back(tmp_path: Path, pair: clusters.Pair) -> None:
     bench = _replicated(pair, "vector")
-    with machine(tmp_path, bench, patience=2.0) as one:
+    with machine(tmp_path, bench) as one:
         indexes.many(one.root, 30)
         one.push()
         _until(lambda: _is_level(pair))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import shutil
@@ -10,12 +11,11 @@ import sqlite3
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -134,7 +134,7 @@ def _embedded(one: Machine, query: str) -> list[str]:
 def test_an_engine_that_is_gone_costs_nobody_an_answer_or_a_memory(
     tmp_path: Path, own: Bench
 ) -> None:
-    with machine(tmp_path, own, patience=2.0) as one:
+    with machine(tmp_path, own) as one:
         indexes.many(one.root, 30)
         one.push()
         own.server.kill()
@@ -151,29 +151,51 @@ def test_an_engine_that_is_gone_costs_nobody_an_answer_or_a_memory(
         assert not one.ask("zeppelin at noon").degraded.reasons
 
 
-def _push_for_ever(root: str, bench: Bench) -> None:
+Moment = Literal["before", "during", "after"]
+
+
+def _push_until_killed(root: str, bench: Bench, number: int, moment: Moment) -> None:
+    """Deliver, and be killed at the n-th request: before it, in its midst, or once it is done."""
     one = Machine(Path(root), bench)
-    while True:
-        one.push()
-        time.sleep(0.01)
+    wire = one.engines.wires[one.part]
+    insist, asked = wire.insist, itertools.count(1)
+
+    def counted(work: Any, *args: Any) -> Any:
+        is_last = next(asked) == number
+        if is_last and moment == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if is_last and moment == "during":
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which kills
+            signal.setitimer(signal.ITIMER_REAL, 0.005)
+        found = insist(work, *args)
+        if is_last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    wire.insist = counted  # type: ignore[method-assign, assignment]
+    one.push()
 
 
 def test_a_delivery_that_is_killed_goes_on_where_it_stopped(tmp_path: Path, bench: Bench) -> None:
     with machine(tmp_path, bench) as one:
         indexes.many(one.root, 120)
         one.take_in()
-        for pause in (0.2, 0.5, 0.9, 1.4):
+        bench.arm.load()  # here, or each of those below would spend seconds on it
+        moments: list[Moment] = ["before", "during", "after"]
+        for number, moment in itertools.product((1, 2), moments):
+            one.write(f"notes/{number}-{moment}", "# New\n\nThe zeppelin lands at noon.\n")
+            one.take_in()
             # A process of its own, so that it can be killed in the middle of anything.
             child = multiprocessing.get_context("fork").Process(
-                target=_push_for_ever, args=(str(one.root), bench)
+                target=_push_until_killed, args=(str(one.root), bench, number, moment)
             )
             child.start()
-            time.sleep(pause)
-            os.kill(child.pid or 0, signal.SIGKILL)
             child.join()
+            assert child.exitcode in (-signal.SIGKILL, -signal.SIGALRM)
+        assert _waiting(one)  # it never came to its end
         one.push()
         drift = _drift(one)
-        assert (drift.total, drift.memories) == (0, 120)
+        assert (drift.total, drift.memories) == (0, 126)
 
 
 def test_two_machines_agree_on_the_last_writer(tmp_path: Path, bench: Bench) -> None:
@@ -561,7 +583,7 @@ def test_an_engine_that_is_ahead_of_too_much_is_not_asked_and_that_is_said(
 
 
 def test_a_delivery_that_fails_is_told_until_one_succeeds(tmp_path: Path, own: Bench) -> None:
-    with machine(tmp_path, own, patience=2.0) as one:
+    with machine(tmp_path, own) as one:
         indexes.many(one.root, 5)
         one.push()
         wire = one.engines.wires[one.part]

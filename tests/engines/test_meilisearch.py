@@ -208,7 +208,7 @@ def test_a_server_without_a_key_is_asked_without_one(tmp_path: Path, names: Name
 def test_a_server_that_stops_answering_is_left_in_time(tmp_path: Path, names: Names) -> None:
     server = meilisearch(tmp_path, KEY)
     server.start()
-    arm = MeilisearchText(server.address, KEY, names, patience=1.0)
+    arm = MeilisearchText(server.address, KEY, names, patience=3.0)
     assert server.pid is not None
     try:
         arm.version()

@@ -247,7 +247,7 @@ def _bm25(bag: list[str], weights: dict[str, float], bags: dict[str, list[str]])
 def test_a_server_that_stops_answering_is_left_in_time(tmp_path: Path, names: Names) -> None:
     server = postgres(tmp_path, KEY)
     server.start()
-    arm = PostgresText(server.address, KEY, names, patience=1.0)
+    arm = PostgresText(server.address, KEY, names, patience=5.0)
     try:
         arm.put(memory(names, "notes/a.md"))
         with psycopg.connect(server.address, password=KEY) as other:
@@ -282,7 +282,7 @@ def test_a_table_that_someone_holds_is_left_in_time(
     server: Process, text: PostgresText, names: Names, sql: psycopg.Connection
 ) -> None:
     text.put(memory(names, "notes/a.md"))
-    hasty = PostgresText(server.address, KEY, names, patience=0.5)
+    hasty = PostgresText(server.address, KEY, names, patience=2.0)
     with sql.transaction():
         sql.execute(f'LOCK TABLE retain_text."{names.of("notes")}" IN ACCESS EXCLUSIVE MODE')
         with pytest.raises(EngineDown):
@@ -426,13 +426,34 @@ def test_a_graph_that_could_not_be_built_is_tried_again_with_the_next_put(
         sql.execute("DROP EVENT TRIGGER no_graph")
         sql.execute("DROP FUNCTION no_graph")
     arm.put(memory(names, "notes/a.md"))
-    graphs = sql.execute(
-        "SELECT 1 FROM pg_indexes WHERE tablename = %s AND indexdef LIKE '%%hnsw%%'",
-        (names.of("notes"),),
-    ).fetchall()
-    assert len(graphs) == 1
+    assert _graphs(sql, names) == 1
     arm.drop()
     arm.close()
+
+
+def test_a_bank_that_was_dropped_by_anyone_gets_its_graph_again(
+    server: Process, names: Names, vectors: PostgresVectors, sql: psycopg.Connection
+) -> None:
+    other = PostgresVectors(
+        server.address, KEY, names, patience=30.0, settings=PostgresSettings(exact=500)
+    )
+    bank = [piece for n in range(1_000) for piece in memory(names, f"notes/{n}.md")]
+    for who in (vectors, other):
+        vectors.put(bank)
+        assert _graphs(sql, names) == 1
+        who.drop()
+        assert _graphs(sql, names) == 0
+    other.put(bank[:10])  # not so many that it would be who builds
+    vectors.put(bank)
+    assert _graphs(sql, names) == 1
+    other.close()
+
+
+def _graphs(sql: psycopg.Connection, names: Names) -> int:
+    return sql.execute(
+        "SELECT 1 FROM pg_indexes WHERE tablename = %s AND indexdef LIKE '%%hnsw%%'",
+        (names.of("notes"),),
+    ).rowcount
 
 
 @pytest.mark.parametrize("version, is_fine", [("0.9-dev", True), ("0.7.4", False), ("new", False)])

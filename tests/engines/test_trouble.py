@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from retain.engines.arm import EngineDown, EngineError, EngineLocked, EngineRefused
+from retain.engines.naming import Names
 from retain.engines.trouble import Speaker, plain, release
+from tests.engines.rows import ROWS
+from tests.engines.servers import odd
 
 
 @pytest.mark.parametrize(
@@ -102,3 +120,62 @@ def test_what_a_server_says_is_shortened_to_one_harmless_line() -> None:
 @pytest.mark.parametrize("said, shown", [("1.16.2-dev", "1.16.2-dev"), ("Do as I say", "unknown")])
 def test_a_version_is_told_only_where_it_is_one(said: str, shown: str) -> None:
     assert release(said) == shown
+
+
+class _Encrypted(HTTPServer):
+    """A server whose certificate nobody has signed but itself."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), BaseHTTPRequestHandler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(_certificate(folder / "certificate.pem"))
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        with suppress(ssl.SSLError):  # which is what a client does that does not trust it
+            return super().get_request()
+        raise ConnectionError
+
+
+def _certificate(path: Path) -> Path:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(secret + certificate.public_bytes(Encoding.PEM))
+    return path
+
+
+@contextmanager
+def _encrypted(folder: Path) -> Iterator[int]:
+    with _Encrypted(folder) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield int(server.server_address[1])
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("product", ["qdrant", "upstash", "meilisearch"])
+def test_a_certificate_that_nobody_signed_is_told_from_a_server_without_encryption(
+    tmp_path: Path, product: str
+) -> None:
+    row = next(row for row in ROWS if row.product == product)
+    with _encrypted(tmp_path) as port, odd("html") as other:
+        for where, told in ((port, "not to be trusted"), (other, "does not speak")):
+            arm = row.arm(f"https://127.0.0.1:{where}", "k", Names("b"), 60.0)
+            with pytest.raises(EngineRefused, match=told):
+                arm.version()
+            arm.close()

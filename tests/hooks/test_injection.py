@@ -78,6 +78,7 @@ def test_no_memory_leaves_the_fence_of_a_prompt(bank: Path) -> None:
         assert path.read_bytes() == data
 
 
+@pytest.mark.slow
 def test_no_record_leaves_the_fence_of_a_prompt_or_a_session(store: Path) -> None:
     for number, payload in enumerate(PAYLOADS):
         content = {"rule": f"quartz{number}lamp {payload}", "impact": [payload, payload]}
@@ -121,6 +122,7 @@ def test_no_path_leaves_the_fence(bank: Path) -> None:
             assert len(entries(fenced(text))) == 1
 
 
+@pytest.mark.slow
 def test_no_type_and_no_description_leaves_the_fence(store: Path) -> None:
     for payload in PAYLOADS:
         config = {"categories": {"decision": {"description": payload}}}

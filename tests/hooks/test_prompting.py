@@ -342,6 +342,7 @@ def short(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.chdir(home)
 
 
+@pytest.mark.slow
 def test_a_warm_process_finds_what_words_do_not(
     short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,7 @@ def test_no_manifest_for_all_hosts_hides_the_hooks_from_codex() -> None:
     assert not (PLUGIN / "plugin.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CLIENT is None, reason="scripts/check installs Claude Code")
 @pytest.mark.parametrize("words", [("./plugin", "--strict"), (".", "--strict")])
 def test_claude_code_finds_nothing_wrong(words: tuple[str, ...], home: Path) -> None:

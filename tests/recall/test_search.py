@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +22,7 @@ from retain.errors import BadFilter, BadName, RetainError, UsageError
 from retain.model import Answer, Hit
 from retain.recall.asking import Wanted
 from tests.conftest import own_world
+from tests.growth import grows_linearly
 
 DAY = datetime(2026, 6, 17, 12, tzinfo=UTC)  # a Wednesday
 
@@ -306,6 +306,7 @@ def test_rare_match_behind_hundreds_of_better_ones_is_found(memory: Retain) -> N
             assert set(found(memory, "walrus tusk", per=per, **options)) == {"other/odd"}
 
 
+@pytest.mark.slow
 def test_rare_match_is_found_by_meaning_too(thinking: Retain) -> None:
     write(Path("bank/memories"), {f"crowd-{n}": f"Walruses swim, {n}." for n in range(210)})
     thinking.put("Sea lions bark on the pier.", id="odd", type="plan")
@@ -931,9 +932,7 @@ def test_query_of_a_hundred_thousand_characters_is_answered_in_time(
     query: str, memory: Retain
 ) -> None:
     memory.put("Alice: a walrus\nBob: yes\nAlice: no", id="note")
-    start = time.process_time()
-    memory.search(query)
-    assert time.process_time() - start < 2
+    assert grows_linearly(memory.search, query)
     if query.startswith("walrus"):
         assert found(memory, query) == ["memories/note"]
 
@@ -943,6 +942,7 @@ def test_long_query_by_meaning_is_cut_not_refused(notes: Retain) -> None:
     assert refs(answer)[0] == "plans/pool-size"
 
 
+@pytest.mark.slow
 def test_what_is_hidden_takes_no_place(memory: Retain) -> None:
     for number in range(230):
         memory.put("walrus", id=f"r{number}", metadata={"status": "retired"})

@@ -72,6 +72,7 @@ def test_a_value_of_a_wrong_kind_is_named_or_does_no_harm(
             call()
 
 
+@pytest.mark.slow
 def test_only_the_newest_messages_of_a_huge_chat_are_loaded(
     tmp_path: Path, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:

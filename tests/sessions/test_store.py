@@ -119,6 +119,7 @@ def test_a_reply_that_grows_is_amended_and_found_by_its_last_text(sessions: Sess
         sessions.amend(reply.id + 99, "x")
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_a_message_is_said_and_nothing_is_kept(sessions: Sessions) -> None:
     begun = sessions.create()
     with pytest.raises(UsageError):

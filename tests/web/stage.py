@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import httpx2
 from playwright.sync_api import BrowserContext, ConsoleMessage, Error, Page
 
+from tests import undertaker
 from tests.conftest import FOREIGN_NAMES, FOREIGN_PREFIXES, command, own_world
 from tests.web.nursery import Child
 
@@ -182,6 +183,7 @@ def started(
         code = begin(["init"], given, work, log).wait(60)
         assert code == 0, log.read_text(encoding="utf-8")
     process = begin(["web", "--port", "0", *args], given, work, log)
+    undertaker.minds(process.pid)
     try:
         found = _link(process, log)
         # Without certificates, which take longer to load than all of a test; tried again where the
@@ -193,6 +195,7 @@ def started(
     finally:
         process.kill()
         process.wait()
+        undertaker.lets_go(process.pid)
 
 
 def _link(process: Process, log: Path) -> re.Match[str]:

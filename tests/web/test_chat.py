@@ -471,6 +471,7 @@ def test_what_is_written_is_made_of_the_text_alone(served: Served, model: Server
 # At the end
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_leaves_every_conversation_in_order(
     model: Server, tmp_path: Path
 ) -> None:
@@ -1000,6 +1001,7 @@ def test_each_line_of_a_reply_is_looked_at_once() -> None:
     assert many < 6 * few
 
 
+@pytest.mark.slow
 def test_without_a_key_the_page_says_how_to_set_one(tmp_path: Path) -> None:
     with stage.started(tmp_path) as served:
         talk = Talk(served)

@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Error, Page, expect
 from retain.cli import webbing
 from retain.cli.render import Output
 from retain.httpd.address import loopbacks
-from retain.web import entrance, neighbour
+from retain.web import doorstep, entrance, neighbour
 from tests.cli.door import call
 from tests.conftest import command
 from tests.web.stage import LINK, TOKEN, Served, started, world
@@ -404,11 +404,31 @@ def test_a_browser_is_started_with_a_file_that_leads_in_and_not_with_the_code(
         expect(page.get_by_role("navigation", name="Retain")).to_be_visible()
         assert page.url == f"http://{own_name(served)}/"
         context.close()
-        for _ in range(600):
-            if not file.exists():
-                break
-            time.sleep(0.1)
-        assert not file.exists()
+        assert _started_with(bytes(file)) == [b"/bin/sh"]  # which removes it
+
+
+def _started_with(word: bytes) -> list[bytes]:
+    """The programs that run with this word among their arguments."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            words = path.read_bytes().split(b"\0")
+            found += words[:1] if word in words else []
+    return found
+
+
+def test_the_file_that_leads_in_is_gone_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorstep, "_SECONDS", 0.1)
+    file = tmp_path / "open me.html"
+    file.write_text("x", encoding="utf-8")
+    doorstep.taken_away(str(file))
+    for _ in range(600):
+        if not file.exists():
+            break
+        time.sleep(0.1)
+    assert not file.exists()
 
 
 def test_a_browser_that_is_waited_for_keeps_nobody_waiting(tmp_path: Path) -> None:

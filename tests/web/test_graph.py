@@ -130,6 +130,7 @@ def test_page_lists_every_node_with_its_links_in_words(served: Served) -> None:
     assert "&lt;img src=x onerror=alert(1)&gt;" in text
 
 
+@pytest.mark.slow
 def test_bank_without_memories_has_an_empty_graph(tmp_path: Path) -> None:
     with stage.started(tmp_path) as server:
         assert graph(server)["nodes"] == []

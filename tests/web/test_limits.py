@@ -18,7 +18,7 @@ from retain.web.operations.inbox import Several
 from retain.web.operations.lifecycle import Merging
 
 MODELS = sorted({model for one in OPERATIONS for model in (one.query, one.takes) if model}, key=str)
-COUNT = 100_000
+COUNT = 20_000
 FLOODS = {
     "tags": {"text": "x", "tags": [1] * COUNT},
     "empty lists": {"tags": [[] for _ in range(COUNT)]},
@@ -64,15 +64,14 @@ def test_the_look_at_a_list_ends_with_its_first_fault() -> None:
 @pytest.mark.parametrize("name", FLOODS)
 def test_a_flood_of_values_is_refused_before_each_is_looked_at(name: str) -> None:
     data = json.dumps(FLOODS[name]).encode()
-    for model in MODELS[:3]:
-        tracemalloc.start()
-        try:
-            with pytest.raises(LimitExceeded):
-                operation._checked(model, operation._parsed(data))
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert peak < 40 * len(data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(LimitExceeded):
+            operation._checked(MODELS[0], operation._parsed(data))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 40 * len(data)
 
 
 def test_a_value_that_is_too_deep_is_refused() -> None:

@@ -180,6 +180,7 @@ def test_several_become_one_and_several_again(served: Served) -> None:
     assert state(served.bank) == before
 
 
+@pytest.mark.slow
 def test_a_store_of_records_has_its_undo_of_a_successor(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()

@@ -144,6 +144,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[str, int]]
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENDLESS)
 def test_an_endless_text_has_an_end(
     name: str, counted: Callable[[str], tuple[str, int]], monkeypatch: pytest.MonkeyPatch
@@ -199,6 +200,7 @@ def calls(text: str) -> int:
     return sum(one.callcount for one in profile.getstats())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(ENDLESS.keys() - {"a table"}))
 def test_a_step_is_a_small_one(name: str, counted: Callable[[str], tuple[str, int]]) -> None:
     """Twice the text is about twice the work, within the steps as well as in their number."""
@@ -209,6 +211,7 @@ def test_a_step_is_a_small_one(name: str, counted: Callable[[str], tuple[str, in
     assert more < 220 * N // 16
 
 
+@pytest.mark.slow
 def test_a_table_has_only_so_many_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more row is as many cells as there are columns."""
     monkeypatch.setattr(prose, "_SECONDS", 60.0)  # the cells are to end it, not the clock

@@ -35,7 +35,7 @@ from retain.web.office import Office
 from retain.web.openapi import document
 from retain.web.operations import OPERATIONS
 from retain.web.rendering import _static
-from tests.web.stage import TOKEN, Served, started
+from tests.web.stage import TOKEN, Begin, Served, started
 
 pytestmark = pytest.mark.slow
 
@@ -718,7 +718,13 @@ def test_only_so_many_knock_at_once_and_the_newest_is_heard() -> None:
     assert sorted(statuses) == [401, 408, 408, 408, 408]  # and one still takes its time
 
 
-def test_so_many_pages_may_listen_and_others_are_still_served(served: Served) -> None:
+def test_so_many_pages_may_listen_and_others_are_still_served(tmp_path: Path, begin: Begin) -> None:
+    # A server of its own: pages of other tests may have gone a moment ago only.
+    with started(tmp_path, env={"RETAIN_RECALL_EMBEDDER": "none"}, begin=begin) as served:
+        _listen_until_refused(served)
+
+
+def _listen_until_refused(served: Served) -> None:
     listening = Way("GET", "/api/v1/events")
     socks = []
     try:
@@ -729,7 +735,7 @@ def test_so_many_pages_may_listen_and_others_are_still_served(served: Served) ->
             host = f"Host: 127.0.0.1:{served.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
             sock.sendall(f"GET {listening.path} HTTP/1.1\r\n{host}\r\n".encode())
             statuses.append(int(sock.recv(64)[9:12]))
-        assert set(statuses) == {200, 503}
+        assert statuses == [200] * 100 + [503] * 30
         assert served.get("/").status_code == 200
     finally:
         for sock in socks:

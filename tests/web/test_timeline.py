@@ -111,6 +111,7 @@ def test_page_works_without_scripts(served: Served) -> None:
     assert HOSTILE not in served.get("/timeline").text
 
 
+@pytest.mark.slow
 def test_looking_at_an_empty_bank_changes_nothing(tmp_path: Path) -> None:
     with stage.started(tmp_path) as server:
         before = sorted(server.home.rglob("*"))
@@ -218,6 +219,7 @@ def test_phone_has_the_newest_weeks_in_sight_and_nothing_sticks_out(page: Page) 
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.slow
 def test_a_change_leads_to_what_it_changed(tmp_path: Path) -> None:
     with stage.started(tmp_path, env={"RETAIN_RECALL_EMBEDDER": "none"}) as server:
         server.store("# First\n")  # makes the bank

@@ -33,7 +33,6 @@ __all__ = [
     "Settings",
     "Signals",
     "judged",
-    "without_code",
 ]
 
 _NEAR: Final = 4  # lines between a word and what backs it up
@@ -206,11 +205,6 @@ def judged(
         if hit is not None:
             hits.append(hit._replace(description=settings.descriptions.get(category, "")))
     return hits
-
-
-def without_code(text: str) -> str:
-    """Return a text without fenced and inline code, whose words decide nothing."""
-    return _prose(text)[1].text
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from retain.engines import addresses
@@ -16,6 +16,9 @@ from retain.engines.arm import (
     EngineRefused,
 )
 from retain.guard.characters import flat
+
+if TYPE_CHECKING:
+    from ssl import SSLError
 
 __all__ = ["UNREADABLE", "Speaker", "plain", "release"]
 
@@ -65,6 +68,22 @@ def _said(answer: str) -> str:
     """What an answer says in words, if it says anything in a way that is known."""
     found = _ERROR.search(answer[:_MUCH])
     return found[1] if found else answer.strip()
+
+
+def _tls_fault(error: BaseException) -> SSLError | None:
+    """The fault of TLS itself, however many clients have wrapped it."""
+    from ssl import SSLError
+
+    inside: list[object] = [error]
+    seen: list[object] = []
+    while inside:
+        one = inside.pop()
+        if isinstance(one, SSLError):
+            return one
+        if isinstance(one, BaseException) and one not in seen:
+            seen.append(one)
+            inside += [one.__cause__, one.__context__, *one.args]
+    return None
 
 
 class Speaker:
@@ -151,6 +170,17 @@ class Speaker:
         if (int(numbers[1]), int(numbers[2])) < oldest:
             wanted = ".".join(map(str, oldest))
             raise self.refused(f"is {release(said)}, and {wanted} or newer is needed")
+
+    def untrusted(self, error: BaseException) -> EngineRefused | None:
+        """What TLS found fault with, if that is what an error came of."""
+        from ssl import SSLCertVerificationError
+
+        fault = _tls_fault(error)
+        if fault is None:
+            return None
+        if isinstance(fault, SSLCertVerificationError):
+            return self.refused("has a certificate that is not to be trusted")
+        return self.refused("does not speak the encryption of https://", "Is it http:// there?")
 
     def unreadable(self) -> EngineRefused:
         """What it said makes no sense: something else may be listening there."""

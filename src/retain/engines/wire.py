@@ -101,10 +101,8 @@ def failure(speaker: Speaker, error: BaseException) -> EngineError:
         return speaker.down("did not answer in time")
     if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
         return speaker.unusable()
-    if isinstance(error, httpx.ConnectError) and "CERTIFICATE" in str(error):
-        return speaker.refused("has a certificate that is not to be trusted")
-    if isinstance(error, httpx.ConnectError) and "SSL" in str(error):
-        return speaker.refused("does not speak the encryption of https://", "Is it http:// there?")
+    if isinstance(error, httpx.ConnectError) and (untrusted := speaker.untrusted(error)):
+        return untrusted
     if isinstance(error, httpx.TransportError | OSError):
         return speaker.down("cannot be reached")
     return speaker.unreadable()

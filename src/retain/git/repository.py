@@ -134,12 +134,6 @@ class Repository:
             entry = self._file_at(commit, older) if older not in ("", inner) else None
         return None if entry is None else self._blob(entry, inner)
 
-    def is_ignored(self, path: str) -> bool:
-        """Tell whether the project's ignore rules exclude a file that git does not track."""
-        inner = self.relative(path)
-        excluded = self.check_ignore("--quiet", "--", f"./{inner}").status == 0
-        return excluded and inner not in self.staged([inner])
-
     def is_tracked(self, path: str) -> bool:
         """Tell whether HEAD has a file."""
         inner, head = self.relative(path), self.head()

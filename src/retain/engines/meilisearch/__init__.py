@@ -10,7 +10,6 @@ terms that it has.
 
 from __future__ import annotations
 
-from retain.engines.meilisearch.settings import MeilisearchSettings
 from retain.engines.meilisearch.text import MeilisearchText
 
-__all__ = ["MeilisearchSettings", "MeilisearchText"]
+__all__ = ["MeilisearchText"]

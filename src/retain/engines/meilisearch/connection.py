@@ -135,12 +135,8 @@ class Connection:
             return speaker.unreadable()
         if isinstance(error, TimeoutError | exceptions.Timeout):
             return speaker.down(f"did not answer within {self._patience:g} seconds")
-        if isinstance(error, exceptions.SSLError) and "CERTIFICATE" in str(error):
-            return speaker.refused("has a certificate that is not to be trusted")
-        if isinstance(error, exceptions.SSLError):
-            return speaker.refused(
-                "does not speak the encryption of https://", "Is it http:// there?"
-            )
+        if isinstance(error, exceptions.SSLError) and (untrusted := speaker.untrusted(error)):
+            return untrusted
         if isinstance(error, ValueError):
             return speaker.refused("has an address that cannot be used")
         return speaker.down("cannot be reached")

@@ -18,6 +18,7 @@ __all__ = ["Indexes"]
 
 _PAGE: Final = 1_000  # indexes that are asked for at once
 _MOST: Final = 10_000  # of them on a server, of all its banks
+_INDEXING: Final = 60.0  # seconds that a change may wait for its turn
 _ANEW: Final = 3_600.0  # seconds in which everything is read again
 _OLDEST: Final = (1, 14)  # that can be told which filters a field is for
 _NOTHING: Final = {"numberOfDocuments": 0}
@@ -51,10 +52,9 @@ _SETTINGS: Final[dict[str, Any]] = {
 class Indexes:
     """The bank's indexes, and the tasks in which the server changes them."""
 
-    def __init__(self, wire: Connection, names: Names, indexing: float) -> None:
+    def __init__(self, wire: Connection, names: Names) -> None:
         self._wire, self._names = wire, names
         self.address = wire.address
-        self._indexing = indexing  # seconds that a change may wait for its turn
 
     def all(self) -> list[str]:
         """The bank's indexes that are there."""
@@ -139,7 +139,7 @@ class Indexes:
         self, tasks: Sequence[int], *, lenient: bool = False, seconds: float | None = None
     ) -> None:
         """Wait for tasks; two machines that make one index at once both have it (`lenient`)."""
-        seconds = seconds or self._indexing
+        seconds = seconds or _INDEXING
         deadline = time.monotonic() + seconds
         waiting, pause = list(tasks), 0.005
         while waiting:

@@ -12,7 +12,6 @@ from retain.engines.meilisearch.conditions import among, condition_of, elsewhere
 from retain.engines.meilisearch.connection import Connection
 from retain.engines.meilisearch.indexes import Indexes
 from retain.engines.meilisearch.questions import PARTING, queries_of, weighed
-from retain.engines.meilisearch.settings import MeilisearchSettings
 from retain.engines.spelling import kept, meant, word
 from retain.engines.tally import Row, tally
 
@@ -26,6 +25,7 @@ _MOST: Final = 10_000_000  # of them in an index; a server that makes them up ha
 _MANY: Final = 500  # memories that are named in one filter
 _SLOTS: Final = 4_096  # that memories are spread over, so that a manifest is read in parts
 _FEWEST: Final = 300  # pieces that are weighed here, if there are so many
+_CANDIDATES: Final = 3  # weighed for each that is asked for; more find a little more
 
 
 class MeilisearchText:
@@ -33,20 +33,11 @@ class MeilisearchText:
 
     name = "Meilisearch"
 
-    def __init__(
-        self,
-        address: str,
-        key: str,
-        names: Names,
-        *,
-        patience: float,
-        settings: MeilisearchSettings = MeilisearchSettings(),  # noqa: B008 - a tuple
-    ) -> None:
+    def __init__(self, address: str, key: str, names: Names, *, patience: float) -> None:
         self._names = names
-        self._settings = settings
         self._wire = Connection(address, key, patience)
         self.address = self._wire.address
-        self._indexes = Indexes(self._wire, names, settings.indexing)
+        self._indexes = Indexes(self._wire, names)
 
     def load(self) -> None:
         self._wire.load()
@@ -235,7 +226,7 @@ class MeilisearchText:
         queries = [
             query for index in indexes for query in queries_of(index, weights, condition_of(sieve))
         ]
-        most = max(_FEWEST, limit * self._settings.candidates)
+        most = max(_FEWEST, limit * _CANDIDATES)
         body = {"federation": {"limit": most}, "queries": queries}
         with self._wire.reading():
             return weighed(self._wire.ask("post", "multi-search", body)["hits"], weights, limit)

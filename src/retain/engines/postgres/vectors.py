@@ -53,7 +53,6 @@ class PostgresVectors(Rows):
     ) -> None:
         super().__init__(address, key, names, patience, settings, replica)
         self._dimension = dimension  # 0 until the first vector says it
-        self._built: set[str] = set()  # collections that are known to have a graph
         self._half = settings.half  # until it is known what is there
 
     def ready(self, collections: Iterable[str]) -> None:
@@ -67,7 +66,7 @@ class PostgresVectors(Rows):
                 self._dimension = self._dimension or len(piece.vector)
                 self._check_length(piece.vector)
         super().put(pieces)
-        for name in {self._names.of(piece.collection) for piece in pieces} - self._built:
+        for name in {self._names.of(piece.collection) for piece in pieces}:
             self._build(name)
 
     def _ready(self, connection: Connection, wanted: Iterable[str]) -> None:
@@ -160,7 +159,10 @@ class PostgresVectors(Rows):
         """Give a collection that has become large a graph of its vectors, unless it has one."""
         # All at once that takes a tenth of the time that it takes with each piece that comes.
         with self._wire.transaction() as connection:
-            if estimate(connection, self._space, name, self._bytes) <= self._settings.exact:
+            # Asked each time: another machine may have dropped the bank and filled it anew.
+            if estimate(
+                connection, self._space, name, self._bytes
+            ) <= self._settings.exact or self._has_graph(connection, name):
                 return
         settings = self._settings
         with self._wire.transaction(settings.building) as connection:
@@ -172,7 +174,6 @@ class PostgresVectors(Rows):
                     "SELECT set_config('maintenance_work_mem', %s, true)", (settings.memory,)
                 )
                 connection.execute(self._graph(name))
-        self._built.add(name)  # not before: what was not built is tried again with the next put
 
     def _has_graph(self, connection: Connection, name: str) -> bool:
         row = connection.execute(
