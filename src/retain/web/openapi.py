@@ -22,19 +22,14 @@ _ERROR: Final = {
     "required": ["error"],
     "properties": {
         "error": {
-            "oneOf": [
-                {"type": "string"},
-                {
-                    "type": "object",
-                    "required": ["code", "message", "unchanged", "hint"],
-                    "properties": {
-                        "code": {"type": "string"},
-                        "message": {"type": "string"},
-                        "unchanged": {"type": "string"},
-                        "hint": {"type": "string"},
-                    },
-                },
-            ]
+            "type": "object",
+            "required": ["code", "message", "unchanged", "hint"],
+            "properties": {
+                "code": {"type": "string"},
+                "message": {"type": "string"},
+                "unchanged": {"type": "string"},
+                "hint": {"type": "string"},
+            },
         }
     },
 }
