@@ -214,7 +214,8 @@ def test_without_the_token_nothing_is_reached(served: Served, path: str, given: 
     answer = served.get(path, {"Authorization": given} if given else {})
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer")
-    assert answer.json() == {"error": "The token is missing or wrong"}
+    error = answer.json()["error"]
+    assert (error["code"], error["message"]) == ("no-token", "The token is missing or wrong")
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"])

@@ -206,7 +206,7 @@ def test_without_the_cookie_a_person_is_told_the_way_and_a_program_the_reason(
     assert shown.headers["content-type"].startswith("text/html")
     assert "retain web" in shown.text
     told = served.ask("GET", "/api/v1/search?q=x", headers={})
-    assert told.json() == {"error": "The token is missing or wrong"}
+    assert told.json()["error"]["message"] == "The token is missing or wrong"
     assert told.headers["www-authenticate"].startswith("Bearer")
 
 

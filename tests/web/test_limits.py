@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import sqlite3
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
+import anyio
 import pytest
 from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
 
-from retain.errors import LimitExceeded, RetainError
+from retain.errors import LimitExceeded, NotFound, NotSaved, RetainError
+from retain.fsio import saving
 from retain.web import operation
 from retain.web.operation import Given
 from retain.web.operations import OPERATIONS
@@ -85,3 +91,41 @@ def test_few_of_many_faults_are_told() -> None:
     with pytest.raises(RetainError) as caught:
         operation._checked(operation.Nothing, {f"key{number}": 1 for number in range(1_000)})
     assert caught.value.message.count("key") <= operation._MOST_FAULTS
+
+
+@pytest.mark.parametrize(
+    "number, status", [(errno.ENOSPC, 507), (errno.EDQUOT, 507), (errno.EIO, 500)]
+)
+def test_a_disk_that_refuses_is_no_fault_of_who_asked(number: int, status: int) -> None:
+    with pytest.raises(NotSaved) as caught, saving("a-file"):
+        raise OSError(number, "no")
+    assert operation.failed(caught.value).status_code == status
+
+    async def refused(_call: operation.Call) -> object:
+        raise OSError(number, "no")
+
+    one = operation.Operation("GET", "/x", "x", "x", refused)
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/x",
+        "query_string": b"",
+        "headers": [],
+        "path_params": {},
+        "app": Starlette(),
+    }
+    scope["app"].state.office = None  # type: ignore[attr-defined]
+    answer = anyio.run(one.__call__, Request(scope))
+    assert answer.status_code == status
+    assert json.loads(bytes(answer.body))["error"]["message"] == "no"
+
+
+def test_chats_that_find_no_room_say_so() -> None:
+    full = sqlite3.OperationalError("full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    error = NotSaved("not saved")
+    error.__cause__ = full
+    assert operation.status_of(error) == 507
+    missing = NotFound("none")
+    missing.__cause__ = OSError(errno.ENOENT, "none")
+    assert operation.status_of(missing) == 404

@@ -555,6 +555,51 @@ def test_a_flood_of_pages_for_strangers_keeps_no_new_browser_out() -> None:
     anyio.run(asked)
 
 
+def test_every_refusal_has_the_one_shape() -> None:
+    door = Entrance(TOKEN, 1)
+    limits = Limits(rate=0.001, burst=12)
+    app = built(door)
+    wall = Wall(app, door, {"test"}, {"http://test"}, limits)
+
+    def fault(_request: Request) -> Response:
+        raise ZeroDivisionError
+
+    app.router.routes.insert(0, Route("/api/v1/fault", fault))
+    app.state.live._pages = [None] * 1_000
+    other = {"Content-Type": "text/plain"}
+    calls: list[tuple[int, str, str, dict[str, Any]]] = [
+        (401, "GET", "/api/v1/search", {}),
+        (421, "GET", "/api/v1/search", {"headers": {"Host": "evil.com"}}),
+        (403, "GET", "/api/v1/search", {"headers": {"Origin": "https://evil.com"}}),
+        (401, "POST", ENTER, {"json": {"code": "x"}}),
+        (400, "POST", ENTER, {"headers": {"Content-Type": "application/json"}, "content": b"{"}),
+        (413, "POST", ENTER, {"json": "x" * 30_000}),
+        (415, "POST", "/api/v1/links", {"headers": {**BEARER, **other}, "content": b"{}"}),
+        (414, "GET", "/api/v1/search?q=" + "x" * 60_001, {"headers": BEARER}),
+        (404, "GET", "/api/v1/nowhere", {"headers": BEARER}),
+        (405, "DELETE", "/api/v1/openapi.json", {"headers": BEARER}),
+        (400, "GET", "/api/v1/search?odd=1", {"headers": BEARER}),
+        (500, "GET", "/api/v1/fault", {"headers": BEARER}),
+        (503, "GET", "/api/v1/events", {"headers": BEARER}),
+        *[(401, "GET", "/api/v1/search", {})] * 11,
+        (429, "GET", "/api/v1/search", {}),
+    ]
+
+    async def asked() -> None:
+        transport = httpx2.ASGITransport(app=wall, raise_app_exceptions=False)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+            for status, method, path, more in calls:
+                answer = await http.request(method, path, **more)
+                assert answer.status_code == status, (path[:80], answer.text)
+                error = answer.json()["error"]
+                assert {"code", "message", "unchanged", "hint"} <= error.keys(), path[:80]
+                assert all(isinstance(one, str) for one in error.values())
+                assert error["code"]
+                assert error["message"]
+
+    anyio.run(asked)
+
+
 def test_a_flood_from_elsewhere_keeps_no_new_browser_out() -> None:
     """A page anywhere can send as much as it likes, and a program without the token nearly so."""
     door = Entrance(TOKEN, 1)

@@ -21,7 +21,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from retain.httpd.faults import log_fault
 
-__all__ = ["KNOWN", "OPEN", "Entrance", "Limits", "Refusal", "Wall", "bearer", "header"]
+__all__ = [
+    "KNOWN",
+    "OPEN",
+    "Entrance",
+    "Limits",
+    "Refusal",
+    "Wall",
+    "bearer",
+    "header",
+    "shaped",
+]
 
 _DIGITS: Final = 18  # of a length; more are too large, whatever number they make
 _LINGER: Final = 1.0  # seconds in which a refused client may finish sending
@@ -63,6 +73,15 @@ _BEARER: Final = ((b"www-authenticate", b'Bearer realm="retain"'),)
 _TOO_LARGE: Final = Refusal(413, "The request is too large")
 _TOO_SLOW: Final = Refusal(408, "The request took too long to arrive")
 _FOREIGN: Final = Refusal(403, "The request comes from a foreign page")
+_CODES: Final = {
+    401: "no-token",
+    403: "foreign",
+    408: "too-slow",
+    413: "limit",
+    414: "limit",
+    421: "foreign",
+    429: "busy",
+}
 _OWN: Final = frozenset(("same-origin", "none"))  # a page of ours, or the person themselves
 
 
@@ -202,6 +221,12 @@ def bearer(token: str) -> Entrance:
     return knows
 
 
+def shaped(code: str, message: str, unchanged: str = "", hint: str = "") -> dict[str, object]:
+    """A refusal as every door over HTTP says it."""
+    said = {"code": code, "message": message, "unchanged": unchanged, "hint": hint}
+    return {"error": said}
+
+
 def header(scope: Scope, name: bytes) -> list[str]:
     """Every value that a request has for a header; two may contradict each other."""
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
@@ -237,7 +262,8 @@ def _unfit(scope: Scope, limits: Limits) -> Refusal | None:
 
 async def _refuse(refusal: Refusal, receive: Receive, send: Send) -> None:
     """Answer at once, then let the client finish: cut off while it sends, it would see nothing."""
-    body = refusal.page or json.dumps({"error": refusal.reason}).encode()
+    said = shaped(_CODES.get(refusal.status, "usage"), refusal.reason, "Nothing was changed.")
+    body = refusal.page or json.dumps(said).encode()
     kind = b"text/html; charset=utf-8" if refusal.page else b"application/json"
     headers = [
         (b"content-type", kind),

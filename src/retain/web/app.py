@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from functools import cache, partial
-from typing import Any
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from starlette.routing import Mount, Route
 
 from retain.errors import RetainError, UsageError
+from retain.httpd.wall import shaped
 from retain.web import pages
 from retain.web.checkup import Checkup
 from retain.web.entrance import DAYS, ENTER, Entrance
@@ -26,6 +27,10 @@ from retain.web.rendering import Static, failure
 from retain.web.talks import Talks
 
 __all__ = ["build"]
+
+_OLD: Final = "The link was used already, or is too old"
+_FAULT: Final = "Something went wrong in Retain; its log has more"
+_DESCRIBED: Final = "/api/v1/openapi.json describes every call."
 
 
 def build(office: Office, live: Live, entrance: Entrance, checkup: Checkup) -> Starlette:
@@ -87,8 +92,7 @@ async def _enter(request: Request) -> Response:
         return failed(error)
     code = given.get("code") if isinstance(given, dict) else None
     if not isinstance(code, str) or not entrance.takes(code):
-        said = {"error": "The link was used already, or is too old"}
-        return JSONResponse(said, 401)
+        return JSONResponse(shaped("no-token", _OLD, hint="`retain web` prints another."), 401)
     answer = JSONResponse({"status": "ok"})
     answer.set_cookie(
         entrance.cookie_name,
@@ -113,7 +117,7 @@ def _description(_request: Request) -> Response:
 def _events(request: Request) -> Response:
     live: Live = request.app.state.live
     if live.is_full:
-        return JSONResponse({"error": "Too many pages listen"}, 503, {"Retry-After": "30"})
+        return JSONResponse(shaped("busy", "Too many pages listen"), 503, {"Retry-After": "30"})
     return StreamingResponse(live.listen(), media_type="text/event-stream")
 
 
@@ -125,16 +129,18 @@ def _failed(request: Request, error: Exception) -> Response:
 def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - what it is registered for
     if _is_api(request):
-        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-    said = RetainError("There is no such page.") if error.status_code == 404 else None
-    return failure(request, said or RetainError(error.detail), error.status_code)
+        code = "not-found" if error.status_code == 404 else "usage"
+        said = shaped(code, error.detail, "Nothing was changed.", _DESCRIBED)
+        return JSONResponse(said, error.status_code, error.headers)
+    what = "There is no such page." if error.status_code == 404 else error.detail
+    return failure(request, RetainError(what), error.status_code)
 
 
 def _broken(request: Request, _error: Exception) -> Response:
     """A fault of ours: it stands in the log, and the answer tells nothing about the machine."""
     if _is_api(request):
-        return JSONResponse({"error": "Something went wrong in Retain; its log has more"}, 500)
-    return failure(request, RetainError("Something went wrong in Retain; its log has more."), 500)
+        return JSONResponse(shaped("fault", _FAULT), 500)
+    return failure(request, RetainError(f"{_FAULT}."), 500)
 
 
 def _is_api(request: Request) -> bool:

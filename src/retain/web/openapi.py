@@ -22,32 +22,27 @@ _ERROR: Final = {
     "required": ["error"],
     "properties": {
         "error": {
-            "oneOf": [
-                {"type": "string"},
-                {
-                    "type": "object",
-                    "required": ["code", "message", "unchanged", "hint"],
-                    "properties": {
-                        "code": {"type": "string"},
-                        "message": {"type": "string"},
-                        "unchanged": {"type": "string"},
-                        "hint": {"type": "string"},
-                        "faults": {
-                            "description": "What is wrong with which field of a typed memory",
-                            "type": "array",
-                            "items": {
-                                "type": "object",
-                                "required": ["field", "expected", "got"],
-                                "properties": {
-                                    "field": {"type": "string"},
-                                    "expected": {"type": "string"},
-                                    "got": {"type": "string"},
-                                },
-                            },
+            "type": "object",
+            "required": ["code", "message", "unchanged", "hint"],
+            "properties": {
+                "code": {"type": "string"},
+                "message": {"type": "string"},
+                "unchanged": {"type": "string"},
+                "hint": {"type": "string"},
+                "faults": {
+                    "description": "What is wrong with which field of a typed memory",
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["field", "expected", "got"],
+                        "properties": {
+                            "field": {"type": "string"},
+                            "expected": {"type": "string"},
+                            "got": {"type": "string"},
                         },
                     },
                 },
-            ]
+            },
         }
     },
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_origin
 
@@ -11,13 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from retain.errors import LimitExceeded, RetainError, UsageError
+from retain.errors import LimitExceeded, NotSaved, RetainError, UsageError
 from retain.serving.answering import told
 from retain.web.office import Office
 
 __all__ = [
     "ROOT",
-    "STATUSES",
     "Answer",
     "Call",
     "Given",
@@ -30,13 +31,14 @@ __all__ = [
     "failed",
     "named",
     "queried",
+    "status_of",
 ]
 
 ROOT: Final = (
     ":root"  # in an address: the collection without a name; no collection can be so called
 )
 
-STATUSES: Final[Mapping[str, int]] = {
+_STATUSES: Final[Mapping[str, int]] = {
     "usage": 400,
     "bad-name": 400,
     "bad-filter": 400,
@@ -46,6 +48,7 @@ STATUSES: Final[Mapping[str, int]] = {
     "limit": 413,
     "busy": 503,
 }
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED: Final = 422  # whatever else a bank refuses: it was understood, and cannot be done
 _MOST_VALUES: Final = 10_000  # of one request, however they are nested; the limits allow far fewer
 _DEEPEST: Final = 8
@@ -116,7 +119,8 @@ class Operation(NamedTuple):
         except RetainError as error:
             return failed(error)
         except OSError as error:  # the disk's word, without the place where it stands
-            return failed(RetainError(error.strerror or "the disk refused"))
+            said = told(RetainError(error.strerror or "the disk refused"))
+            return Answer(said, _disk_status(error))
         return found if isinstance(found, Response) else Answer(found)
 
 
@@ -131,7 +135,21 @@ class Answer(JSONResponse):
 
 def failed(error: RetainError) -> JSONResponse:
     """A refusal as an answer."""
-    return Answer(told(error), STATUSES.get(error.code, _REFUSED))
+    return Answer(told(error), status_of(error))
+
+
+def status_of(error: RetainError) -> int:
+    """The status of a refusal; what the disk refused is no fault of who asked."""
+    if isinstance(error, NotSaved):
+        return _disk_status(error.__cause__)
+    return _STATUSES.get(error.code, _REFUSED)
+
+
+def _disk_status(cause: BaseException | None) -> int:
+    is_full = isinstance(cause, OSError) and cause.errno in _FULL
+    if isinstance(cause, sqlite3.Error):
+        is_full = getattr(cause, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+    return 507 if is_full else 500
 
 
 _Given = TypeVar("_Given", bound=Given)

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from retain.errors import NotFound, RetainError
 from retain.web import prose
 from retain.web.office import Office
-from retain.web.operation import ROOT, STATUSES
+from retain.web.operation import ROOT, status_of
 
 __all__ = ["Static", "address", "failure", "page", "part"]
 
@@ -142,4 +142,4 @@ def failure(request: Request, error: RetainError, status: int = 0) -> Response:
     """A page that says what went wrong, and what can be done."""
     title = "Not found" if isinstance(error, NotFound) else "That did not work"
     values = {"title": title, "error": error}
-    return page(request, "failure.html", values, status=status or STATUSES.get(error.code, 422))
+    return page(request, "failure.html", values, status=status or status_of(error))

@@ -167,15 +167,15 @@ class Listed(NamedTuple):
         }
 
 
-async def listed(office: Office, words: str, limit: int) -> list[Listed]:
+async def listed(office: Office, words: str, limit: int, offset: int = 0) -> list[Listed]:
     """Chats of all banks, the one that was used last first."""
     found: list[Listed] = []
     for scope in await office.use(lambda _app: office.scopes):
-        work = partial(_listed, scope=scope, words=words, limit=limit)
+        work = partial(_listed, scope=scope, words=words, limit=offset + limit)
         found += await office.use(work, scope)
     found.sort(key=lambda one: one.session.updated_at, reverse=True)
     # Not while the bank waits, and only for those that are shown: messages can be long.
-    return await anyio.to_thread.run_sync(_excerpted, found[:limit], words)
+    return await anyio.to_thread.run_sync(_excerpted, found[offset : offset + limit], words)
 
 
 def _listed(app: App, scope: str, words: str, limit: int) -> list[Listed]:

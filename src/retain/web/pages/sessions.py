@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import anyio
 from starlette.requests import Request
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["ROUTES"]
 
 _PAGE: Final = 50
+_MOST: Final = 500  # chats on one page; what comes after them begins another
+_FURTHEST: Final = 1_000_000
 _MOST_WORDS: Final = 10_000
 _MOST_PIECES: Final = 200  # of a chat that are shown without being asked for
 
@@ -38,19 +40,27 @@ _MOST_PIECES: Final = 200  # of a chat that are shown without being asked for
 async def _all(request: Request) -> Response:
     office: Office = request.app.state.office
     words = request.query_params.get("q", "").strip()[:_MOST_WORDS]
-    given = request.query_params.get("limit", "")
-    limit = min(int(given), 500) if given.isdecimal() and len(given) < 5 and int(given) else _PAGE
-    found = await listed(office, words, limit + 1)
+    limit = min(_number(request, "limit") or _PAGE, _MOST)
+    offset = min(_number(request, "offset"), _FURTHEST)
+    found = await listed(office, words, limit + 1, offset)
+    following = (offset, limit + _PAGE) if limit < _MOST else (offset + limit, _PAGE)
+    more = dict(zip(("offset", "limit"), following, strict=True))
     values = {
         "title": "Sessions",
         "here": "sessions",
         "words": words,
         "found": found[:limit],
-        "more": limit + _PAGE if len(found) > limit else 0,
+        "more": urlencode({**more, "q": words}) if len(found) > limit else "",
+        "newer": f"/sessions?{urlencode({'q': words})}" if offset else "",
         "several": await office.use(lambda _app: len(office.scopes) > 1),
         "page_of": page_of_session,
     }
     return page(request, "sessions.html", values)
+
+
+def _number(request: Request, name: str) -> int:
+    given = request.query_params.get(name, "")
+    return int(given) if given.isdecimal() and given.isascii() and len(given) < 8 else 0
 
 
 async def _find(request: Request) -> Response:

@@ -4,9 +4,9 @@ const RELOADED = "retain-locked-out";
 
 export class Refused extends Error {
   constructor(status, error) {
-    super(typeof error === "string" ? error : error?.message ?? "That did not work.");
+    super(error?.message ?? "That did not work.");
     this.status = status;
-    this.error = typeof error === "object" ? error : {};
+    this.error = error ?? {};
   }
 }
 
@@ -31,7 +31,7 @@ export async function call(method, path, body) {
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {
-    throw new Refused(0, "Retain does not answer. Is `retain web` still running?");
+    throw new Refused(0, { message: "Retain does not answer. Is `retain web` still running?" });
   }
   if (answer.status === 401) lockedOut();
   const found = await answer.json().catch(() => ({}));
