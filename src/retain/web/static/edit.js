@@ -172,7 +172,7 @@ async function saving(body) {
   const { title, type, scope = "here", collection, id = "", tags: line } = values();
   const lines = form.dataset.crlf ? body?.replaceAll("\n", "\r\n") : body; // as the file has them
   if (isNew && category()) {
-    if (body.trim()) throw new Refused(400, "This form has no field for the text that you typed. Choose “Free text” to see it");
+    if (body.trim()) throw new Refused(400, { message: "This form has no field for the text that you typed. Choose “Free text” to see it" });
     return post(`/records/${scope}`, { ...record(), id: id.trim() });
   }
   if (isNew) {
@@ -267,7 +267,7 @@ const SHOWN = { title: "Title", type: "Type", tags: "Tags" };
 async function now() {
   if (category()) {
     const found = await fetched(location.pathname);
-    if (found.dataset.category !== category()) throw new Refused(422, "This memory cannot be shown in these fields any more.");
+    if (found.dataset.category !== category()) throw new Refused(422, { message: "This memory cannot be shown in these fields any more." });
     const boxes = fields(found.querySelector("#sheet"));
     const said = Object.fromEntries(Object.entries(boxes).map(([name, one]) => [name, given(one)]));
     const heads = { title: given(found.elements.title), tags: given(found.elements.tags) };
