@@ -184,8 +184,8 @@ export function attend(form, changed) {
 /** The form of a page as the server has it now. */
 export async function fetched(path) {
   const answer = await fetch(path, { headers: { "X-Retain-Fragment": "1" } }).catch(() => null);
-  if (!answer) throw new Refused(0, "Retain does not answer. Is `retain web` still running?");
+  if (!answer) throw new Refused(0, { message: "Retain does not answer. Is `retain web` still running?" });
   if (answer.status === 401) lockedOut();
-  if (!answer.ok) throw new Refused(answer.status, "This page is not there any more.");
+  if (!answer.ok) throw new Refused(answer.status, { message: "This page is not there any more." });
   return parts(await answer.text()).querySelector("#edit");
 }
