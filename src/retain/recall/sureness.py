@@ -8,7 +8,7 @@ from typing import Final
 from retain import words
 from retain.model import Answer
 
-__all__ = ["sureness", "terms"]
+__all__ = ["fits", "sureness", "terms"]
 
 _MOST: Final = 2_000  # characters of a question
 _GOOD: Final = 0.8
@@ -25,9 +25,20 @@ def sureness(answer: Answer, wanted: Set[str]) -> str:
         return ""
     if answer.is_confident:
         return "A good fit." if answer.confidence >= _GOOD else "A likely fit."
-    first = answer.hits[0]
-    has = wanted & set(words.words(f"{first.title} {first.header_path} {first.text}"))
-    if not has:
-        return "Nothing fits well. These come nearest."
+    if fits(answer, wanted):
+        return "The words fit."
+    if _found(answer, wanted):
+        return "Nothing fits well, only some of the words."
+    return "Nothing fits well. These come nearest."
+
+
+def fits(answer: Answer, wanted: Set[str]) -> bool:
+    """Whether the best of an answer fits: by all that speaks for it, or by every word alone."""
     # Whoever looks for a number or a name has found it, whatever it may mean.
-    return "The words fit." if has == wanted else "Nothing fits well, only some of the words."
+    return answer.is_confident or (bool(answer.hits) and _found(answer, wanted) == wanted)
+
+
+def _found(answer: Answer, wanted: Set[str]) -> Set[str]:
+    """The terms that stand in the best of an answer."""
+    first = answer.hits[0]
+    return wanted & set(words.words(f"{first.title} {first.header_path} {first.text}"))

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from retain.brief import cautions
 from retain.index.catalogue import Chosen, Listed
 from retain.model import Hit
+from retain.recall.sureness import fits
 from retain.web import looking, passages
 from retain.web.looking import PAGE, Found, Sought
 from retain.web.office import Office
@@ -104,6 +105,7 @@ async def _all(request: Request) -> Response:
         "searches": view.searches,
         "has_any": view.has_any,
         "sureness": _sureness(wanted, view.found),
+        "is_unsure": _is_unsure(wanted, view.found),
         "pages": last,
         "first": (wanted.page - 1) * PAGE + 1,
         "longest": looking.LONGEST,
@@ -114,6 +116,11 @@ async def _all(request: Request) -> Response:
 
 def _sureness(wanted: Sought, found: Found) -> str:
     return passages.sureness(found.answer, passages.terms(wanted.question)) if found.answer else ""
+
+
+def _is_unsure(wanted: Sought, found: Found) -> bool:
+    """Whether nothing is sure to fit, not even every word of the question."""
+    return found.answer is not None and not fits(found.answer, passages.terms(wanted.question))
 
 
 def _view(app: App, office: Office, wanted: Sought) -> _View:
