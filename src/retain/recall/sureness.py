@@ -35,7 +35,7 @@ def sureness(answer: Answer, wanted: Set[str]) -> str:
 def fits(answer: Answer, wanted: Set[str]) -> bool:
     """Whether the best of an answer fits: by all that speaks for it, or by every word alone."""
     # Whoever looks for a number or a name has found it, whatever it may mean.
-    return answer.is_confident or (bool(answer.hits) and _found(answer, wanted) == wanted)
+    return answer.is_confident or bool(answer.hits and wanted and _found(answer, wanted) == wanted)
 
 
 def _found(answer: Answer, wanted: Set[str]) -> Set[str]:
