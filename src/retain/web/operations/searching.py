@@ -37,7 +37,7 @@ class Facets(Given):
     type: Names = ()
     tag: Names = ()
     status: Names = ()
-    scope: Many[Scope] = ()
+    scope: Annotated[Many[Scope], Field(max_length=2)] = ()
     month: Names = ()
     since: Day = ""
     until: Day = ""
