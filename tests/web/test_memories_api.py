@@ -391,16 +391,15 @@ def test_a_merge_leaves_alone_what_was_changed_since_it_was_seen(served: Served)
 
 
 @pytest.mark.parametrize("step", ["retire", "archive", "move"])
-def test_an_undo_of_a_step_leaves_alone_what_was_changed_since(served: Served, step: str) -> None:
-    served.store("# Tea\n\nHot.", id="tea")
-    body = {"id": "tee"} if step == "move" else {}
-    done = served.api("POST", f"{ONE}/tea/{step}", body)
-    file = served.bank / "memories" / f"{done['id']}.md"
+def test_a_step_with_the_hash_that_was_seen_leaves_a_newer_text_alone(
+    served: Served, step: str
+) -> None:
+    seen = served.store("# Tea\n\nHot.", id="tea")["hash"]
+    file = served.bank / "memories" / "tea.md"
     newer = file.read_text(encoding="utf-8") + "\nSweet.\n"
     file.write_text(newer, encoding="utf-8")
-    (call,) = done["undo"]
-    answer = served.ask(call["method"], f"/api/v1{call['path']}", json=call["body"])
-    assert answer.status_code == 409
+    body = {"expect": seen, **({"id": "tee"} if step == "move" else {})}
+    assert served.post(f"/api/v1{ONE}/tea/{step}", body).status_code == 409
     assert file.read_text(encoding="utf-8") == newer
 
 

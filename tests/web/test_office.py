@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from retain.web.checkup import Checkup
 from retain.web.entrance import Entrance
 from retain.web.live import Live
 from retain.web.office import Office
+from retain.web.pages import sessions as pages
 
 pytestmark = pytest.mark.slow
 
@@ -195,3 +197,30 @@ def test_a_memory_that_goes_to_the_other_bank_has_its_vectors_made_there(
     assert asked(app, move)[0].status_code == 200
     assert set(filler.woken) == {office.app("here").library, office.app("global").library}
     office.close()
+
+
+def test_more_leads_to_every_chat_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "_PAGE", 2)
+    monkeypatch.setattr(pages, "_MOST", 4)
+    office, app = served(everywhere=True)
+    made = set()
+    for number in range(11):
+        session = office.app().sessions.create()
+        office.app().sessions.add(session.id, "user", f"message {number}")
+        made.add(session.id)
+    seen: set[str] = set()
+
+    path = "/sessions"
+    for _ in range(20):
+        text = asked(app, ("GET", path, None))[0].text
+        found = set(re.findall(r'<h2><a href="/sessions/here/([^"]+)"', text))
+        assert 0 < len(found) <= 4
+        seen |= found
+        more = re.search(r'href="(/sessions\?[^"]+)">More<', text)
+        if more is None:
+            break
+        path = unescape(more[1])
+    assert more is None
+    assert '">Newest<' in text
+    office.close()
+    assert seen == made

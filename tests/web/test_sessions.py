@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterator
-from html import unescape
 from pathlib import Path
 from typing import Any
 
-import anyio
-import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
-from retain.app import App
 from retain.sessions.model import Session
-from retain.web.app import build
-from retain.web.checkup import Checkup
-from retain.web.entrance import Entrance
-from retain.web.live import Live
-from retain.web.office import Office
 from retain.web.operations import sessions
-from retain.web.pages import sessions as pages
 from tests.talk.servers import Server, claude, running
 from tests.web import stage
 from tests.web.stage import Served, Trouble
@@ -464,40 +453,3 @@ def test_a_chat_that_takes_for_ever_to_lay_out_keeps_nobody_waiting(
     assert shown.status_code == 200
     assert "<strong>last</strong>" in shown.text
     assert 'class="as-written"' in shown.text
-
-
-def test_more_leads_to_every_chat_however_many_there_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pages, "_PAGE", 2)
-    monkeypatch.setattr(pages, "_MOST", 4)
-    office = Office(lambda _own: App(everywhere=True))
-    live = Live(office)
-    checkup = Checkup(lambda _own: App(everywhere=True), live.tell)
-    app = build(office, live, Entrance("a-token-of-at-least-16", 1), checkup)
-    made = set()
-    for number in range(11):
-        session = office.app().sessions.create()
-        office.app().sessions.add(session.id, "user", f"message {number}")
-        made.add(session.id)
-    seen: set[str] = set()
-
-    async def asked() -> None:
-        transport = httpx2.ASGITransport(app=app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
-            path = "/sessions"
-            for _ in range(20):
-                text = (await http.get(path)).text
-                found = set(re.findall(r'<h2><a href="/sessions/here/([^"]+)"', text))
-                assert 0 < len(found) <= 4
-                seen.update(found)
-                more = re.search(r'href="(/sessions\?[^"]+)">More<', text)
-                if more is None:
-                    assert '">Newest<' in text
-                    return
-                path = unescape(more[1])
-            raise AssertionError("More never ends")
-
-    anyio.run(asked)
-    office.close()
-    assert seen == made

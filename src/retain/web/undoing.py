@@ -87,14 +87,17 @@ def _kept(app: App, before: Memory, after: Memory) -> str:
 
 
 def restoring(app: App, scope: str, before: Memory, done: Outcome) -> list[Data]:
-    """The step back, for a step of a memory's life; else its earlier text."""
+    """The step back, for a step of a memory's life; else its earlier text.
+
+    A step back writes over nobody's text, and leaves another text than there was before: with the
+    hash that was seen, of several steps only the last could be taken back.
+    """
     after = done.memory
     if after.hash == before.hash:
         return []
     if done.status in _BACK:
         reason = before.text(f"{before.status}_reason")
         body = {"reason": reason} if done.status in ("restored", "unarchived") else {}
-        body["expect"] = after.hash
         path = api_path(scope, after.collection, after.id, _BACK[done.status])
         return [to_call("POST", path, body)]
     return to_version(app, scope, before, Written(after, done.status))
@@ -116,5 +119,5 @@ def deleting(scope: str, memory: Memory) -> Data:
 
 def moving(scope: str, before: Memory, after: Memory) -> Data:
     """Back to where it was."""
-    body = {"collection": before.collection or ROOT, "id": before.id, "expect": after.hash}
+    body = {"collection": before.collection or ROOT, "id": before.id}
     return to_call("POST", api_path(scope, after.collection, after.id, "move"), body)
