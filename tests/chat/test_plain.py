@@ -55,6 +55,14 @@ def test_without_a_terminal_it_is_plain_anyway(run: Run, server: Server) -> None
     assert run("chat", input="hi").out == "Done.\n"
 
 
+@pytest.mark.parametrize("text", ["", " \n\n"])
+def test_nothing_to_read_is_said(run: Run, server: Server, text: str) -> None:
+    ran = run("chat", input=text)
+    assert (ran.code, ran.out) == (2, "")
+    assert "there was nothing to read on standard input" in ran.err
+    assert server.asked == []
+
+
 def test_commands_at_the_beginning_of_a_piped_text_are_done_first(run: Run, server: Server) -> None:
     ran = run("chat", input="/remember Jo lives in Oslo\n/memories\n/quit\nnever said\n")
     assert ran.code == 0

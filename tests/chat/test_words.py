@@ -17,6 +17,11 @@ from retain.talk.retention import Saved
     [
         (Saved("Tea", "facts/tea", "saved"), "✦ Memory saved: Tea · /forget tea"),
         (
+            Saved("Tea", "global:facts/tea", "saved"),
+            "✦ Memory saved: Tea · in your own bank · /forget tea",
+        ),
+        (Saved("Tea", "global:facts/tea", "known"), "✦ Known already: Tea · in your own bank"),
+        (
             Saved("Tea", "facts/tea", "supersedes", "facts/coffee"),
             "✦ Memory saved: Tea · replaces facts/coffee · /forget tea",
         ),

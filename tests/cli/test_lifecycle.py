@@ -362,7 +362,7 @@ def test_append_and_text_of_a_markdown_record(home: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
     store = Store(home / "work", ".md")
     ref = new("Use Postgres")
-    done("append", ref, "--content", "-", input="A remark below.\n")
+    done("append", ref, "-", input="A remark below.\n")
     record = store.record(ref)
     assert (record["changes"][-1]["summary"], record["times_updated"]) == ("text changed", 1)
     assert store.memory(ref).data.endswith(b"A remark below.\n")

@@ -536,6 +536,9 @@ def test_limit_must_be_a_number_of_memories() -> None:
     [
         (("update", "note"), "nothing to change"),
         (("append", "note", "--content", "-"), "no text to add"),
+        (("append", "note", "-"), "no text to add"),
+        (("append", "note"), "no text to add"),
+        (("append", "note", "-", "--content", "-"), "named twice"),
         (("put", "-"), "no text to store"),
         (("update", "note", "--tags", "x", "--expect", "abc"), "not a hash"),
         (("update", "note", "--metadata", '{"id": "x"}'), "cannot set the id"),

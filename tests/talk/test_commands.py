@@ -141,7 +141,7 @@ def test_search_without_an_index_still_finds_what_was_said(work: Path) -> None:
 def test_facts_are_kept_shown_and_forgotten(work: Path, run: Run) -> None:
     with talking(work) as talk:
         saved = talk.type("/remember Jo drinks tea").text
-        assert saved == "✦ Memory saved: Jo drinks tea · /forget jo-drinks-tea"
+        assert saved == ("✦ Memory saved: Jo drinks tea · in your own bank · /forget jo-drinks-tea")
         assert talk.type("/remember Jo drinks  tea.").text.startswith("✦ Known already: Jo drinks")
         talk.type("/remember Ann has a boat")
         assert talk.type("/memories").text.count("\n") == 1

@@ -184,6 +184,9 @@ def test_a_fact_is_saved_and_taken_back(served: Served, model: Server) -> None:
     assert saved["status"] == "saved"
     assert saved["can_undo"]
     assert served.ask("GET", saved["page"]).status_code == 200
+    told = served.ask("GET", f"/sessions/here/{talk.state['session']}").text
+    assert "Memory saved: " in told
+    assert "in your own bank" in told  # a project's is in force
     assert talk.ask("POST", "/undo", {"ref": saved["ref"]})["back"] == []
     assert served.ask("GET", saved["page"]).status_code == 404
     assert talk.words("undone")[0]["piece"] == saved["piece"]
@@ -1007,9 +1010,16 @@ def test_without_a_key_the_page_says_how_to_set_one(tmp_path: Path) -> None:
         talk = Talk(served)
         (setup,) = talk.words("setup")
         assert "ANTHROPIC_API_KEY" in setup["html"]
-        assert "chat.env" in setup["html"]
         talk.says("Hello?")
-        assert talk.words("note")[-1]["tone"] == "error"
+        note = talk.words("note")[-1]
+        assert note["tone"] == "error"
+        for one in (
+            "~/.retain/chat.env",
+            "chat.model NAME",
+            "chat.base_url http://127.0.0.1:11434",
+        ):
+            assert one in setup["html"]
+            assert one in note["text"]
         talk.says("/remember Ada has no key yet")
         assert "Ada has no key yet" in talk.words("answer")[0]["html"]
         bank = served.home / ".retain"

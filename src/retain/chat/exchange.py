@@ -17,7 +17,6 @@ from retain.chat.suggestions import Offer
 from retain.chat.unflagged import Unflagged, unflagged
 from retain.errors import RetainError
 from retain.guard.characters import flat
-from retain.paths import global_root
 from retain.talk import blocks, models
 from retain.talk.commands import Commands, completions, is_command, named, parted, told
 from retain.talk.events import (
@@ -32,8 +31,9 @@ from retain.talk.events import (
     Usage,
 )
 from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
-from retain.talk.models.access import FILE, key_variable
+from retain.talk.models.access import key_variable
 from retain.talk.models.errors import ModelError
+from retain.talk.models.setup import key_file
 from retain.talk.tools import summary
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Desk:
             return words.error(error)
         name, config = self.chat.model_name, self.chat.app.config
         variable = key_variable(models.provider(name, config), config)
-        file = _home_shortened(os.path.join(global_root(self.chat.env), FILE))
+        file = key_file(self.chat.env)
         return words.setup(error.message, name, variable, file)
 
     async def warm_up(self) -> None:

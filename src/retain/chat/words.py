@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain.guard.characters import flat, visible
+from retain.talk.models.setup import LOCAL
 
 if TYPE_CHECKING:
     from retain.errors import RetainError
@@ -38,11 +39,10 @@ _SETUP: Final = """\
 
 To talk to another:
 
-- **Ollama on this machine, no key**: `retain config set chat.model NAME`, and
-  `retain config set chat.base_url http://127.0.0.1:11434/v1`
-- **LM Studio on this machine, no key**: the same with `http://127.0.0.1:1234/v1`
-- **Claude** with `ANTHROPIC_API_KEY`, **OpenAI** with `OPENAI_API_KEY`: set it, and
-  `retain config set chat.model NAME`
+{local}
+
+**Claude** with `ANTHROPIC_API_KEY`, **OpenAI** with `OPENAI_API_KEY`: set it, and
+`retain config set chat.model NAME`.
 
 Without a model: `/search`, `/memories`, `/remember`, `/sessions`, `/help`.
 """
@@ -95,6 +95,7 @@ def setup(message: str, model: str, variable: str, file: str) -> str:
         model=flat(model, 60),
         variable=flat(variable, 60),
         file=flat(file),
+        local=LOCAL,
     )
 
 

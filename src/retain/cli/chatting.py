@@ -116,7 +116,13 @@ def _plain(args: argparse.Namespace) -> int:
             if lines:
                 await talk.converse(lines)
                 return 0
-            code = await talk.pipe(plain.messages(_piped()))
+            said = _piped()
+            if not said.strip():
+                raise UsageError(
+                    "there was nothing to read on standard input",
+                    hint='At a terminal `retain chat` talks; `echo "Hello" | retain chat` pipes.',
+                )
+            code = await talk.pipe(plain.messages(said))
             await chat.leave(0 if code else LEAVING_SECONDS)
             return code
 

@@ -351,17 +351,21 @@ version. --metadata sets any other key, and null removes one.
 
 def _append_arguments(parser: Parser) -> None:
     add_id(parser)
-    add_collection(parser, "the collection it is in")
     parser.add_argument(
-        "--content", metavar="FILE", required=True, help="what to add: a file, or - for stdin"
+        "file", nargs="?", help="the text to add: a file; - or nothing for stdin, as with put"
     )
+    add_collection(parser, "the collection it is in")
+    parser.add_argument("--content", metavar="FILE", help="the same, as with update")
     _add_expect(parser)
     add_secrets(parser)
 
 
 def _append(args: argparse.Namespace) -> Output:
+    if None not in (args.file, args.content):
+        raise UsageError("the text to add was named twice", unchanged="Nothing was changed.")
     app = open_app(args)
-    text = read_text(args.content, app.config.number("memory.max_bytes"))
+    source = next(one for one in (args.file, args.content, "-") if one is not None)
+    text = read_text(source, app.config.number("memory.max_bytes"))
     draft = Draft(text=text, allow_secret=args.allow_secret)
     return written_output(
         app.append(args.id, draft, collection=args.collection, expect=args.expect or "")
@@ -373,7 +377,8 @@ append_command = Command(
     _append,
     """The text is added two line breaks after what is there.
 
-  echo "- Metal 3 has mesh shaders" | retain append gpu-patterns --content -""",
+  echo "- Metal 3 has mesh shaders" | retain append gpu-patterns -
+  retain append gpu-patterns more.md""",
 )
 
 

@@ -103,16 +103,17 @@ def completions(start: str) -> list[Command]:
 
 
 def told(saved: Saved) -> str:
-    """What became of a fact, with how to take it back."""
+    """What became of a fact, in which bank if it is not that in force, and how to take it back."""
     fact = flat(saved.fact)
+    where = " · in your own bank" if saved.ref.startswith(GLOBAL) else ""
     notes = f" ({flat('; '.join(saved.notes))})" if saved.notes else ""
     if saved.status == "known":
-        return f"✦ Known already: {fact}{notes}"
+        return f"✦ Known already: {fact}{where}{notes}"
     if not saved.ref:
         return f"Not saved: {fact}{notes}"
     took = f" · replaces {flat(saved.replaced)}" if saved.replaced else ""
     name = flat(saved.ref.rpartition("/")[2], 80)
-    return f"✦ Memory saved: {fact}{notes}{took} · /forget {name}"
+    return f"✦ Memory saved: {fact}{where}{notes}{took} · /forget {name}"
 
 
 class Commands:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -16,7 +15,6 @@ from retain.errors import Busy, Conflict, LimitExceeded, NotFound, RetainError, 
 from retain.facts.retraction import kept, retract
 from retain.guard.characters import flat
 from retain.httpd.faults import log_fault
-from retain.paths import from_home, global_root
 from retain.talk import models
 from retain.talk.approval import Answer, Question
 from retain.talk.chat import Chat
@@ -24,8 +22,9 @@ from retain.talk.choices import Choice, choices
 from retain.talk.commands import Commands, Shown, is_command, named
 from retain.talk.events import Finished, Retrying, TextDelta, Thinking, Usage
 from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
-from retain.talk.models.access import FILE, key_variable
+from retain.talk.models.access import key_variable
 from retain.talk.models.errors import ModelError
+from retain.talk.models.setup import LOCAL, key_file
 from retain.web import spoken
 from retain.web.growing import Growing
 from retain.web.leading import resolving
@@ -54,9 +53,7 @@ _SETUP: Final = """\
 - Write `{variable}=...` into `{file}`, readable by you alone (`chmod 600`), and reload this page.
 - Or set `{variable}` in the environment and start `retain web` again.
 
-**Without a key**, with Ollama on this machine: `retain config set chat.model NAME` and
-`retain config set chat.base_url http://127.0.0.1:11434/v1`; for LM Studio the same with
-`http://127.0.0.1:1234/v1`.
+{local}
 
 Without a model these work: `/search`, `/memories`, `/remember`, `/sessions`, `/help`.
 """
@@ -151,9 +148,8 @@ class Talk:
             message=flat(error.message[:1].upper() + error.message[1:]),
             model=flat(name, 60),
             variable=flat(key_variable(models.provider(name, config), config), 60),
-            file=from_home(
-                os.path.join(global_root(self.chat.env), FILE), self.chat.env.get("HOME", "")
-            ),
+            file=key_file(self.chat.env),
+            local=LOCAL,
         )
 
     async def _warm_up(self) -> None:

@@ -98,6 +98,8 @@ def test_without_a_key_it_is_said_how_to_set_one(chosen: str, variable: str) -> 
         assert caught.value.kind == "no_key"
         assert variable in caught.value.message
         assert "chat.env" in caught.value.hint
+        assert "/.retain/chat.env" in caught.value.hint
+        assert "chat.model NAME" in caught.value.hint
         assert "chat.base_url" in caught.value.hint
 
 

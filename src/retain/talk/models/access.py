@@ -16,10 +16,10 @@ from urllib.parse import SplitResult, urlsplit
 from retain.config import Config
 from retain.paths import global_root
 from retain.talk.models.errors import ModelError
+from retain.talk.models.setup import FILE, LOCALLY, key_file
 
-__all__ = ["FILE", "Access", "access", "environment", "key_variable"]
+__all__ = ["Access", "access", "environment", "key_variable"]
 
-FILE: Final = "chat.env"
 _MAX_BYTES: Final = 100_000
 _VISIBLE: Final = re.compile(r"[!-~]+")
 _NO_KEY: Final = "local"  # the packages insist on some key; this one opens nothing
@@ -82,7 +82,7 @@ def access(provider: str, config: Config, env: Mapping[str, str]) -> Access:
     # Someone's own server needs no key, and the usual one was not given for it.
     key = "" if ours and is_open and not named else _key(variable, known)
     if not key and (named or not is_open):
-        raise _no_key(variable)
+        raise _no_key(variable, env)
     return Access(_whole(provider, address), key or _NO_KEY, variable)
 
 
@@ -150,13 +150,12 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
             yield name, value[1:-1] if quoted else value
 
 
-def _no_key(variable: str) -> ModelError:
+def _no_key(variable: str, env: Mapping[str, str]) -> ModelError:
     return ModelError(
         "no_key",
         f"there is no key for the model: {variable} is not set",
-        hint=f"Set {variable} in your environment, or write {variable}=... into {FILE} in your "
-        "own bank (`retain config path --global` shows where that is) and chmod 600 it. For a "
-        "model on this machine: retain config set chat.base_url http://127.0.0.1:11434/v1",
+        hint=f"Set {variable} in your environment, or write {variable}=... into {key_file(env)}, "
+        f"readable by you alone (`chmod 600`). {LOCALLY}",
     )
 
 
