@@ -12,10 +12,10 @@ from retain.engines import looking, outbox
 from retain.engines.arm import EngineDown, EngineError
 from retain.engines.checking import Drift, compared
 from retain.engines.choosing import EMBEDDED, KINDS, TEXT, VECTOR, Engines, chosen
-from retain.engines.delivery import Pushed, mistrust
+from retain.engines.delivery import Pushed, mistrust, turn
 from retain.engines.naming import is_identity
 from retain.engines.packages import check_installed
-from retain.errors import RetainError, UsageError
+from retain.errors import Busy, RetainError, UsageError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -50,12 +50,19 @@ class State(NamedTuple):
     ahead: int = 0  # memories of which the server holds something newer, as far as is known
     has_lost: bool = False  # something of what it was told
 
+    @property
+    def answers(self) -> str:
+        """The server's version, or why there is none."""
+        is_refused = self.trouble is not None and self.trouble.is_refusal
+        return self.version or ("refused" if is_refused else "no answer")
+
 
 class Mended(NamedTuple):
     """What a repair found, and what it left."""
 
     before: Drift
     after: Drift
+    replaced: tuple[str, ...] = ()  # that were newer there, or deleted there
 
 
 class Remote:
@@ -112,6 +119,21 @@ class Remote:
             for name, path in named
             if not os.path.isdir(path)
         ]
+
+    def former(self) -> list[tuple[str, str]]:
+        """Names that the bank had before on servers that are still known, each with the product.
+
+        It had another one before its folder was moved, or before it was given a name.
+        """
+        from retain.engines.addresses import place
+
+        config, here = self._workspace.latest, self.identity
+        found = {}
+        for target in self._bank.look(outbox.servers).values():
+            kind, where, name = target.split(" ")[:3]
+            if name != here and where == place(config.text(f"engine.{kind}.url")):
+                found[kind, name] = True
+        return list(found)
 
     def contradicted(self, kind: str, only: str = "") -> list[str]:
         """The variables of the environment that keep a move from taking effect."""
@@ -279,7 +301,9 @@ class Remote:
             is_stopped=lambda: self._has_left(engines), progress=progress, patience=_OTHERS
         )
         engines.senders[part].prune()
-        return Mended(before, self._drift(engines, part))
+        after = self._drift(engines, part)
+        left = {*after.ahead} if is_mine else {*before.ahead}
+        return Mended(before, after, tuple(name for name in before.ahead if name not in left))
 
     def drop(self, kind: str = "", name: str = "") -> int:
         """Remove everything of this bank from its engines, or from one that it had before.
@@ -299,10 +323,19 @@ class Remote:
 
     def _drop(self, engines: Engines) -> int:
         found = 0
-        for wire in engines.wires.values():
-            found += wire.insist(_dropped, _LONG)
-            with self._bank.store.writing() as connection:
-                outbox.forget(connection, wire.key)
+        store = self._bank.store
+        with turn(store, _OTHERS) as is_ours:  # else whoever delivers would fill it again
+            if not is_ours:
+                raise Busy(
+                    "another process delivers just now",
+                    unchanged="Nothing was removed.",
+                    hint="Run it again in a while; `retain engine migrate --to sqlite` ends that.",
+                )
+            for wire in engines.wires.values():
+                found += wire.insist(_dropped, _LONG)
+                with store.writing() as connection:
+                    for arm in {wire.key, *outbox.namesakes(connection, wire.part, wire.target)}:
+                        outbox.forget(connection, arm)
         return found
 
     def migrate(

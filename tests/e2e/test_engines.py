@@ -19,13 +19,16 @@ from urllib.parse import urlsplit
 import pytest
 
 from retain.engines.asking import Wire
+from retain.engines.choosing import VECTOR
 from retain.engines.naming import Names
 from tests.cli import door
 from tests.conftest import Ran, command, own_world
+from tests.embed.server import Answer as Reply
+from tests.embed.server import Asked
 from tests.embed.server import Server as Model
 from tests.embed.server import running as model_running
 from tests.engines.contract import KEY, Row
-from tests.engines.machines import by_words
+from tests.engines.machines import Words, by_words
 from tests.engines.rows import ROWS
 from tests.engines.servers import Server, odd
 
@@ -311,7 +314,9 @@ def test_hostile_words_are_words(person: Person) -> None:
 
 def test_what_a_person_wrote_by_hand_is_delivered_by_any_command(person: Person) -> None:
     _moved(person)
-    person.call("engine", "migrate", "--to", "sqlite", "--only", person.rows[-1].kind)
+    ran = person.call("engine", "migrate", "--to", "sqlite", "--only", person.rows[-1].kind)
+    # Of Postgres the other arm is still asked.
+    assert (f"drop --from {person.product}" in ran.err) == (len(person.rows) == 1)
     assert person.told("config", "get", f"engine.{person.rows[-1].kind}")["value"] == "sqlite"
     person.call("engine", "migrate", "--to", person.product, "--only", person.rows[-1].kind)
     person.write(person.work, "notes/byhand", "# By hand\n\nA quince in the garden.\n")
@@ -373,6 +378,8 @@ def test_a_wrong_key_is_said_and_told_to_nobody(person: Person) -> None:
         key = {"RETAIN_ENGINE_POSTGRES_URL": address}
     ran = person.call("engine", "status", env=key, code=1)
     assert "key" in ran.err or "password" in ran.err
+    assert "refused" in ran.out
+    assert "no answer" not in ran.out
     assert VARIABLES[person.product] in ran.err  # where to look
     assert person.told("search", "kettle", env=key)["hits"][0]["id"] == "h0"
     none = {VARIABLES[person.product]: ""}
@@ -468,6 +475,66 @@ def test_damage_is_named_and_mended(person: Person) -> None:
     assert [one["mended"] for one in mended.values()] == [len(lost)] * len(person.rows)
     assert person.found("kettle")[0] == "h0"
     assert "nothing to mend" in person.call("engine", "repair").out
+
+
+def _longer(asked: Asked) -> Reply:
+    """A model whose vectors are twice as long."""
+    found = [
+        {"index": at, "embedding": [*Words().query(text).tolist()] * 2}
+        for at, text in enumerate(asked.body["input"])
+    ]
+    return Reply(body=json.dumps({"object": "list", "data": found}))
+
+
+@pytest.fixture
+def nobody_sent_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits is delivered by this test alone."""
+    monkeypatch.setattr("retain.engines.sending.send_off", lambda *_args: None)
+
+
+def test_another_model_is_told_anew_where_nobody_else_is_told_of_it(
+    person: Person, nobody_sent_off: None
+) -> None:
+    if VECTOR not in [row.kind for row in person.rows]:
+        pytest.skip("words need no model")
+    _moved(person)
+    own = {"RETAIN_ENGINE_BANKS": ""}
+    with model_running(_longer) as longer:
+        same, other = {"RETAIN_RECALL_MODEL": "others"}, {"RETAIN_RECALL_EMBEDDER": longer.base}
+        for env, deliver in ((same, "push"), (other, "repair"), (own, "repair")):
+            person.call("index", env=env)
+            if env is other and person.product == "upstash":  # whose owner makes it
+                ran = person.call("engine", "push", env=env, code=1)
+                assert "Upstash console" in ran.err
+                assert "Upstash console" in str(person.told("search", "kettle", env=env))
+                continue
+            person.call("engine", deliver, env=env)
+            assert person.drift(env=env) == 0
+            assert person.found("kettle", env=env)[0] == "h0"
+
+
+def test_another_model_is_refused_where_machines_share_a_name(
+    person: Person, nobody_sent_off: None
+) -> None:
+    if VECTOR not in [row.kind for row in person.rows]:
+        pytest.skip("words need no model")
+    _moved(person)
+    team = {"RETAIN_ENGINE_BANKS": f"team={person.other}"}
+    others = {**team, "RETAIN_RECALL_MODEL": "others"}
+    person.call("engine", "push", bank=person.other, env=team)
+    person.call("index", bank=person.other, env=others)
+    ran = person.call("engine", "push", bank=person.other, env=others, code=1)
+    begins_anew = f"`retain engine drop --from {person.product} --yes`"
+    assert begins_anew in ran.err
+    assert "The server said" not in ran.err
+    assert begins_anew in str(person.told("search", "zeppelin", bank=person.other, env=others))
+    drop = begins_anew.strip("`").split()[1:]
+    person.call(*drop, bank=person.other, env=others)
+    person.call("engine", "push", bank=person.other, env=others)
+    assert person.drift(bank=person.other, env=others) == 0
+    person.call(*drop, bank=person.other, env=others)
+    person.call("index", bank=person.other)
+    person.call("engine", "push", bank=person.other)
 
 
 def test_a_bank_goes_back_and_leaves_nothing_behind(person: Person) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Final
@@ -16,9 +16,10 @@ import pytest
 
 import retain
 from retain.app import App
-from retain.engines import locks, sending
-from retain.engines.arm import EngineDown
+from retain.engines import delivery, locks, sending
+from retain.engines.arm import EngineDown, Piece
 from retain.engines.asking import Trouble
+from retain.engines.upstash import UpstashVectors
 from retain.errors import RetainError
 from retain.filling import Filling
 from retain.mcp.server import Memory
@@ -267,6 +268,83 @@ def test_a_config_that_cannot_be_read_any_more_costs_no_answer(
         own.write_text(text, encoding="utf-8")
         assert not app.library.search(Wanted("lantern")).degraded.reasons
     assert bank.exists()
+
+
+def test_a_drop_waits_for_who_delivers_and_that_one_stops(
+    server: Upstash, bank: Path, in_config: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _shell("config", "set", "engine.vector", "upstash", "--global")
+    _shell("index")
+    _settle()
+    _shell("engine", "drop", "--yes")
+    monkeypatch.setattr(delivery, "_BATCH", 1)
+    is_sending, may_go_on = threading.Event(), threading.Event()
+    put = UpstashVectors.put
+
+    def slow(arm: UpstashVectors, pieces: Sequence[Piece]) -> None:
+        put(arm, pieces)
+        is_sending.set()
+        assert may_go_on.wait(HANG)
+
+    monkeypatch.setattr(UpstashVectors, "put", slow)
+    with contextlib.closing(App(stays=True)) as app:
+        filling = Filling(app.library)
+        filling.wake()
+        assert is_sending.wait(HANG)
+        _shell("engine", "migrate", "--to", "sqlite")
+        monkeypatch.setattr("retain.remote._OTHERS", 0.0)
+        ran = line.call("engine", "drop", "--from", "upstash", "--yes")
+        assert ran.code == 1
+        assert "another process delivers just now" in ran.err
+        assert "Nothing was removed" in ran.err
+        assert len(_told(server)) == 1
+        monkeypatch.setattr("retain.remote._OTHERS", HANG)
+        may_go_on.set()
+        said = _shell("engine", "drop", "--from", "upstash", "--yes", "--json")
+        assert json.loads(said)["pieces"] == 1
+        _wait(lambda: filling._rests)
+        filling.end()
+    assert _told(server) == set()
+    assert bank.exists()
+
+
+def test_what_lies_under_the_name_of_a_folder_that_was_moved_is_told(
+    server: Upstash, bank: Path, in_config: None, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _shell("engine", "migrate", "--to", "upstash")
+    before = json.loads(_shell("engine", "--json"))
+    assert before["former"] == []
+    bank.parent.rename(home / "moved")
+    monkeypatch.chdir(home / "moved")
+    _shell("engine", "push")
+    state = json.loads(_shell("engine", "--json"))
+    assert state["former"] == [{"kind": "upstash", "name": before["bank"]}]
+    command = f"engine drop --from upstash --name {before['bank']} --yes"
+    assert f"`retain {command}`" in line.call("engine").err
+    _shell(*command.split())
+    assert json.loads(_shell("engine", "--json"))["former"] == []
+    assert len(server.index.answer("/list-namespaces", "", None)) == 2  # the nameless one, and ours
+    assert _told(server) == SOME
+
+
+def test_what_a_repair_replaces_is_named(
+    server: Upstash, bank: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = indexes.new(home / "other" / ".retain")
+    for root, day in ((other, 2), (bank, 1)):
+        text = f"---\nupdated_at: 2026-01-0{day}T00:00:00Z\n---\n# Tea\n\nOf day {day}.\n"
+        indexes.write(root, "notes/tea", text)
+    for root in (other, bank):
+        monkeypatch.setenv("RETAIN_ENGINE_BANKS", f"team={root}")
+        assert line.call("--bank", str(root), "engine", "push").code == 0
+    assert "nothing to mend" in _shell("engine", "repair")
+    ran = line.call("engine", "repair", "--mine")
+    assert "replaced 1 that was newer there, or deleted there (notes/tea.md)" in ran.out
+    assert "nothing to mend" not in ran.out
+    assert line.call("--bank", str(other), "engine", "push").code == 0
+    monkeypatch.setenv("RETAIN_ENGINE_BANKS", f"team={other}")
+    mended = json.loads(_shell("--bank", str(other), "engine", "repair", "--mine", "--json"))
+    assert mended["vector"]["replaced"] == ["notes/tea.md"]
 
 
 def test_what_waits_in_the_persons_own_bank_is_told_by_who_looks_into_it(

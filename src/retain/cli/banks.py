@@ -130,9 +130,8 @@ def _engines(app: App) -> list[State]:
 
 
 def _engine_line(one: State) -> str:
-    answers = one.version or "no answer"
     waits = f", {one.waiting} to be told" if one.waiting else ""
-    return f"{one.part} in {one.kind} at {one.address} ({answers}){waits}"
+    return f"{one.part} in {one.kind} at {one.address} ({one.answers}){waits}"
 
 
 def _engine_data(one: State) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.cli.parser import Command, Parser, add_tools, open_app, run_tool
@@ -59,12 +59,26 @@ def _status(args: argparse.Namespace) -> Output:
     warnings += [f"{one.part}: {line}" for one in states for line in _differences(one)]
     warnings += remote.cautions()
     is_down = any(one.kind != EMBEDDED and not one.version for one in states)
-    data = {"bank": remote.identity, "arms": [_state_data(one) for one in states]}
+    former = remote.former()
+    warnings += [_left_behind(*one) for one in former]
+    data = {
+        "bank": remote.identity,
+        "arms": [_state_data(one) for one in states],
+        "former": [{"kind": kind, "name": name} for kind, name in former],
+    }
     is_ = "is" if remote.is_any else "would be"
     messages = [f"On servers this bank {is_} called {remote.identity}."]
     if any(one.otherwise for one in states):
         messages.append("`retain engine repair` changes what can be changed in place.")
     return Output(data, table=table, messages=messages, warnings=warnings, code=int(is_down))
+
+
+def _left_behind(kind: str, name: str) -> str:
+    return (
+        f"{kind} was told of this bank under the name {name} as well, which stays there until "
+        f"`retain engine drop --from {kind} --name {name} --yes`, "
+        "unless a copy of this bank elsewhere is called so"
+    )
 
 
 def _differences(one: State) -> list[str]:
@@ -87,10 +101,9 @@ def _whole(trouble: Trouble) -> str:
 def _row(one: State) -> tuple[str, ...]:
     if one.kind == EMBEDDED:
         return (one.part, one.kind, "in the bank's own index", "", "", "", "")
-    version = one.version or "no answer"
     pieces = str(one.pieces) if one.version else ""
     numbers = (pieces, str(one.delivered), str(one.waiting))
-    return (one.part, one.kind, one.address, version, *numbers)
+    return (one.part, one.kind, one.address, one.answers, *numbers)
 
 
 def _state_data(one: State) -> dict[str, object]:
@@ -174,7 +187,11 @@ def _repair(args: argparse.Namespace) -> Output:
         found = remote.repair(bar, is_mine=args.mine)
     text = "".join(f"{part}: {_what_was_mended(one)}\n" for part, one in found.items())
     data = {
-        part: {**_drift_data(one.after), "mended": one.before.total - one.after.total}
+        part: {
+            **_drift_data(one.after),
+            "mended": one.before.total - one.after.total,
+            "replaced": one.replaced,
+        }
         for part, one in found.items()
     }
     total = sum(one.after.total for one in found.values())
@@ -183,9 +200,12 @@ def _repair(args: argparse.Namespace) -> Output:
 
 
 def _what_was_mended(one: Mended) -> str:
+    replaced = ""
+    if one.replaced:
+        replaced = f"replaced {_listed('that was newer there, or deleted there', one.replaced)}\n  "
     if not one.before.total:
-        return f"nothing to mend; {_differs(one.after)}"
-    return f"found {_differs(one.before)}\n  now {_differs(one.after)}"
+        return f"{replaced or 'nothing to mend; '}{_differs(one.after)}"
+    return f"{replaced}found {_differs(one.before)}\n  now {_differs(one.after)}"
 
 
 def _drift_data(drift: Drift) -> dict[str, object]:
@@ -202,11 +222,15 @@ def _differs(drift: Drift) -> str:
         ("from other machines", drift.elsewhere),
     ):
         if names:
-            more = ", ..." if len(names) > _NAMED else ""
-            parts.append(f"{len(names)} {what} ({', '.join(map(_brief, names[:_NAMED]))}{more})")
+            parts.append(_listed(what, names))
     if drift.lacking:
         parts.append(f"{drift.lacking} without vectors yet")
     return "; ".join(parts)
+
+
+def _listed(what: str, names: Sequence[str]) -> str:
+    more = ", ..." if len(names) > _NAMED else ""
+    return f"{len(names)} {what} ({', '.join(map(_brief, names[:_NAMED]))}{more})"
 
 
 def _brief(name: str) -> str:
@@ -256,7 +280,7 @@ def _migrate(args: argparse.Namespace) -> Output:
     messages = [
         f"What lies on {one} stays there until `retain engine drop --from {one} --yes`."
         for one in before
-        if one != args.to and not args.only
+        if one not in app.remote.in_use
     ]
     return output._replace(data=data, text=text, warnings=warnings, messages=messages)
 

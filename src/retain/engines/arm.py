@@ -23,6 +23,7 @@ __all__ = [
     "EngineError",
     "EngineLocked",
     "EngineRefused",
+    "EngineUnfit",
     "Held",
     "Match",
     "Piece",
@@ -72,6 +73,10 @@ class EngineAbsent(EngineRefused):
     """It answered that what was asked about is not there."""
 
     code = "engine-absent"
+
+
+class EngineUnfit(EngineRefused):
+    """It is made for vectors of another length than these: another model's."""
 
 
 class Piece(NamedTuple):

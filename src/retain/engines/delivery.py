@@ -5,12 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.engines import locating, locks, looking, outbox
-from retain.engines.arm import GRAVE, Arm, EngineError, EngineRefused, Held, Piece, wins
-from retain.guard.characters import flat
+from retain.engines.arm import (
+    GRAVE,
+    Arm,
+    EngineError,
+    EngineRefused,
+    EngineUnfit,
+    Held,
+    Piece,
+    wins,
+)
 from retain.index import rows
 
 if TYPE_CHECKING:
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
     from retain.engines.naming import Names
     from retain.index.store import Store
 
-__all__ = ["MANIFEST", "Pushed", "Sender", "met", "mistrust"]
+__all__ = ["MANIFEST", "Pushed", "Sender", "met", "mistrust", "turn"]
 
 Progress = Callable[[int, int], None]  # done, of how many
 
@@ -84,6 +92,37 @@ def mistrust(connection: sqlite3.Connection, arm: str) -> None:
     connection.execute("DELETE FROM facts WHERE name = ?", (met(arm),))
 
 
+@contextlib.contextmanager
+def turn(store: Store, patience: float = 0.0) -> Iterator[bool]:
+    """One process of a machine at a time, so that no older state can overtake a newer one.
+
+    Others are waited for so many seconds; whether it is ours then.
+    """
+    if store.is_temporary:
+        yield True
+        return
+    fd = _opened(store)
+    try:
+        end = time.monotonic() + patience
+        while not (is_ours := locks.is_taken(fd)) and time.monotonic() < end:
+            time.sleep(_GLANCE)
+        yield is_ours
+    finally:
+        os.close(fd)
+
+
+def _opened(store: Store) -> int:
+    """The open lock of a bank's deliveries; EngineError where something else lies in its place."""
+    path = os.path.join(os.path.dirname(store.path), _LOCK)
+    try:
+        return locks.opened(path)
+    except OSError as error:
+        raise EngineRefused(
+            f"nothing can be delivered: {path} cannot be used as a lock ({error.strerror})",
+            hint="Remove it: it is made anew.",
+        ) from error
+
+
 class Sender:
     """Delivers the changes of one bank to one arm."""
 
@@ -124,7 +163,7 @@ class Sender:
         self, is_stopped: Callable[[], bool], progress: Progress | None, patience: float
     ) -> Pushed:
         done = Pushed()
-        with self._turn(patience) as is_ours:
+        with turn(self._store, patience) as is_ours:
             if not is_ours:
                 return Pushed(is_busy=True, left=self.left)
             if is_stopped():  # while another process was waited for
@@ -203,32 +242,6 @@ class Sender:
     def _swept(self) -> str:
         return f"engine:{self._wire.key}:swept"
 
-    @contextlib.contextmanager
-    def _turn(self, patience: float = 0.0) -> Iterator[bool]:
-        """One process of a machine at a time, so that no older state can overtake a newer one."""
-        if self._store.is_temporary:
-            yield True
-            return
-        fd = self._opened()
-        try:
-            end = time.monotonic() + patience
-            while not (is_ours := locks.is_taken(fd)) and time.monotonic() < end:
-                time.sleep(_GLANCE)
-            yield is_ours
-        finally:
-            os.close(fd)
-
-    def _opened(self) -> int:
-        """The open lock; EngineError where something else lies in its place."""
-        path = os.path.join(os.path.dirname(self._store.path), _LOCK)
-        try:
-            return locks.opened(path)
-        except OSError as error:
-            raise EngineRefused(
-                f"nothing can be delivered: {path} cannot be used as a lock ({error.strerror})",
-                hint="Remove it: it is made anew.",
-            ) from error
-
     def _look(self) -> None:
         """See whether the server still has what it was given, before it is told the rest alone."""
         with self._store.reading() as connection:
@@ -258,12 +271,36 @@ class Sender:
             if self._is_known(connection):
                 return
             collections = [name for (name,) in connection.execute(_COLLECTIONS)]
-        self._wire.insist(lambda arm: arm.ready(collections), _MADE)
+        self._ready(collections)
         self._learn()
+
+    def _ready(self, collections: Sequence[str]) -> None:
+        """Have collections there; what a model of another dimension has left makes room for it.
+
+        Where other machines use it that is not ours to remove.
+        """
+        try:
+            self._wire.insist(lambda arm: arm.ready(collections), _MADE)
+        except EngineUnfit as error:
+            if not self._is_alone:
+                error.hint = self._anew
+                raise
+            self._wire.insist(lambda arm: arm.drop(), _MADE)
+            self._wire.insist(lambda arm: arm.ready(collections), _MADE)
+            self._learn()
+
+    @property
+    def _anew(self) -> str:
+        """What to do about vectors of another model that several machines share."""
+        return (
+            "Machines that share an engine need the same recall.embedder. "
+            f"`retain engine drop --from {self._wire.kind} --yes` begins anew, "
+            "and `retain engine push` on each of them fills it."
+        )
 
     def manifest(self) -> list[Held]:
         """What the server says it holds; that is noted as well, unless another process delivers."""
-        with self._turn() as is_ours:
+        with turn(self._store) as is_ours:
             return self._learn() if is_ours else self._asked()
 
     def _asked(self) -> list[Held]:
@@ -286,6 +323,10 @@ class Sender:
                     known[one.memory] = outbox.BEGUN + one.hash
             known = {name: note for name, note in known.items() if note}
             outbox.learn(connection, key, self._wire.target, known, here)
+            if self._is_alone:  # what another model's vectors were noted as is theirs no longer
+                for other in outbox.namesakes(connection, self._wire.part, self._wire.target):
+                    if other != key:
+                        outbox.forget(connection, other)
             rows.set_fact(connection, self._met, f"{int(time.time())} {took:.3f}")
         return held
 
@@ -340,10 +381,13 @@ class Sender:
         notes = self._given(names)
         if self._is_alone:  # whatever it holds nobody else can have told it
             notes = {name: outbox.owned(notes.get(name, "")) for name in names}
+        self._refuse_other_model(
+            held[group[0].memory] for group in groups if group[0].memory in held
+        )
         plan = _plan(groups, waits.deleted, held, self._model, notes)
         fresh = sorted({group[0].collection for group in plan.send})
         if fresh:
-            self._wire.insist(lambda arm: arm.ready(fresh), _MADE)
+            self._ready(fresh)
         graves = [_grave(self._names, name, held.get(name)) for name in plan.bury]
         self._begin(plan)
         for part in _parts([*plan.send, *([grave] for grave in graves)]):
@@ -360,6 +404,13 @@ class Sender:
             outbox.mark(connection, self._wire.key, given, plan.lost)
         done = Pushed(len(plan.send), len(plan.bury), plan.known, plan.ahead)
         return done, max(waits.changed, default=after)
+
+    def _refuse_other_model(self, held: Iterable[Held]) -> None:
+        """Another model's vectors are sent anew where they are ours; others' are left alone."""
+        others = (one for one in held if one.model != self._model and not one.is_grave)
+        if not self._is_alone and any(others):
+            where = f"{self._wire.kind} at {self._wire.address}"
+            raise EngineRefused(f"{where} holds vectors of another model.", hint=self._anew)
 
     def _begin(self, plan: _Plan) -> None:
         """Note what is about to be told: the server may hear it and the answer be lost."""
@@ -423,8 +474,8 @@ def _plan(
         first = group[0]
         found, note = held.get(first.memory), given.get(first.memory, "")
         if found and found.hash == first.hash:
-            _refuse_other_model(found, model)
-            if found.is_whole and not note.startswith(outbox.BEGUN):
+            is_there = found.is_whole and found.model == model
+            if is_there and not note.startswith(outbox.BEGUN):
                 known += 1
             else:
                 send.append(group)
@@ -454,16 +505,6 @@ def _farewells(
         else:  # someone has written it anew since we last told of it
             lost.append(name)
     return bury, lost
-
-
-def _refuse_other_model(found: Held, model: str) -> None:
-    if found.model != model:
-        raise EngineRefused(
-            "the engine holds vectors of another model",
-            words=flat(found.model, 80),  # which a stranger may have made up
-            hint="Machines that share an engine need the same recall.embedder; "
-            "`retain engine drop` begins anew.",
-        )
 
 
 def _later(piece: Piece, held: Held | None) -> Piece:

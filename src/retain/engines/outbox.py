@@ -50,10 +50,12 @@ __all__ = [
     "learn",
     "left",
     "mark",
+    "namesakes",
     "notes",
     "owned",
     "pieces",
     "raise_floor",
+    "servers",
     "spoil",
     "told",
     "unbury",
@@ -92,6 +94,7 @@ BEGUN: Final = "begun:"
 BURIED: Final = "buried:"
 ANY: Final = "*"  # in place of a hash: whatever it holds is ours
 _EITHER: Final = "|"  # between them
+_PLACE: Final = 3  # words of a target: the product, where it is, and what the bank is called there
 _VERSIONS: Final = 8  # of them that are kept, the newest
 
 # Whatever changes gets a new number, higher than any before: up to `:floor` nothing has to be
@@ -371,6 +374,23 @@ def learn(
     connection.execute(_LEAVE, (arm,))
     rows.set_fact(connection, f"engine:{arm}", target)
     doubt(connection, arm)
+
+
+def servers(connection: sqlite3.Connection) -> dict[str, str]:
+    """The servers that something is noted of: each arm, and the target of its `Wire`."""
+    query = "SELECT name, value FROM facts WHERE name GLOB 'engine:*-*' AND name NOT GLOB '*:*:*'"
+    found = connection.execute(query).fetchall()
+    return {str(name).removeprefix("engine:"): str(target) for name, target in found}
+
+
+def namesakes(connection: sqlite3.Connection, part: str, target: str) -> list[str]:
+    """The arms of a part that are noted for the same bank on the same server, by any model."""
+    here = target.split(" ")[:_PLACE]
+    return [
+        arm
+        for arm, other in servers(connection).items()
+        if arm.startswith(f"{part}-") and other.split(" ")[:_PLACE] == here
+    ]
 
 
 def forget(connection: sqlite3.Connection, arm: str) -> None:

@@ -14,6 +14,7 @@ from retain.engines.arm import (
     EngineError,
     EngineLocked,
     EngineRefused,
+    EngineUnfit,
 )
 from retain.guard.characters import flat
 
@@ -105,6 +106,10 @@ class Speaker:
     def refused(self, why: str, hint: str = "", words: str = "") -> EngineRefused:
         """It will not do this however often it is asked."""
         return EngineRefused(self._line(why), words=self._clean(words), hint=hint)
+
+    def unfit(self, why: str) -> EngineUnfit:
+        """It is made for another model's vectors."""
+        return EngineUnfit(self._line(why))
 
     def absent(self, status: int, words: str) -> EngineAbsent:
         """What was asked about is not there."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.engines.arm import EngineRefused, Match, Piece, Sieve
+from retain.engines.arm import EngineRefused, EngineUnfit, Match, Piece, Sieve
 from retain.engines.postgres.conditions import condition_of
 from retain.engines.postgres.neighbours import Search, spelt
 from retain.engines.postgres.rows import Rows
@@ -94,10 +94,9 @@ class PostgresVectors(Rows):
     def _check(self, connection: Connection) -> None:
         made = self._made_for(connection)
         if made != self._dimension:
-            raise EngineRefused(
+            raise EngineUnfit(
                 f"The bank in Postgres at {self.address} holds vectors of {made} numbers, not of "
-                f"{self._dimension}: another model made them.",
-                hint="Drop the bank there, and fill it again with `retain engine push`.",
+                f"{self._dimension}: another model made them."
             )
 
     def _check_length(self, vector: Floats) -> None:

@@ -67,9 +67,8 @@ class Collections:
         if not isinstance(vectors, q.VectorParams) or vectors.distance != q.Distance.DOT:
             raise self._speaker.refused(f"has a collection {name} that Retain did not make")
         if vectors.size != dimension:
-            raise self._speaker.refused(
-                f"has vectors of dimension {vectors.size} in {name}, and these have {dimension}",
-                "Another model made them: fill the engine anew.",
+            raise self._speaker.unfit(
+                f"has vectors of dimension {vectors.size} in {name}, and these have {dimension}"
             )
 
     def _create(self, name: str, dimension: int) -> None:
