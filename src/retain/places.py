@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from typing import NamedTuple
 
 from retain import config as settings
 from retain import paths
 from retain.errors import ConfigError
 from retain.place import Place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple
+else:
+    from retain.tuples import NamedTuple
 
 __all__ = ["Places"]
 

@@ -680,7 +680,9 @@ def test_without_a_key_it_names_the_variable_of_the_model_that_is_set(
 
     async def scene(stage: Stage) -> None:
         await stage.sees("OPENAI_API_KEY is not set", "To talk to gpt-5,")
-        await stage.sees("OPENAI_API_KEY=...", "http://127.0.0.1:11434/v1", "LM Studio")
+        await stage.sees(
+            "OPENAI_API_KEY=...", "http://127.0.0.1:11434/v1", "http://127.0.0.1:1234/v1"
+        )
         assert "ANTHROPIC_API_KEY=..." not in stage.text
 
     played(scene, has_key=False)

@@ -290,8 +290,8 @@ SHAPES: dict[tuple[str, ...], set[str] | list[set[str]]] = {
     ("sync",): INDEXED,
     ("index", "--rebuild"): INDEXED,
     ("doctor",): DOCTOR,
-    ("engine",): {"bank", "arms"},
-    ("engine", "status"): {"bank", "arms"},
+    ("engine",): {"bank", "arms", "former"},
+    ("engine", "status"): {"bank", "arms", "former"},
     ("engine", "migrate", "--to", "sqlite"): {"to", "arms"},
 }
 # Commands that do not end by themselves; tests of their own have what they print.

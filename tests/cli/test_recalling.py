@@ -17,7 +17,7 @@ from retain.library import Library
 from retain.model import Answer
 from retain.recall.asking import Wanted
 from retain.recall.linking import Graph, Node, Relation
-from retain.web import passages
+from retain.recall.sureness import sureness, terms
 from tests.cli.door import call, done
 from tests.conftest import command
 
@@ -200,7 +200,7 @@ def test_answer_that_nobody_is_sure_of_is_judged_as_on_the_page(
     assert (ran.code, ran.err) == (0, f"{said}\n")
     with closing(App()) as app:
         found = app.library.search(Wanted(query))
-    assert passages.sureness(found, passages.terms(query)) == said
+    assert sureness(found, terms(query)) == said
 
 
 def test_json_carries_what_a_program_needs() -> None:

@@ -368,12 +368,18 @@ def spoken_to(model: Server) -> dict[str, str]:
     return {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": model.url}
 
 
+# What is to be saved has to be the person's own words: the project's memories were read as well.
+_QUESTION = (
+    "The shop caches carts in Redis for an hour. What should our two services use as a cache?"
+)
+
+
 def talk(served: Served, model: Server) -> str:
     """A chat that has saved a memory and now asks whether it may write a file; its session."""
     (served.work / "settings.ini").write_text("[cache]\nseconds = 60\n", encoding="utf-8")
     path = f"/chats/{served.api('POST', '/chats', {})['id']}"
     model.says(claude(_REPLY))
-    served.api("POST", f"{path}/messages", {"text": "What should our two services use as a cache?"})
+    served.api("POST", f"{path}/messages", {"text": _QUESTION})
     _until(served, path, "memory")
     write = Use("write_file", {"path": "settings.ini", "content": _SETTINGS})
     model.says(claude("I will put that into the settings.", write))

@@ -163,7 +163,7 @@ def test_of_very_many_links_some_are_looked_up(
 
     monkeypatch.setattr(Library, "addresses", addresses)
     texts = [" ".join(f"[[n{number}]]" for number in range(9_000))] * 2
-    found = office.at_once(lambda app: leading.places(app, office, texts))
+    found = office.at_once(lambda app: leading.places(app, office, leading.targets(texts)))
     assert asked == [leading._MOST]
     assert leading.resolving(found)("n1") == ""
     assert leading.resolving(found)("n8999") is None

@@ -139,7 +139,7 @@ def test_what_another_program_stores_appears_as_well(page: Page, served: Served)
 def test_a_memory_is_shown_once_titled_with_its_links_both_ways(page: Page) -> None:
     page.goto(f"{ONE}/tea")
     expect(page.get_by_role("heading", name="Green tea")).to_have_count(1)
-    expect(page.locator(".around")).to_contain_text("goes with [[tea]]")
+    expect(page.locator(".around")).to_contain_text("goes with tea.")
     page.locator(".around").get_by_role("link", name="Bread").click()
     expect(page.locator(".prose a.wiki")).to_have_attribute("href", f"{ONE}/tea")
 

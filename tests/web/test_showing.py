@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retain.recall.sureness import terms
 from retain.web import comparing
 from retain.web.comparing import compared
-from retain.web.passages import excerpt, plain, terms
+from retain.web.passages import excerpt, plain
 from retain.web.rendering import part
 
 

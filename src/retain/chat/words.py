@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain.guard.characters import flat, visible
-from retain.talk.models.setup import LOCAL
 
 if TYPE_CHECKING:
     from retain.errors import RetainError
@@ -89,6 +88,8 @@ def finished(what: Finished) -> str:
 
 def setup(message: str, model: str, variable: str, file: str) -> str:
     """How a model gets its key, and which ones need none, as Markdown."""
+    from retain.talk.models.setup import LOCAL  # not before the first paint
+
     said = flat(message)
     return _SETUP.format(
         message=said[:1].upper() + said[1:],

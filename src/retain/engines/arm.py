@@ -78,6 +78,8 @@ class EngineAbsent(EngineRefused):
 class EngineUnfit(EngineRefused):
     """It is made for vectors of another length than these: another model's."""
 
+    code = "engine-unfit"
+
 
 class Piece(NamedTuple):
     """One chunk as an engine holds it."""

@@ -33,7 +33,7 @@ _WORD: Final = re.compile(r"\w+")
 _DENYING: Final = re.compile(
     r"\b(?:not?|never|none|nothing|nobody|neither|without|cannot|\w+n['\u2019]t)\b", re.IGNORECASE
 )
-_POINTING: Final = re.compile(r"\S*(?:\d|\w[./:@\\~]+\w)\S*")
+_POINTING: Final = re.compile(r"\d|\w[./:@\\~]+\w")
 _AROUND: Final = "\"'()[]{}<>,.;:!?*_`\u201c\u201d\u2018\u2019"
 
 
@@ -129,7 +129,8 @@ def _says(said: _Said, fact: str) -> bool:
     """
     if _DENYING.search(fact) and not _DENYING.search(said.text):
         return False
-    if any(one.strip(_AROUND).casefold() not in said.text for one in _POINTING.findall(fact)):
+    pointing = filter(_POINTING.search, fact.split())
+    if any(one.strip(_AROUND).casefold() not in said.text for one in pointing):
         return False
     told = list(dict.fromkeys(_terms(fact)))
     about = told[1:]

@@ -12,9 +12,8 @@ from markupsafe import Markup
 
 from retain import words
 from retain.model import Hit
-from retain.recall.sureness import sureness, terms
 
-__all__ = ["Part", "Why", "excerpt", "marked", "plain", "sureness", "terms", "why"]
+__all__ = ["Part", "Why", "excerpt", "marked", "plain", "why"]
 
 _WORD: Final = re.compile(r"\w+(?:[.'\u2019+#]\w+)*(?:\+\+|#)?")
 # What stands before a line, and what stands around words.

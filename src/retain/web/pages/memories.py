@@ -14,7 +14,7 @@ from starlette.routing import Route
 from retain.brief import cautions
 from retain.index.catalogue import Chosen, Listed
 from retain.model import Hit
-from retain.recall.sureness import fits
+from retain.recall.sureness import fits, sureness, terms
 from retain.web import looking, passages
 from retain.web.looking import PAGE, Found, Sought
 from retain.web.office import Office
@@ -115,18 +115,18 @@ async def _all(request: Request) -> Response:
 
 
 def _sureness(wanted: Sought, found: Found) -> str:
-    return passages.sureness(found.answer, passages.terms(wanted.question)) if found.answer else ""
+    return sureness(found.answer, terms(wanted.question)) if found.answer else ""
 
 
 def _is_unsure(wanted: Sought, found: Found) -> bool:
     """Whether nothing is sure to fit, not even every word of the question."""
-    return found.answer is not None and not fits(found.answer, passages.terms(wanted.question))
+    return found.answer is not None and not fits(found.answer, terms(wanted.question))
 
 
 def _view(app: App, office: Office, wanted: Sought) -> _View:
     found = looking.found(app, wanted)
-    terms = passages.terms(wanted.question)
-    rows = [_of_hit(office, hit, terms) for hit in found.hits]
+    asked = terms(wanted.question)
+    rows = [_of_hit(office, hit, asked) for hit in found.hits]
     rows += [_of_listed(office, one) for one in found.listed]
     # Only an empty answer has to know whether there is anything at all.
     has_any = bool(rows) or bool(app.library.shelf(_ALL, "updated", 1, 0).total)
@@ -137,7 +137,7 @@ def _view(app: App, office: Office, wanted: Sought) -> _View:
 _ALL: Final = Chosen(status=("active", "archived", "retired"))
 
 
-def _of_hit(office: Office, hit: Hit, terms: frozenset[str]) -> Row:
+def _of_hit(office: Office, hit: Hit, asked: frozenset[str]) -> Row:
     scope = office.scope_of(hit.scope)
     return Row(
         scope,
@@ -145,12 +145,12 @@ def _of_hit(office: Office, hit: Hit, terms: frozenset[str]) -> Row:
         hit.id,
         address(scope, hit.collection, hit.id),
         hit.title,
-        passages.marked(hit.title, terms),
+        passages.marked(hit.title, asked),
         hit.type,
         hit.status,
         hit.tags,
         _moment(hit.changed),
-        passages.excerpt(hit.text, terms, hit.title),
+        passages.excerpt(hit.text, asked, hit.title),
         hit.is_superseded,
         scope != office.scopes[0],
         tuple(note for note in cautions(hit) if note != hit.status),  # a badge says that
