@@ -111,13 +111,8 @@ def _facets(office: Office, found: looking.Found) -> Data:
 
 
 def _listed(office: Office, one: Any) -> Data:
-    scope = office.scope_of(one.scope)
     return {
-        "id": one.id,
-        "collection": one.collection,
-        "scope": scope,
-        "page": address(scope, one.collection, one.id),
-        "title": one.title,
+        **_name(office.scope_of(one.scope), one),
         "type": one.type,
         "status": one.status,
         "tags": list(one.tags),
