@@ -48,11 +48,14 @@ def started(tmp_path: Path) -> Iterator[Callable[[Callable[[], Changes] | None],
     root = tmp_path / "bank"
     root.mkdir()
 
-    def start(look: Callable[[], Changes] | None = None) -> Started:
+    def start(look: Callable[[], Changes] | None = None, *, all_events: bool = False) -> Started:
         folder, told = Folder(root), Queue[Changes]()
 
         def run() -> None:
-            for changes in watch.changes(look or folder.look, folder.folders, ended):
+            found = watch.changes(
+                look or folder.look, folder.folders, ended, all_events=all_events
+            )
+            for changes in found:
                 told.put(changes)
 
         threads.append(threading.Thread(target=run))
@@ -141,3 +144,56 @@ def test_loss_that_is_held_is_told_once(
     _, told = started(lambda: next(answers, Changes(held=30)))
     assert told.get(timeout=SECONDS) == Changes(held=30)
     assert told.get(timeout=SECONDS) == Changes(added=1, held=30)
+
+
+# For who shows what others have indexed already
+
+
+def test_the_first_look_is_told_for_nobody_knows_what_was_before(
+    started: Callable[..., Started],
+) -> None:
+    _, told = started(Changes, all_events=True)
+    assert told.get(timeout=SECONDS) == Changes()
+
+
+def test_what_another_took_in_is_told_by_events(started: Callable[..., Started]) -> None:
+    folder, told = started(Changes, all_events=True)
+    told.get(timeout=SECONDS)
+    write(folder.path, "a")
+    assert told.get(timeout=SECONDS) == Changes()
+
+
+def test_what_another_took_in_is_told_where_there_are_no_events(
+    started: Callable[..., Started], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Notice, "on", lambda _: None)
+    monkeypatch.setattr(watch, "_POLL_SECONDS", 0.05)
+    folder, told = started(Changes, all_events=True)
+    told.get(timeout=SECONDS)
+    threading.Event().wait(0.5)
+    assert told.empty()  # nothing has happened
+    write(folder.path, "a")
+    assert told.get(timeout=SECONDS) == Changes()
+    (folder.path / "a.md").write_text("another text\n", encoding="utf-8")
+    assert told.get(timeout=SECONDS) == Changes()
+
+
+def test_what_happened_while_events_were_lost_is_told(
+    started: Callable[..., Started], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = [True]
+
+    def changed(notice: Notice) -> set[str] | None:
+        if losses and losses.pop():
+            notice.close()
+        return found(notice)
+
+    found = Notice.changed
+    monkeypatch.setattr(Notice, "changed", changed)
+    folder, told = started(Changes, all_events=True)
+    told.get(timeout=SECONDS)
+    write(folder.path, "a")
+    assert told.get(timeout=SECONDS) == Changes()
+    assert not losses
+    write(folder.path, "b")  # there is a new watch
+    assert told.get(timeout=SECONDS) == Changes()

@@ -137,6 +137,11 @@ class Notice:
         self._is_lost = self._is_lost or not _are_in_place(self._places if folders else self._top())
         return None if self._is_lost else folders
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it can tell nothing more: events were lost, or it is closed."""
+        return self._is_lost
+
     def _is_mute(self) -> bool:
         return self._is_lost or self._owner != os.getpid()
 

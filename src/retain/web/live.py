@@ -123,7 +123,7 @@ class Live:
 
 
 class _Glance:
-    """Whether something is another than at the last look."""
+    """Whether something is another than at the last look; at the first, nobody knows."""
 
     def __init__(self, look: Callable[[str], object]) -> None:
         self._look = look
@@ -131,7 +131,7 @@ class _Glance:
 
     def is_other(self, roots: Sequence[str]) -> bool:
         before, self._seen = self._seen, list(map(self._look, roots))
-        return bool(before) and self._seen != before
+        return self._seen != before
 
 
 def _proposals(root: str) -> object:

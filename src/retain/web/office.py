@@ -140,18 +140,13 @@ class Office:
 
     def changes(self, scope: str = HERE) -> Iterator[Changes]:
         """What happens to the files of a bank, whoever indexes them, until the end."""
-        was_missing = False
         while not self.ended.is_set():
             try:
                 with self.turn:
                     library = self.app(scope).library
                     watching = library.watch(self.ended, self.turn, all_events=True)
-                if was_missing:  # what the bank was made with came before anyone watched
-                    was_missing = False
-                    yield Changes(added=1)
                 yield from watching
             except NotFound:  # the bank is made with the first memory
-                was_missing = True
                 self.ended.wait(1)
             except RetainError:
                 self.ended.wait(5)
