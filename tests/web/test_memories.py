@@ -625,6 +625,7 @@ def test_everything_can_be_done_by_keys_alone(page: Page, served: Served) -> Non
     page.wait_for_load_state()  # keys count once the page's script runs
     page.keyboard.press("e")
     expect(page).to_have_url(re.compile("/edit$"))
+    page.wait_for_load_state()
     expect(page.locator("#text")).to_be_focused()
     page.keyboard.press("Control+End")
     page.keyboard.type(" Sip.")

@@ -121,6 +121,26 @@ def test_what_is_typed_while_word_of_a_change_comes_is_not_lost(page: Page, serv
     assert page.evaluate("window.isSame")
 
 
+def test_who_saves_before_the_script_of_the_page_has_come_loses_nothing(
+    page: Page, served: Served
+) -> None:
+    script = re.compile(r"/edit\.js")
+    page.route(script, lambda _: None)
+    page.goto(EDIT, wait_until="commit")
+    page.locator("#text").fill(TYPED)
+    page.keyboard.press("Control+Enter")
+    _saved(page)
+    page.get_by_label("Title").press("Enter")
+    with page.expect_response(script):
+        page.unroute(script)  # which lets it come
+    page.wait_for_load_state()
+    expect(page).to_have_url(f"{served.url}{EDIT}")  # no text in an address, where anyone reads it
+    expect(page.locator("#text")).to_have_value(TYPED)
+    _saved(page)
+    expect(page).to_have_url(re.compile("/tea$"))
+    assert served.api("GET", "/memories/here/memories/tea")["content"].strip() == TYPED
+
+
 def test_two_tabs_on_one_memory_have_a_draft_each(page: Page, context: BrowserContext) -> None:
     _typed(page)
     other = context.new_page()
