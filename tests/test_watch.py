@@ -52,9 +52,7 @@ def started(tmp_path: Path) -> Iterator[Callable[[Callable[[], Changes] | None],
         folder, told = Folder(root), Queue[Changes]()
 
         def run() -> None:
-            found = watch.changes(
-                look or folder.look, folder.folders, ended, all_events=all_events
-            )
+            found = watch.changes(look or folder.look, folder.folders, ended, all_events=all_events)
             for changes in found:
                 told.put(changes)
 
