@@ -121,24 +121,65 @@ def test_what_is_typed_while_word_of_a_change_comes_is_not_lost(page: Page, serv
     assert page.evaluate("window.isSame")
 
 
-def test_who_saves_before_the_script_of_the_page_has_come_loses_nothing(
-    page: Page, served: Served
+def _held(page: Page, path: str, script: str) -> re.Pattern[str]:
+    """Open a page whose own script does not come until it is let go."""
+    held = re.compile(rf"/{script}\.js")
+    page.route(held, lambda _: None)
+    page.goto(path, wait_until="commit")
+    return held
+
+
+@pytest.mark.parametrize("how", ["key", "button", "field"])
+def test_who_saves_before_the_script_of_the_page_has_come_has_saved_once_it_is_there(
+    page: Page, served: Served, how: str
 ) -> None:
-    script = re.compile(r"/edit\.js")
-    page.route(script, lambda _: None)
-    page.goto(EDIT, wait_until="commit")
+    script = _held(page, EDIT, "edit")
     page.locator("#text").fill(TYPED)
+    if how == "key":
+        page.keyboard.press("Control+Enter")
+    elif how == "button":
+        _saved(page)
+    else:
+        page.get_by_label("Title").press("Enter")
+    expect(page.locator("#text")).to_have_value(TYPED)
+    page.unroute(script)  # which lets it come
+    expect(page).to_have_url(re.compile("/memory/here/memories/tea$"))
+    assert served.api("GET", "/memories/here/memories/tea")["content"].strip() == TYPED
+
+
+def test_without_its_script_a_form_leaves_the_text_where_it_is(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("ERR_FAILED")
+    page.route(re.compile(r"/(early|edit)\.js"), lambda route: route.abort())
+    _typed(page)
     page.keyboard.press("Control+Enter")
     _saved(page)
     page.get_by_label("Title").press("Enter")
-    with page.expect_response(script):
-        page.unroute(script)  # which lets it come
-    page.wait_for_load_state()
     expect(page).to_have_url(f"{served.url}{EDIT}")  # no text in an address, where anyone reads it
     expect(page.locator("#text")).to_have_value(TYPED)
-    _saved(page)
-    expect(page).to_have_url(re.compile("/tea$"))
-    assert served.api("GET", "/memories/here/memories/tea")["content"].strip() == TYPED
+
+
+def test_what_is_done_to_a_list_before_its_script_has_come_is_done_once(page: Page) -> None:
+    script = _held(page, "/", "memories")
+    box = page.get_by_role("checkbox", name="Tea")
+    box.click()
+    page.locator("#q").focus()
+    page.keyboard.type("boil")
+    page.keyboard.press("Enter")
+    page.unroute(script)
+    expect(page).to_have_url(re.compile(r"\?q=boil$"))
+    expect(page.locator("#results a", has_text="Tea")).to_be_focused()
+    expect(page.locator("#chosen")).to_have_text("1 chosen")
+
+
+def test_keys_before_the_script_has_come_lead_on(page: Page) -> None:
+    script = _held(page, "/", "memories")
+    expect(page.locator("#results a", has_text="Tea")).to_be_visible()
+    page.keyboard.press("j")
+    page.keyboard.press("e")
+    page.unroute(script)
+    expect(page).to_have_url(re.compile("/edit$"))
 
 
 def test_two_tabs_on_one_memory_have_a_draft_each(page: Page, context: BrowserContext) -> None:
