@@ -54,7 +54,8 @@ def inert(text: str) -> str:
 
 def recalled(count: int) -> str:
     """How much of what is remembered the model was shown."""
-    return f"◇ {count} {'memory' if count == 1 else 'memories'} recalled · /context shows them"
+    what, which = ("memory", "it") if count == 1 else ("memories", "them")
+    return f"◇ {count} {what} recalled · /context shows {which}"
 
 
 def error(what: RetainError | OSError) -> str:
