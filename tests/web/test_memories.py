@@ -515,7 +515,7 @@ def test_what_was_changed_since_it_was_chosen_is_neither_merged_nor_deleted(
 
 
 def test_a_merged_text_outlives_every_refusal(page: Page, served: Served, trouble: Trouble) -> None:
-    trouble.expects("409")
+    trouble.expects("404", "409")
     page.goto("/?sort=title")
     for number in (1, 2):
         page.locator("#results [data-item] input[type=checkbox]").nth(number).click()
