@@ -306,7 +306,7 @@ def test_close_waits_for_who_is_still_asking(home: Path, words: None) -> None:
         closing.start()
         closing.join(0.2)
         assert closing.is_alive()
-    closing.join(30)
+    closing.join(60)
     assert not closing.is_alive()
 
 

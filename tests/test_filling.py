@@ -41,11 +41,11 @@ def test_a_fault_is_told_and_the_next_call_begins_anew() -> None:
 
     filling = Filling(library, failed)  # type: ignore[arg-type]
     filling.wake()
-    assert has_failed.wait(20)
+    assert has_failed.wait(60)
     thread = filling._thread
     assert thread is not None
-    thread.join(20)
+    thread.join(60)
     assert [type(one) for one in told] == [ValueError]
     filling.notice()
-    assert library.is_filled.wait(20)
+    assert library.is_filled.wait(60)
     filling.end()

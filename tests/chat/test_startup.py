@@ -40,7 +40,7 @@ main()
         )
         os.close(theirs)
         seen = _all(reader)
-        assert running.wait(30) == 0, seen
+        assert running.wait(60) == 0, seen
     names = set(listed.read_text(encoding="utf-8").split())
     roots = {name.partition(".")[0] for name in names}
     assert not roots & {"anthropic", "openai", "httpx2", "numpy", "pydantic", "mcp", "jsonschema"}

@@ -416,7 +416,7 @@ def test_a_mistyped_word_on_a_terminal_is_told_what_there_is() -> None:
             capture_output=True,
             check=False,
             encoding="utf-8",
-            timeout=30,
+            timeout=60,
         )
     finally:
         os.close(main)

@@ -211,7 +211,7 @@ def test_interrupted_index_goes_on_where_it_stopped(bank: Path, server: _Server)
     child = subprocess.Popen(
         [*command(), "index"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
     )
-    assert server.asked.wait(30)
+    assert server.asked.wait(60)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
     assert (child.returncode, out) == (130, "")

@@ -170,7 +170,7 @@ def _typed(words: list[str], lines: str, cwd: Path) -> tuple[int, str]:
                     said += os.read(terminal, 65536)
                 except OSError:  # how Linux says that the other side is closed
                     break
-        return process.wait(30), said.decode()
+        return process.wait(60), said.decode()
     finally:
         process.kill()
         process.wait()

@@ -49,7 +49,7 @@ def test_transcript(
 
 
 def played(text: str, env: dict[str, str]) -> list[Output]:
-    return play(parse(text), Path.cwd(), env, timeout=20)
+    return play(parse(text), Path.cwd(), env, timeout=60)
 
 
 def updated(text: str, *actual: Output) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,3 +72,4 @@ def own(row: Row, tmp_path: Path) -> Iterator[Bench]:
     yield made
     made.close()
     server.kill()
+    shutil.rmtree(directory, ignore_errors=True)  # a hundred megabytes, which may lie in memory

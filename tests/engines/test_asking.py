@@ -182,7 +182,7 @@ def test_a_server_that_always_has_one_more_page_is_left_when_nobody_waits(
             wire.ask(_all_pages)()
         asking = [one for one in threading.enumerate() if one.name == "retain-pages"]
         for thread in asking:
-            thread.join(20)
+            thread.join(60)
         assert not any(thread.is_alive() for thread in asking)
         wire.close()
 

@@ -160,7 +160,7 @@ class Pipes:
     def call(self, name: str, number: int, /, **args: Any) -> None:
         self.send("tools/call", number, name=name, arguments=args)
 
-    def end(self, timeout: float = 10) -> tuple[int, bytes, bytes]:
+    def end(self, timeout: float = 30) -> tuple[int, bytes, bytes]:
         """How the process ended: its code, and what it said last on either stream."""
         code = self.process.wait(timeout)
         assert self.process.stderr is not None

@@ -200,8 +200,12 @@ def test_command_at_its_limit_is_ended() -> None:
     assert ran.status == -15
 
 
-def test_command_that_ignores_a_polite_signal_is_ended_all_the_same() -> None:
-    ran = run("/bin/sh", "-c", "trap '' TERM; echo up; sleep 60; sleep 60", seconds=0.5)
+def test_command_that_ignores_a_polite_signal_is_ended_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running, "_GRACE", 0.1)
+    # So long that it has begun to ignore the signal also on a busy machine.
+    ran = run("/bin/sh", "-c", "trap '' TERM; echo up; sleep 60; sleep 60", seconds=2)
     assert ran.ended
     assert ran.output == "up\n"
     assert ran.status == -9
@@ -244,7 +248,10 @@ def test_process_that_left_the_session_does_not_hold_up_the_answer(home: Path) -
     os.kill(appeared(note), signal.SIGKILL)
 
 
-def test_stopped_reply_ends_the_command_and_what_it_started(home: Path) -> None:
+def test_stopped_reply_ends_the_command_and_what_it_started(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_GRACE", 0.1)
     note = home / "pid"
 
     async def stopped() -> None:

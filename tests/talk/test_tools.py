@@ -170,7 +170,9 @@ def test_stopped_reply_stops_the_question(work: Path) -> None:
 
         tools = Toolbox(box.app, str(work), ask=wait)  # type: ignore[arg-type]
         task = asyncio.ensure_future(tools.run("1", "run_command", {"command": "touch made"}))
-        await asked.wait()
+        asking = asyncio.ensure_future(asked.wait())
+        await asyncio.wait((task, asking), return_when=asyncio.FIRST_COMPLETED)
+        assert asking.done(), task.result()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -7,6 +7,7 @@ knows is asked of axe-core; the rest is tried with keys and looked up in the bro
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -42,7 +43,19 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with running() as model, stage.started(home, env=demo.spoken_to(model)) as server:
         demo.enrich(server)
         Demo.session = demo.talk(server, model)
+        looked_over(server)
         yield server
+
+
+def looked_over(server: Served) -> None:
+    """Have the bank looked over before anyone sees its health, whichever test comes first.
+
+    The very first time, what is found takes the place of "Not known yet" and moves what is below.
+    """
+    end = time.monotonic() + 60
+    while "Not known yet" in (page := server.get("/health").text) or 'id="going"' in page:
+        assert time.monotonic() < end, "the bank is never looked over"
+        time.sleep(0.1)
 
 
 def pages() -> list[str]:
@@ -280,14 +293,6 @@ def walked(page: Page) -> list[str]:
     return [*wrong, *page.evaluate(_MISSED, reached)]
 
 
-def test_tab_reaches_everything_and_is_seen_there(viewed: Page) -> None:
-    wrong = []
-    for path in pages():
-        at_rest(viewed, path)
-        wrong += [f"{path}: {one}" for one in walked(viewed)]
-    assert not wrong, "\n".join(wrong)
-
-
 # Narrow windows, large letters, and what moves
 
 _WIDE = """() => {
@@ -331,8 +336,7 @@ def shifted(page: Page) -> tuple[float, str]:
 
 
 def jumped(page: Page) -> list[str]:
-    """What has jumped since the page came, if that is much."""
-    settled(page)
+    """What has jumped until the page was at rest, if that is much."""
     value, words = shifted(page)
     return [f"{value:.3f} {words}"] if value >= SHIFT else []
 
@@ -374,17 +378,18 @@ def test_nothing_moves_where_motion_is_reduced(page: Page) -> None:
 # All of that, page by page
 
 
-# In this order: what comes by itself is looked at first, and what changes the window last.
+# In this order: what comes by itself is looked at first, what changes the page last.
 _LOOKS: dict[str, Callable[[Page], list[str]]] = {
     "jumps": jumped,
     "moves": lambda page: page.evaluate(_MOVING),
     "has no edge": lambda page: page.evaluate(_EDGES),
     "axe": axed,
     "too wide": too_wide,
+    "keys": walked,
 }
 
 
-def test_every_page_is_sound(viewed: Page) -> None:
+def test_every_page_is_sound_and_tab_reaches_all_of_it(viewed: Page) -> None:
     """One test and not one for each look: to load the pages costs more than to look at them."""
     viewed.context.add_init_script(_WATCH)
     looks = {name: look for name, look in _LOOKS.items() if look is not axed or AXE.exists()}

@@ -438,7 +438,7 @@ def test_a_browser_that_is_waited_for_keeps_nobody_waiting(tmp_path: Path) -> No
         "import http.client, re, sys\n"
         "page = open(sys.argv[1].removeprefix('file://'), encoding='utf-8').read()\n"
         "port = int(re.search(r':([0-9]+)/enter', page)[1])\n"
-        "server = http.client.HTTPConnection('127.0.0.1', port, timeout=20)\n"
+        "server = http.client.HTTPConnection('127.0.0.1', port, timeout=60)\n"
         "server.request('GET', '/')\n"
         f"with open({str(said)!r}, 'w', encoding='utf-8') as file:\n"
         "    print(server.getresponse().status, file=file)\n"
@@ -625,7 +625,7 @@ def test_json_is_one_line_with_the_way_in(tmp_path: Path) -> None:
         port = told["url"].rpartition(":")[2]
         assert told["link"].startswith(f"http://{entrance.name(TOKEN, int(port))}:{port}/enter#")
         process.send_signal(signal.SIGTERM)
-        rest, said = process.communicate(timeout=30)
+        rest, said = process.communicate(timeout=60)
         assert (process.returncode, rest, said) == (0, b"", b"")
     finally:
         process.kill()
