@@ -7,8 +7,8 @@ knows is asked of axe-core; the rest is tried with keys and looked up in the bro
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from retain.web.pages import ROUTES
 from tests.conftest import ROOT
 from tests.talk.servers import running
 from tests.web import demo, stage
-from tests.web.stage import Served, Trouble
+from tests.web.stage import Begin, Served, Trouble
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 DESK, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=844)
@@ -43,19 +43,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with running() as model, stage.started(home, env=demo.spoken_to(model)) as server:
         demo.enrich(server)
         Demo.session = demo.talk(server, model)
-        looked_over(server)
         yield server
-
-
-def looked_over(server: Served) -> None:
-    """Have the bank looked over before anyone sees its health, whichever test comes first.
-
-    The very first time, what is found takes the place of "Not known yet" and moves what is below.
-    """
-    end = time.monotonic() + 60
-    while "Not known yet" in (page := server.get("/health").text) or 'id="going"' in page:
-        assert time.monotonic() < end, "the bank is never looked over"
-        time.sleep(0.1)
 
 
 def pages() -> list[str]:
@@ -357,6 +345,26 @@ def test_results_take_each_others_place_without_a_jump(
         settled(page)
         value, words = shifted(page)
         assert value < SHIFT, f"{word}: {words}"
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_the_first_look_at_a_bank_makes_nothing_jump(
+    browser: Browser, tmp_path: Path, begin: Begin, size: Any
+) -> None:
+    demo.fill(tmp_path / "web")
+    trouble = Trouble()
+    with stage.started(tmp_path / "web", begin=begin) as server:
+        context = browser.new_context(base_url=server.url, viewport=size)
+        context.add_init_script(_WATCH)
+        page = stage.enter(context, server, trouble)
+        came = page.goto("/health")
+        assert came
+        assert "is being looked over" in came.text()
+        expect(page.get_by_text("Collections", exact=True)).to_be_visible()
+        settled(page)
+        assert not jumped(page)
+        context.close()
+    assert not trouble.seen
 
 
 _MOVING = """() => [
