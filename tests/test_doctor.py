@@ -13,6 +13,7 @@ from retain import paths
 from retain.app import App
 from retain.drafts import Draft
 from retain.errors import BadName, Unreadable
+from retain.links import MOST, links
 from tests.malformed import BROKEN, FINE, ODD, WORD
 
 ALL = {**BROKEN, **ODD, **FINE}
@@ -120,6 +121,17 @@ def test_a_name_that_cannot_be_an_id_is_refused_or_found(bank: Path) -> None:
                 App().get(f"mess/{stem}")
         else:
             assert App().get(f"mess/{stem}").path.endswith(name)
+
+
+def test_a_memory_with_more_links_than_count_is_named_as_read_in_part(home: Path) -> None:
+    App().init()
+    link = "[[elsewhere]]\n"
+    full = App().put(Draft(text=link * MOST + f"`{link.strip()}`\n"), name="full").memory
+    over = App().put(Draft(text=link * (MOST + 1)), name="over").memory
+    assert len(links(full.body)) == len(links(over.body)) == MOST
+    (problem,) = App().status().problems
+    assert problem.path == over.path
+    assert problem.reason == "read only in part: of its 10,001 links the first 10,000 count"
 
 
 def test_findings_count_what_is_there(home: Path) -> None:

@@ -12,6 +12,7 @@ from retain.capture import inbox
 from retain.categories import Rules
 from retain.errors import BadName, RetainError
 from retain.model import Memory, Problem
+from retain.records import searchable
 from retain.sessions import FILE, published
 from retain.typed.shape import is_record, record
 
@@ -101,7 +102,18 @@ def _faults(memory: Memory) -> list[str]:
         value = memory.text(key)
         if value and not _is_time(value):
             faults.append(f"{key} is not a date: {value}")
-    return faults
+    return [*faults, *_uncounted(memory)]
+
+
+def _uncounted(memory: Memory) -> list[str]:
+    """What the index leaves out of a memory that has more links than it takes."""
+    body = searchable(memory)
+    if "[[" not in body:
+        return []
+    from retain.links import MOST, count  # many patterns, which few banks need here
+
+    many = count(body)
+    return [f"read only in part: of its {many:,} links the first {MOST:,} count"] * (many > MOST)
 
 
 def _broken_rules(memory: Memory, rules: Rules) -> list[str]:

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 from retain.chunks import fences
 
-__all__ = ["Link", "links", "normal"]
+__all__ = ["MOST", "Link", "count", "links", "normal"]
 
-_MOST: Final = 10_000  # links of one text; a memory that has more is no longer one
+MOST: Final = 10_000  # links of one text; a memory that has more is no longer one
 _LONGEST: Final = 500  # characters of a target, and of its anchor and label together
 _AROUND: Final = 100  # characters of context on each side
 
@@ -46,7 +46,7 @@ def links(body: str) -> list[Link]:
     """Read the links outside code, in order; several to one target are all kept."""
     if "[[" not in body:
         return []
-    found = list(islice(_outside(_found(body), _code(body)), _MOST))
+    found = list(islice(_outside(_found(body), _code(body)), MOST))
     cuts = [0, *(_divide(body, one.end, other.start) for one, other in pairwise(found)), len(body)]
     result = []
     line, counted = 1, 0
@@ -57,6 +57,11 @@ def links(body: str) -> list[Link]:
         context = " ".join((before + body[one.start : one.end] + after).split())
         result.append(_link(one.target, before, after, context, line))
     return result
+
+
+def count(body: str) -> int:
+    """How many links stand outside code, those beyond the first MOST among them."""
+    return sum(1 for _ in _outside(_found(body), _code(body))) if "[[" in body else 0
 
 
 def _link(target: _Target, before: str, after: str, context: str, line: int) -> Link:

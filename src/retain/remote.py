@@ -20,8 +20,10 @@ from retain.errors import Busy, RetainError, UsageError
 if TYPE_CHECKING:
     import sqlite3
 
+    from retain.config import Config
     from retain.engines.arm import Arm
     from retain.engines.asking import Trouble, Wire
+    from retain.engines.choosing import Maker
     from retain.indexed import Indexed
     from retain.workspace import Workspace
 
@@ -55,6 +57,18 @@ class State(NamedTuple):
         """The server's version, or why there is none."""
         is_refused = self.trouble is not None and self.trouble.is_refusal
         return self.version or ("refused" if is_refused else "no answer")
+
+
+class _Model(NamedTuple):
+    """A model by its name alone."""
+
+    name: str
+    dimension: int = 0
+
+
+# Vectors that some model made lie on a server whether or not there is a model now. To remove them
+# none is asked, and the name only tells apart what is noted.
+_NO_MODEL: Final = _Model("none")
 
 
 class Mended(NamedTuple):
@@ -311,11 +325,16 @@ class Remote:
         With a name, what lies there under that one. The files and the index stay. Tells how many
         pieces there were.
         """
-        if not kind:
-            return self._drop(self._needed)
+        in_use = None if kind else self._needed
+        if in_use and self._bank.embedder:
+            return self._drop(in_use)
         if name and not is_identity(name):
             raise UsageError(f"{name[:80]!r} is no name that a bank could have on a server")
-        engines = self._as_if(kind, KINDS[kind], name)
+        model = self._bank.embedder or _NO_MODEL
+        if in_use:  # and beside it the vectors that nobody can ask for without a model
+            engines = self._made(self._workspace.latest, model)
+        else:
+            engines = self._as_if(kind, KINDS[kind], model, name)
         try:
             return self._drop(engines)
         finally:
@@ -361,7 +380,7 @@ class Remote:
     ) -> dict[str, Pushed]:
         """Give a server all there is, without asking any model again."""
         self._bank.refresh()
-        engines = self._as_if(kind, parts)
+        engines = self._as_if(kind, parts, self._bank.embedder)
         done = {}
         try:
             for part in parts:
@@ -382,17 +401,20 @@ class Remote:
             engines.close()
         return done
 
-    def _as_if(self, kind: str, parts: tuple[str, ...], name: str = "") -> Engines:
+    def _as_if(
+        self, kind: str, parts: tuple[str, ...], model: Maker | None, name: str = ""
+    ) -> Engines:
         """The engines as they would be; the others stay embedded meanwhile."""
         config = self._workspace.latest
         values = dict(config.values)
         for part in _PARTS:
             key = f"engine.{part}"
             values[key] = values[key]._replace(value=kind if part in parts else EMBEDDED)
-        settings = config._replace(values=values)
-        bank = self._bank
-        env, root = self._workspace.env, bank.bank.root
-        return chosen(settings, env, root, bank.store, bank.embedder, name=name)
+        return self._made(config._replace(values=values), model, name)
+
+    def _made(self, config: Config, model: Maker | None, name: str = "") -> Engines:
+        env, root = self._workspace.env, self._bank.bank.root
+        return chosen(config, env, root, self._bank.store, model, name=name)
 
     def _choose(self, part: str, kind: str) -> None:
         from retain.config import setting

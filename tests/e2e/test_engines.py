@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from retain.engines.arm import Held
 from retain.engines.asking import Wire
 from retain.engines.choosing import VECTOR
 from retain.engines.naming import Names
@@ -537,6 +538,17 @@ def test_another_model_is_refused_where_machines_share_a_name(
     person.call("engine", "push", bank=person.other)
 
 
+def _left(person: Person) -> list[Held]:
+    """What the server holds of the bank, whatever the bank knows of it."""
+    names = Names(person.told("engine")["bank"])
+    found: list[Held] = []
+    for row in person.rows:
+        arm = row.arm(person.server.address, person.server.key, names, 30.0)
+        found += arm.manifest()
+        arm.close()
+    return found
+
+
 def test_a_bank_goes_back_and_leaves_nothing_behind(person: Person) -> None:
     _moved(person)
     assert "--yes" in person.call("engine", "drop", code=2).err
@@ -564,12 +576,24 @@ def test_a_bank_goes_back_and_leaves_nothing_behind(person: Person) -> None:
     ran = person.call("engine", "drop", "--from", person.product, "--yes")
     assert "There was nothing" in ran.out
     assert "filled again" not in ran.err
-    names = Names(person.told("engine")["bank"])
-    for row in person.rows:
-        arm = row.arm(person.server.address, person.server.key, names, 30.0)
-        assert list(arm.manifest()) == []
-        arm.close()
+    assert _left(person) == []
     _moved(person)  # and there again
+    assert person.drift() == 0
+
+
+def test_a_bank_is_dropped_also_where_no_model_is_set_any_more(person: Person) -> None:
+    _moved(person)
+    without = {"RETAIN_RECALL_EMBEDDER": "none"}
+    drop = ("engine", "drop", "--from", person.product, "--yes")
+    if person.product == "postgres":  # which words are still asked of
+        assert person.told("engine", "drop", "--yes", env=without)["pieces"] >= 2 * len(HOSTILE)
+        assert _left(person) == []
+        person.call("engine", "push")
+    person.call("engine", "migrate", "--to", "sqlite")
+    assert person.told(*drop, env=without)["pieces"] >= len(person.rows) * len(HOSTILE)
+    assert _left(person) == []
+    assert "There was nothing" in person.call(*drop, env=without).out
+    _moved(person)  # what was noted of the server went with it: it is told all again
     assert person.drift() == 0
 
 

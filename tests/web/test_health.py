@@ -118,6 +118,14 @@ def test_a_file_whose_name_is_no_text_harms_nothing(served: Served) -> None:
     assert served.get("/health").status_code == 200
 
 
+def test_a_memory_whose_last_links_do_not_count_is_listed(served: Served) -> None:
+    file = served.bank / "memories" / "index.md"
+    file.write_text("# Index\n\n" + "[[kettle]]\n" * 10_001, encoding="utf-8")
+    reasons = {Path(one["path"]).name: one["reason"] for one in looked(served)["found"]["problems"]}
+    assert "read only in part" in reasons["index.md"]
+    assert reasons["index.md"] in served.get("/health").text
+
+
 def test_a_pair_becomes_one_under_the_name_that_stays(served: Served) -> None:
     body = {"action": "merge", "keep": "memories/kettle-again", "others": ["memories/kettle"]}
     done = served.api("POST", "/health/settle", body)

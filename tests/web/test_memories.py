@@ -474,6 +474,33 @@ def test_an_undo_of_several_goes_on_where_one_is_refused(
     assert "Changed elsewhere" in _file(served, "iced").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("step", ["archive", "retire", "move"])
+def test_an_undo_of_steps_of_several_leaves_alone_the_one_that_another_changed(
+    page: Page, served: Served, trouble: Trouble, step: str
+) -> None:
+    trouble.expects("409")
+    page.goto("/")
+    for box in page.locator("#results [data-item] input").all():
+        box.check()
+    page.locator(f"[data-bulk={step}]").click()
+    if step == "move":
+        page.get_by_label("Collection").fill("drinks")
+    if step != "archive":
+        page.keyboard.press("Enter")
+    _has_toast(page, f"3 memories {'moved' if step == 'move' else step + 'd'}.")
+    served.run("update", "iced", "--title", "Changed elsewhere")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("dialog .failures li")).to_have_count(1)
+    expect(page.locator("dialog .failures")).to_contain_text("Look at it as it is now")
+    _has_toast(page, "2 of 3 undone.")
+    for name in ("tea", "bread"):
+        assert served.api("GET", f"/memories/here/memories/{name}")["status"] == "active"
+    there = "drinks" if step == "move" else "memories"
+    found = served.api("GET", f"/memories/here/{there}/iced")
+    assert found["title"] == "Changed elsewhere"
+    assert found["status"] == ("active" if step == "move" else f"{step}d")
+
+
 def test_an_undo_that_nobody_heard_can_be_tried_again(
     page: Page, served: Served, trouble: Trouble
 ) -> None:

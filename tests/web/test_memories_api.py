@@ -403,6 +403,85 @@ def test_a_step_with_the_hash_that_was_seen_leaves_a_newer_text_alone(
     assert file.read_text(encoding="utf-8") == newer
 
 
+STEPS = [("retire", {}), ("archive", {}), ("move", {"id": "tee"})]
+
+
+def _refused(served: Served, done: dict[str, Any]) -> Any:
+    """What is said where an undo is not carried out, as nobody's text may be the worse for it."""
+    (call,) = done["undo"]
+    answer = served.ask(call["method"], f"/api/v1{call['path']}", json=call["body"])
+    assert answer.status_code == 409, answer.text
+    error = answer.json()["error"]
+    assert "was changed after" in error["message"]
+    assert error["hint"]
+    return error
+
+
+@pytest.mark.parametrize("step, body", STEPS)
+def test_an_undo_of_a_step_leaves_alone_what_was_changed_since(
+    served: Served, step: str, body: dict[str, str]
+) -> None:
+    served.store("# Tea\n\nHot.", id="tea")
+    done = served.api("POST", f"{ONE}/tea/{step}", body)
+    served.run("update", done["id"], "--content", "-", input="# Tea\n\nLukewarm.")
+    newer = _file(served, done["id"])
+    assert _refused(served, done)["code"] == "conflict"
+    assert _file(served, done["id"]) == newer
+
+
+@pytest.mark.parametrize("step", ["restore", "unarchive"])
+def test_an_undo_of_a_step_back_leaves_alone_what_was_changed_since(
+    served: Served, step: str
+) -> None:
+    served.store("# Tea\n\nHot.", id="tea")
+    served.api("POST", f"{ONE}/tea/{'retire' if step == 'restore' else 'archive'}")
+    done = served.api("POST", f"{ONE}/tea/{step}")
+    served.run("update", "tea", "--title", "Changed elsewhere")
+    _refused(served, done)
+    assert served.api("GET", f"{ONE}/tea")["status"] == "active"
+
+
+def test_an_undo_of_a_step_does_not_take_back_the_step_of_another(served: Served) -> None:
+    served.store("# Tea\n\nHot.", id="tea")
+    done = served.api("POST", f"{ONE}/tea/archive", {"reason": "rarely needed"})
+    served.run("unarchive", "tea")
+    served.run("archive", "tea", "--reason", "asked for by the auditors")
+    _refused(served, done)
+    assert "auditors" in _file(served, "tea")
+    served.run("unarchive", "tea")
+    served.run("retire", "tea")
+    _refused(served, done)
+    assert served.api("GET", f"{ONE}/tea")["status"] == "retired"
+
+
+def test_an_undo_of_a_move_leaves_alone_another_memory_in_its_place(served: Served) -> None:
+    served.store("# Tea\n\nHot.", id="tea")
+    done = served.api("POST", f"{ONE}/tea/move", {"id": "tee"})
+    served.run("delete", "tee")
+    served.run("put", "-", "--id", "tee", input="# Golf\n\nThe first stroke.")
+    _refused(served, done)
+    assert not (served.bank / "memories" / "tea.md").exists()
+    assert "stroke" in _file(served, "tee")
+
+
+def test_several_steps_are_taken_back_one_after_the_other(served: Served) -> None:
+    served.store("# Tea\n\nHot.", id="tea")
+    taken = [
+        served.api("POST", f"{ONE}/{path}", body)
+        for path, body in (
+            ("tea/move", {"id": "tee"}),
+            ("tee/archive", {"reason": "tidied"}),
+            ("tee/unarchive", {}),
+            ("tee/retire", {"reason": "gone off"}),
+            ("tee/restore", {}),
+        )
+    ]
+    time.sleep(1.1)  # times are written in seconds, and differ from here on
+    for done in reversed(taken):
+        undone = _undo(served, done)
+    assert (undone["id"], served.api("GET", f"{ONE}/tea")["status"]) == ("tea", "active")
+
+
 # History, links, looks
 
 

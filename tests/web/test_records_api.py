@@ -236,3 +236,28 @@ def test_a_store_of_json_is_written_in_json_and_keeps_what_it_has(other: Served)
     assert (
         other.put(f"/api/v1{put}", {"title": ""}).json()["error"]["faults"][0]["field"] == "title"
     )
+
+
+@pytest.mark.parametrize("kind", ["served", "other"])
+def test_steps_of_a_record_are_taken_back_unless_another_changed_it(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    server: Served = request.getfixturevalue(kind)
+    given = {"category": "decision", "content": DECISION, "title": "Steps", "id": "steps"}
+    server.api("POST", "/records/here", given)
+    moved = server.api("POST", f"{api('steps')}/move", {"id": "walk"})
+    taken = [
+        server.api("POST", f"{api('walk')}/{step}", {})
+        for step in ("archive", "unarchive", "retire")
+    ]
+    for done in reversed(taken):
+        taken_back(server, done)
+    assert shown(server, "walk")["status"] == "active"
+    again = server.api("POST", f"{api('walk')}/archive", {})
+    server.run("update", "walk", "--title", "Changed elsewhere")
+    for done in (again, moved):
+        (one,) = done["undo"]
+        answer = server.ask(one["method"], f"/api/v1{one['path']}", json=one["body"])
+        assert answer.status_code == 409
+    found = shown(server, "walk")
+    assert (found["title"], found["status"]) == ("Changed elsewhere", "archived")

@@ -354,7 +354,7 @@ def test_two_who_changed_the_same_see_both_and_decide(
     sides = page.locator("#differences tr", has_text="Theirs").locator("td")
     expect(sides.nth(0)).to_contain_text("Theirs")
     expect(sides.nth(1)).to_contain_text("Mine")
-    expect(page.locator("#heads-apart")).to_contain_text("Context: yours is another.")
+    expect(page.locator("#heads-apart")).to_contain_text("Context: both of you changed it.")
     expect(page.locator("#heads-apart")).to_contain_text("Rationale: theirs stays")
     assert one.content["context"] == "Theirs"
     if keeps == "theirs":
@@ -368,6 +368,86 @@ def test_two_who_changed_the_same_see_both_and_decide(
         page.get_by_role("button", name="Save mine over it").click()
     at(page, one.page)
     assert (one.content["context"], one.content["rationale"]) == ("Mine", ["theirs alone"])
+
+
+def choices(page: Page, label: str) -> Locator:
+    """The two of a field that both have changed: theirs, then one's own."""
+    return page.locator("#heads-apart").get_by_role("group", name=label).get_by_role("radio")
+
+
+def disagreed(page: Page, one: Stored) -> None:
+    """Two have changed a text, rows and the title; each also something that the other has not."""
+    page.route("**/api/v1/events", lambda route: route.abort())  # no word of the other's change
+    page.goto(f"{one.page}/edit")
+    field(page, "Context").fill("Mine")
+    field(page, "Decision").fill("Mine too")
+    field(page, "Status").select_option("deprecated")
+    page.get_by_role("button", name="Add one to Alternatives").click()
+    alternatives(page).last.get_by_label("Option").fill("Mine")
+    alternatives(page).last.get_by_label("Rejected reason").fill("none")
+    page.get_by_label("Title", exact=True).fill("Mine")
+    theirs = {"option": "Theirs", "rejected_reason": "slow"}
+    one.changed(context="Theirs", decision="Theirs", rationale=["x"], alternatives=[theirs])
+    one.served.api("PUT", f"{one.api}/content", {"title": "Theirs"})
+    save(page)
+    expect(page.locator("#conflict-title")).to_be_focused()
+
+
+def test_of_each_field_that_both_changed_one_is_chosen_with_keys_alone(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("409", "ERR_FAILED")
+    one = Stored(served)
+    disagreed(page, one)
+    groups = page.locator("#heads-apart").get_by_role("group")
+    labels = ["Title", "Context", "Decision", "Alternatives"]
+    assert sorted(groups.locator("strong").all_inner_texts()) == sorted(labels)
+    expect(page.locator("#heads-apart")).to_contain_text("Status: yours stays")
+    expect(page.locator("#heads-apart")).to_contain_text("Rationale: theirs stays")
+    expect(
+        groups.get_by_label("Keep theirs: “Option: Theirs Rejected reason: slow”")
+    ).to_be_visible()
+    for label in labels:
+        expect(choices(page, label).nth(1)).to_be_checked()
+    for label in ("Context", "Alternatives"):
+        for _ in range(20):
+            if choices(page, label).nth(1).evaluate("one => one === document.activeElement"):
+                break
+            page.keyboard.press("Tab")
+        page.keyboard.press("ArrowUp")
+        expect(choices(page, label).nth(0)).to_be_checked()
+    page.get_by_role("button", name="Save as chosen").focus()
+    with page.expect_request("**/content") as sent:
+        page.keyboard.press("Enter")
+    at(page, one.page)
+    body: dict[str, Any] = sent.value.post_data_json or {}
+    assert body["content"] == {"status": "deprecated", "decision": "Mine too"}
+    assert (one.shown["title"], one.content["rationale"]) == ("Mine", ["x"])
+    assert (one.content["context"], one.content["decision"]) == ("Theirs", "Mine too")
+    assert [row["option"] for row in one.content["alternatives"]] == ["Theirs"]
+
+
+def test_what_was_chosen_outlives_another_change_and_what_was_typed_a_refusal(
+    page: Page, served: Served, trouble: Trouble
+) -> None:
+    trouble.expects("409", "ERR_FAILED")
+    one = Stored(served)
+    disagreed(page, one)
+    choices(page, "Context").nth(0).check()
+    page.get_by_label("Title", exact=True).press("Enter")  # decides nothing
+    expect(page.locator("#conflict-title")).to_be_focused()
+    expect(choices(page, "Context").nth(0)).to_be_checked()
+    one.changed(decision="Theirs again")
+    page.get_by_role("button", name="Save as chosen").click()
+    expect(choices(page, "Decision").nth(1)).to_be_checked()
+    expect(choices(page, "Context")).to_have_count(0)  # there it is theirs already
+    expect(field(page, "Context")).to_have_value("Theirs")
+    assert one.content["decision"] == "Theirs again"
+    page.get_by_role("button", name="Bring mine back").click()
+    expect(field(page, "Context")).to_have_value("Mine")
+    page.get_by_role("button", name="Save mine over it").click()
+    at(page, one.page)
+    assert (one.content["context"], one.content["decision"]) == ("Mine", "Mine too")
 
 
 def test_word_of_a_change_fills_the_fields_until_something_is_typed(
@@ -387,7 +467,7 @@ def test_word_of_a_change_fills_the_fields_until_something_is_typed(
     expect(field(page, "Context")).to_have_value("Theirs")
     expect(field(page, "Decision")).to_have_value("Mine")
     page.get_by_role("button", name="Compare").click()
-    expect(page.locator("#heads-apart")).to_contain_text("Decision: yours is another.")
+    expect(page.locator("#heads-apart")).to_contain_text("Decision: both of you changed it.")
     page.get_by_role("button", name="Save mine over it").click()
     at(page, one.page)
     assert (one.content["context"], one.content["decision"]) == ("Theirs again", "Mine")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from retain.engines.postgres import Replica
     from retain.index.store import Store
 
-__all__ = ["EMBEDDED", "KINDS", "TEXT", "VECTOR", "Engines", "chosen", "identity"]
+__all__ = ["EMBEDDED", "KINDS", "TEXT", "VECTOR", "Engines", "Maker", "chosen", "identity"]
 
 EMBEDDED: Final = "sqlite"
 TEXT: Final = "text"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from retain import records
 from retain.model import Memory, Trashed, Written
+from retain.typed.lifecycle import STATE_FIELDS
 from retain.web.operation import ROOT
 from retain.web.rendering import address
 
@@ -20,6 +24,7 @@ __all__ = [
     "deleting",
     "moving",
     "restoring",
+    "said",
     "to_call",
     "to_version",
     "untrashing",
@@ -34,6 +39,8 @@ _BACK = {
     "restored": "retire",
     "unarchived": "archive",
 }
+# Where a step leaves when it was taken, and what it did; its status and reason count by themselves.
+_TRACES: Final = frozenset(("status", "record_status", "updated_at", "changes", *STATE_FIELDS))
 
 
 def api_path(scope: str, collection: str, name: str, *more: str) -> str:
@@ -64,6 +71,20 @@ def to_call(method: str, path: str, body: Mapping[str, object] | None) -> Data:
     return {"method": method, "path": path, "body": None if body is None else dict(body)}
 
 
+def said(memory: Memory) -> str:
+    """A digest of what a memory says and in which state it is, whenever it came to be so.
+
+    A step and the step back leave their times and their entries among a memory's changes. By the
+    hash of its file, of several steps only the last could be taken back.
+    """
+    is_json = memory.path.endswith(".json") and not memory.problem
+    fields = records.load(memory.data) if is_json else {**memory.meta, "": memory.body}
+    stated = {str(name): value for name, value in fields.items() if name not in _TRACES}
+    state = [memory.status, memory.text(f"{memory.status}_reason")]
+    text = json.dumps([state, sorted(stated.items())], default=str)
+    return sha256(text.encode()).hexdigest()
+
+
 def to_version(app: App, scope: str, before: Memory, done: Written) -> list[Data]:
     """Back to the text before a change: the version that was kept of it, or what it said."""
     if done.status == "unchanged":
@@ -87,17 +108,14 @@ def _kept(app: App, before: Memory, after: Memory) -> str:
 
 
 def restoring(app: App, scope: str, before: Memory, done: Outcome) -> list[Data]:
-    """The step back, for a step of a memory's life; else its earlier text.
-
-    A step back writes over nobody's text, and leaves another text than there was before: with the
-    hash that was seen, of several steps only the last could be taken back.
-    """
+    """The step back, for a step of a memory's life; else its earlier text."""
     after = done.memory
     if after.hash == before.hash:
         return []
     if done.status in _BACK:
         reason = before.text(f"{before.status}_reason")
         body = {"reason": reason} if done.status in ("restored", "unarchived") else {}
+        body["said"] = said(after)
         path = api_path(scope, after.collection, after.id, _BACK[done.status])
         return [to_call("POST", path, body)]
     return to_version(app, scope, before, Written(after, done.status))
@@ -119,5 +137,5 @@ def deleting(scope: str, memory: Memory) -> Data:
 
 def moving(scope: str, before: Memory, after: Memory) -> Data:
     """Back to where it was."""
-    body = {"collection": before.collection or ROOT, "id": before.id}
+    body = {"collection": before.collection or ROOT, "id": before.id, "said": said(after)}
     return to_call("POST", api_path(scope, after.collection, after.id, "move"), body)

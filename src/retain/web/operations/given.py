@@ -8,9 +8,10 @@ from pydantic import Field
 
 from retain.errors import Conflict
 from retain.model import Memory
+from retain.web import undoing
 from retain.web.operation import Given, Many, Name
 
-__all__ = ["ONE", "Expected", "Name", "Reason", "Tags", "Text", "refuse_newer"]
+__all__ = ["ONE", "Expected", "Name", "Reason", "Step", "Tags", "Text", "refuse_newer"]
 
 ONE: Final = "/memories/{scope}/{collection}/{id}"
 
@@ -24,14 +25,26 @@ class Expected(Given):
     expect: Name = ""
 
 
-class Reason(Expected):
+class Step(Expected):
+    """The same; `said` comes with an undo, and holds for what the step that it takes back left."""
+
+    said: Name = ""
+
+
+class Reason(Step):
     """The same, and why something is done."""
 
     reason: Annotated[str, Field(max_length=2_000)] = ""
 
 
-def refuse_newer(memory: Memory, expect: str) -> None:
-    """Leave a memory alone that is no longer what was seen."""
+def refuse_newer(memory: Memory, expect: str, said: str = "") -> None:
+    """Leave a memory alone that is no longer what was seen, or no longer what a step left."""
+    if said and undoing.said(memory) != said:
+        raise Conflict(
+            f"{memory.ref} was changed after what you want to undo",
+            unchanged="It was left as it is.",
+            hint="Look at it as it is now, and do there what is still right.",
+        )
     if expect and memory.hash != expect:
         raise Conflict(
             f"{memory.ref} was changed since you read it",

@@ -11,7 +11,7 @@ from retain.drafts import Draft
 from retain.typed.ledger import Outcome
 from retain.web import answers, undoing
 from retain.web.operation import Call, Given, Many, Operation, collection_of, named
-from retain.web.operations.given import ONE, Expected, Name, Reason, Tags, Text, refuse_newer
+from retain.web.operations.given import ONE, Name, Reason, Step, Tags, Text, refuse_newer
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS"]
 
 Data = dict[str, Any]
-Step = Callable[["App", str, str], Outcome]
+Taken = Callable[["App", str, str], Outcome]
 
 
 class Successor(Given):
@@ -46,7 +46,7 @@ class Merging(Given):
     tags: Tags | None = None
 
 
-def _stepping(step: Step) -> Callable[[Call], Awaitable[Data]]:
+def _stepping(step: Taken) -> Callable[[Call], Awaitable[Data]]:
     """One step of a memory's life, as an operation."""
 
     async def handler(call: Call) -> Data:
@@ -54,7 +54,7 @@ def _stepping(step: Step) -> Callable[[Call], Awaitable[Data]]:
 
         def work(app: App) -> Data:
             before = app.ours(named(call))
-            refuse_newer(before, call.body.expect)
+            refuse_newer(before, call.body.expect, call.body.said)
             done = step(app, named(call), reason)
             undo = undoing.restoring(app, scope, before, done)
             return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
@@ -117,11 +117,11 @@ OPERATIONS: Final = (
     ),
     Operation(
         "POST", f"{ONE}/restore", "restore", "Put a retired memory in force again", _restore,
-        answers.Changed, body=Expected,
+        answers.Changed, body=Step,
     ),
     Operation(
         "POST", f"{ONE}/unarchive", "unarchive", "Take a memory off the shelf", _unarchive,
-        answers.Changed, body=Expected,
+        answers.Changed, body=Step,
     ),
     Operation(
         "POST", f"{ONE}/supersede", "supersede", "Say what has taken a memory's place",

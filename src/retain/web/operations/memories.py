@@ -10,7 +10,7 @@ from retain.model import Memory
 from retain.web import answers, undoing
 from retain.web.office import Scope
 from retain.web.operation import Call, Given, Operation, collection_of, named
-from retain.web.operations.given import ONE, Expected, Name, Tags, Text, refuse_newer
+from retain.web.operations.given import ONE, Expected, Name, Step, Tags, Text, refuse_newer
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -58,13 +58,12 @@ class Tagging(Given):
     remove: Tags = ()
 
 
-class Place(Given):
+class Place(Step):
     """Where a memory goes: another collection, another id, another bank, or all of these."""
 
     collection: Name | None = None
     id: Name = ""
     scope: Scope | None = None
-    expect: Name = ""
 
 
 async def _create(call: Call) -> Data:
@@ -154,7 +153,7 @@ async def _move(call: Call) -> Data:
 
     def work(app: App) -> Data:
         before = app.ours(named(call))
-        refuse_newer(before, given.expect)
+        refuse_newer(before, given.expect, given.said)
         if given.scope and call.office.app(given.scope) is not app:
             done = _moved_over(app, before, call.office.app(given.scope), scope, given)
             call.office.wake(given.scope)

@@ -3,8 +3,9 @@
 import { get, post, put, Refused } from "./api.js";
 import { attempt, make, parts, say } from "./dom.js";
 import { Drafts } from "./drafts.js";
+import { choice, yielded } from "./keeping.js";
 import { completeLinks } from "./linking.js";
-import { attend, blame, content, fetched, fields, given, put as fillIn, said, worded } from "./sheet.js";
+import { attend, blame, content, fetched, fields, given, put as fillIn, said, stated, worded } from "./sheet.js";
 import { carry, warned } from "./undo.js";
 
 const form = document.getElementById("edit");
@@ -33,6 +34,7 @@ let spare = {}; // what was typed into fields that the category chosen now does 
 
 const both = document.getElementById("both");
 const merged = document.getElementById("merged");
+const chosen = conflict.querySelector("[data-choose=chosen]"); // where there are fields to choose by
 const isMerging = () => !conflict.hidden && !both.hidden;
 
 /** Everything that can be typed into, by its name; what is shown now, and no other. */
@@ -278,16 +280,33 @@ async function now() {
   return { hash, title, values: isWhole ? { text: source } : { text: body, ...heads } };
 }
 
-/** What the two have, where they differ: what one has not touched stays as the other saved it. */
+const apart = document.getElementById("heads-apart");
+
+/** A field as people know it, and what the two have in it. */
+function inWords(name, mine) {
+  if (name in SHOWN) return { label: SHOWN[name], theirs: theirs.values[name], mine: mine[name] };
+  const [saved, own] = [theirs.form.querySelector("#sheet"), sheet()].map((one) => fields(one)[name]);
+  return { label: own.dataset.label, theirs: stated(saved), mine: stated(own) };
+}
+
+/** How the two differ in a field: what one has not touched stays as the other has it; where a form has
+ *  a field that both have changed, the person chooses. */
+function difference(name, mine, isTheirs) {
+  const { label, ...both } = inWords(name, mine);
+  const isMine = isTouched(name, mine);
+  if (category() && isMine && theirs.values[name] !== first[name]) return [choice(name, label, both, isTheirs)];
+  const words = name in SHOWN
+    ? `: theirs “${both.theirs}”, ${isMine ? `yours “${both.mine}”.` : "which stays: you did not change it."}`
+    : `: ${isMine ? "yours stays, they" : "theirs stays, you"} did not change it.`;
+  return [make("strong", {}, label), words];
+}
+
+/** What the two have, where they differ; what was chosen before stays chosen. */
 function headsApart() {
-  const [mine, other] = [values(), theirs.values];
-  const differ = (name) => name in other && name in mine && mine[name] !== other[name];
-  const heads = Object.keys(SHOWN).filter(differ).map((name) => make("li", {},
-    make("strong", {}, SHOWN[name]), `: theirs “${other[name]}”, `,
-    isTouched(name, mine) ? `yours “${mine[name]}”.` : "which stays: you did not change it."));
-  const rest = Object.keys(other).filter((name) => name.startsWith("content.") && differ(name)).map((name) => make("li", {},
-    make("strong", {}, places()[name].dataset.label), isTouched(name, mine) ? ": yours is another." : ": theirs stays, you did not change it."));
-  return [...heads, ...rest];
+  const [mine, other, before] = [values(), theirs.values, yielded(apart)];
+  return [...Object.keys(SHOWN), ...Object.keys(other).filter((name) => name.startsWith("content."))]
+    .filter((name) => name in other && name in mine && mine[name] !== other[name])
+    .map((name) => make("li", {}, ...difference(name, mine, before.includes(name))));
 }
 
 /** The two texts to compare: of fields, what is saved, and what it would be with these changes. */
@@ -308,7 +327,8 @@ async function disagree() {
   else merged.value = mine;
   const [left, right] = document.querySelectorAll("#differences th");
   if (left) { left.textContent = "Theirs, as it is saved"; right.textContent = "Yours"; }
-  document.getElementById("heads-apart").replaceChildren(...headsApart());
+  apart.replaceChildren(...headsApart());
+  if (chosen) chosen.hidden = !apart.querySelector("[data-apart]");
   notice.replaceChildren();
   conflict.hidden = false;
   conflict.scrollIntoView({ block: "start" });
@@ -350,7 +370,23 @@ function takeTheirs() {
   (text ?? form.elements.title).focus();
 }
 
+/** What is saved is put into the fields of which theirs is kept, and the rest is saved over it. */
+async function saveChosen() {
+  const [mine, base] = [values(), { ...first }];
+  for (const name of yielded(apart)) {
+    fillIn(places()[name], theirs.values[name]);
+    first[name] = said(places()[name]);
+  }
+  seen = theirs.hash;
+  merging(false);
+  await save();
+  if (isSaved || !Object.keys(first).some((name) => first[name] !== base[name])) return;
+  notice.append(told("Theirs stands where you chose it. What you had typed there is not lost.",
+    ["Bring mine back", () => { lay(mine, base); keep(); }]));
+}
+
 const CHOICES = {
+  chosen: saveChosen,
   mine: () => { seen = theirs.hash; merging(false); return save(); },
   theirs: takeTheirs,
   merge: () => merging(true),

@@ -106,13 +106,13 @@ export function content(sheet, isWanted) {
   return found;
 }
 
+/** What a field says, in words. */
+export const stated = (field) => (hasRows(field)
+  ? rows(field).map((row) => boxes(row).map((one) => `${one.querySelector("span").firstChild.data.trim()}: ${control(one).value}`).join("\n")).join("\n\n")
+  : control(field).value);
+
 /** A field in words, to be compared. */
-export function worded(field) {
-  const lines = hasRows(field)
-    ? rows(field).map((row) => boxes(row).map((one) => `${one.querySelector("span").firstChild.data.trim()}: ${control(one).value}`).join("\n")).join("\n\n")
-    : control(field).value;
-  return `${field.dataset.label}\n${lines || "—"}`;
-}
+export const worded = (field) => `${field.dataset.label}\n${stated(field) || "—"}`;
 
 // What is wrong is said at its field.
 

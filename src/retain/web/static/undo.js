@@ -24,10 +24,13 @@ async function takeBack(calls) {
   return last;
 }
 
+/** Why something was refused; where another was faster, also what can be done about it. */
+const reason = ({ message, error }) => (error?.code === "conflict" ? `${message}. ${error.hint}` : message);
+
 /** What was refused of several, each with its reason. */
 export function fallenShort(failures) {
   tell("Some were left as they were", make("ul", { class: "failures" },
-    ...failures.map(([title, error]) => make("li", {}, make("strong", {}, title), ` — ${error.message}`))));
+    ...failures.map(([title, error]) => make("li", {}, make("strong", {}, title), ` — ${reason(error)}`))));
 }
 
 /** Say what was done to several, with one undo for all: a refusal of one keeps no other from it.
@@ -51,7 +54,7 @@ export function announceAll(text, changes, after = () => {}) {
     const isUnheard = failures.some(([, error]) => error.status === 0); // it can be tried again
     if (isUnheard) announceAll(failures[0][1].message, left, after);
     else if (left.length > 1 && failures.length) fallenShort(failures);
-    else if (failures.length) say(failures[0][1].message, { bad: true, seconds: 8 });
+    else if (failures.length) say(reason(failures[0][1]), { bad: true, seconds: 12 });
   };
   const back = async () => {
     running += 1;
