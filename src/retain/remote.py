@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from retain.engines.arm import Arm
-    from retain.engines.asking import Trouble, Wire
+    from retain.engines.wire import Trouble, Wire
     from retain.indexed import Indexed
     from retain.workspace import Workspace
 

@@ -413,7 +413,7 @@ class UpstashVectors:
             from upstash_vector.core.index_operations import IndexOperations
         except ImportError:
             raise not_installed("upstash") from None
-        from retain.engines import wire
+        from retain.engines import http
 
         if not self._url:
             raise self._speaker.unusable()
@@ -421,11 +421,11 @@ class UpstashVectors:
         if not self._key:  # it has no other way in, and a header without one cannot be sent
             raise self._speaker.keyless()
         self._speaker.check_key(self._key)
-        http = httpx.Client(
+        connection = httpx.Client(
             headers={"Authorization": f"Bearer {self._key}"},
-            **wire.options(self._patience, self._settings.lanes),
+            **http.options(self._patience, self._settings.lanes),
         )
-        self._http = http
+        self._http = connection
         url = self._url
 
         class Index(IndexOperations):
@@ -436,8 +436,8 @@ class UpstashVectors:
             """
 
             def _execute_request(self, payload: Any = None, path: str = "") -> Any:
-                most = wire.MOST if path.startswith(_LONG) else wire.FOUND
-                response = http.post(url + path, json=payload, extensions={"most": most})
+                most = http.MOST if path.startswith(_LONG) else http.FOUND
+                response = connection.post(url + path, json=payload, extensions={"most": most})
                 if response.status_code != 200:
                     raise _Answered(response.status_code, response.text[:2_000])
                 body = response.json()
@@ -458,12 +458,12 @@ class UpstashVectors:
         raise found from None
 
     def _failure(self, error: Exception) -> EngineError:
-        from retain.engines import wire
+        from retain.engines import http
 
         if isinstance(error, _Answered):
             answered = self._speaker.absent if error.status == 404 else self._speaker.answered
             return answered(error.status, error.said)
-        return wire.failure(self._speaker, error)
+        return http.failure(self._speaker, error)
 
 
 def _may(piece: Piece, held: Held | None) -> bool:
