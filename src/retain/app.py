@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from retain import drafts, filters, paths
+from retain import drafts, finding, paths
 from retain.bank import Bank, now, restated
 from retain.codec import codec
 from retain.config import Config, rules
 from retain.drafts import Draft
-from retain.errors import Ambiguous, Conflict, NotFound, RetainError, Unreadable, UsageError
+from retain.errors import Conflict, NotFound, RetainError, Unreadable, UsageError
 from retain.fsio import Directory
 from retain.gate import Gate, signed
 from retain.model import Deleted, Memory, Merged, Problem, Trashed, Version, Written
 from retain.place import Place
-from retain.workspace import Opened, Workspace
+from retain.workspace import Workspace
 
 if TYPE_CHECKING:
     from retain.chats import Imported as ImportedChats
@@ -40,12 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["App"]
 
-SORTS: Final = ("collection", "id", "title", "type", "status", "created", "updated")
-
 _ALL: Final = 1 << 31
 _TRIES: Final = 50  # how often a put may find its memory gone and there again
-_HANDLE: Final = re.compile(r"m:[0-9a-f]{4,64}")  # as a brief calls a memory
-_SCOPES: Final = {"project": "0", "bank": "0", "global": "1"}  # the project's own come first
 
 
 class App:
@@ -248,7 +243,7 @@ class App:
 
     def get(self, ref: str, *, collection: str | None = None, version: str = "") -> Memory:
         """A memory as it is, or as it was; the project's before the person's own."""
-        memory, opened = self._found(ref, collection)
+        memory, opened = finding.found(self.workspace, ref, collection)
         if not version:
             return memory
         return opened.history().at(memory, version)
@@ -262,52 +257,9 @@ class App:
         said = (link for link in links(memory.body) if link.memory_edge == "superseded_by")
         return next((link.target for link in said if link.kind != "ghost"), "")
 
-    def _found(self, ref: str, collection: str | None) -> tuple[Memory, Opened]:
-        """A memory and the bank it is in, or NotFound with the names that are like it."""
-        readable = self.workspace.banks()
-        if _HANDLE.fullmatch(ref):
-            ref = self._named(ref, readable)
-        if ref.startswith(paths.GLOBAL):
-            ref = ref.removeprefix(paths.GLOBAL)
-            readable = [one for one in readable if one.bank.place.scope == "global"] or readable
-        for opened in readable:
-            with contextlib.suppress(NotFound):
-                return opened.bank.find(ref, collection), opened
-        _refuse_merged(ref, collection, readable)
-        return readable[0].bank.find_or_suggest(ref, collection), readable[0]
-
     def ours(self, ref: str, collection: str | None = None) -> Memory:
         """A memory of the bank in force, which alone is changed and drawn."""
-        if _HANDLE.fullmatch(ref):
-            ref = self._named(ref, [self.workspace.writable])
-        return self._writable(ref, collection)[1]
-
-    def _named(self, handle: str, banks: Sequence[Opened]) -> str:
-        """The memory that a brief called by a handle."""
-        from retain import brief
-
-        length = len(handle) - len("m:")
-        found = dict.fromkeys(
-            brief.scoped(f"{collection}/{name}", opened.bank.place.scope)
-            for opened in banks
-            for collection, name in opened.bank.names()
-            if handle
-            == brief.handle(
-                f"{collection}/{name}".removeprefix("/"), length, opened.bank.place.scope
-            )
-        )
-        if not found:
-            raise NotFound(
-                f"no memory has the handle {handle}",
-                hint="It may be moved or deleted by now; `retain search` finds it by its text.",
-            )
-        if len(found) > 1:
-            raise Ambiguous(
-                f"{handle} stands for several memories: {', '.join(found)}",
-                unchanged="Nothing was changed.",
-                hint="Name the one you mean by its id.",
-            )
-        return next(iter(found))
+        return finding.ours(self.workspace, ref, collection)
 
     def list(
         self,
@@ -321,17 +273,16 @@ class App:
         problems: list[Problem] | None = None,
     ) -> list[Memory]:
         """Memories that meet every condition; retired ones only when asked for."""
-        wanted = [filters.parse(one) for one in conditions]
-        collection = None if collection is None else paths.check_collection(collection)
-        found = [
-            memory
-            for opened in self.workspace.banks()
-            for memory in opened.bank.memories(collection, problems)
-            if (not kind or memory.type == kind)
-            and _has_status(memory, status)
-            and filters.matches(memory, wanted)
-        ]
-        return sorted(found, key=_sort_key(sort), reverse=reverse)
+        return finding.listed(
+            self.workspace,
+            collection=collection,
+            conditions=conditions,
+            kind=kind,
+            status=status,
+            sort=sort,
+            reverse=reverse,
+            problems=problems,
+        )
 
     def update(
         self, ref: str, draft: Draft, *, collection: str | None = None, expect: str = ""
@@ -566,7 +517,7 @@ class App:
 
     def versions(self, ref: str, *, collection: str | None = None) -> Sequence[Version]:
         """The earlier texts of a memory, newest first."""
-        memory, opened = self._found(ref, collection)
+        memory, opened = finding.found(self.workspace, ref, collection)
         return opened.history().versions(memory)
 
     def past(self, ref: str) -> tuple[Memory, History]:
@@ -577,7 +528,7 @@ class App:
         self, ref: str, *, collection: str | None = None, older: str = "", newer: str = ""
     ) -> str:
         """What changed between two versions, as a unified diff."""
-        memory, opened = self._found(ref, collection)
+        memory, opened = finding.found(self.workspace, ref, collection)
         return opened.history().diff(memory, older, newer)
 
     def restore(
@@ -727,28 +678,7 @@ class App:
     # Between the door and the bank
 
     def _writable(self, ref: str, collection: str | None) -> tuple[Bank, Memory]:
-        """The bank in force and the memory in it; a better answer for one that is in the other."""
-        bank = self.bank
-        if ref.startswith(paths.GLOBAL):
-            ref = ref.removeprefix(paths.GLOBAL)
-            if self.place.scope != "global":
-                raise NotFound(
-                    f"{ref!r} is in your global bank, and writes go to {bank.root}",
-                    unchanged="Nothing was changed.",
-                    hint="Change it with --global.",
-                )
-        try:
-            return bank, bank.find(ref, collection)
-        except NotFound:
-            for other in self.workspace.banks()[1:]:
-                if other.bank.holds(ref, collection):
-                    raise NotFound(
-                        f"{ref!r} is not in {bank.root}",
-                        unchanged="Nothing was changed.",
-                        hint=f"It is in your global bank ({other.bank.root}): add --global.",
-                    ) from None
-            _refuse_merged(ref, collection, [self.workspace.writable])
-            return bank, bank.find_or_suggest(ref, collection)
+        return finding.writable(self.workspace, ref, collection)
 
     def _done(
         self, written: Written, what: str, warnings: tuple[str, ...], *, commit: bool = False
@@ -814,33 +744,3 @@ def _movable(memory: Memory, to_id: str, gate: Gate) -> bytes:
             hint="Take the secret out of it first.",
         )
     return restated(memory._replace(id=to_id)) if to_id else memory.data
-
-
-def _refuse_merged(ref: str, collection: str | None, banks: Iterable[Opened]) -> None:
-    """Say where a memory went that is gone because it was merged."""
-    for opened in banks:
-        if heir := opened.bank.merged_into(ref, collection):
-            raise NotFound(
-                f"{ref} was merged into {heir}",
-                hint=f"See: retain get {heir}",
-                details={"merged_into": heir},
-            )
-
-
-def _has_status(memory: Memory, wanted: str) -> bool:
-    if wanted:
-        return wanted in ("all", memory.status)
-    return memory.status != "retired"
-
-
-def _sort_key(sort: str) -> Callable[[Memory], tuple[str, ...]]:
-    if sort in ("created", "updated"):
-        field = f"{sort}_at"
-        return lambda memory: (
-            memory.text(field) or memory.text("created_at"),
-            memory.collection,
-            memory.id,
-        )
-    if sort == "collection":
-        return lambda memory: (_SCOPES[memory.scope], memory.collection, memory.id)
-    return lambda memory: (str(getattr(memory, sort)).casefold(), memory.collection, memory.id)
