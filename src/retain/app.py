@@ -5,20 +5,18 @@ A door opens an App for the place it works in, calls one method and renders what
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from retain import drafts, finding, paths
-from retain.bank import Bank, now, restated
-from retain.codec import codec
+from retain.bank import Bank, restated
 from retain.config import Config, rules
 from retain.drafts import Draft
-from retain.errors import Conflict, NotFound, RetainError, Unreadable, UsageError
+from retain.errors import Conflict, NotFound, RetainError, UsageError
 from retain.fsio import Directory
-from retain.gate import Gate, signed
+from retain.gate import Gate
 from retain.model import Deleted, Memory, Merged, Problem, Trashed, Version, Written
 from retain.place import Place
 from retain.workspace import Workspace
@@ -36,11 +34,11 @@ if TYPE_CHECKING:
     from retain.sessions.store import Sessions
     from retain.similar import Alike
     from retain.typed.ledger import Ledger
+    from retain.writing import Writing
 
 __all__ = ["App"]
 
 _ALL: Final = 1 << 31
-_TRIES: Final = 50  # how often a put may find its memory gone and there again
 
 
 class App:
@@ -140,6 +138,12 @@ class App:
         """What may come in, and in whose name."""
         return Gate(self.config, self._env)
 
+    @cached_property
+    def _writing(self) -> Writing:
+        from retain.writing import Writing
+
+        return Writing(self.workspace, self.gate, self._in_step)
+
     @property
     def bank(self) -> Bank:
         """The bank that writes go to."""
@@ -162,84 +166,15 @@ class App:
         is_new: bool = False,
     ) -> Written:
         """Store a memory: a new one, or a new text for the id given unless it must be new."""
-        self.workspace.make()
-        bank = self.bank
-        draft, warnings = self.gate.admitted(signed(draft, created_by))
-        self.gate.refuse_secret_names(draft.allow_secret, name, collection)
-        given = drafts.given(draft)
-        collection, wanted = self._address(name, collection, draft.title, given)
-        fields: dict[str, object] = {
-            "id": wanted,
-            "created_at": given.meta.get("created_at") or now(),
-            "created_by": self.gate.author(),
-            **drafts.changes(draft, ()),
-        }
-        data = given.composed(drafts.ordered(fields))
-        unborn = Memory(wanted, collection, f"{wanted}.md", {}, "")
-        data = self._in_step(unborn, data)
-        for _ in range(_TRIES):
-            try:
-                written = bank.create(collection, wanted, data)
-                break
-            except Conflict as taken:
-                if is_new:
-                    raise
-                with contextlib.suppress(NotFound):  # it was deleted in between: store it then
-                    old, again = bank.find(f"{collection}/{wanted}"), drafts.unsigned(draft)
-                    if (not name and not replace) or paths.nfc(old.id) != wanted:
-                        self._refuse_another(old, wanted, again, given, taken)
-                    written = self._put_again(bank, old, again, given)
-                    break
-        else:
-            raise Conflict(f"{collection}/{wanted} comes and goes; nothing was stored")
-        return self._done(written, f"put {written.memory.ref}", warnings + given.warnings)
-
-    def _address(
-        self, name: str, collection: str | None, title: str, given: drafts.Given
-    ) -> tuple[str, str]:
-        """The collection and id to store under: those given, else made from the text."""
-        if name:
-            collection, wanted = paths.split_ref(name, collection)
-        else:
-            title = title or str(given.meta.get("title") or "")
-            stated = str(given.meta.get("id") or "")
-            wanted = paths.check_id(stated or paths.memory_id(title, given.body))
-        if collection is None:
-            collection = self.config.text("memory.default_collection")
-            collection = collection or self.bank.kind.default_collection
-        return collection, wanted
-
-    def _refuse_another(
-        self, old: Memory, name: str, draft: Draft, given: drafts.Given, taken: Conflict
-    ) -> None:
-        """Refuse to put a text under an id in use, unless it is there already."""
-        if drafts.replaced(old, draft, given) == old.data:
-            return
-        same = "the same text and other metadata" if old.body == given.body else "another text"
-        hint = f"Store this as another memory with --id NEW, or change that one: --id {old.id}."
-        if paths.nfc(old.id) != name:
-            same = f"{same}; ids that differ only in case are one"
-        elif old.body == given.body:
-            hint = f"Change its metadata with `retain update {old.address}`."
-        raise Conflict(
-            f"{old.ref} exists already, with {same}",
-            unchanged="It was left as it is, and nothing was stored.",
-            hint=hint,
-        ) from taken
-
-    def _put_again(self, bank: Bank, old: Memory, draft: Draft, given: drafts.Given) -> Written:
-        """Make a text the new one of a memory; metadata that nobody names stays."""
-        if not old.path.endswith(".md"):
-            raise Conflict(
-                f"{old.ref} is a JSON record",
-                unchanged="It was left as it is, and nothing was stored.",
-                hint=f"Change it with `retain update {old.address}`.",
-            )
-        return bank.change(
-            old.address,
-            lambda memory: self._in_step(memory, drafts.replaced(memory, draft, given)),
-            status="replaced",
+        written = self._writing.put(
+            draft,
+            collection=collection,
+            name=name,
+            created_by=created_by,
+            replace=replace,
+            is_new=is_new,
         )
+        return self._done(written, f"put {written.memory.ref}", ())
 
     def get(self, ref: str, *, collection: str | None = None, version: str = "") -> Memory:
         """A memory as it is, or as it was; the project's before the person's own."""
@@ -288,55 +223,15 @@ class App:
         self, ref: str, draft: Draft, *, collection: str | None = None, expect: str = ""
     ) -> Written:
         """Change a memory's text or metadata; everything not named stays as it is."""
-        if draft.text is None and not drafts.changes(draft, ()):
-            raise UsageError(
-                "there is nothing to change",
-                unchanged=f"{ref} is as it was.",
-                hint="Give --content, --tags, --title, --metadata or another field.",
-            )
-        draft, warnings = self.gate.admitted(draft)
-        given = drafts.given(draft) if draft.text is not None else None
-
-        def edit(memory: Memory) -> bytes:
-            if given:
-                return self._in_step(memory, drafts.replaced(memory, draft, given))
-            new = drafts.revised(memory, drafts.changes(draft, memory.tags), None)
-            return self._in_step(memory, new)
-
-        bank, _ = self._writable(ref, collection)
-        written = bank.change(ref, edit, collection=collection, expect=expect)
-        return self._done(
-            written, f"update {written.memory.ref}", warnings + (given.warnings if given else ())
-        )
+        written = self._writing.update(ref, draft, collection=collection, expect=expect)
+        return self._done(written, f"update {written.memory.ref}", ())
 
     def append(
         self, ref: str, draft: Draft, *, collection: str | None = None, expect: str = ""
     ) -> Written:
         """Add text to the end of a memory, two line breaks after what is there."""
-        draft, warnings = self.gate.admitted(draft)
-        addition = draft.text or ""
-        if not addition.strip():
-            raise UsageError("there is no text to add", unchanged=f"{ref} is as it was.")
-
-        def edit(memory: Memory) -> bytes:
-            if not memory.path.endswith(".md"):
-                raise Unreadable(
-                    "text cannot be appended to a JSON record",
-                    hint="Change its fields with `retain update --metadata` or --content.",
-                )
-            new = drafts.revised(memory, {}, drafts.appended(memory.body, addition))
-            return self._in_step(memory, new)
-
-        bank, _ = self._writable(ref, collection)
-        written = bank.change(
-            ref,
-            edit,
-            collection=collection,
-            expect=expect,
-            status="appended",
-            repeatable=not expect,
-        )
-        return self._done(written, f"append {written.memory.ref}", warnings)
+        written = self._writing.append(ref, draft, collection=collection, expect=expect)
+        return self._done(written, f"append {written.memory.ref}", ())
 
     def edit(
         self,
@@ -347,26 +242,8 @@ class App:
         allow_secret: bool = False,
     ) -> Written:
         """Let a person rewrite the whole file; it is checked before it is saved."""
-        bank, memory = self._writable(ref, collection)
-        draft, warnings = self.gate.admitted(Draft(text=editor(memory), allow_secret=allow_secret))
-        data = (draft.text or "").encode()
-        document = codec(memory.path).parse(data)
-        if document.problem:
-            raise Unreadable(
-                f"not saved: {document.problem}",
-                unchanged=f"{memory.path} is as it was.",
-            )
-        if document.meta.get("id", memory.id) != memory.id:
-            warnings += (
-                f"the file's name is the id; `retain move {memory.address} --id NEW` changes it",
-            )
-        edited = memory._replace(meta=document.meta, data=data)
-        written = bank.change(
-            memory.address,
-            lambda it: self._in_step(it, drafts.touched(it, restated(edited))),
-            expect=memory.hash,
-        )
-        return self._done(written, f"edit {written.memory.ref}", warnings)
+        written = self._writing.edit(ref, editor, collection=collection, allow_secret=allow_secret)
+        return self._done(written, f"edit {written.memory.ref}", ())
 
     def delete(self, ref: str, *, collection: str | None = None, expect: str = "") -> Deleted:
         """Move a memory to the trash."""
