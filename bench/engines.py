@@ -32,7 +32,7 @@ import servers
 
 from retain.app import App
 from retain.engines.arm import EngineError
-from retain.engines.asking import Wire
+from retain.engines.wire import Wire
 from retain.recall.asking import Wanted
 
 EMBEDDED = "embedded"

@@ -18,7 +18,8 @@ from retain.sync import Changes, Progress
 
 if TYPE_CHECKING:
     from retain.brief import Brief
-    from retain.recall.linking import Graph, Related
+    from retain.recall.graph import Graph
+    from retain.recall.related import Related
     from retain.similar import Cluster, Proposal
     from retain.typed.ledger import Outcome
     from retain.typed.upkeep import Change

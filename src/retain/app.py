@@ -5,24 +5,21 @@ A door opens an App for the place it works in, calls one method and renders what
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from retain import drafts, filters, paths
-from retain.bank import Bank, now, restated
-from retain.codec import codec
+from retain import drafts, finding, paths
+from retain.bank import Bank, restated
 from retain.config import Config, rules
 from retain.drafts import Draft
-from retain.errors import Ambiguous, Conflict, NotFound, RetainError, Unreadable, UsageError
+from retain.errors import Conflict, NotFound, RetainError, UsageError
 from retain.fsio import Directory
-from retain.gate import Gate, signed
+from retain.gate import Gate
 from retain.model import Deleted, Memory, Merged, Problem, Trashed, Version, Written
 from retain.place import Place
-from retain.workspace import Opened, Workspace
+from retain.workspace import Workspace
 
 if TYPE_CHECKING:
     from retain.chats import Imported as ImportedChats
@@ -37,15 +34,11 @@ if TYPE_CHECKING:
     from retain.sessions.store import Sessions
     from retain.similar import Alike
     from retain.typed.ledger import Ledger
+    from retain.writing import Writing
 
 __all__ = ["App"]
 
-SORTS: Final = ("collection", "id", "title", "type", "status", "created", "updated")
-
 _ALL: Final = 1 << 31
-_TRIES: Final = 50  # how often a put may find its memory gone and there again
-_HANDLE: Final = re.compile(r"m:[0-9a-f]{4,64}")  # as a brief calls a memory
-_SCOPES: Final = {"project": "0", "bank": "0", "global": "1"}  # the project's own come first
 
 
 class App:
@@ -145,6 +138,12 @@ class App:
         """What may come in, and in whose name."""
         return Gate(self.config, self._env)
 
+    @cached_property
+    def _writing(self) -> Writing:
+        from retain.writing import Writing
+
+        return Writing(self.workspace, self.gate, self._in_step)
+
     @property
     def bank(self) -> Bank:
         """The bank that writes go to."""
@@ -167,88 +166,19 @@ class App:
         is_new: bool = False,
     ) -> Written:
         """Store a memory: a new one, or a new text for the id given unless it must be new."""
-        self.workspace.make()
-        bank = self.bank
-        draft, warnings = self.gate.admitted(signed(draft, created_by))
-        self.gate.refuse_secret_names(draft.allow_secret, name, collection)
-        given = drafts.given(draft)
-        collection, wanted = self._address(name, collection, draft.title, given)
-        fields: dict[str, object] = {
-            "id": wanted,
-            "created_at": given.meta.get("created_at") or now(),
-            "created_by": self.gate.author(),
-            **drafts.changes(draft, ()),
-        }
-        data = given.composed(drafts.ordered(fields))
-        unborn = Memory(wanted, collection, f"{wanted}.md", {}, "")
-        data = self._in_step(unborn, data)
-        for _ in range(_TRIES):
-            try:
-                written = bank.create(collection, wanted, data)
-                break
-            except Conflict as taken:
-                if is_new:
-                    raise
-                with contextlib.suppress(NotFound):  # it was deleted in between: store it then
-                    old, again = bank.find(f"{collection}/{wanted}"), drafts.unsigned(draft)
-                    if (not name and not replace) or paths.nfc(old.id) != wanted:
-                        self._refuse_another(old, wanted, again, given, taken)
-                    written = self._put_again(bank, old, again, given)
-                    break
-        else:
-            raise Conflict(f"{collection}/{wanted} comes and goes; nothing was stored")
-        return self._done(written, f"put {written.memory.ref}", warnings + given.warnings)
-
-    def _address(
-        self, name: str, collection: str | None, title: str, given: drafts.Given
-    ) -> tuple[str, str]:
-        """The collection and id to store under: those given, else made from the text."""
-        if name:
-            collection, wanted = paths.split_ref(name, collection)
-        else:
-            title = title or str(given.meta.get("title") or "")
-            stated = str(given.meta.get("id") or "")
-            wanted = paths.check_id(stated or paths.memory_id(title, given.body))
-        if collection is None:
-            collection = self.config.text("memory.default_collection")
-            collection = collection or self.bank.kind.default_collection
-        return collection, wanted
-
-    def _refuse_another(
-        self, old: Memory, name: str, draft: Draft, given: drafts.Given, taken: Conflict
-    ) -> None:
-        """Refuse to put a text under an id in use, unless it is there already."""
-        if drafts.replaced(old, draft, given) == old.data:
-            return
-        same = "the same text and other metadata" if old.body == given.body else "another text"
-        hint = f"Store this as another memory with --id NEW, or change that one: --id {old.id}."
-        if paths.nfc(old.id) != name:
-            same = f"{same}; ids that differ only in case are one"
-        elif old.body == given.body:
-            hint = f"Change its metadata with `retain update {old.address}`."
-        raise Conflict(
-            f"{old.ref} exists already, with {same}",
-            unchanged="It was left as it is, and nothing was stored.",
-            hint=hint,
-        ) from taken
-
-    def _put_again(self, bank: Bank, old: Memory, draft: Draft, given: drafts.Given) -> Written:
-        """Make a text the new one of a memory; metadata that nobody names stays."""
-        if not old.path.endswith(".md"):
-            raise Conflict(
-                f"{old.ref} is a JSON record",
-                unchanged="It was left as it is, and nothing was stored.",
-                hint=f"Change it with `retain update {old.address}`.",
-            )
-        return bank.change(
-            old.address,
-            lambda memory: self._in_step(memory, drafts.replaced(memory, draft, given)),
-            status="replaced",
+        written = self._writing.put(
+            draft,
+            collection=collection,
+            name=name,
+            created_by=created_by,
+            replace=replace,
+            is_new=is_new,
         )
+        return self._done(written, f"put {written.memory.ref}", ())
 
     def get(self, ref: str, *, collection: str | None = None, version: str = "") -> Memory:
         """A memory as it is, or as it was; the project's before the person's own."""
-        memory, opened = self._found(ref, collection)
+        memory, opened = finding.found(self.workspace, ref, collection)
         if not version:
             return memory
         return opened.history().at(memory, version)
@@ -262,52 +192,9 @@ class App:
         said = (link for link in links(memory.body) if link.memory_edge == "superseded_by")
         return next((link.target for link in said if link.kind != "ghost"), "")
 
-    def _found(self, ref: str, collection: str | None) -> tuple[Memory, Opened]:
-        """A memory and the bank it is in, or NotFound with the names that are like it."""
-        readable = self.workspace.banks()
-        if _HANDLE.fullmatch(ref):
-            ref = self._named(ref, readable)
-        if ref.startswith(paths.GLOBAL):
-            ref = ref.removeprefix(paths.GLOBAL)
-            readable = [one for one in readable if one.bank.place.scope == "global"] or readable
-        for opened in readable:
-            with contextlib.suppress(NotFound):
-                return opened.bank.find(ref, collection), opened
-        _refuse_merged(ref, collection, readable)
-        return readable[0].bank.find_or_suggest(ref, collection), readable[0]
-
     def ours(self, ref: str, collection: str | None = None) -> Memory:
         """A memory of the bank in force, which alone is changed and drawn."""
-        if _HANDLE.fullmatch(ref):
-            ref = self._named(ref, [self.workspace.writable])
-        return self._writable(ref, collection)[1]
-
-    def _named(self, handle: str, banks: Sequence[Opened]) -> str:
-        """The memory that a brief called by a handle."""
-        from retain import brief
-
-        length = len(handle) - len("m:")
-        found = dict.fromkeys(
-            brief.scoped(f"{collection}/{name}", opened.bank.place.scope)
-            for opened in banks
-            for collection, name in opened.bank.names()
-            if handle
-            == brief.handle(
-                f"{collection}/{name}".removeprefix("/"), length, opened.bank.place.scope
-            )
-        )
-        if not found:
-            raise NotFound(
-                f"no memory has the handle {handle}",
-                hint="It may be moved or deleted by now; `retain search` finds it by its text.",
-            )
-        if len(found) > 1:
-            raise Ambiguous(
-                f"{handle} stands for several memories: {', '.join(found)}",
-                unchanged="Nothing was changed.",
-                hint="Name the one you mean by its id.",
-            )
-        return next(iter(found))
+        return finding.ours(self.workspace, ref, collection)
 
     def list(
         self,
@@ -321,71 +208,30 @@ class App:
         problems: list[Problem] | None = None,
     ) -> list[Memory]:
         """Memories that meet every condition; retired ones only when asked for."""
-        wanted = [filters.parse(one) for one in conditions]
-        collection = None if collection is None else paths.check_collection(collection)
-        found = [
-            memory
-            for opened in self.workspace.banks()
-            for memory in opened.bank.memories(collection, problems)
-            if (not kind or memory.type == kind)
-            and _has_status(memory, status)
-            and filters.matches(memory, wanted)
-        ]
-        return sorted(found, key=_sort_key(sort), reverse=reverse)
+        return finding.listed(
+            self.workspace,
+            collection=collection,
+            conditions=conditions,
+            kind=kind,
+            status=status,
+            sort=sort,
+            reverse=reverse,
+            problems=problems,
+        )
 
     def update(
         self, ref: str, draft: Draft, *, collection: str | None = None, expect: str = ""
     ) -> Written:
         """Change a memory's text or metadata; everything not named stays as it is."""
-        if draft.text is None and not drafts.changes(draft, ()):
-            raise UsageError(
-                "there is nothing to change",
-                unchanged=f"{ref} is as it was.",
-                hint="Give --content, --tags, --title, --metadata or another field.",
-            )
-        draft, warnings = self.gate.admitted(draft)
-        given = drafts.given(draft) if draft.text is not None else None
-
-        def edit(memory: Memory) -> bytes:
-            if given:
-                return self._in_step(memory, drafts.replaced(memory, draft, given))
-            new = drafts.revised(memory, drafts.changes(draft, memory.tags), None)
-            return self._in_step(memory, new)
-
-        bank, _ = self._writable(ref, collection)
-        written = bank.change(ref, edit, collection=collection, expect=expect)
-        return self._done(
-            written, f"update {written.memory.ref}", warnings + (given.warnings if given else ())
-        )
+        written = self._writing.update(ref, draft, collection=collection, expect=expect)
+        return self._done(written, f"update {written.memory.ref}", ())
 
     def append(
         self, ref: str, draft: Draft, *, collection: str | None = None, expect: str = ""
     ) -> Written:
         """Add text to the end of a memory, two line breaks after what is there."""
-        draft, warnings = self.gate.admitted(draft)
-        addition = draft.text or ""
-        if not addition.strip():
-            raise UsageError("there is no text to add", unchanged=f"{ref} is as it was.")
-
-        def edit(memory: Memory) -> bytes:
-            if not memory.path.endswith(".md"):
-                raise Unreadable(
-                    "text cannot be appended to a JSON record",
-                    hint="Change its fields with `retain update --metadata` or --content.",
-                )
-            new = drafts.revised(memory, {}, drafts.appended(memory.body, addition))
-            return self._in_step(memory, new)
-
-        bank, _ = self._writable(ref, collection)
-        written = bank.change(
-            ref,
-            edit,
-            collection=collection,
-            expect=expect,
-            status="appended",
-            repeatable=not expect,
-        )
-        return self._done(written, f"append {written.memory.ref}", warnings)
+        written = self._writing.append(ref, draft, collection=collection, expect=expect)
+        return self._done(written, f"append {written.memory.ref}", ())
 
     def edit(
         self,
@@ -396,26 +242,8 @@ class App:
         allow_secret: bool = False,
     ) -> Written:
         """Let a person rewrite the whole file; it is checked before it is saved."""
-        bank, memory = self._writable(ref, collection)
-        draft, warnings = self.gate.admitted(Draft(text=editor(memory), allow_secret=allow_secret))
-        data = (draft.text or "").encode()
-        document = codec(memory.path).parse(data)
-        if document.problem:
-            raise Unreadable(
-                f"not saved: {document.problem}",
-                unchanged=f"{memory.path} is as it was.",
-            )
-        if document.meta.get("id", memory.id) != memory.id:
-            warnings += (
-                f"the file's name is the id; `retain move {memory.address} --id NEW` changes it",
-            )
-        edited = memory._replace(meta=document.meta, data=data)
-        written = bank.change(
-            memory.address,
-            lambda it: self._in_step(it, drafts.touched(it, restated(edited))),
-            expect=memory.hash,
-        )
-        return self._done(written, f"edit {written.memory.ref}", warnings)
+        written = self._writing.edit(ref, editor, collection=collection, allow_secret=allow_secret)
+        return self._done(written, f"edit {written.memory.ref}", ())
 
     def delete(self, ref: str, *, collection: str | None = None, expect: str = "") -> Deleted:
         """Move a memory to the trash."""
@@ -566,7 +394,7 @@ class App:
 
     def versions(self, ref: str, *, collection: str | None = None) -> Sequence[Version]:
         """The earlier texts of a memory, newest first."""
-        memory, opened = self._found(ref, collection)
+        memory, opened = finding.found(self.workspace, ref, collection)
         return opened.history().versions(memory)
 
     def past(self, ref: str) -> tuple[Memory, History]:
@@ -577,7 +405,7 @@ class App:
         self, ref: str, *, collection: str | None = None, older: str = "", newer: str = ""
     ) -> str:
         """What changed between two versions, as a unified diff."""
-        memory, opened = self._found(ref, collection)
+        memory, opened = finding.found(self.workspace, ref, collection)
         return opened.history().diff(memory, older, newer)
 
     def restore(
@@ -727,28 +555,7 @@ class App:
     # Between the door and the bank
 
     def _writable(self, ref: str, collection: str | None) -> tuple[Bank, Memory]:
-        """The bank in force and the memory in it; a better answer for one that is in the other."""
-        bank = self.bank
-        if ref.startswith(paths.GLOBAL):
-            ref = ref.removeprefix(paths.GLOBAL)
-            if self.place.scope != "global":
-                raise NotFound(
-                    f"{ref!r} is in your global bank, and writes go to {bank.root}",
-                    unchanged="Nothing was changed.",
-                    hint="Change it with --global.",
-                )
-        try:
-            return bank, bank.find(ref, collection)
-        except NotFound:
-            for other in self.workspace.banks()[1:]:
-                if other.bank.holds(ref, collection):
-                    raise NotFound(
-                        f"{ref!r} is not in {bank.root}",
-                        unchanged="Nothing was changed.",
-                        hint=f"It is in your global bank ({other.bank.root}): add --global.",
-                    ) from None
-            _refuse_merged(ref, collection, [self.workspace.writable])
-            return bank, bank.find_or_suggest(ref, collection)
+        return finding.writable(self.workspace, ref, collection)
 
     def _done(
         self, written: Written, what: str, warnings: tuple[str, ...], *, commit: bool = False
@@ -814,33 +621,3 @@ def _movable(memory: Memory, to_id: str, gate: Gate) -> bytes:
             hint="Take the secret out of it first.",
         )
     return restated(memory._replace(id=to_id)) if to_id else memory.data
-
-
-def _refuse_merged(ref: str, collection: str | None, banks: Iterable[Opened]) -> None:
-    """Say where a memory went that is gone because it was merged."""
-    for opened in banks:
-        if heir := opened.bank.merged_into(ref, collection):
-            raise NotFound(
-                f"{ref} was merged into {heir}",
-                hint=f"See: retain get {heir}",
-                details={"merged_into": heir},
-            )
-
-
-def _has_status(memory: Memory, wanted: str) -> bool:
-    if wanted:
-        return wanted in ("all", memory.status)
-    return memory.status != "retired"
-
-
-def _sort_key(sort: str) -> Callable[[Memory], tuple[str, ...]]:
-    if sort in ("created", "updated"):
-        field = f"{sort}_at"
-        return lambda memory: (
-            memory.text(field) or memory.text("created_at"),
-            memory.collection,
-            memory.id,
-        )
-    if sort == "collection":
-        return lambda memory: (_SCOPES[memory.scope], memory.collection, memory.id)
-    return lambda memory: (str(getattr(memory, sort)).casefold(), memory.collection, memory.id)

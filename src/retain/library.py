@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from retain.index.catalogue import Chosen, Listed, Shelf, Survey
     from retain.index.checking import Facts
     from retain.model import Answer
-    from retain.recall.linking import Graph, Related
+    from retain.recall.graph import Graph
+    from retain.recall.related import Related
     from retain.recall.searching import Tally
     from retain.similar import Alike, Cluster, Member, Proposal
 
@@ -94,7 +95,8 @@ class Library:
 
     def linked(self, target: str, query: str = "", limit: int = 5) -> Answer:
         """The memories that link to a document, ranked by a question or the newest first."""
-        from retain.recall.linking import Document, linked
+        from retain.recall.linking import linked
+        from retain.recall.targets import Document
 
         wanted = Wanted(query, limit=limit)
         document = Document.of(target, self._workspace.cwd)
@@ -111,14 +113,14 @@ class Library:
 
     def graph(self, ref: str = "", depth: int = 2) -> Graph:
         """The links of the bank in force, or those around one memory or file."""
-        from retain.recall.linking import graph_of
+        from retain.recall.graph import graph_of
 
         depth = whole("depth", depth, least=0)
         return graph_of(self.in_force(), ref, depth, cwd=self._workspace.cwd)
 
     def connections(self, ref: str) -> Graph:
         """The links of one memory of the bank in force, and those to it."""
-        from retain.recall.linking import connections
+        from retain.recall.graph import connections
 
         return connections(self.in_force(), ref)
 
@@ -135,13 +137,13 @@ class Library:
 
     def ghost(self, path: str) -> str:
         """The linked file that a path means, as the graph names it; empty if none does."""
-        from retain.recall.linking import ghost_of
+        from retain.recall.graph import ghost_of
 
         return ghost_of(self.in_force(), path, self._workspace.cwd)
 
     def related(self, ref: str, limit: int = 10) -> list[Related]:
         """Memories connected with one: by links, files, tags or meaning."""
-        from retain.recall.linking import related
+        from retain.recall.related import related
 
         limit = whole("limit", limit)
         self.shortfalls()  # a few missing vectors are made first, as for a search

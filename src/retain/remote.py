@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from retain.config import Config
     from retain.engines.arm import Arm
-    from retain.engines.asking import Trouble, Wire
     from retain.engines.choosing import Maker
+    from retain.engines.wire import Trouble, Wire
     from retain.indexed import Indexed
     from retain.workspace import Workspace
 

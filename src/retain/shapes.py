@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from retain.brief import Brief, Item
     from retain.capture.inbox import Proposal
     from retain.library import Stats
-    from retain.recall.linking import Graph, Related
+    from retain.recall.graph import Graph
+    from retain.recall.related import Related
     from retain.review import Refused, Reviewed
     from retain.similar import Alike, Cluster, Member
     from retain.typed.ledger import Outcome

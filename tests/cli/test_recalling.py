@@ -16,7 +16,7 @@ from retain.cli.drawing import dot, tree
 from retain.library import Library
 from retain.model import Answer
 from retain.recall.asking import Wanted
-from retain.recall.linking import Graph, Node, Relation
+from retain.recall.graph import Graph, Node, Relation
 from retain.recall.sureness import sureness, terms
 from tests.cli.door import call, done
 from tests.conftest import command

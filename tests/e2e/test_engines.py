@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from retain.engines.arm import Held
-from retain.engines.asking import Wire
 from retain.engines.choosing import VECTOR
 from retain.engines.naming import Names
+from retain.engines.wire import Wire
 from tests.cli import door
 from tests.conftest import Ran, command, own_world
 from tests.embed.server import Answer as Reply

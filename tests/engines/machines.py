@@ -13,9 +13,9 @@ import numpy as np
 
 from retain.bank import Bank
 from retain.embed import FloatArray
-from retain.engines.asking import Wire
 from retain.engines.choosing import TEXT, VECTOR, Engines
 from retain.engines.delivery import Pushed, Sender
+from retain.engines.wire import Wire
 from retain.indexed import Indexed
 from retain.model import Answer
 from tests import indexes

@@ -18,8 +18,8 @@ import retain
 from retain.app import App
 from retain.engines import delivery, locks, sending
 from retain.engines.arm import EngineDown, Piece
-from retain.engines.asking import Trouble
 from retain.engines.upstash import UpstashVectors
+from retain.engines.wire import Trouble
 from retain.errors import RetainError
 from retain.filling import Filling
 from retain.mcp.server import Memory
@@ -57,7 +57,7 @@ def without_a_model() -> Iterator[None]:
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstash]:
     """A service for vectors that a person has chosen, and a model; nobody waits for long."""
     monkeypatch.setattr("retain.filling._AGAIN", 0.05)
-    monkeypatch.setattr("retain.engines.asking._FIRST_PAUSE", 0.1)
+    monkeypatch.setattr("retain.engines.wire._FIRST_PAUSE", 0.1)
     found = Upstash(KEY, DIMENSION)
     with running(_answers) as model:
         for name, value in {
@@ -397,14 +397,14 @@ def test_no_thread_is_started_where_nothing_lives_elsewhere(bank: Path) -> None:
 def test_an_engine_that_fails_is_left_alone_for_twice_as_long_each_time(
     bank: Path, server: Upstash, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("retain.engines.asking._FIRST_PAUSE", 2.0)
+    monkeypatch.setattr("retain.engines.wire._FIRST_PAUSE", 2.0)
     clock = SimpleNamespace(time=lambda: 1000.0, monotonic=time.monotonic)
     with contextlib.closing(App()) as app:
         app.library.sync()
         engines = app.library.in_force().engines
         assert engines is not None
         wire = engines.wires["vector"]
-        monkeypatch.setattr("retain.engines.asking.time", clock)
+        monkeypatch.setattr("retain.engines.wire.time", clock)
         pauses = []
         for _ in range(10):
             wire.note_delivery(EngineDown("It is down."))

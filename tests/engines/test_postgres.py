@@ -23,9 +23,9 @@ import pytest
 
 from retain.engines.addresses import hello
 from retain.engines.arm import EngineDown, EngineError, EngineLocked, EngineRefused, Piece, Sieve
-from retain.engines.asking import _silence
 from retain.engines.naming import Names
 from retain.engines.postgres import PostgresSettings, PostgresText, PostgresVectors
+from retain.engines.wire import _silence
 from retain.index.vectors import Floats
 from tests.engines.contract import DIMENSION, KEY, MODEL, grave, memory, shown, unit
 from tests.engines.servers import Process, odd, postgres

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from retain.engines import asking
+from retain.engines import wire as wiring
 from retain.engines.arm import EngineDown
-from retain.engines.asking import Wire
 from retain.engines.naming import Names
+from retain.engines.wire import Wire
 from retain.index import store
 from retain.index.store import PRAGMAS
 from retain.model import Answer
@@ -74,7 +74,7 @@ class Waits:
 def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
     """What this test's own thread waits for."""
     found = Waits()
-    monkeypatch.setattr(asking, "threading", found.instead)
+    monkeypatch.setattr(wiring, "threading", found.instead)
     return found
 
 
@@ -183,8 +183,8 @@ def test_finding_out_whether_anyone_is_there_is_a_part_of_patience(
             passes(5.0)  # which nobody can blame the server for
 
     clock = SimpleNamespace(monotonic=lambda: now, time=time.time)
-    monkeypatch.setattr(asking, "time", clock)
-    monkeypatch.setattr(asking, "_silence", lambda *_args: passes(0.75))
+    monkeypatch.setattr(wiring, "time", clock)
+    monkeypatch.setattr(wiring, "_silence", lambda *_args: passes(0.75))
     bank = indexes.indexed(indexes.new(tmp_path / "bank"))
     wire: Wire[Slow] = Wire("text", "slow 127.0.0.1:9 b", lambda _: Slow(), bank.store, 1.0)  # type: ignore[type-var]
     with pytest.raises(EngineDown, match="did not answer within 1 seconds"):

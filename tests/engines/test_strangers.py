@@ -224,7 +224,7 @@ def test_pages_without_end_are_not_read_for_ever(
     making: Making, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("retain.engines.qdrant.vectors._PAGES", 5)
-    monkeypatch.setattr("retain.engines.upstash._PAGES", 5)
+    monkeypatch.setattr("retain.engines.upstash.vectors._PAGES", 5)
     monkeypatch.setattr("retain.engines.meilisearch.text._MOST", 5)
     monkeypatch.setattr("retain.engines.meilisearch.text._PAGE", 1)
     count = itertools.count()
@@ -251,7 +251,7 @@ def test_pages_without_end_are_not_read_for_ever(
 def test_a_memory_of_pieces_without_end_is_not_asked_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("retain.engines.upstash._PLACES", 300)
+    monkeypatch.setattr("retain.engines.upstash.vectors._PLACES", 300)
 
     def answer(asked: Asked) -> Reply:
         said = {"memory": "notes/a.md", "hash": "h", "written": "1.5", "pieces": 1, "model": MODEL}

@@ -223,7 +223,7 @@ def test_everything_is_counted_without_being_read(slow: Upstash) -> None:
 def test_so_many_marks_that_no_query_shows_them_all_are_counted(
     slow: Upstash, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("retain.engines.upstash._PAGE", 4)
+    monkeypatch.setattr("retain.engines.upstash.vectors._PAGE", 4)
     arm = _arm(slow, UpstashSettings(settle=30))
     arm.put(memory(NAMES, "notes/there.md"))
     arm.put([piece for n in range(9) for piece in grave(NAMES, f"notes/{n}.md")])

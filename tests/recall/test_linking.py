@@ -17,7 +17,8 @@ from retain.drafts import Draft
 from retain.errors import NotFound, UsageError
 from retain.model import Hit, Linked
 from retain.recall.asking import Wanted
-from retain.recall.linking import Graph, with_links
+from retain.recall.graph import Graph
+from retain.recall.linking import with_links
 from retain.recall.searching import search
 from tests.test_git import new_project, run_git
 

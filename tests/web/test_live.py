@@ -63,6 +63,18 @@ def test_a_memory_keeps_its_focus_and_selection_when_another_changes(
     expect(page.get_by_label("Add a tag")).to_have_value("half a ta")
 
 
+def test_a_range_that_is_chosen_begins_where_it_began_though_the_list_changed(
+    page: Page, served: Served
+) -> None:
+    _live(page, "/?sort=title")
+    boxes = page.locator("#results [data-item] input[type=checkbox]")
+    boxes.first.click()
+    served.store("# Cake\n\nSweet.")
+    expect(page.locator("#results h2")).to_have_count(3)
+    boxes.last.click(modifiers=["Shift"])
+    expect(page.locator("#chosen")).to_have_text("3 chosen")
+
+
 def test_a_list_keeps_half_a_date_the_focus_and_what_is_chosen(page: Page, served: Served) -> None:
     _live(page, "/")
     row = page.locator("#results [data-item]", has_text="Green tea")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from retain.recall.linking import Graph, Node
+    from retain.recall.graph import Graph, Node
 
 __all__ = ["dot", "tree"]
 

@@ -18,9 +18,9 @@ from retain.remote import moving
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.engines.asking import Trouble
     from retain.engines.checking import Drift
     from retain.engines.delivery import Pushed
+    from retain.engines.wire import Trouble
     from retain.remote import Mended, State
 
 __all__ = ["engine_command"]

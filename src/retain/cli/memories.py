@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from retain import shapes
-from retain.app import SORTS, App
+from retain.app import App
 from retain.cli.inputs import (
     add_collection,
     add_fields,
@@ -24,6 +24,7 @@ from retain.cli.parser import Command, Parser, open_app, same_bank
 from retain.cli.render import Output, Table, as_context, as_versions, wants_json
 from retain.drafts import Draft
 from retain.errors import RetainError, UsageError
+from retain.finding import SORTS
 from retain.guard.characters import visible
 from retain.model import STATUSES, Memory, Problem, Version, Written
 

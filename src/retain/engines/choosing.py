@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 from retain import machine
 from retain.engines.addresses import has_password, hello, place
 from retain.engines.arm import Arm, TextArm, VectorArm
-from retain.engines.asking import Wire
 from retain.engines.delivery import Sender
 from retain.engines.naming import Names, banks, standing
+from retain.engines.wire import Wire
 from retain.errors import RetainError
 from retain.index import rows
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
 
-    from retain.engines.asking import Wire
     from retain.engines.naming import Names
+    from retain.engines.wire import Wire
     from retain.index.store import Store
 
 __all__ = ["MANIFEST", "Pushed", "Sender", "met", "mistrust", "turn"]

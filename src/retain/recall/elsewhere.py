@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from retain.engines import locating, looking, outbox
 from retain.engines.arm import EngineDown, EngineError, Sieve
-from retain.engines.asking import said
 from retain.engines.delivery import mistrust
+from retain.engines.wire import said
 from retain.errors import RetainError
 from retain.index import text
 from retain.recall.candidates import AGREEING, DENSE, Proposed
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from retain.engines.arm import Match, TextArm, VectorArm
-    from retain.engines.asking import Wire
+    from retain.engines.wire import Wire
     from retain.index.vectors import Mean
     from retain.indexed import Indexed
     from retain.recall.asking import Asked, Conditions, Wanted

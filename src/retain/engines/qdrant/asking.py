@@ -118,15 +118,15 @@ class Questions:
         client = self._client()
         import httpx
 
-        from retain.engines import wire
+        from retain.engines import http
 
         try:
             answer = self._twice(client, method, url, body)
             if answer.status_code == _FINE:
                 return read(answer.json())
         except (httpx.HTTPError, httpx.InvalidURL, *UNREADABLE) as error:
-            found = wire.failure(self._speaker, error)
-            raise (_Away(found) if wire.is_away(error) else found) from None
+            found = http.failure(self._speaker, error)
+            raise (_Away(found) if http.is_away(error) else found) from None
         if answer.status_code == _GONE:
             return None
         said = answer.content[:_SAID].decode("utf-8", "replace")
@@ -138,12 +138,12 @@ class Questions:
         """Ask once more where the connection was cut, as one is that was idle for too long."""
         import httpx
 
-        from retain.engines import wire
+        from retain.engines import http
 
         try:
             return client.request(method, url, json=body)
         except httpx.TransportError as error:
-            if not wire.is_cut(error):
+            if not http.is_cut(error):
                 raise
         return client.request(method, url, json=body)
 
@@ -160,9 +160,9 @@ class Questions:
         self._speaker.check_key(self._key)
         import httpx
 
-        from retain.engines import wire
+        from retain.engines import http
 
-        options = wire.options(self._patience, self._connections, len(self._urls), wire.FOUND)
+        options = http.options(self._patience, self._connections, len(self._urls), http.FOUND)
         headers = {"api-key": self._key} if self._key else None
         return httpx.Client(headers=headers, **options)
 

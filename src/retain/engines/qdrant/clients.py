@@ -81,23 +81,23 @@ class Clients:
         """
         from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-        from retain.engines import wire
+        from retain.engines import http
 
         if isinstance(error, UnexpectedResponse):
             return (error.status_code or 0) >= 500
-        return wire.is_away(error.source if isinstance(error, ResponseHandlingException) else error)
+        return http.is_away(error.source if isinstance(error, ResponseHandlingException) else error)
 
     @staticmethod
     def _twice(act: Callable[[QdrantClient], T], client: QdrantClient) -> T:
         """Ask once more where the connection was cut: all of it may be done again without harm."""
         from qdrant_client.http.exceptions import ResponseHandlingException
 
-        from retain.engines import wire
+        from retain.engines import http
 
         try:
             return act(client)
         except ResponseHandlingException as error:
-            if not wire.is_cut(error.source):
+            if not http.is_cut(error.source):
                 raise
         return act(client)
 
@@ -105,7 +105,7 @@ class Clients:
         from qdrant_client.common.client_exceptions import QdrantException
         from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-        from retain.engines import wire
+        from retain.engines import http
 
         if isinstance(error, UnexpectedResponse):
             status, said = error.status_code or 0, error.content[:2_000].decode("utf-8", "replace")
@@ -114,8 +114,8 @@ class Clients:
         if isinstance(error, QdrantException):  # it was asked too often
             return self._speaker.answered(429, "")
         if isinstance(error, ResponseHandlingException):
-            return wire.failure(self._speaker, error.source)
-        return wire.failure(self._speaker, error)
+            return http.failure(self._speaker, error.source)
+        return http.failure(self._speaker, error)
 
     def _client(self) -> QdrantClient:
         with self._making:
@@ -137,7 +137,7 @@ class Clients:
         if not is_clear(url):
             raise self._speaker.unusable()
         self._speaker.check_key(self._key)
-        from retain.engines import wire
+        from retain.engines import http
 
         return QdrantClient(
             url=url,
@@ -145,7 +145,7 @@ class Clients:
             headers={"api-key": self._key} if self._key else None,
             timeout=max(1, round(self._patience)),
             check_compatibility=False,
-            **wire.options(self._patience, self._connections, len(self._urls)),
+            **http.options(self._patience, self._connections, len(self._urls)),
         )
 
     def close(self) -> None:

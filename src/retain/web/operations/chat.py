@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import quote
 
 from pydantic import Field
 
@@ -14,15 +13,16 @@ from retain.guard.characters import flat
 from retain.talk.approval import Answer
 from retain.talk.prompt import Part, Prompt
 from retain.web import spoken
-from retain.web.office import HERE, Scope
+from retain.web.office import Scope
 from retain.web.operation import Answer as Answered
 from retain.web.operation import Call, Given, Gives, Operation
 from retain.web.operations.given import Name
 from retain.web.rendering import address
+from retain.web.subjects.sessions import page_of_session
 from retain.web.talking import Talk
 from retain.web.talks import Talks
 
-__all__ = ["OPERATIONS", "Fact", "Undone", "page_of_session"]
+__all__ = ["OPERATIONS", "Fact", "Undone"]
 
 Data = dict[str, Any]
 
@@ -182,11 +182,6 @@ def _talk(call: Call) -> Talk:
 
 def _state(talk: Talk) -> Data:
     return {"id": talk.name, **talk.state()}
-
-
-def page_of_session(session: str, scope: str) -> str:
-    """Where a conversation goes on."""
-    return f"/chat/{quote(session, safe='')}" + ("" if scope == HERE else f"?bank={scope}")
 
 
 async def _open(call: Call) -> Data:

@@ -6,8 +6,8 @@ from typing import Any, Final, Literal
 
 import anyio.to_thread
 
-from retain.web.network import Look, Net, network
 from retain.web.operation import Answer, Call, Gives, Operation
+from retain.web.subjects.graph import Look, Net, network
 
 __all__ = ["OPERATIONS"]
 

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from retain.errors import NotFound, UsageError
-from retain.index.checking import Facts
 from retain.web import answers, undoing
 from retain.web.checkup import Checkup, Found, Work
 from retain.web.office import HERE, Scope
 from retain.web.operation import Call, Given, Many, Operation
+from retain.web.subjects.health import now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retain.app import App
-    from retain.model import Trashed
     from retain.web.live import Live
 
-__all__ = ["OPERATIONS", "Now", "now"]
+__all__ = ["OPERATIONS"]
 
 Data = dict[str, Any]
 
@@ -154,21 +153,6 @@ class Emptying(Given):
     """Whose trash it is."""
 
     scope: Scope = "here"
-
-
-class Now(NamedTuple):
-    """What can be said at once."""
-
-    facts: Facts = Facts()
-    trashed: Sequence[Trashed] = ()
-    apart: Sequence[frozenset[str]] = ()
-
-
-def now(app: App) -> Now:
-    """How a bank is; one that is not there yet is empty."""
-    if not app.place.exists:
-        return Now()
-    return Now(app.library.facts(), app.trashed(), app.library.apart())
 
 
 async def _health(call: Call) -> Health:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from pydantic import Field
 
@@ -14,13 +12,13 @@ from retain.capture import inbox
 from retain.errors import Conflict, NotFound
 from retain.web.office import HERE, OWN, Office, Scope
 from retain.web.operation import Call, Given, Gives, Many, Name, Operation
+from retain.web.subjects.inbox import hash_of, shown, waiting
 
 if TYPE_CHECKING:
     from retain.app import App
     from retain.capture.inbox import Proposal
-    from retain.review import Review
 
-__all__ = ["OPERATIONS", "Waiting", "count", "waiting"]
+__all__ = ["OPERATIONS"]
 
 Data = dict[str, Any]
 Id = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
@@ -156,42 +154,6 @@ class Reopened(Gives):
     id: str
 
 
-class Waiting(NamedTuple):
-    """The inbox of one bank, as a page shows it."""
-
-    scope: Scope
-    proposals: Sequence[Data]
-    dropped: Sequence[Data]
-    problems: Sequence[str]
-    categories: Sequence[str]
-
-
-async def waiting(office: Office) -> list[Waiting]:
-    """The inboxes there are, the one of the bank in force first."""
-    scopes = await office.use(lambda _app: office.scopes)
-    return [await office.use(partial(_waiting, scope=scope), scope) for scope in scopes]
-
-
-def _waiting(app: App, scope: Scope) -> Waiting:
-    if not app.place.exists:
-        return Waiting(scope, (), (), (), ())
-    review, problems = app.inbox, list[str]()
-    proposals = [_shown(review, one, scope) for one in review.proposals(problems)]
-    dropped = [_shown(review, one, scope) for one in review.dropped(problems)]
-    categories = [one.name for one in app.ledger.rules.categories.values() if one.enabled]
-    return Waiting(scope, proposals, dropped[::-1], problems, categories)
-
-
-def _shown(review: Review, one: Proposal, scope: Scope) -> Data:
-    more = {"scope": scope, "source": review.source(one), "hash": _hash(one)}
-    return {**shapes.proposal(one), "text": one.text, **more}
-
-
-def _hash(one: Proposal) -> str:
-    told = "\0".join((one.category, one.title, one.text))
-    return hashlib.sha256(told.encode()).hexdigest()
-
-
 async def count(office: Office) -> int:
     """How many proposals wait, in every bank there is."""
     scopes = await office.use(lambda _app: office.scopes)
@@ -211,7 +173,7 @@ def _found(given: Sequence[One], among: Sequence[Proposal]) -> list[Proposal]:
     for one in given:
         if one.id not in known:
             raise NotFound(f"the proposal {one.id} is not there any more")
-        if one.expect and one.expect != _hash(known[one.id]):
+        if one.expect and one.expect != hash_of(known[one.id]):
             raise Conflict(
                 f"the proposal {known[one.id].title!r} was changed meanwhile",
                 unchanged="Nothing was done.",
@@ -291,7 +253,7 @@ async def _revise(call: Call) -> Data:
         wanted = One(id=call.path["id"], expect=given.expect)
         (seen,) = _found([wanted], review.proposals())
         words = seen._replace(category=given.category, title=given.title, text=given.text)
-        return _shown(review, review.revise(seen, words), scope)
+        return shown(review, review.revise(seen, words), scope)
 
     _refuse_odd(call.path["id"])
     return await _told(call, await call.office.use(work, scope))

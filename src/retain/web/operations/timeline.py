@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from retain.web.happenings import Happened, Window, happenings
 from retain.web.operation import Call, Gives, Operation
+from retain.web.subjects.timeline import Happened, Window, happenings
 
 __all__ = ["OPERATIONS"]
 

@@ -14,9 +14,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from retain.errors import NotFound
-from retain.web.network import Link, Look, Net, Node, network
 from retain.web.operation import queried
 from retain.web.rendering import page
+from retain.web.subjects.graph import Link, Look, Net, Node, network
 
 __all__ = ["ROUTES"]
 

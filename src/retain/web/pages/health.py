@@ -17,8 +17,8 @@ from retain.shapes import size
 from retain.trash import CHATS
 from retain.web.checkup import Checkup
 from retain.web.office import HERE, Office
-from retain.web.operations.health import Now, now
 from retain.web.rendering import page
+from retain.web.subjects.health import Now, now
 
 __all__ = ["ROUTES"]
 

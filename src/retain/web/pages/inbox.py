@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from retain.web.operations.inbox import waiting
 from retain.web.prose import Budget, rendered
 from retain.web.rendering import page
+from retain.web.subjects.inbox import waiting
 
 __all__ = ["ROUTES"]
 

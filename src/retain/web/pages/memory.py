@@ -12,7 +12,8 @@ from starlette.routing import Route
 
 from retain.errors import RetainError
 from retain.model import Memory
-from retain.recall.linking import MOST_AROUND, Graph, Related
+from retain.recall.graph import MOST_AROUND, Graph
+from retain.recall.related import Related
 from retain.web import contents, leading
 from retain.web.comparing import Compared, compared
 from retain.web.office import Office

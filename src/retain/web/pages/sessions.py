@@ -16,10 +16,9 @@ from retain.facts.retraction import kept
 from retain.sessions.formats import FORMATS
 from retain.web.leading import places, resolving, targets
 from retain.web.office import Office
-from retain.web.operations.chat import page_of_session
-from retain.web.operations.sessions import listed
 from retain.web.rendering import page
 from retain.web.spoken import Piece, dressed, fact_piece, outlined, texts
+from retain.web.subjects.sessions import listed, page_of_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from retain.web.happenings import PAGE, Cell, Happened, Happenings, Window, happenings, weeks
 from retain.web.operation import queried
 from retain.web.rendering import page
+from retain.web.subjects.timeline import PAGE, Cell, Happened, Happenings, Window, happenings, weeks
 
 __all__ = ["ROUTES"]
 

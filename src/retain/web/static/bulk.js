@@ -9,7 +9,7 @@ import { announceAll, carry, fallenShort } from "./undo.js";
 const bar = document.getElementById("bulk");
 const said = document.getElementById("chosen");
 const chosen = new Map(); // by page, what is chosen: it outlives a refresh of the list
-let last; // the box that was clicked before, where a range begins
+let last; // the page of the row whose box was clicked before, where a range begins
 let isRunning = false;
 
 export const isBusy = () => isRunning;
@@ -49,7 +49,6 @@ export function recheck() {
     if (there.has(page)) choose(there.get(page), true);
     else chosen.delete(page);
   }
-  last = undefined;
   show();
   if (isReturning) goBack();
 }
@@ -75,12 +74,12 @@ document.addEventListener("click", (event) => {
   if (!event.target.matches("#results [data-item] input[type=checkbox]")) return;
   const item = event.target.closest("[data-item]");
   const all = items();
-  const [from, to] = [all.indexOf(last), all.indexOf(item)];
+  const [from, to] = [all.findIndex((one) => one.dataset.page === last), all.indexOf(item)];
   if (event.shiftKey && from >= 0) {
     for (const each of all.slice(Math.min(from, to), Math.max(from, to) + 1)) choose(each, event.target.checked);
   }
   choose(item, event.target.checked);
-  last = item;
+  last = item.dataset.page;
   show();
 });
 

@@ -16,12 +16,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from retain.engines import asking
+from retain.engines import wire as wiring
 from retain.engines.arm import Arm, EngineDown, EngineError, EngineLocked, EngineRefused, Sieve
-from retain.engines.asking import Wire, said
 from retain.engines.meilisearch import MeilisearchText
 from retain.engines.naming import Names
 from retain.engines.upstash import UpstashVectors
+from retain.engines.wire import Wire, said
 from tests import indexes
 from tests.engines.contract import memory, shown
 from tests.engines.rows import ROWS
@@ -59,7 +59,7 @@ def test_what_a_client_takes_to_load_is_not_counted(
     clock = SimpleNamespace(
         monotonic=lambda: time.monotonic() + late, time=time.time, sleep=time.sleep
     )
-    monkeypatch.setattr(asking, "time", clock)
+    monkeypatch.setattr(wiring, "time", clock)
     with odd("html") as port:
         wire = _wire(tmp_path, port, patience=60, loading=3600, passes=passes)
         assert wire.ask(answered)() == "answered"
@@ -83,7 +83,7 @@ def test_a_name_that_takes_for_ever_to_look_up_is_silence(
 ) -> None:
     is_over = threading.Event()
     monkeypatch.setattr(socket, "create_connection", lambda *_args: is_over.wait(600))
-    monkeypatch.setattr(asking, "_LOADING", 600.0)  # which is for clients, and not for this
+    monkeypatch.setattr(wiring, "_LOADING", 600.0)  # which is for clients, and not for this
     wire = _wire(tmp_path, 9, patience=0.2, loading=0)
     with pytest.raises(EngineDown, match=r"did not answer within 0\.2 seconds"):
         wire.ask(lambda _arm: "never")()

@@ -17,7 +17,7 @@ from retain.web.rendering import address
 
 if TYPE_CHECKING:
     from retain.index.calendar import Dated
-    from retain.recall.linking import Graph
+    from retain.recall.graph import Graph
 
 __all__ = ["HIDDEN", "Link", "Look", "Net", "Node", "network"]
 

@@ -1,0 +1,1 @@
+"""What a page and the operations of its subject both need, below them."""

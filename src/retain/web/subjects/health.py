@@ -1,0 +1,29 @@
+"""How a bank is, as far as that can be said at once; `checkup` finds out the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from retain.index.checking import Facts
+
+if TYPE_CHECKING:
+    from retain.app import App
+    from retain.model import Trashed
+
+__all__ = ["Now", "now"]
+
+
+class Now(NamedTuple):
+    """What can be said at once."""
+
+    facts: Facts = Facts()
+    trashed: Sequence[Trashed] = ()
+    apart: Sequence[frozenset[str]] = ()
+
+
+def now(app: App) -> Now:
+    """How a bank is; one that is not there yet is empty."""
+    if not app.place.exists:
+        return Now()
+    return Now(app.library.facts(), app.trashed(), app.library.apart())
