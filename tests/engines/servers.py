@@ -39,6 +39,7 @@ __all__ = [
     "Program",
     "Server",
     "free_port",
+    "frozen",
     "meilisearch",
     "odd",
     "postgres",
@@ -98,6 +99,28 @@ def program(wanted: Program) -> Path:
     if found != wanted.sha256:
         pytest.fail(f"{path} is not the program that is pinned: its sha256 is {found}")
     return path
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """A process of which no thread does anything meanwhile.
+
+    The signal stops them one after another: on a busy machine some still answer after it was sent.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        while not all(map(_is_stopped, Path(f"/proc/{pid}/task").iterdir())):
+            time.sleep(0.001)
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _is_stopped(task: Path) -> bool:
+    try:
+        return (task / "stat").read_text("ascii").rpartition(")")[2].split()[0] == "T"
+    except (FileNotFoundError, ProcessLookupError):  # a thread that has ended
+        return True
 
 
 def free_port() -> int:

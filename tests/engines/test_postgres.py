@@ -6,7 +6,6 @@ import itertools
 import math
 import os
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -28,7 +27,7 @@ from retain.engines.postgres import PostgresSettings, PostgresText, PostgresVect
 from retain.engines.wire import _silence
 from retain.index.vectors import Floats
 from tests.engines.contract import DIMENSION, KEY, MODEL, grave, memory, shown, unit
-from tests.engines.servers import Process, odd, postgres
+from tests.engines.servers import Process, frozen, odd, postgres
 
 pytestmark = pytest.mark.slow
 
@@ -255,12 +254,8 @@ def test_a_server_that_stops_answering_is_left_in_time(tmp_path: Path, names: Na
                 "SELECT pid FROM pg_stat_activity WHERE application_name = 'retain'"
             ).fetchone()
         assert row
-        os.kill(row[0], signal.SIGSTOP)  # the process that our connection is served by
-        try:
-            with pytest.raises(EngineDown):
-                arm.count(Sieve())
-        finally:
-            os.kill(row[0], signal.SIGCONT)
+        with frozen(row[0]), pytest.raises(EngineDown):  # what our connection is served by
+            arm.count(Sieve())
         assert arm.count(Sieve()) == 1
     finally:
         arm.close()
@@ -271,11 +266,8 @@ def test_a_server_that_hangs_is_found_out_before_anything_is_asked(server: Proce
     port, words = urlsplit(server.address).port or 0, hello(server.address)
     assert _silence("127.0.0.1", port, 30.0, words) == ""
     assert server.pid is not None
-    os.kill(server.pid, signal.SIGSTOP)  # the kernel still takes connections for it
-    try:
+    with frozen(server.pid):  # the kernel still takes connections for it
         assert "did not answer" in _silence("127.0.0.1", port, 0.2, words)
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
 
 
 def test_a_table_that_someone_holds_is_left_in_time(

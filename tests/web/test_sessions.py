@@ -272,6 +272,7 @@ def test_a_chat_is_named_deleted_and_brought_back(
     page.get_by_role("button", name="Undo").click()
     page.wait_for_url(f"**/sessions/here/{name}")
     expect(page.get_by_role("heading", level=1)).to_contain_text("Quite another")
+    page.close()  # or it would still ask for it
     served.api("DELETE", f"/sessions/here/{name}")
 
 
@@ -315,6 +316,7 @@ def test_a_chat_that_goes_on_elsewhere_does_so_on_its_open_page(
     page.get_by_role("button", name="Cancel").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Named elsewhere")
     until(lambda: not served.api("GET", f"/chats/{talk}")["doing"])
+    page.close()  # or it would still ask for it
     served.api("DELETE", f"/sessions/here/{name}")
 
 
@@ -334,6 +336,7 @@ def test_a_long_chat_keeps_its_beginning_on_a_page_while_it_goes_on(
     stored(served, tmp_path, messages=said, **given)
     expect(page.locator(".person").last).to_have_text("Number 219.")
     expect(first).to_have_text("Number 10.")
+    page.close()  # or it would still ask for it
     served.api("DELETE", f"/sessions/here/{name}")
 
 
