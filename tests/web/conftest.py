@@ -11,7 +11,7 @@ from tests.web import stage
 from tests.web.nursery import Nursery
 from tests.web.stage import Begin, Served, Trouble
 
-expect.set_options(timeout=30_000)  # what is waited for comes; on a busy machine it comes late
+expect.set_options(timeout=60_000)  # what is waited for comes; on a busy machine it comes late
 
 
 @pytest.fixture(scope="module")

@@ -262,6 +262,6 @@ def enter(context: BrowserContext, served: Served, trouble: Trouble) -> Page:
     context.add_cookies([{"name": name, "value": value, "url": served.url, "httpOnly": True}])
     context.add_init_script(_TALES)
     page = context.new_page()
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(60_000)
     trouble.watch(page, served.url)
     return page
