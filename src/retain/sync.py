@@ -163,6 +163,8 @@ def _differences(
             displaced = [name for name in listed if name in known and name not in valid]
             todo += [_Todo(collection, name, is_memory=False) for name in displaced]
             differ = [name for name in differ if name in valid]
+        # The oldest first, whatever order a disk lists them in: the same files make the same index.
+        differ.sort(key=lambda name: (listed[name][1], name))
         todo += [_Todo(collection, name) for name in differ]
         gone += _missing(collection, known, listed)
     for collection in vanished:
