@@ -173,13 +173,46 @@ def test_what_is_done_to_a_list_before_its_script_has_come_is_done_once(page: Pa
     expect(page.locator("#chosen")).to_have_text("1 chosen")
 
 
-def test_keys_before_the_script_has_come_lead_on(page: Page) -> None:
-    script = _held(page, "/", "memories")
-    expect(page.locator("#results a", has_text="Tea")).to_be_visible()
-    page.keyboard.press("j")
-    page.keyboard.press("e")
+def test_letters_before_the_script_has_come_are_no_commands(page: Page, served: Served) -> None:
+    page.goto(EDIT)
+    page.locator("#text").fill(TYPED)
+    _saved(page)
+    expect(page.locator(".toast", has_text="Saved")).to_be_visible()  # which `u` would take back
+    script = re.compile(r"/memory\.js")
+    page.route(script, lambda _: None)
+    page.goto("/memory/here/memories/tea", wait_until="commit")
+    expect(page.locator(".prose")).to_contain_text("Typed by hand")
+    page.keyboard.type("/usen")  # where "/" did not lead to the search yet
     page.unroute(script)
-    expect(page).to_have_url(re.compile("/edit$"))
+    page.wait_for_load_state()
+    expect(page.locator("#inbox-count")).to_be_attached()
+    expect(page).to_have_url(re.compile("/tea$"))
+    assert served.api("GET", "/memories/here/memories/tea")["content"].strip() == TYPED
+
+
+def test_who_presses_again_for_want_of_an_answer_is_asked_once(page: Page) -> None:
+    script = _held(page, "/memory/here/memories/tea", "memory")
+    page.locator(".menu summary").click()
+    for _ in range(3):
+        page.get_by_role("button", name="Move or rename").click()
+    page.unroute(script)
+    expect(page.locator("dialog[open]")).to_have_count(1)
+
+
+def test_what_is_typed_to_the_chat_before_its_script_has_come_stays_beside_a_draft(
+    page: Page,
+) -> None:
+    page.goto("/chat")
+    page.locator("#say").fill("Of yesterday")
+    script = _held(page, "/chat", "chat")
+    page.locator("#say").focus()
+    page.keyboard.type("Of today")
+    page.unroute(script)
+    page.wait_for_load_state()
+    expect(page.locator("#say")).to_have_value("Of today")
+    page.locator("#say").fill("")
+    page.locator("#say").press("ArrowUp")
+    expect(page.locator("#say")).to_have_value("Of yesterday")
 
 
 def test_two_tabs_on_one_memory_have_a_draft_each(page: Page, context: BrowserContext) -> None:

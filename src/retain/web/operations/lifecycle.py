@@ -46,15 +46,16 @@ class Merging(Given):
     tags: Tags | None = None
 
 
-def _stepping(step: Taken) -> Callable[[Call], Awaitable[Data]]:
-    """One step of a memory's life, as an operation."""
+def _stepping(to: str, step: Taken) -> Callable[[Call], Awaitable[Data]]:
+    """One step of a memory's life to a status, as an operation."""
 
     async def handler(call: Call) -> Data:
         scope, reason = call.path["scope"], str(getattr(call.body, "reason", ""))
 
         def work(app: App) -> Data:
             before = app.ours(named(call))
-            refuse_newer(before, call.body.expect, call.body.said)
+            # Whoever asks again, because no answer came, asks for what is so already.
+            refuse_newer(before, call.body.expect, "" if before.status == to else call.body.said)
             done = step(app, named(call), reason)
             undo = undoing.restoring(app, scope, before, done)
             return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
@@ -64,10 +65,10 @@ def _stepping(step: Taken) -> Callable[[Call], Awaitable[Data]]:
     return handler
 
 
-_retire = _stepping(lambda app, ref, reason: app.desk.retire(ref, reason))
-_archive = _stepping(lambda app, ref, reason: app.desk.archive(ref, reason))
-_restore = _stepping(lambda app, ref, _reason: app.desk.restore(ref))
-_unarchive = _stepping(lambda app, ref, _reason: app.desk.unarchive(ref))
+_retire = _stepping("retired", lambda app, ref, reason: app.desk.retire(ref, reason))
+_archive = _stepping("archived", lambda app, ref, reason: app.desk.archive(ref, reason))
+_restore = _stepping("active", lambda app, ref, _reason: app.desk.restore(ref))
+_unarchive = _stepping("active", lambda app, ref, _reason: app.desk.unarchive(ref))
 
 
 async def _supersede(call: Call) -> Data:

@@ -19,7 +19,10 @@ export class Box {
     this.commands = [...list.children];
     this.offers = new Offers(field, list, (one, key) => this.choose(one, key !== "Tab"));
     this.address = location.pathname + location.search;
-    field.value = localStorage.getItem(draftOf(this.address)) ?? "";
+    const draft = localStorage.getItem(draftOf(this.address)) ?? "";
+    // Who typed before this script had come goes on with that; in an empty box, the arrow keys bring the other back.
+    if (draft && field.value && draft !== field.value) this.sent.push(draft);
+    field.value ||= draft;
     field.addEventListener("input", () => { this.changed(); this.offer(); });
     field.addEventListener("keydown", (event) => this.key(event));
     document.getElementById("composer").addEventListener("submit", (event) => {

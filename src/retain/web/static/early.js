@@ -12,7 +12,8 @@
   const AGAIN = {
     click: ({ target }) => {
       const pressed = target.closest(PRESSED);
-      if (isBox(pressed)) pressed.checked = !pressed.checked; // it shows already what the press will make
+      if (!pressed) return; // its icon was taken out meanwhile
+      if (isBox(pressed)) pressed.checked = !pressed.checked; // it shows already what a press makes of it
       pressed.click();
     },
     submit: ({ target }) => target.requestSubmit(),

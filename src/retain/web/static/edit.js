@@ -26,6 +26,7 @@ let seen = form.dataset.hash; // of the text that these changes were made to
 let theirs; // what someone else saved meanwhile
 let isSaved = false;
 let isSaving = false;
+let isOffered = false; // that what is typed becomes a memory of its own
 
 const sheet = () => document.getElementById("sheet");
 /** The category whose fields are filled in; none where a text is written. */
@@ -213,6 +214,7 @@ async function save() {
   const button = document.getElementById("save");
   button.disabled = true;
   isSaving = true;
+  isOffered = false;
   try {
     const done = await saving(values().text);
     isSaved = true;
@@ -233,6 +235,7 @@ async function save() {
 /** The file is gone, or cannot be written any more: what was typed can still become a memory. */
 function offerNew(isGone) {
   if (suffix === ".json") return;
+  isOffered = true;
   const words = isGone ? "This memory is gone: moved, or deleted." : "The file cannot be changed as it is now.";
   tell(`${words} Your text is still here.`, "Store it as a new memory", () => attempt(storeAnew));
 }
@@ -294,7 +297,7 @@ function inWords(name, mine) {
 function difference(name, mine, isTheirs) {
   const { label, ...both } = inWords(name, mine);
   const isMine = isTouched(name, mine);
-  if (category() && isMine && theirs.values[name] !== first[name]) return [choice(name, label, both, isTheirs)];
+  if (category() && isMine && theirs.values[name] !== first[name]) return [choice(name, label, both, mine[name], isTheirs)];
   const words = name in SHOWN
     ? `: theirs “${both.theirs}”, ${isMine ? `yours “${both.mine}”.` : "which stays: you did not change it."}`
     : `: ${isMine ? "yours stays, they" : "theirs stays, you"} did not change it.`;
@@ -302,11 +305,11 @@ function difference(name, mine, isTheirs) {
 }
 
 /** What the two have, where they differ; what was chosen before stays chosen. */
-function headsApart() {
-  const [mine, other, before] = [values(), theirs.values, yielded(apart)];
+function headsApart(kept) {
+  const [mine, other] = [values(), theirs.values];
   return [...Object.keys(SHOWN), ...Object.keys(other).filter((name) => name.startsWith("content."))]
     .filter((name) => name in other && name in mine && mine[name] !== other[name])
-    .map((name) => make("li", {}, ...difference(name, mine, before.includes(name))));
+    .map((name) => make("li", {}, ...difference(name, mine, kept.includes(name))));
 }
 
 /** The two texts to compare: of fields, what is saved, and what it would be with these changes. */
@@ -319,6 +322,11 @@ function bothTexts() {
 
 async function disagree() {
   theirs = await now();
+  await contrast();
+}
+
+/** Show what is saved beside what is typed, and of which fields theirs is kept so far. */
+async function contrast(kept = yielded(apart, values())) {
   const [old, mine] = bothTexts();
   const { html } = await post("/compare", { old, new: mine });
   document.getElementById("differences").replaceChildren(parts(html));
@@ -327,7 +335,7 @@ async function disagree() {
   else merged.value = mine;
   const [left, right] = document.querySelectorAll("#differences th");
   if (left) { left.textContent = "Theirs, as it is saved"; right.textContent = "Yours"; }
-  apart.replaceChildren(...headsApart());
+  apart.replaceChildren(...headsApart(kept));
   if (chosen) chosen.hidden = !apart.querySelector("[data-apart]");
   notice.replaceChildren();
   conflict.hidden = false;
@@ -370,19 +378,24 @@ function takeTheirs() {
   (text ?? form.elements.title).focus();
 }
 
-/** What is saved is put into the fields of which theirs is kept, and the rest is saved over it. */
+/** What is saved is put into the fields of which theirs is kept, and the rest is saved over it. Where
+ *  that is refused, all stands again as it was typed, and is chosen anew. */
 async function saveChosen() {
-  const [mine, base] = [values(), { ...first }];
-  for (const name of yielded(apart)) {
+  const [mine, base, before] = [values(), { ...first }, seen];
+  const kept = yielded(apart, mine);
+  for (const name of kept) {
     fillIn(places()[name], theirs.values[name]);
     first[name] = said(places()[name]);
   }
   seen = theirs.hash;
   merging(false);
   await save();
-  if (isSaved || !Object.keys(first).some((name) => first[name] !== base[name])) return;
-  notice.append(told("Theirs stands where you chose it. What you had typed there is not lost.",
-    ["Bring mine back", () => { lay(mine, base); keep(); }]));
+  if (isSaved) return;
+  first = base;
+  seen = before;
+  for (const [name, one] of Object.entries(places())) if (mine[name] !== said(one)) fillIn(one, mine[name]);
+  keep();
+  await attempt(() => contrast(kept));
 }
 
 const CHOICES = {
@@ -400,11 +413,11 @@ conflict.addEventListener("click", (event) => {
 // Someone else's change is said, and touches nothing that is being typed.
 
 document.addEventListener("retain:memories", async () => {
-  if (isNew || isSaved || !conflict.hidden) return;
+  if (isNew || isSaved || isOffered || !conflict.hidden) return;
   try {
     const found = await now();
     // Word of one's own save may come before its answer.
-    if (isSaved || isSaving || !conflict.hidden || found.hash === seen) return;
+    if (isSaved || isSaving || isOffered || !conflict.hidden || found.hash === seen) return;
     if (!isChanged()) { theirs = found; fill(); return; }
     tell("This memory was changed elsewhere. Your text is untouched.", "Compare", () => attempt(disagree));
   } catch (error) {

@@ -10,15 +10,16 @@ function excerpt(text) {
   return line.length > MOST ? `${line.slice(0, MOST)}…` : line || "—";
 }
 
-/** Which is kept of a field; yours, unless theirs was chosen before. */
-export function choice(name, label, { theirs, mine }, isTheirs) {
+/** Which is kept of a field, of which `typed` stands in the form; yours, unless theirs was chosen before. */
+export function choice(name, label, { theirs, mine }, typed, isTheirs) {
   const option = (value, words, checked) => make("label", {},
     make("input", { type: "radio", name: `keep-${name}`, value, checked }), make("span", {}, words));
-  return make("fieldset", { class: "choice", "data-apart": name },
+  return make("fieldset", { class: "choice", "data-apart": name, "data-typed": typed },
     make("legend", {}, make("strong", {}, label), ": both of you changed it."),
     option("theirs", `Keep theirs: “${excerpt(theirs)}”`, isTheirs),
     option("mine", `Keep yours: “${excerpt(mine)}”`, !isTheirs));
 }
 
-/** The names of the fields of which theirs is kept. */
-export const yielded = (list) => [...list.querySelectorAll("[data-apart]:has([value=theirs]:checked)")].map((one) => one.dataset.apart);
+/** The names of the fields of which theirs is kept; not of those that were typed into since. */
+export const yielded = (list, mine) => [...list.querySelectorAll("[data-apart]:has([value=theirs]:checked)")]
+  .filter(({ dataset }) => dataset.typed === mine[dataset.apart]).map(({ dataset }) => dataset.apart);
