@@ -34,7 +34,6 @@ class Findings(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-
 def examine(bank: Bank, rules: Rules) -> Findings:
     """Read every memory once and count what is there; typed ones are checked by their rules."""
     problems = [Problem(bank.root, reason) for reason in rules.warnings]

@@ -178,7 +178,7 @@ def test_letters_before_the_script_has_come_are_no_commands(page: Page, served: 
     page.locator("#text").fill(TYPED)
     _saved(page)
     expect(page.locator(".toast", has_text="Saved")).to_be_visible()  # which `u` would take back
-    script = re.compile(r"/memory\.js")
+    script = re.compile(r"/(main|memory)\.js")
     page.route(script, lambda _: None)
     page.goto("/memory/here/memories/tea", wait_until="commit")
     expect(page.locator(".prose")).to_contain_text("Typed by hand")
