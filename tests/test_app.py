@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import concurrent.futures
+import gc
 import importlib
 import os
 import pkgutil
 import types
+import weakref
 from pathlib import Path
 
 import pytest
@@ -302,3 +304,22 @@ def test_a_bank_is_not_made_inside_a_bank(home: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(home / "work" / ".retain" / "memories")
     with pytest.raises(UsageError, match="inside the bank"):
         App().init()
+
+
+# Its end
+
+
+def test_an_app_that_nobody_wants_any_more_is_gone_at_once() -> None:
+    """With it goes its index; where it knew itself, both would wait for a collection."""
+    app = App()
+    app.init()
+    app.put(Draft(text="# One"), name="one")
+    app.update("one", Draft(text="# Two"))
+    app.append("one", Draft(text="three"))
+    left = weakref.ref(app)
+    gc.disable()
+    try:
+        del app
+        assert left() is None
+    finally:
+        gc.enable()
