@@ -138,7 +138,7 @@ class App:
         """What may come in, and in whose name."""
         return Gate(self.config, self._env)
 
-    # Not kept: it knows the app, and what knows itself is closed late when nobody wants it any more.
+    # Not kept: it knows the app, and what knows itself stays open when nobody wants it any more.
     @property
     def _writing(self) -> Writing:
         from retain.writing import Writing
