@@ -27,9 +27,11 @@ let isLeaving = false; // this page's memory went by the person's own hand
 
 /** After an undo: back to where the memory is then, or to the others if it is nowhere. */
 async function returned(last) {
-  isLeaving = last?.status === "deleted";
-  if (isLeaving) carry(`Undone: “${data().title}” is in the trash.`, last.undo, "/");
-  else if (last?.page && last.page !== location.pathname) location.href = last.page;
+  const isDeleted = last?.status === "deleted";
+  const isElsewhere = Boolean(last?.page) && last.page !== location.pathname;
+  isLeaving = isDeleted || isElsewhere;
+  if (isDeleted) carry(`Undone: “${data().title}” is in the trash.`, last.undo, "/");
+  else if (isElsewhere) location.href = last.page;
   else await renew();
 }
 
