@@ -649,3 +649,18 @@ def test_reading_pages_changes_no_file(served: Served) -> None:
     for path in ("/", "/?q=tea", "/new", page, f"{page}/history", f"{page}/edit"):
         assert served.get(path).status_code == 200
     assert files() == before
+
+
+@pytest.mark.parametrize(("step", "status"), [("retire", 200), ("archive", 422)])
+def test_an_undo_whose_answer_was_lost_blames_nobody_when_it_is_asked_for_again(
+    served: Served, step: str, status: int
+) -> None:
+    served.store("# Twice\n\nUndone.", id=f"twice-{step}")
+    done = served.api("POST", f"/memories/here/memories/twice-{step}/{step}", {"reason": "old"})
+    (undo,) = done["undo"]
+    first, again = (
+        served.ask(undo["method"], f"/api/v1{undo['path']}", json=undo["body"]) for _ in range(2)
+    )
+    assert (first.status_code, again.status_code) == (200, status)
+    assert "active" in again.text
+    assert "was changed after" not in again.text
