@@ -651,7 +651,7 @@ def test_reading_pages_changes_no_file(served: Served) -> None:
     assert files() == before
 
 
-@pytest.mark.parametrize(("step", "status"), [("retire", 200), ("archive", 422)])
+@pytest.mark.parametrize("step, status", [("retire", 200), ("archive", 422)])
 def test_an_undo_whose_answer_was_lost_blames_nobody_when_it_is_asked_for_again(
     served: Served, step: str, status: int
 ) -> None:
