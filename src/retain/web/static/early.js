@@ -39,12 +39,12 @@
     event.stopImmediatePropagation();
     if (isBox(target) && type !== "click") return; // comes with the press
     const [what, whom] = meant(event);
-    if (!held.some(([, ...before]) => before[0] === what && before[1] === whom)) held.push([event, what, whom]);
+    if (!held.some((one) => one.what === what && one.whom === whom)) held.push({ event, what, whom });
   }
 
   function release() {
     for (const type of Object.keys(AGAIN)) removeEventListener(type, hold, true);
-    for (const [event, , whom] of held) {
+    for (const { event, whom } of held) {
       // Whatever came after what opened a dialog was meant for the page behind it.
       if (document.querySelector("dialog[open]")) return;
       if (whom.isConnected && event.target.isConnected) AGAIN[event.type](event);
