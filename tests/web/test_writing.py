@@ -231,6 +231,35 @@ def test_two_tabs_on_one_memory_have_a_draft_each(page: Page, context: BrowserCo
     expect(third.locator("#text")).to_have_value(TYPED)
 
 
+def test_a_draft_is_offered_where_its_tab_is_closed_later(
+    page: Page, context: BrowserContext
+) -> None:
+    other = context.new_page()
+    for tab in (page, other):
+        tab.goto("/new")
+        expect(tab.locator("#notice")).to_be_empty()
+    page.locator("#text").fill("# Closed")
+    other.locator("#text").fill("# Open")
+    page.close(run_before_unload=False)
+    expect(other.locator("#notice")).to_contain_text("“# Closed”")
+    expect(other.locator("#text")).to_have_value("# Open")
+
+
+def test_a_draft_stays_with_its_tab_while_that_is_reloaded(
+    page: Page, context: BrowserContext
+) -> None:
+    other = context.new_page()
+    other.on("dialog", lambda dialog: dialog.accept())
+    _typed(other)
+    page.goto(EDIT)
+    expect(page.locator("#preview")).to_contain_text("Boil the water.")
+    other.reload()
+    expect(other.locator("#text")).to_have_value(TYPED)
+    page.wait_for_timeout(3000)  # as long as it takes to be sure that nobody holds it
+    expect(page.locator("#text")).not_to_have_value(TYPED)
+    expect(page.locator("#notice")).to_be_empty()
+
+
 @pytest.mark.parametrize("how", ["", "?whole=1"])
 def test_the_editor_is_ready_to_be_typed_into(page: Page, how: str) -> None:
     page.goto(EDIT + how)

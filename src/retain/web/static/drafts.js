@@ -2,6 +2,7 @@
 // A tab holds a lock on its draft for as long as it is open; a draft that nobody holds was left.
 
 const LONGEST = 30 * 24 * 3600 * 1000; // milliseconds after which nobody comes back to it
+const RELOAD = 2000; // milliseconds that a page may take to come again and hold its draft
 const TAB = "retain-tab";
 
 /** Hold a draft; false if another tab does. A reload may have to wait for the page before it. */
@@ -51,17 +52,34 @@ export class Drafts {
     return found && Date.now() - found.at < LONGEST ? found : null;
   }
 
-  /** The drafts of this place whose tabs are gone, the latest first. */
-  async left() {
-    const { held } = await navigator.locks.query();
-    const names = new Set(held.map((one) => one.name));
+  /** The drafts of this place whose tabs are gone, the latest first. `tell` hears of each whose tab is
+   *  there still and goes later: one that was just closed may take a while to. */
+  async left(tell) {
+    const held = await this.#held();
+    for (const key of held) {
+      if (key !== this.key) this.#abandoned(key).then((one) => { if (one) tell([key, one]); });
+    }
     const found = [];
     for (const key of Object.keys(localStorage)) {
-      if (!key.startsWith(this.place) || names.has(key)) continue;
+      if (!key.startsWith(this.place) || held.includes(key)) continue;
       const one = this.read(key);
       if (one) found.push([key, one]);
       else localStorage.removeItem(key);
     }
     return found.sort(([, one], [, other]) => other.at - one.at);
+  }
+
+  async #abandoned(key) {
+    do {
+      // Shared: who waits here keeps nobody from holding it again.
+      await navigator.locks.request(key, { mode: "shared" }, () => {});
+      await new Promise((resolve) => { setTimeout(resolve, RELOAD); });
+    } while ((await this.#held()).includes(key));
+    return this.read(key);
+  }
+
+  async #held() {
+    const { held } = await navigator.locks.query();
+    return held.map((one) => one.name).filter((name) => name.startsWith(this.place));
   }
 }

@@ -461,7 +461,7 @@ if (isNew) form.elements.type.addEventListener("change", ({ target }) => {
 attend(form, keep);
 
 await drafts.settle();
-const others = await drafts.left();
+const others = await drafts.left((one) => bringBack([one]));
 // Someone typed faster than that: what an earlier page left is offered instead of brought back.
 if (isChanged() && drafts.read()) {
   const before = `${drafts.key}-before`;
