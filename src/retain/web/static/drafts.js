@@ -5,13 +5,17 @@ const LONGEST = 30 * 24 * 3600 * 1000; // milliseconds after which nobody comes 
 const RELOAD = 2000; // milliseconds that a page may take to come again and hold its draft
 const TAB = "retain-tab";
 
-/** Hold a draft; false if another tab does. A reload may have to wait for the page before it. */
+/** The names of all that tabs hold. */
+const held = async () => (await navigator.locks.query()).held.map((one) => one.name);
+
+/** Hold a draft; false if another tab does. A reload may have to wait for the page before it, and a
+ *  browser that is busy is no other tab. */
 function hold(key) {
   return new Promise((resolve) => {
     navigator.locks.request(key, { signal: AbortSignal.timeout(1000) }, () => {
       resolve(true);
       return new Promise(() => {});
-    }).catch(() => resolve(false));
+    }).catch(async () => resolve((await held()).includes(key) ? false : hold(key)));
   });
 }
 
@@ -55,13 +59,13 @@ export class Drafts {
   /** The drafts of this place whose tabs are gone, the latest first. `tell` hears of each whose tab is
    *  there still and goes later: one that was just closed may take a while to. */
   async left(tell) {
-    const held = await this.#held();
-    for (const key of held) {
-      if (key !== this.key) this.#abandoned(key).then((one) => { if (one) tell([key, one]); });
+    const open = await held();
+    for (const key of open) {
+      if (key.startsWith(this.place) && key !== this.key) this.#abandoned(key).then((one) => { if (one) tell([key, one]); });
     }
     const found = [];
     for (const key of Object.keys(localStorage)) {
-      if (!key.startsWith(this.place) || held.includes(key)) continue;
+      if (!key.startsWith(this.place) || open.includes(key)) continue;
       const one = this.read(key);
       if (one) found.push([key, one]);
       else localStorage.removeItem(key);
@@ -74,12 +78,7 @@ export class Drafts {
       // Shared: who waits here keeps nobody from holding it again.
       await navigator.locks.request(key, { mode: "shared" }, () => {});
       await new Promise((resolve) => { setTimeout(resolve, RELOAD); });
-    } while ((await this.#held()).includes(key));
+    } while ((await held()).includes(key));
     return this.read(key);
-  }
-
-  async #held() {
-    const { held } = await navigator.locks.query();
-    return held.map((one) => one.name).filter((name) => name.startsWith(this.place));
   }
 }
