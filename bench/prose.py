@@ -5,8 +5,10 @@
 
 Each abstract is a memory with its title, all in one bank, with the very settings of every other
 bank. Skips clearly without the data; what it lets through is measured with LoCoMo's questions,
-which nothing in the bank answers, where those are at hand. With engines, their servers are started,
-given everything, and asked the same beside the embedded index.
+which nothing in the bank answers, where those are at hand. Then one, two or three words of a title
+are looked for, of such as no more than five titles have: who types so little means that memory.
+With engines, their servers are started, given everything, and asked the same beside the embedded
+index.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
+import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -23,9 +27,12 @@ import locomo
 import quality
 
 import retain
+from retain.words import words
 
 DATA = os.path.join(os.path.dirname(locomo.DATA), "cisi-dev.json")
 DEPTH = 10
+_TITLES = 450  # questions of a few words of a title
+_MEANT = 5  # documents that such a question may mean, at most
 COLUMNS = ("nDCG@10", "R@10", "MRR@10")
 
 
@@ -66,6 +73,7 @@ def main() -> None:
                 beside_engines(path, questions, mode, args.engine, first)
             else:
                 report(bank, asked, others, mode, args.ablation)
+                of_titles(bank, by_title(collection["docs"]), mode)
 
 
 def store(bank: Any, documents: Sequence[Mapping[str, str]]) -> None:
@@ -102,6 +110,28 @@ def report(
     kept = answered(bank, [one.text for one in asked], mode)
     through = answered(bank, others, mode) if others else "no other questions"
     print(quality.table(("asked of", "keeps", "lets through"), [("CISI", kept, through)]))
+
+
+def by_title(documents: Sequence[Mapping[str, str]]) -> Sequence[Question]:
+    """A few words of titles, and the documents whose titles have them all."""
+    titles = {one["id"]: frozenset(words(one["title"])) for one in documents}
+    draw = random.Random(5)
+    found: list[Question] = []
+    for one in draw.sample(documents, len(documents)):
+        telling = sorted({word for word in re.findall("[A-Za-z]{4,}", one["title"]) if words(word)})
+        for many in range(1, len(telling) + 1)[:3]:
+            text = " ".join(draw.sample(telling, many))
+            meant = frozenset(name for name, its in titles.items() if its.issuperset(words(text)))
+            if len(meant) <= _MEANT:
+                found.append(Question(text, meant))
+    return found[:_TITLES]
+
+
+def of_titles(bank: Any, asked: Sequence[Question], mode: str) -> None:
+    rows = [("all parts", *measured(bank, asked, mode))]
+    with quality.changed({"title": 0.0}):
+        rows.append(("without the title", *measured(bank, asked, mode)))
+    print(quality.table((f"{len(asked)} times words of a title", *COLUMNS), rows))
 
 
 def beside_engines(

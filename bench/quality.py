@@ -14,7 +14,7 @@ EMBEDDED = "embedded"
 LIMIT = 2  # points that a text engine may be away from it
 # Each part of the score, and the weights that switch it off.
 _AFTERWARDS = {"like_the_best": 0.0, "beside_the_first": 0.0}
-_STRUCTURE = {"answer": 0.0, "who": 0.0, "date": 0.0, "question": 0.0, "whole": 0.0}
+_STRUCTURE = {"answer": 0.0, "who": 0.0, "date": 0.0, "question": 0.0, "whole": 0.0, "title": 0.0}
 PARTS: Mapping[str, Mapping[str, float]] = {
     "without neighbours": {"before": 0.0, "after": 0.0},
     "without answers to questions": {"answer": 0.0},
@@ -22,6 +22,7 @@ PARTS: Mapping[str, Mapping[str, float]] = {
     "without dates": {"date": 0.0},
     "without the question penalty": {"question": 0.0},
     "without the whole memory": {"whole": 0.0},
+    "without the title": {"title": 0.0},
     "without the second look": _AFTERWARDS,
 }
 # One arm by itself: how to ask for it, and what to leave out besides.

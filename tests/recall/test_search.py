@@ -354,7 +354,7 @@ def test_each_mode_asks_its_own_arms(notes: Retain) -> None:
     assert found(notes, query, mode="semantic")[0] == "knowledge/password-hashing"
     explained = notes.search("argon2id", mode="text", explain=True).hits[0].explanation
     assert explained is not None
-    assert set(cast("dict[str, float]", explained["parts"])) <= {"text", "memory"}
+    assert set(cast("dict[str, float]", explained["parts"])) <= {"text", "memory", "title"}
     assert found(notes, "argon2id", mode="text") == ["knowledge/password-hashing"]
     assert found(notes, "argon2id", mode="hybrid")[0] == "knowledge/password-hashing"
 
@@ -462,6 +462,21 @@ def test_relative_and_absolute_dates_choose_the_day(query: str, day: str, memory
         memory.put("We had to deploy.", id=f"d{one}", metadata={"created_at": f"{one}T12:00:00Z"})
     answer = memory._app.library.search(Wanted(query), now=DAY)
     assert answer.hits[0].id == f"d{day}"
+
+
+@pytest.mark.parametrize("mode", ["text", "hybrid"])
+def test_a_word_in_a_title_counts_for_more_than_in_a_text(mode: str, thinking: Retain) -> None:
+    thinking.put("Green tea at 80 degrees, black tea at 95. Tea leaves once.", id="kitchen")
+    thinking.put("Boil the water. Wait three minutes, then pour.", id="pouring", title="Tea")
+    assert thinking.search("tea", mode=mode).hits[0].id == "pouring"
+    assert thinking.search("how hot should black tea be?", mode=mode).hits[0].id == "kitchen"
+
+
+def test_a_title_is_no_part_of_a_search_by_meaning(thinking: Retain) -> None:
+    thinking.put("Boil the water.", id="pouring", title="Tea")
+    explained = thinking.search("tea", mode="semantic", explain=True).hits[0].explanation
+    assert explained is not None
+    assert "title" not in cast("dict[str, float]", explained["parts"])
 
 
 # Age and state

@@ -46,6 +46,7 @@ class Row(NamedTuple):
     is_superseded: bool
     key: str
     collection: str
+    title: str
 
     @property
     def shown(self) -> int:
@@ -301,7 +302,7 @@ def _first_chunks(connection: sqlite3.Connection, within: Within | None) -> Iter
 
 _ROWS: Final = (
     "SELECT c.number, c.memory, m.chunks, c.who, c.is_question, c.asks, c.is_heading, m.type, "
-    "m.status, m.created, m.is_superseded, m.key, m.collection FROM json_each(?) "
+    "m.status, m.created, m.is_superseded, m.key, m.collection, m.title FROM json_each(?) "
     "JOIN chunks c ON c.number = json_each.value JOIN memories m ON m.number = c.memory"
 )
 

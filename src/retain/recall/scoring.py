@@ -53,6 +53,7 @@ class Weights(NamedTuple):
     answer: float = 0.3  # for what follows a question that fits
     who: float = 0.2
     date: float = 0.1
+    title: float = 0.35  # for the words of a short question that the memory's title has
     question: float = 0.12  # taken off what only asks
     whole: float = 0.25  # for a memory that fits as a whole
     few_terms: float = 2.0  # up to so many, a question says too little for that
@@ -72,6 +73,7 @@ TEXT: Final = Weights(
     few_terms=0.0,
     many_terms=4.0,
     like_the_best=0.0,
+    title=0.6,
     slope=6.0,
 )
 
@@ -88,6 +90,7 @@ class Evidence(NamedTuple):
     date: float
     asks: float  # the share of it that is a question, if it ends in one
     links: float
+    title: float  # the share of a short question that the memory's title has
 
 
 def parts(evidence: Evidence, weights: Weights) -> Mapping[str, float]:
@@ -103,6 +106,7 @@ def parts(evidence: Evidence, weights: Weights) -> Mapping[str, float]:
         "speaker": weights.who * evidence.is_who,
         "date": weights.date * evidence.date,
         "links": evidence.links,
+        "title": weights.title * evidence.title,
         "question": -weights.question * evidence.asks if is_found else 0.0,
     }
 
@@ -117,6 +121,7 @@ def total(evidence: Evidence, weights: Weights) -> float:
         + weights.who * evidence.is_who
         + weights.date * evidence.date
         + evidence.links
+        + weights.title * evidence.title
     )
     if evidence.asks and (weights.vector or evidence.around):
         score -= weights.question * evidence.asks

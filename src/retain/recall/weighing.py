@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
+from math import sqrt
 from typing import Final, NamedTuple
 
 from retain.index.text import Shares
@@ -11,6 +12,7 @@ from retain.recall import scoring
 from retain.recall.asking import Asked
 from retain.recall.candidates import Candidates, Near, Row
 from retain.recall.scoring import Evidence, Signs, Weights
+from retain.words import bag
 
 __all__ = ["Boosts", "Linked", "Weighed", "granted", "signs", "weigh"]
 
@@ -21,6 +23,8 @@ _AGAIN: Final = 100  # candidates that are looked at a second time
 _OUTSTANDING: Final = 5  # whole memories that may stand out above the rest
 _LOOKED_THROUGH: Final = 50  # best candidates, to see how much of a question is there at all
 _DIGITS: Final = 6  # of a score that count
+_A_NAME: Final = 2  # terms up to which a title counts fully
+_A_QUESTION: Final = 5  # terms from which on it does not count
 _FULL_CHUNKS: Final = 4  # neighbours from which on a memory counts fully as a whole
 
 
@@ -79,6 +83,7 @@ def _evidence(found: Candidates, rows: Sequence[Row]) -> Iterable[Evidence]:
         [closeness(row.created) for row in rows] if asked.whens else nothing,
         [row.asks if row.is_question else 0.0 for row in rows],
         [found.named.get(chunk, 0.0) for chunk in chunks] if found.named else nothing,
+        _titles(found, rows),
     )
 
 
@@ -129,6 +134,31 @@ def _answers(found: Candidates, row: Row) -> float:
 
 def _whole(row: Row, wholes: Mapping[int, float]) -> float:
     return wholes.get(row.memory, 0.0) * min(1.0, (row.chunks - 1) / _FULL_CHUNKS)
+
+
+def _titles(found: Candidates, rows: Sequence[Row]) -> Sequence[float]:
+    """How much of a question stands in each memory's title; names say nothing about a whole.
+
+    Who types a word or two looks for the memory that is about it. A question says what it wants to
+    know, and that seldom stands in a title.
+    """
+    weights = [
+        (f" {term} ", weight)
+        for term, weight in zip(found.lexicon.rarity, found.rarity, strict=True)
+        if term not in found.asked.name_terms
+    ]
+    brevity = min(1.0, max(0.0, (_A_QUESTION - len(weights)) / (_A_QUESTION - _A_NAME)))
+    if not brevity or not found.words:
+        return [0.0] * len(rows)
+
+    @cache
+    def share(title: str) -> float:
+        its = f" {bag(title)} "
+        there = [weight for term, weight in weights if term in its]
+        # A long title is about much, and often no more than the first sentence.
+        return brevity * sum(there) * sqrt(len(there) / (its.count(" ") - 1)) if there else 0.0
+
+    return [share(row.title) for row in rows]
 
 
 def _outstanding(found: Candidates) -> Mapping[int, float]:

@@ -34,6 +34,7 @@ _NAMES: Final = {
     "speaker": "who said it",
     "date": "date",
     "links": "links",
+    "title": "words of its title",
     "question": "is itself a question",
     "first hits": "near the first hits",
 }
