@@ -472,6 +472,23 @@ def test_a_word_in_a_title_counts_for_more_than_in_a_text(mode: str, thinking: R
     assert thinking.search("how hot should black tea be?", mode=mode).hits[0].id == "kitchen"
 
 
+def test_a_heading_is_a_title_and_a_first_line_is_none(memory: Retain) -> None:
+    memory.put("# Tea\n\nBoil the water.\n\n## Later\n\nPour it.", id="headed")
+    memory.put("Tea.", id="lined")
+    assert memory.search("tea").hits[0].id == "headed"
+    parts = [one.explanation for one in memory.search("tea", explain=True).hits]
+    assert ["title" in cast("dict[str, float]", one and one["parts"]) for one in parts] == [
+        True,
+        False,
+    ]
+
+
+def test_what_was_replaced_does_not_come_first_for_its_title(memory: Retain) -> None:
+    memory.put("Green tea only.", id="old", title="Tea", metadata={"superseded_by": "new"})
+    memory.put("We drink black tea now.", id="new")
+    assert [one.id for one in memory.search("tea").hits] == ["new", "old"]
+
+
 def test_a_title_is_no_part_of_a_search_by_meaning(thinking: Retain) -> None:
     thinking.put("Boil the water.", id="pouring", title="Tea")
     explained = thinking.search("tea", mode="semantic", explain=True).hits[0].explanation

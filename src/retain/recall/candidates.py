@@ -46,7 +46,7 @@ class Row(NamedTuple):
     is_superseded: bool
     key: str
     collection: str
-    title: str
+    title: str  # that somebody gave the memory, where this chunk stands below it
 
     @property
     def shown(self) -> int:
@@ -302,7 +302,10 @@ def _first_chunks(connection: sqlite3.Connection, within: Within | None) -> Iter
 
 _ROWS: Final = (
     "SELECT c.number, c.memory, m.chunks, c.who, c.is_question, c.asks, c.is_heading, m.type, "
-    "m.status, m.created, m.is_superseded, m.key, m.collection, m.title FROM json_each(?) "
+    "m.status, m.created, m.is_superseded, m.key, m.collection, "
+    # Without one, a memory is called by its first line, which counts as text already.
+    "iif(c.lead <> '' OR substr(c.header_path, 1, length(m.title)) = m.title, m.title, '') "
+    "FROM json_each(?) "
     "JOIN chunks c ON c.number = json_each.value JOIN memories m ON m.number = c.memory"
 )
 

@@ -140,7 +140,7 @@ def _titles(found: Candidates, rows: Sequence[Row]) -> Sequence[float]:
     """How much of a question stands in each memory's title; names say nothing about a whole.
 
     Who types a word or two looks for the memory that is about it. A question says what it wants to
-    know, and that seldom stands in a title.
+    know, and that seldom stands in a title. What was replaced does not come first for its name.
     """
     weights = [
         (f" {term} ", weight)
@@ -155,10 +155,10 @@ def _titles(found: Candidates, rows: Sequence[Row]) -> Sequence[float]:
     def share(title: str) -> float:
         its = f" {bag(title)} "
         there = [weight for term, weight in weights if term in its]
-        # A long title is about much, and often no more than the first sentence.
+        # A long title is about much.
         return brevity * sum(there) * sqrt(len(there) / (its.count(" ") - 1)) if there else 0.0
 
-    return [share(row.title) for row in rows]
+    return [0.0 if row.is_superseded else share(row.title) for row in rows]
 
 
 def _outstanding(found: Candidates) -> Mapping[int, float]:
