@@ -31,9 +31,9 @@ import scale
 import servers
 
 from retain.app import App
-from retain.engines.arm import EngineError
-from retain.engines.wire import Wire
-from retain.recall.asking import Wanted
+from retain.index.engines.arm import EngineError
+from retain.index.engines.wire import Wire
+from retain.search.request import SearchRequest
 
 EMBEDDED = "embedded"
 DEFAULT = "qdrant,meilisearch,postgres,meilisearch+qdrant"
@@ -172,10 +172,10 @@ def indexed(root: str, size: int) -> Filled:
     """The embedded index: from files to words and vectors that can be asked for."""
     with opened({}, root) as app:
         clock = Clock()
-        app.library.sync()
-        app.library.fill()
+        app.sync()
+        app.make_vectors()
         seconds, here, _ = clock.read(size)
-        folder = os.path.dirname(app.library.in_force().store.path)
+        folder = os.path.dirname(app.index().database.path)
     said(f"indexed in {seconds:.0f} s")
     disk = servers.disk(folder)
     return Filled(EMBEDDED, size / seconds, here, 0.0, 0.0, disk / size)
@@ -185,7 +185,7 @@ def delivered(server: servers.Running, root: str, size: int) -> list[Filled]:
     """Give one server everything, arm by arm."""
     found = []
     with opened(servers.settings([server]), root) as app:
-        engines = app.library.in_force().engines
+        engines = app.index().engines
         assert engines is not None
         for part, sender in engines.senders.items():
             before = server.weight().disk
@@ -240,7 +240,7 @@ def first_ten(
     with opened(env, root) as app:
         for mode, ids in found.items():
             for text in questions:
-                answer = app.library.search(Wanted(text, 10, mode))
+                answer = app.search(SearchRequest(text, 10, mode))
                 assert not answer.degraded, answer.degraded
                 ids.append({hit.id for hit in answer.hits})
     return found
@@ -290,7 +290,7 @@ class Client:
     def __init__(self, env: Mapping[str, str], root: str, questions: Sequence[str]) -> None:
         self.app = App(bank=root, stays=True, env={**os.environ, **env})
         self._questions = questions
-        engines = self.app.library.in_force().engines
+        engines = self.app.index().engines
         self._wires = engines.wires if engines else {}
         self.works: dict[str, dict[int, Callable[[Any], Any]]] = {}
         self._current = 0
@@ -310,7 +310,7 @@ class Client:
 
     def search(self, number: int) -> bool:
         self._current = number % len(self._questions)
-        answer = self.app.library.search(Wanted(self._questions[self._current], 10))
+        answer = self.app.search(SearchRequest(self._questions[self._current], 10))
         return not answer.degraded
 
     def requests(self, part: str) -> Callable[[int], bool]:

@@ -7,9 +7,10 @@ as a host calls it: `retain hook EVENT`, the payload through a pipe. Every round
 once, in another order; the limits are for the medians. The deadline is lifted, so that a busy
 machine makes a hook slow and not silent, and every answer is looked at.
 
-The bank's texts are made up as in scale.py, with random vectors; a few memories in English have
-real ones. The warm question shares no word with the memory that answers it, so without a server
-it must find nothing, and with one it must find that memory.
+The bank's texts are made up as in scale.py, of the words of our own docs, as often as those have
+them, with random vectors; a few memories that make sense have real ones. The warm question shares
+no word with the memory that answers it, so without a server it must find nothing, and with one it
+must find that memory.
 """
 
 from __future__ import annotations
@@ -34,17 +35,18 @@ import speed
 
 SESSION = "bench-hooks"
 TRANSCRIPT_BYTES = 5_000_000
-LIMITS = {"prompt": 3.5, "stop": 6.0, "guard": 2.5}
+LIMITS = {"prompt": 5.0, "stop": 6.0, "guard": 2.5}
 MEANT = "Who fixes cars here?"
+DOCS = os.path.join(speed.ROOT, "docs")
 
 # Runs inside the installed environment: a bank, indexed, and a question that its words answer.
 PREPARE = """
-import random, sys
+import collections, glob, random, re, sys
 import scale
 from retain.app import App
-from retain.embed import embedder
+from retain.index.embed import embedder
 
-root, size = sys.argv[1], int(sys.argv[2])
+root, size, docs = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 real = embedder("bundled")
 ENGLISH = {
     "automobiles": "# Automobiles\\n\\nThe mechanic repairs automobiles.",
@@ -65,7 +67,9 @@ class Mixed(scale.RandomModel):
         return vectors
 
 random.seed(scale.SEED)
-words = scale.vocabulary()
+texts = [open(path, encoding="utf-8").read() for path in glob.glob(f"{docs}/*.md")]
+counts = collections.Counter(re.findall("[a-z]{2,}", " ".join(texts).casefold()))
+words = [word for word, _ in counts.most_common()]
 scale.write(root, size, words)
 for name, text in ENGLISH.items():
     with open(f"{root}/collection-0/{name}.md", "w", encoding="utf-8") as file:
@@ -74,8 +78,8 @@ with open(f"{root}/USER.md", "w", encoding="utf-8") as file:
     file.write("Ada, who works on compilers.\\n")
 app = App(bank=root)
 with scale.model(Mixed()):
-    app.library.sync()
-    app.library.fill()
+    app.sync()
+    app.make_vectors()
 app.close()
 with open(f"{root}/collection-2/note-1002.md", encoding="utf-8") as file:
     body = file.read().rpartition("---")[2].split()
@@ -222,7 +226,7 @@ def world(home: str) -> dict[str, str]:
 def prepared(python: str, project: str, memories: int, env: dict[str, str]) -> str:
     """Make an indexed bank in a project; a prompt that one of its memories answers."""
     done = subprocess.run(
-        [python, "-c", PREPARE, os.path.join(project, ".retain"), str(memories)],
+        [python, "-c", PREPARE, os.path.join(project, ".retain"), str(memories), DOCS],
         env={**env, "PYTHONPATH": os.path.dirname(os.path.abspath(__file__))},
         check=True,
         stdout=subprocess.PIPE,
@@ -266,7 +270,7 @@ def measured(found: dict[str, Case], rounds: int) -> dict[str, Times]:
     times = {name: Times() for name in found}
     for number in range(rounds + 2):
         for name in random.sample(list(found), len(found)):
-            forget(found[name].cwd)
+            forget(found[name].cwd, found[name].env["HOME"])
             clock, processor = once(name, found[name])
             if number > 1:  # the first rounds fill the caches
                 times[name].clock.append(clock)
@@ -276,10 +280,12 @@ def measured(found: dict[str, Case], rounds: int) -> dict[str, Times]:
     return times
 
 
-def forget(project: str) -> None:
+def forget(project: str, home: str) -> None:
     """Make every run the first one of its session."""
-    state = os.path.join(project, ".retain", ".index", "hooks", f"{SESSION}.json")
-    for path in (state, os.path.join(project, ".claude", ".stop_hook_active")):
+    memos = os.path.join(
+        home, ".local", "state", "retain", "banks", "*", "hooks", f"{SESSION}.json"
+    )
+    for path in (*glob.glob(memos), os.path.join(project, ".claude", ".stop_hook_active")):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 

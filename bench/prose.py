@@ -27,7 +27,7 @@ import locomo
 import quality
 
 import retain
-from retain.words import words
+from retain.text.tokens import words
 
 DATA = os.path.join(os.path.dirname(locomo.DATA), "cisi-dev.json")
 DEPTH = 10

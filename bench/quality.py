@@ -8,12 +8,11 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from retain.recall import scoring
+from retain.search import rank
 
 EMBEDDED = "embedded"
 LIMIT = 2  # points that a text engine may be away from it
 # Each part of the score, and the weights that switch it off.
-_AFTERWARDS = {"like_the_best": 0.0, "beside_the_first": 0.0}
 _STRUCTURE = {"answer": 0.0, "who": 0.0, "date": 0.0, "question": 0.0, "whole": 0.0, "title": 0.0}
 PARTS: Mapping[str, Mapping[str, float]] = {
     "without neighbours": {"before": 0.0, "after": 0.0},
@@ -23,13 +22,12 @@ PARTS: Mapping[str, Mapping[str, float]] = {
     "without the question penalty": {"question": 0.0},
     "without the whole memory": {"whole": 0.0},
     "without the title": {"title": 0.0},
-    "without the second look": _AFTERWARDS,
 }
 # One arm by itself: how to ask for it, and what to leave out besides.
 ARMS: Mapping[str, tuple[str, Mapping[str, float]]] = {
     "text only, all parts": ("text", {}),
-    "text arm alone": ("text", {"before": 0.0, "after": 0.0, **_STRUCTURE, **_AFTERWARDS}),
-    "vector arm alone": ("semantic", {**_STRUCTURE, **_AFTERWARDS}),
+    "text arm alone": ("text", {"before": 0.0, "after": 0.0, **_STRUCTURE}),
+    "vector arm alone": ("semantic", _STRUCTURE),
 }
 
 
@@ -45,12 +43,12 @@ def without_each_part(mode: str) -> Iterator[tuple[str, str]]:
 @contextlib.contextmanager
 def changed(changes: Mapping[str, float]) -> Iterator[None]:
     """Other weights for a while, with vectors and without."""
-    before = scoring.HYBRID, scoring.TEXT
+    before = rank.HYBRID, rank.TEXT
     try:
-        scoring.HYBRID, scoring.TEXT = (one._replace(**changes) for one in before)
+        rank.HYBRID, rank.TEXT = (one._replace(**changes) for one in before)
         yield
     finally:
-        scoring.HYBRID, scoring.TEXT = before
+        rank.HYBRID, rank.TEXT = before
 
 
 def asked(bank: Any, text: str, limit: int, mode: str, per: str = "memory") -> Any:

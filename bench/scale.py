@@ -21,12 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import retain.library
 from retain.app import App
-from retain.index.store import Store
-from retain.library import Library
-from retain.recall.asking import Wanted
-from retain.words import query as terms
+from retain.index import embed
+from retain.index.database import Database
+from retain.search.request import SearchRequest
+from retain.text.tokens import query as terms
 
 SEED = 7
 VOCABULARY = 30_000
@@ -73,22 +72,21 @@ def measure(scratch: str, size: int) -> Speed:
     root = os.path.join(scratch, f"scale-{size}", ".retain")
     write(root, size, words)
     app = App(bank=root, stays=True)
-    library = app.library
     with model(RandomModel()):
         started = time.perf_counter()
-        library.sync()
+        app.sync()
         seconds = time.perf_counter() - started
-        library.fill()
-        bank = library.banks()[0]
+        app.make_vectors()
+        bank = app.indexes()[0]
         texts = bank.look(lambda it: [row[0] for row in it.execute("SELECT text FROM chunks")])
         queries = [" ".join(random.choices(words, rarities(), k=5)) for _ in range(QUERIES)]
         result = Speed(
             size,
-            asked(library, queries, "text"),
-            asked(library, queries, "hybrid"),
-            *floors(bank.store, queries, len(texts)),
+            asked(app, queries, "text"),
+            asked(app, queries, "hybrid"),
+            *floors(bank.database, queries, len(texts)),
             *listing(root),
-            changed(library, root),
+            changed(app, root),
             len(texts) / seconds,
             bare_rate(scratch, texts),
         )
@@ -133,16 +131,18 @@ def write(root: str, size: int, words: list[str]) -> None:
 @contextlib.contextmanager
 def model(one: Any) -> Iterator[None]:
     """Let every bank use this model."""
-    before = retain.library._embedder
-    retain.library._embedder = lambda *_, **__: one
+    before = embed.embedder
+    embed.embedder = lambda *_, **__: one
     try:
         yield
     finally:
-        retain.library._embedder = before
+        embed.embedder = before
 
 
-def asked(library: Library, queries: Sequence[str], mode: str) -> tuple[float, float]:
-    return spread([lambda text=text: library.search(Wanted(text, mode=mode)) for text in queries])
+def asked(app: App, queries: Sequence[str], mode: str) -> tuple[float, float]:
+    return spread(
+        [lambda text=text: app.search(SearchRequest(text, mode=mode)) for text in queries]
+    )
 
 
 def spread(calls: Sequence[Callable[[], object]]) -> tuple[float, float]:
@@ -159,7 +159,7 @@ def spread(calls: Sequence[Callable[[], object]]) -> tuple[float, float]:
 
 
 def floors(
-    store: Store, queries: Sequence[str], chunks: int
+    store: Database, queries: Sequence[str], chunks: int
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     vectors = np.random.default_rng(SEED).standard_normal((chunks, DIMENSION)).astype(np.float32)
     probe = vectors[0].copy()
@@ -191,18 +191,19 @@ def listing(root: str) -> tuple[float, float]:
                     entry.stat(follow_symlinks=False)
 
     app = App(bank=root)
-    app.library.sync()  # opens the index, which is not what is measured
-    return spread([app.library.sync] * 3)[0], spread([bare] * 3)[0]
+    app.sync()  # opens the index, which is not what is measured
+    return spread([app.sync] * 3)[0], spread([bare] * 3)[0]
 
 
-def changed(library: Library, root: str) -> float:
-    """From the change of one file to the answer that has it."""
+def changed(app: App, root: str) -> float:
+    """From the change of one file to the answer that has it; a process that stays hears of it."""
     path = os.path.join(root, "collection-0", "note-0.md")
     with open(path, "a", encoding="utf-8") as file:
         file.write("\nxylophonequartz\n")
+    request = SearchRequest("xylophonequartz", mode="text")
     started = time.perf_counter()
-    found = library.search(Wanted("xylophonequartz", mode="text")).hits
-    assert [hit.id for hit in found[:1]] == ["note-0"]
+    while not app.search(request).hits:
+        assert time.perf_counter() < started + 10
     return 1000 * (time.perf_counter() - started)
 
 
@@ -260,14 +261,14 @@ def pair(values: tuple[float, float]) -> str:
 WARM = """
 import sys
 from retain.app import App
-from retain.recall.asking import Wanted
+from retain.search.request import SearchRequest
 app = App(bank=sys.argv[1], stays=True)
-app.library.search(Wanted("what is worth remembering", mode="text"))
-bank = app.library.banks()[0]
+app.search(SearchRequest("what is worth remembering", mode="text"))
+bank = app.indexes()[0]
 bank.embedder.query("warm")
 type(bank.embedder).name = "random"  # whose vectors are there
 for text in ("kada lemo", "tiru"):
-    app.library.search(Wanted(text))
+    app.search(SearchRequest(text))
 # Not ru_maxrss, which a child inherits from whoever started it.
 with open("/proc/self/status", encoding="ascii") as file:
     print(next(int(line.split()[1]) // 1024 for line in file if line.startswith("VmHWM")))
@@ -276,7 +277,7 @@ with open("/proc/self/status", encoding="ascii") as file:
 
 def model_report(scratch: str, sizes: Sequence[int]) -> None:
     """The real model: how fast it fills an index, and what a warm process weighs."""
-    from retain.embed import embedder
+    from retain.index.embed import embedder
 
     root = os.path.join(scratch, "model", ".retain")
     random.seed(SEED)
@@ -284,12 +285,12 @@ def model_report(scratch: str, sizes: Sequence[int]) -> None:
     one = embedder("bundled")
     assert one is not None
     app = App(bank=root)
-    app.library.sync()
-    bank = app.library.banks()[0]
+    app.sync()
+    bank = app.indexes()[0]
     texts = bank.look(lambda it: [row[0] for row in it.execute("SELECT text FROM chunks")])
     one.embed(texts[:8])
     rates = []
-    for call in (lambda: one.embed(texts), app.library.fill):
+    for call in (lambda: one.embed(texts), app.make_vectors):
         started = time.perf_counter()
         call()
         rates.append(len(texts) / (time.perf_counter() - started))

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import retain
 from retain.app import App
-from retain.engines.wire import Wire
+from retain.index.engines.wire import Wire
 from tests.engines import servers
 from tests.engines.servers import Process
 

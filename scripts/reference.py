@@ -12,9 +12,8 @@ import sys
 from typing import Any
 
 from retain.categories import DEFAULTS, FIELDS
-from retain.cli.parser import GROUPS, build, overview
-from retain.config import setting
-from retain.settings import SETTINGS
+from retain.cli import GROUPS, build, overview
+from retain.config import SETTINGS, setting
 
 PATH = os.path.join(os.path.dirname(__file__), os.pardir, "docs", "reference.md")
 HEAD = """\

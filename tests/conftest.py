@@ -138,7 +138,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_sessionfinish() -> None:
     """What a command that ran in this process has sent off to deliver ends with the tests."""
-    if sending := sys.modules.get("retain.engines.sending"):
+    if sending := sys.modules.get("retain.index.engines.sending"):
         for one in sending._LEFT:
             one.kill()
             one.wait()

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from retain import fsio
 from retain.app import App
+from retain.bank import files as fsio
+from retain.bank import git
 from retain.errors import RetainError
-from retain.git import process
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CALLS = ("fsync", "rename", "replace", "link", "unlink", "mkdir", "rmdir", "open", "write")
@@ -102,7 +102,7 @@ def watched(before: Callable[[str], None], after: Callable[[str, Any], None]) ->
     """Report every system call that changes something, before and after it is made."""
     with contextlib.ExitStack() as patches:
         places: list[tuple[Any, str]] = [(os, name) for name in CALLS]
-        for where, name in [*places, (fsio, "_renameat2"), (process, "run")]:
+        for where, name in [*places, (fsio, "_renameat2"), (git, "run")]:
             call = _watched(getattr(where, name), name, before, after)
             patches.enter_context(mock.patch.object(where, name, call))
         connect = _watched_connect(before, after)
@@ -231,7 +231,9 @@ def failing(call: str, number: int, code: int, work: Callable[[], object]) -> Ca
 
 def open_bank(root: Path) -> App:
     """The app on one bank, whatever is set outside."""
-    return App(bank=str(root), cwd=str(root), env={"USER": "tester", "HOME": str(root.parent)})
+    env = {"USER": "tester", "HOME": str(root.parent)}
+    state = {"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]}
+    return App(bank=str(root), cwd=str(root), env={**env, **state})
 
 
 def new_bank(root: Path) -> App:
@@ -258,18 +260,12 @@ def memories(root: Path) -> Snapshot:
     }
 
 
-# The index, and what SQLite keeps beside it while it is open.
-INDEX = ("index.db", "index.db-wal", "index.db-shm", "index.lock", "index.seal")
-
-
 def leftovers(root: Path) -> list[str]:
     """What a write must never leave behind."""
-    facts = (".index/facts.json", ".index/facts.lock")
-    kept = (".gitignore", ".index/lock", *facts, *(f".index/{name}" for name in INDEX))
     return [
         name
         for name in files(root)
-        if (name.startswith(".index/") and name not in kept and ".gitignore" not in name)
+        if name.startswith((".trash/.new-", ".trash/.journal"))
         or ".gitignore." in name
         or ".config.toml." in name
     ]

@@ -106,6 +106,10 @@ TOKENS: tuple[tuple[str, str], ...] = (
     ("high-entropy", chars(ALNUM, 64)),
 )
 
+_SEED_WORDS = "abandon ability able about above absent absorb abstract absurd abuse access accident"
+_SEED = " ".join(_SEED_WORDS.split())
+_NUMBERED_SEED = " ".join(f"{n}. {word}" for n, word in enumerate(_SEED_WORDS.split(), 1))
+
 # Kind, the secret, and the text around it that gives it away ("@@" stands for the secret).
 CONTEXTUAL: tuple[tuple[str, str, str], ...] = (
     ("aws-secret-key", chars(BASE64, 40), "aws_secret_access_key = @@"),
@@ -161,8 +165,47 @@ CONTEXTUAL: tuple[tuple[str, str, str], ...] = (
     ("secret", chars(ALNUM, 20), "client_secret = '@@'"),
     ("secret", chars(ALNUM, 20), r'"{\"clientSecret\": \"@@\"}"'),
     ("token", chars(ALNUM, 20), "TOKEN=@@"),
+    # Plain words, where only the place says that they are a password.
+    *(
+        ("password", secret, context)
+        for secret, context in (
+            ("correct" + "-horse-battery", "ADMIN_PASSWORD=@@"),
+            ("sword" + "fish", "export DB_PASS=@@"),
+            ("sword" + "fish", 'create_engine(host="db", password="@@")'),
+            ("correct" + "-horse", "db.password=@@"),
+            ("correct" + "-horse", '{"password": "@@"}'),
+            ("sword" + "fish", "curl -s -u admin:@@ https://api.test"),
+            ("sword" + " fish", "curl --user 'admin:@@' https://api.test"),
+            ("sword" + "fish", "mysql -u root -p@@ app"),
+            ("sword" + "fish", "mysqldump -u root -p'@@' app"),
+            ("sword" + "fish", "sshpass -p @@ ssh root@db"),
+            ("sword" + "fish", "docker login -u bob -p @@ registry.test"),
+            ("sword" + "fish", "redis-cli -h cache -a @@ ping"),
+            ("sword" + "fish", "machine api.test login bob password @@"),
+            ("sword" + "fish", "machine api.test\n  login bob\n  password @@\n"),
+            ("sword" + "fish", "# .pgpass\ndb.test:5432:app:bob:@@\n"),
+            ("hunt" + "er2", "| Password | `@@` |"),
+            ("hunt" + "er2", "| user | password |\n|---|---|\n| bob | @@ |\n"),
+            ("hunt" + "er2", "Password for the router: @@"),
+            ("hunt" + "er2", "the password for root on db1 is @@"),
+            ("hunt" + "er2", "pw: @@"),
+            ("correct horse" + " battery staple", "passphrase: @@"),
+            ("correct horse" + " battery staple", 'Passphrase for the key: "@@"'),
+        )
+    ),
+    *(
+        ("seed-phrase", _SEED, context)
+        for context in (
+            "seed phrase: @@", 'mnemonic = "@@"', "seed phrase: @@\n\nkeep these safe",
+            "seed phrase: @@\nkeep the words safe",
+        )
+    ),
+    ("seed-phrase", _NUMBERED_SEED, "Recovery phrase:\n@@\n"),
+    ("card-number", "4111 1111" + " 1111 1111", "Visa @@, 12/29"),
+    ("card-number", "5555-5555" + "-5555-4444", "@@"),
+    ("card-number", "378282" + "246310005", "amex=@@"),
     ("token", chars(LOWER_HEX, 40), "//registry.npmjs.org/:_authToken=@@"),
-)
+)  # fmt: skip
 
 _WORDS = "Rindfleischetikettierungsüberwachungsaufgabenübertragungsgesetz"
 _IMAGE = chars(BASE64, 76) + "\n" + chars(BASE64, 76) + "\n" + chars(BASE64, 30) + "=="
@@ -218,6 +261,23 @@ HARMLESS: tuple[str, ...] = (
     "It starts with `-----BEGIN PRIVATE KEY-----` and ends with `-----END PRIVATE KEY-----`.",
     "Never commit a PRIVATE KEY.",
     "task-runner sk-circle-fade-dot-container disk-usage key-value npm_config_registry",
+    "docker run --name mysql -p 3306:3306 mysql -p && docker run -p3306:3306 -u 1000:1000 mysql ",
+    'curl -u user:$PASS https://x.test; curl -u "$USER:$PASS" y; curl -u username:password z',
+    "mysql -P3306 -p db; ssh -p 2222 host; sshpass -e ssh x; mkdir -p foo; redis-cli -a $REDIS_PW",
+    'password="required" <input type="password" name="password" placeholder="Password">',
+    "login(user=name, password=user_password); password = 'user.password'",
+    "POSTGRES_PASSWORD=postgres",
+    "Passphrase: used to decrypt the private key. The passphrase is stored in the vault.",
+    "seed words: twelve words that the wallet shows to the user once when it is created first",
+    "Password for the database: see the vault. Password for X: ask Bob",
+    "PASS: tests/unit/test_x2.sh, pass: 12345 tests; on this machine login with password reset on",
+    "| Field | Type |\n|---|---|\n| password | string |\n| token | Bearer |",
+    "| name | password |\n|---|---|\n| bob | see vault |\n| eve | ${PASSWORD} |",
+    "order 1234567890123456, 4111 1111 1111 1112, at 1731888000000 and 1731888000000000",
+    "cpe:2.3:a:vendor:product:1.0:*:*:*:*:*:*:* src/foo.py:12:3:5:error",
+    "AKIAIOSFODNN7" + "EXAMPLE, aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx sk-ant-your-key-goes-here-1234",
+    "Use a password of 12 characters; the password was changed on 2026-11-18. PWD=/home/alice",
     "the key insight: batches2x; primary key: user_id2; key=abc123def456",
 )
 

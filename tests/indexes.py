@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -12,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from retain.bank import Bank, make
-from retain.embed import Embedder, FloatArray
-from retain.index import checking, embedding
-from retain.indexed import Indexed
-from retain.model import Answer
-from retain.place import Place
-from retain.recall.asking import Wanted
-from retain.recall.searching import search
+from retain.bank.bank import Bank
+from retain.bank.listing import make_bank
+from retain.doctor import index_faults
+from retain.index.embed import Embedder, FloatArray
+from retain.index.index import Index
+from retain.locate import BankLocation, state_directory
+from retain.memory import Answer
+from retain.search.request import SearchRequest
+from retain.search.search import search
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 DIMENSION = 24
@@ -57,7 +59,7 @@ def _direction(model: str, word: str) -> FloatArray:
 
 def new(root: Path) -> Path:
     """A bank that nobody has indexed yet."""
-    make(str(root))
+    make_bank(str(root))
     return root
 
 
@@ -87,18 +89,18 @@ def word(number: int) -> str:
     return "lamp" + "".join("bcdfghjklm"[int(digit)] for digit in f"{number:03}") + "ux"
 
 
-def place(root: Path) -> Place:
-    return Place(str(root), "retain", "bank", "a test", True)
+def place(root: Path) -> BankLocation:
+    return BankLocation(str(root), "retain", "bank", "a test", True)
 
 
-def indexed(root: Path, embedder: Embedder | None = None, *, stays: bool = False) -> Indexed:
-    return Indexed(Bank(place(root)), lambda: embedder, stays=stays)
+def indexed(root: Path, embedder: Embedder | None = None, **rest: Any) -> Index:
+    index = Index(Bank(place(root)), os.environ, **rest)
+    index.embedder = embedder
+    return index
 
 
 @contextlib.contextmanager
-def opened(
-    root: Path, embedder: Embedder | None = None, *, stays: bool = False
-) -> Iterator[Indexed]:
+def opened(root: Path, embedder: Embedder | None = None, *, stays: bool = False) -> Iterator[Index]:
     """A bank's index, let go of and sealed at the end."""
     bank = indexed(root, embedder, stays=stays)
     try:
@@ -107,15 +109,15 @@ def opened(
         bank.close()
 
 
-def ask(bank: Indexed, query: str, mode: str = "hybrid", limit: int = 50) -> Answer:
-    return search([bank], Wanted(query, limit=limit, mode=mode), lambda _: (0.0, 1.0), NOW)
+def ask(bank: Index, query: str, mode: str = "hybrid", limit: int = 50) -> Answer:
+    return search([bank], SearchRequest(query, limit=limit, mode=mode), now=NOW)
 
 
-def ids(bank: Indexed, query: str, mode: str = "text") -> list[str]:
+def ids(bank: Index, query: str, mode: str = "text") -> list[str]:
     return [hit.id for hit in ask(bank, query, mode).hits]
 
 
-def ranked(bank: Indexed, query: str, mode: str = "hybrid") -> list[tuple[str, float, str]]:
+def ranked(bank: Index, query: str, mode: str = "hybrid") -> list[tuple[str, float, str]]:
     """Everything of an answer that a person would notice a change in."""
     return [(hit.id, hit.score, hit.text) for hit in ask(bank, query, mode).hits]
 
@@ -127,16 +129,16 @@ def build(root: Path, embedder: Embedder | None = None) -> None:
         fill(bank)
 
 
-def fill(bank: Indexed) -> int:
+def fill(bank: Index) -> int:
     """Make every missing vector."""
-    return embedding.fill(bank.store, bank.embedder) if bank.embedder else 0
+    return bank.make_vectors()
 
 
-def faults(bank: Indexed) -> list[str]:
-    return checking.faults(bank.bank, bank.store)
+def faults(bank: Index) -> list[str]:
+    return index_faults(bank.bank, bank.database)
 
 
-def agrees(bank: Indexed) -> None:
+def agrees(bank: Index) -> None:
     """The index says what the files say, in every row."""
     bank.refresh(force_look=True)
     assert faults(bank) == []
@@ -145,7 +147,12 @@ def agrees(bank: Indexed) -> None:
 
 
 def database(root: Path) -> Path:
-    return root / ".index" / "index.db"
+    return state(root) / "index.db"
+
+
+def state(root: Path) -> Path:
+    """Where the state of a bank lies."""
+    return Path(state_directory(str(root), os.environ))
 
 
 @contextlib.contextmanager
@@ -155,6 +162,6 @@ def plain(root: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def value(bank: Indexed, query: str) -> Any:
+def value(bank: Index, query: str) -> Any:
     """The one value a query gives."""
     return bank.look(lambda connection: connection.execute(query).fetchone()[0])

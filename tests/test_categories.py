@@ -1,14 +1,53 @@
-"""The categories of a bank: the six, one's own, and what cannot be one."""
+"""Categories and the settings of typed memories: the six, one's own, and those of other stores."""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from retain.categories import DEFAULTS, FIELDS, Category, Rules, gathered, is_name
+from retain import config
+from retain.app import App
+from retain.categories import DEFAULTS, Category, Rules, is_name, load_categories
+from retain.config import Config, list_settings, parse_value, rules, setting
+from retain.errors import UsageError
+from tests.cli.door import call
+from tests.conftest import Run
+
+
+@pytest.fixture
+def bank(home: Path) -> Path:
+    root = home / "work" / ".retain"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
+def claude(home: Path) -> Path:
+    root = home / "work" / ".claude" / "memory"
+    root.mkdir(parents=True)
+    return root
+
+
+def load(root: Path, text: str = "", env: dict[str, str] | None = None) -> Config:
+    (root / "config.toml").write_text(text, encoding="utf-8")
+    return config.load(str(root / "none.toml"), str(root / "config.toml"), env or {})
+
+
+def read(root: Path, text: str = "", env: dict[str, str] | None = None) -> Rules:
+    return rules(load(root, text, env), str(root))
+
+
+def of_claude(root: Path, theirs: object) -> tuple[Config, Rules]:
+    text = theirs if isinstance(theirs, str) else json.dumps(theirs)
+    (root / "memory-config.json").write_text(text, encoding="utf-8")
+    found = App().config
+    return found, rules(found, str(root))
 
 
 def test_the_six_are_those_of_document_004() -> None:
@@ -22,11 +61,6 @@ def test_the_six_are_those_of_document_004() -> None:
         ("preference", "preferences", 0, 0),
     ]  # fmt: skip
     assert all(one.enabled and one.auto_capture for one in DEFAULTS.values())
-    assert DEFAULTS["tech_debt"].display == "TECH_DEBT"
-
-
-def test_every_field_of_a_category_but_its_name_can_be_set() -> None:
-    assert {"name", *FIELDS} == set(Category._fields)
 
 
 def test_rules_are_found_by_name_and_by_folder() -> None:
@@ -37,32 +71,28 @@ def test_rules_are_found_by_name_and_by_folder() -> None:
     assert rules[1:] == (30, True, 100, "title_tags", ())
 
 
-@pytest.mark.parametrize("name", ["a", "incident", "on_call_2", "a" * 40])
-def test_a_name_of_a_category(name: str) -> None:
-    assert is_name(name)
-
-
 @pytest.mark.parametrize("name", ["", "A", "2nd", "_a", "a-b", "a.b", "a b", "é", "a" * 41, "a\n"])
 def test_no_name_of_a_category(name: str) -> None:
     assert not is_name(name)
-
-
-def test_nothing_set_leaves_the_six() -> None:
-    assert gathered({}, "/") == (dict(DEFAULTS), [])
+    assert is_name("on_call_2")
 
 
 def test_what_is_set_replaces_only_itself() -> None:
-    found, warnings = gathered({"session_summary": {"max_retained": 9, "enabled": False}}, "/")
+    found, warnings = load_categories(
+        {"session_summary": {"max_retained": 9, "enabled": False}}, "/"
+    )
     expected = DEFAULTS["session_summary"]._replace(max_retained=9, enabled=False)
     assert found == {**DEFAULTS, "session_summary": expected}
     assert warnings == []
 
 
 def test_a_folder_makes_a_category_of_ones_own() -> None:
-    found, warnings = gathered({"incident": {"folder": "incidents", "description": "x" * 900}}, "/")
+    found, warnings = load_categories(
+        {"incident": {"folder": "incidents", "description": "x" * 900}}, "/"
+    )
     assert found["incident"] == Category("incident", "incidents", description="x" * 500)
     assert warnings == []
-    found, warnings = gathered({"incident": {"retention_days": 3}}, "/")
+    found, warnings = load_categories({"incident": {"retention_days": 3}}, "/")
     assert "incident" not in found
     assert warnings == ["the category incident has no folder; ignored"]
 
@@ -88,7 +118,9 @@ def test_a_folder_makes_a_category_of_ones_own() -> None:
 def test_two_categories_never_share_a_folder(
     given: dict[str, str], folders: dict[str, str | None], count: int
 ) -> None:
-    found, warnings = gathered({name: {"folder": folder} for name, folder in given.items()}, "/")
+    found, warnings = load_categories(
+        {name: {"folder": folder} for name, folder in given.items()}, "/"
+    )
     wanted = {name: one.folder for name, one in DEFAULTS.items()} | given | folders
     assert {name: one.folder for name, one in found.items()} == {
         name: folder for name, folder in wanted.items() if folder
@@ -101,7 +133,9 @@ SCHEMA = {"type": "object", "required": ["impact"]}
 
 
 def schema_of(text: str, root: Path) -> tuple[object, list[str]]:
-    found, warnings = gathered({"incident": {"folder": "incidents", "schema": text}}, str(root))
+    found, warnings = load_categories(
+        {"incident": {"folder": "incidents", "schema": text}}, str(root)
+    )
     return found["incident"].schema, warnings
 
 
@@ -146,3 +180,332 @@ def test_a_schema_that_is_not_in_the_bank_or_no_object_is_not_used(
     assert len(warnings) == 1
     assert "the schema of the category incident is not used" in warnings[0]
     assert len(warnings[0]) < 500
+
+
+# A bank's own config
+
+
+def test_without_a_word_the_rules_are_document_004s(bank: Path) -> None:
+    assert read(bank) == Rules(dict(DEFAULTS), 30, True, 100, "title_tags", ())
+
+
+def test_a_project_may_set_every_rule(bank: Path) -> None:
+    found = read(
+        bank,
+        "[records]\ngrace_period_days = 7\narchive_retired = true\nmax_per_category = 0\n"
+        'match_strategy = "hybrid"\n[categories.decision]\nretention_days = 365\n'
+        "[categories.preference]\nenabled = false\nauto_capture = false\n"
+        '[categories.incident]\nfolder = "incidents"\nmax_retained = 3\n'
+        'description = "What broke."\n[categories.incident.schema]\nrequired = ["impact"]\n',
+    )
+    assert found[1:] == (7, True, 0, "hybrid", ())
+    assert found.categories == {
+        **DEFAULTS,
+        "decision": DEFAULTS["decision"]._replace(retention_days=365),
+        "preference": DEFAULTS["preference"]._replace(enabled=False, auto_capture=False),
+        "incident": Category(
+            "incident", "incidents", max_retained=3, description="What broke.",
+            schema={"required": ["impact"]},
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"[categories.decision]\n{line}" for line in (
+            'enabled = "yes"', "enabled = 1", "retention_days = -1", 'retention_days = "30"',
+            "retention_days = 1.5", "retention_days = true", "max_retained = []",
+            "max_retained = 1" + "0" * 30, "description = 5", "folder = 5", 'folder = ""',
+            'folder = "a/b"', 'folder = "../out"', 'folder = ".trash"', 'folder = "skills"',
+            'folder = "con"', "schema = 5", "schema = {d = 2026-01-01}", "colour = 1",
+            "folder.name = 1", 'name = "x"',
+        )),
+        "categories = 5", "[categories]\ndecision = 5", '[categories.""]\nfolder = "x"',
+        '[categories.Incident]\nfolder = "x"', '[categories."a.b"]\nfolder = "x"',
+        f'[categories.{"a" * 41}]\nfolder = "x"', "[categories.decision.folder]\na = 1",
+        '[records]\nmatch_strategy = "magic"', "[records]\ngrace_period_days = -1",
+        "[records]\narchive_retired = 1", '[records]\nmax_per_category = "many"',
+        "[records]\nother = 1",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_set_is_ignored_and_said_so(bank: Path, text: str) -> None:
+    found = load(bank, text)
+    assert len(found.warnings) == 1
+    assert found.warnings[0].startswith(f"{bank}/config.toml: ")
+    assert rules(found, str(bank)) == read(bank)
+
+
+def test_a_person_sets_categories_for_all_banks_and_a_project_its_own(
+    home: Path, bank: Path
+) -> None:
+    (home / ".retain").mkdir()
+    own = home / ".retain" / "config.toml"
+    own.write_text(
+        "[categories.decision]\nretention_days = 9\nmax_retained = 9\n"
+        '[categories.incident]\nfolder = "incidents"\n',
+        encoding="utf-8",
+    )
+    (bank / "config.toml").write_text(
+        "[categories.decision]\nretention_days = 5\n[categories.incident]\nenabled = false\n",
+        encoding="utf-8",
+    )
+    found = rules(App().config, str(bank))
+    assert found.categories["decision"][4:6] == (5, 9)
+    assert found.categories["incident"] == Category("incident", "incidents", enabled=False)
+
+
+def test_variables_set_categories_too(bank: Path) -> None:
+    env = {
+        "RETAIN_CATEGORIES_TECH_DEBT_RETENTION_DAYS": "4",
+        "RETAIN_CATEGORIES_MAX_RETAINED_FOLDER": "odd",
+        "RETAIN_CATEGORIES_DECISION_ENABLED": "off",
+        "RETAIN_CATEGORIES_DECISION_COLOUR": "red",
+        "RETAIN_CATEGORIES_": "x",
+        "RETAIN_CATEGORIES_FOLDER": "x",
+        "RETAIN_RECORDS_GRACE_PERIOD_DAYS": "3",
+    }
+    found = load(bank, "", env)
+    assert found.warnings == ()
+    said = rules(found, str(bank))
+    assert said.grace_period_days == 3
+    assert said.categories["tech_debt"].retention_days == 4
+    assert said.categories["max_retained"].folder == "odd"
+    assert not said.categories["decision"].enabled
+    bad = load(bank, "", {"RETAIN_CATEGORIES_DECISION_FOLDER": "a/b"})
+    assert "RETAIN_CATEGORIES_DECISION_FOLDER is ignored" in bad.warnings[0]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["categories", "categories.", "categories.decision", "categories.decision.colour",
+     "categories.decision.name", "categories.A.folder", "categories..folder",
+     "categories.a.b.folder", "categories.decision.folder.x"],
+)  # fmt: skip
+def test_an_unknown_setting_of_a_category_is_refused(key: str) -> None:
+    with pytest.raises(UsageError):
+        setting(key)
+
+
+@given(st.text(max_size=30))
+def test_any_folder_a_person_types_is_a_collection_or_refused(text: str) -> None:
+    one = setting("categories.incident.folder")
+    try:
+        value = parse_value(one, text)
+    except UsageError:
+        return
+    assert isinstance(value, str)
+    assert value
+    assert "/" not in value
+    assert value not in (".", "..", "skills")
+
+
+# A claude-memory store
+
+
+DOCUMENT: dict[str, Any] = {
+    "memory_root": ".claude/memory",
+    "categories": {
+        one.name: {
+            "enabled": True, "folder": one.folder, "auto_capture": True,
+            "retention_days": one.retention_days,
+            **({"max_retained": 5} if one.max_retained else {}),
+        }
+        for one in DEFAULTS.values()
+    },
+    "auto_commit": False,
+    "max_memories_per_category": 100,
+    "retrieval": {"max_inject": 5, "match_strategy": "title_tags"},
+    "triage": {"enabled": True, "thresholds": {"decision": 0.4}, "parallel": {"enabled": True}},
+    "delete": {"grace_period_days": 30, "archive_retired": True},
+}  # fmt: skip
+
+
+def test_the_default_file_of_document_004_means_the_defaults(claude: Path) -> None:
+    found, said = of_claude(claude, DOCUMENT)
+    assert found.warnings == ()
+    assert said == Rules(dict(DEFAULTS))
+    assert found.values["records.grace_period_days"].origin == f"{claude}/memory-config.json"
+
+
+def test_its_settings_are_understood(claude: Path) -> None:
+    (claude / "incident.json").write_text('{"required": ["impact"]}', encoding="utf-8")
+    found, said = of_claude(
+        claude,
+        {
+            "delete": {"grace_period_days": 5, "archive_retired": True},
+            "max_memories_per_category": 7,
+            "auto_commit": True,
+            "retrieval": {"match_strategy": "tags", "enabled": False},
+            "categories": {
+                "decision": {"retention_days": 3, "description": "Why.", "colour": "red"},
+                "incident": {"folder": "incidents", "schema": "incident.json"},
+                "outage": {"folder": "outages", "schema": {"type": "object"}},
+                "runbook": {"enabled": False},
+            },
+            "log": {"level": 3},
+        },
+    )
+    assert found.warnings == ()
+    assert found.flag("versioning.auto_commit")
+    assert said[1:] == (5, True, 7, "tags", ())
+    assert said.categories["decision"][4:7] == (3, 0, "Why.")
+    assert not said.categories["runbook"].enabled
+    assert said.categories["incident"].schema == {"required": ["impact"]}
+    assert said.categories["outage"].schema == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    "theirs, warned",
+    [
+        ({"delete": {"grace_period_days": -1}}, 1), ({"delete": {"grace_period_days": None}}, 1),
+        ({"delete": {"archive_retired": "true"}}, 1), ({"delete": {"archive_retired": False}}, 1),
+        ({"delete": 5, "retrieval": [], "triage": "x"}, 3), ({"retrieval": None}, 1),
+        ({"max_memories_per_category": 1.5}, 1), ({"auto_commit": 1}, 1),
+        ({"retrieval": {"match_strategy": "magic"}}, 1),
+        ({"categories": {"decision": {"folder": "../x", "enabled": 0}}}, 2),
+        ({"categories": {"Bad Name": {"folder": "x"}}}, 1),
+        ({"categories": {"decision": {"colour": "red"}}}, 0),
+        ({"categories": {"tech_debt": 5, "x" * 1000: 5}}, 2), ({"categories": {"\x1b[2J": 5}}, 1),
+        ({"categories": []}, 1), ({}, 0), ("", 1), ("{", 1), ("[]", 1),
+        ('"' + "x" * 100_001 + '"', 1), ("[" * 50_000, 1),
+    ],
+    ids=lambda value: str(value)[:50],
+)  # fmt: skip
+def test_a_broken_file_leaves_the_defaults_and_is_said(
+    claude: Path, theirs: object, warned: int
+) -> None:
+    found, said = of_claude(claude, theirs)
+    assert len(found.warnings) == warned
+    assert all(len(one) < 500 for one in found.warnings)
+    assert not any("\x1b" in one for one in found.warnings)
+    assert said == Rules(dict(DEFAULTS))
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/etc/passwd"])
+def test_a_file_that_is_a_link_is_not_followed(claude: Path, target: str) -> None:
+    (claude / "memory-config.json").symlink_to(target)
+    found = App().config
+    assert len(found.warnings) == 1
+    assert {value.origin for value in found.values.values()} == {"default"}
+
+
+# The command line
+
+
+def test_list_shows_each_category_and_what_is_set(bank: Path) -> None:
+    found = load(
+        bank, '[categories.incident]\nfolder = "incidents"\n[categories.decision]\nenabled = true\n'
+    )
+    shown = {
+        one.key: value.value
+        for one, value in list_settings(found)
+        if one.key.startswith("categories.")
+    }
+    assert shown == {
+        "categories.session_summary.folder": "sessions",
+        "categories.session_summary.retention_days": 90,
+        "categories.session_summary.max_retained": 5,
+        "categories.decision.folder": "decisions",
+        "categories.decision.enabled": True,
+        "categories.runbook.folder": "runbooks",
+        "categories.constraint.folder": "constraints",
+        "categories.tech_debt.folder": "tech-debt",
+        "categories.preference.folder": "preferences",
+        "categories.incident.folder": "incidents",
+    }
+
+
+def test_a_category_is_set_added_and_shown(run: Run, bank: Path) -> None:
+    key = "categories.decision.retention_days"
+    assert run("config", "get", key).out == "0\n"
+    assert run("config", "set", key, "30").out.startswith(f"{key} = 30\n")
+    shown = json.loads(run("config", "get", key, "--json").out)
+    assert (shown["value"], shown["origin"]) == (30, f"{bank}/config.toml")
+    assert run("config", "set", "categories.incident.folder", "incidents").code == 0
+    assert run("config", "set", "categories.incident.description", "What broke").code == 0
+    rows = json.loads(run("config", "list", "--json").out)
+    assert {"categories.incident.folder", "categories.incident.description", key} <= {
+        row["key"] for row in rows
+    }
+    assert run("config", "check").out == "The configuration is fine.\n"
+
+
+@pytest.mark.parametrize(
+    "key, value", [("records.archive_retired", "false"), ("versioning.mode", "off")]
+)
+def test_what_a_project_may_not_set_is_refused_and_not_written(
+    home: Path, bank: Path, key: str, value: str
+) -> None:
+    ran = call("config", "set", key, value)
+    assert ran.code == 2
+    assert f"retain config set {key} {value} --global" in ran.err
+    assert list(bank.iterdir()) == []
+    assert call("config", "set", key, value, "--global").code == 0
+    assert call("config", "get", key).out == f"{value}\n"
+    allowed = "auto" if value == "off" else "true"
+    assert call("config", "set", key, allowed).code == 0
+
+
+TAKEN = (
+    '[categories.decision]\nfolder = "runbooks"\n[categories.incident]\nfolder = "sessions"\n'
+    '[categories.outage]\nfolder = "outages"\nschema = "none.json"\n'
+)
+
+
+def test_status_and_doctor_tell_of_categories_that_are_not_as_the_config_says(bank: Path) -> None:
+    load(bank, TAKEN)
+    told = [
+        "the folder runbooks is taken; the category decision keeps decisions",
+        "the folder sessions is session_summary's; the category incident is ignored",
+        "the schema of the category outage is not used",
+    ]
+    for command in ("status", "doctor"):
+        ran = call(command)
+        assert all(one in ran.out for one in told), ran.out
+        assert call(command, "--json").out.count("the folder runbooks is taken") == 1
+
+
+def test_check_tells_of_schemas_that_cannot_be_used(bank: Path) -> None:
+    load(
+        bank,
+        '[categories.a]\nfolder = "a"\nschema = "none.json"\n'
+        "[categories.b]\nfolder = 'b'\nschema = '{\"type\": \"thing\"}'\n"
+        '[categories.c]\nfolder = "c"\n[categories.c.schema]\nrequired = ["x"]\n',
+    )
+    ran = call("config", "check")
+    assert ran.code == 1
+    assert "the schema of the category a is not used" in ran.out
+    assert "the schema of the category b cannot be used" in ran.out
+    assert "category c" not in ran.out
+
+
+# What a memory-config.json says to the hooks
+
+
+@pytest.mark.parametrize(
+    "theirs, key, value",
+    [
+        ({"triage": {"thresholds": {"DECISION": 0.9}}}, "triage.thresholds.decision", 0.9),
+        ({"triage": {"thresholds": {"runbook": 7}}}, "triage.thresholds.runbook", 1.0),
+        ('{"triage": {"thresholds": {"runbook": NaN}}}', "triage.thresholds.runbook", 0.4),
+        ({"triage": {"enabled": False}}, "triage.enabled", False),
+        ({"triage": {"max_messages": 1}}, "triage.max_messages", 10),
+        ({"triage": {"parallel": {"category_models": {"runbook": "OPUS"}}}},
+         "triage.parallel.category_models.runbook", "opus"),
+        ({"triage": {"parallel": {"default_model": "gpt"}}}, "triage.parallel.default_model",
+         "haiku"),
+        ({"triage": {"parallel": {"enabled": False}}}, "triage.parallel.enabled", False),
+        ({"retrieval": {"enabled": False}}, "retrieval.enabled", False),
+        ({"retrieval": {"max_inject": "7"}}, "retrieval.max_inject", 7),
+        ({"retrieval": {"max_inject": 7.9}}, "retrieval.max_inject", 7),
+        ({"retrieval": {"max_inject": "many"}}, "retrieval.max_inject", 5),
+        ({"retrieval": {"max_inject": 999}}, "retrieval.max_inject", 20),
+        ({"hooks": {"stop": False}}, "hooks.stop", False),
+        ({"hooks": {"pre_tool_use": False}}, "hooks.pre_tool_use", True),
+    ],
+)  # fmt: skip
+def test_the_hooks_settings_in_a_memory_config(
+    claude: Path, theirs: object, key: str, value: object
+) -> None:
+    assert of_claude(claude, theirs)[0].value(key).value == value

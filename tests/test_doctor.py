@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from retain import paths
+from retain import names
 from retain.app import App
-from retain.drafts import Draft
+from retain.bank.memory_input import MemoryInput
+from retain.doctor import orphaned_states, remove_state, sweep_states
 from retain.errors import BadName, Unreadable
-from retain.links import MOST, links
+from retain.text.links import MAX_LINKS, find_links
 from tests.malformed import BROKEN, FINE, ODD, WORD
 
 ALL = {**BROKEN, **ODD, **FINE}
@@ -28,7 +29,9 @@ def bank(home: Path) -> Path:
     for name, data in ALL.items():
         (folder / name).write_bytes(data)
     for name in ("AAA", "zzz"):
-        App().put(Draft(text=f"A good {name} memory.", title=name), collection="mess", name=name)
+        App().put(
+            MemoryInput(text=f"A good {name} memory.", title=name), collection="mess", name=name
+        )
     return folder
 
 
@@ -38,7 +41,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_the_table_is_large_enough() -> None:
     assert len(BROKEN) >= 40
-    assert len({paths.key(Path(name).stem) for name in ALL}) == len(ALL)
+    assert len({names.key(Path(name).stem) for name in ALL}) == len(ALL)
 
 
 def test_one_bad_file_never_hides_a_good_one(bank: Path) -> None:
@@ -79,9 +82,9 @@ def test_reading_and_writing_beside_them_leaves_every_byte(bank: Path) -> None:
             app.get(f"mess/{Path(name).stem}")
         except BadName:
             assert name in ODD
-    app.put(Draft(text="new"), collection="mess", name="new")
-    app.update("mess/AAA", Draft(tags=["a"]))
-    app.append("mess/zzz", Draft(text="more"))
+    app.put(MemoryInput(text="new"), collection="mess", name="new")
+    app.update("mess/AAA", MemoryInput(tags=["a"]))
+    app.append("mess/zzz", MemoryInput(text="more"))
     app.move("mess/new", to_collection="other", to_id="")
     app.delete("other/new")
     after = contents(bank)
@@ -96,10 +99,10 @@ def test_a_file_that_cannot_be_parsed_is_never_changed(home: Path, name: str) ->
     path.write_bytes(BROKEN[name])
     ref = Path(name).stem
     attempts: list[Callable[[], object]] = [
-        lambda: App().update(ref, Draft(tags=["a"])),
-        lambda: App().update(ref, Draft(text='{"a": 1}')),
-        lambda: App().update(ref, Draft(fields={"priority": "high"})),
-        lambda: App().append(ref, Draft(text="more")),
+        lambda: App().update(ref, MemoryInput(tags=["a"])),
+        lambda: App().update(ref, MemoryInput(text='{"a": 1}')),
+        lambda: App().update(ref, MemoryInput(fields={"priority": "high"})),
+        lambda: App().append(ref, MemoryInput(text="more")),
     ]
     for attempt in attempts:
         with pytest.raises(Unreadable):
@@ -115,7 +118,7 @@ def test_a_name_that_cannot_be_an_id_is_refused_or_found(bank: Path) -> None:
     for name in ODD:
         stem = Path(name).stem
         try:
-            paths.check_id(stem)
+            names.check_id(stem)
         except BadName:
             with pytest.raises(BadName):
                 App().get(f"mess/{stem}")
@@ -126,9 +129,9 @@ def test_a_name_that_cannot_be_an_id_is_refused_or_found(bank: Path) -> None:
 def test_a_memory_with_more_links_than_count_is_named_as_read_in_part(home: Path) -> None:
     App().init()
     link = "[[elsewhere]]\n"
-    full = App().put(Draft(text=link * MOST + f"`{link.strip()}`\n"), name="full").memory
-    over = App().put(Draft(text=link * (MOST + 1)), name="over").memory
-    assert len(links(full.body)) == len(links(over.body)) == MOST
+    full = App().put(MemoryInput(text=link * MAX_LINKS + f"`{link.strip()}`\n"), name="full").memory
+    over = App().put(MemoryInput(text=link * (MAX_LINKS + 1)), name="over").memory
+    assert len(find_links(full.body)) == len(find_links(over.body)) == MAX_LINKS
     (problem,) = App().status().problems
     assert problem.path == over.path
     assert problem.reason == "read only in part: of its 10,001 links the first 10,000 count"
@@ -136,8 +139,8 @@ def test_a_memory_with_more_links_than_count_is_named_as_read_in_part(home: Path
 
 def test_findings_count_what_is_there(home: Path) -> None:
     App().init()
-    App().put(Draft(text="one", type="plan"), name="one")
-    App().put(Draft(text="two"), name="two", collection="other")
+    App().put(MemoryInput(text="one", type="plan"), name="one")
+    App().put(MemoryInput(text="two"), name="two", collection="other")
     App().delete("two")
     findings = App().status()
     assert (findings.memories, findings.trashed) == (1, 1)
@@ -146,3 +149,49 @@ def test_findings_count_what_is_there(home: Path) -> None:
     assert findings.by_status == {"active": 1}
     assert findings.problems == ()
     assert findings.size == len(App().get("one").data)
+
+
+# What is kept for banks that are gone, or that nobody uses
+
+
+def _states(home: Path) -> list[str]:
+    folder = home / ".local" / "state" / "retain" / "banks"
+    return sorted(path.name.rpartition("-")[0] for path in folder.iterdir())
+
+
+def _bank(home: Path, name: str) -> Path:
+    """A bank with an index, and with a proposal in its inbox."""
+    root = home / name / ".retain"
+    app = App(bank=str(root))
+    app.init()
+    app.put(MemoryInput(text="text"), name="one")
+    app.close()
+    return root
+
+
+def test_the_state_of_a_bank_that_is_gone_is_named_and_removed_on_request(home: Path) -> None:
+    root = _bank(home, "gone")
+    _bank(home, "here")
+    assert orphaned_states(os.environ) == []
+    shutil.rmtree(root.parent)
+    (state,) = orphaned_states(os.environ)
+    assert (state.bank, _states(home)) == (str(root), ["gone", "here"])
+    remove_state(state)
+    assert (orphaned_states(os.environ), _states(home)) == ([], ["here"])
+
+
+def test_a_state_that_nobody_used_for_long_is_removed_but_for_its_proposals(home: Path) -> None:
+    for name in ("old", "proposing", "new"):
+        _bank(home, name)
+    for state in (home / ".local" / "state" / "retain" / "banks").iterdir():
+        if state.name.startswith("proposing"):
+            (state / "inbox").mkdir()
+            (state / "inbox" / "one.json").write_text("{}", encoding="utf-8")
+        if not state.name.startswith("new"):
+            for path in (*state.iterdir(), state):
+                os.utime(path, (0, 0))
+    sweep_states(os.environ)
+    assert _states(home) == ["new", "proposing"]
+    (left,) = (home / ".local" / "state" / "retain" / "banks").glob("proposing-*/*")
+    assert left.name == "inbox"
+    assert App(bank=str(home / "old" / ".retain")).index_facts().memories == 1

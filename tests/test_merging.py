@@ -10,9 +10,9 @@ import pytest
 import retain
 from retain.api import Retain
 from retain.app import App
-from retain.drafts import Draft
+from retain.bank.memory_input import MemoryInput
 from retain.errors import BadName, Conflict, LimitExceeded, NotFound, RetainError, UsageError
-from retain.model import Written
+from retain.memory import Written
 from tests.guard_samples import TOKENS
 
 
@@ -40,7 +40,7 @@ def files() -> dict[str, bytes]:
     return {
         str(path): path.read_bytes()
         for path in Path("bank").rglob("*")
-        if path.is_file() and ".index" not in path.parts
+        if path.is_file() and ".local" not in path.parts
     }
 
 
@@ -187,7 +187,7 @@ def test_merged_memory_says_what_stands_for_it_now(memory: Retain) -> None:
 
 
 def test_what_was_merged_can_be_brought_back(memory: Retain) -> None:
-    before = files()
+    before = {name: data for name, data in files().items() if ".trash" not in name}
     merged = memory.merge(SOURCES, "auth", "All of it.")
     app = App(bank="bank")
     for one in merged.trashed:
@@ -224,7 +224,7 @@ def test_secrets_do_not_come_in_by_a_merge(kind: str, secret: str, memory: Retai
 
 
 def test_merge_is_one_commit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.test_git import new_project, run_git
+    from tests.bank.test_git import new_project, run_git
 
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
     monkeypatch.setenv("RETAIN_VERSIONING_AUTO_COMMIT", "true")
@@ -232,8 +232,8 @@ def test_merge_is_one_commit(home: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(root)
     App().init()
     for name in ("a", "b"):
-        App().put(Draft(text=name), name=name)
-    merged = App().merge(["a", "b"], "ab", Draft(text="both"))
+        App().put(MemoryInput(text=name), name=name)
+    merged = App().merge(["a", "b"], "ab", MemoryInput(text="both"))
     assert merged.written.commit
     shown = run_git(root, "show", "--name-status", "--format=%s", "HEAD")
     assert "merge memories/a, memories/b into memories/ab" in str(shown)
@@ -247,7 +247,7 @@ class Met(App):
     def move(
         self, ref: str, *, collection: str | None = None, to_collection: str | None, to_id: str
     ) -> Written:
-        met = Path(self.place.root) / "memories" / f"{to_id}.md"
+        met = Path(self.location.root) / "memories" / f"{to_id}.md"
         met.write_text("# Met", encoding="utf-8")
         try:
             return super().move(
@@ -259,21 +259,21 @@ class Met(App):
 
 
 def _files(app: App) -> dict[str, bytes]:
-    folder = Path(app.place.root) / "memories"
+    folder = Path(app.location.root) / "memories"
     return {one.name: one.read_bytes() for one in sorted(folder.glob("*.md"))}
 
 
 def _three(app: App) -> dict[str, bytes]:
     app.init()
     for name in ("one", "two", "three"):
-        app.put(Draft(f"# {name}\n\nText of {name}."), name=name, collection="memories")
+        app.put(MemoryInput(f"# {name}\n\nText of {name}."), name=name, collection="memories")
     return _files(app)
 
 
 def test_several_become_one_under_the_name_of_the_first(tmp_path: Path) -> None:
     app = App(bank=str(tmp_path / "bank"))
     _three(app)
-    done = app.unite("memories/one", ["memories/two", "memories/three"])
+    done = app.merge_into_first("memories/one", ["memories/two", "memories/three"])
     assert done.written.status == "merged"
     assert list(_files(app)) == ["one.md"]
     assert all(f"Text of {name}." in done.written.memory.body for name in ("one", "two", "three"))
@@ -285,7 +285,7 @@ def test_all_are_there_again_when_the_name_was_met_half_way(tmp_path: Path) -> N
     app = Met(bank=str(tmp_path / "bank"))
     before = _three(app)
     with pytest.raises(Conflict):
-        app.unite("memories/one", ["memories/two", "memories/three"])
+        app.merge_into_first("memories/one", ["memories/two", "memories/three"])
     assert _files(app) == before
     app.close()
 
@@ -295,10 +295,21 @@ def test_no_text_is_lost_when_the_name_stays_taken(tmp_path: Path) -> None:
     app.stays = True
     _three(app)
     with pytest.raises(Conflict, match="cannot come back") as caught:
-        app.unite("memories/one", ["memories/two", "memories/three"])
+        app.merge_into_first("memories/one", ["memories/two", "memories/three"])
     now = _files(app)
     assert now.pop("one.md") == b"# Met"
     (made,) = (text for name, text in now.items() if name.startswith("one-"))
     assert all(f"Text of {name}.".encode() in made for name in ("one", "two", "three"))
     assert "All the texts are in memories/one-" in caught.value.unchanged
     app.close()
+
+
+def test_the_type_that_all_of_them_have_is_kept() -> None:
+    app = App(bank="bank")
+    app.init()
+    for name, kind in (("a", "fact"), ("b", "fact"), ("c", "plan"), ("d", "fact")):
+        app.put(MemoryInput(text=name, type=kind), name=name)
+    both = app.merge(["a", "b"], "both", MemoryInput(text="a and b")).written.memory
+    assert both.type == "fact"
+    mixed = app.merge(["c", "d"], "mixed", MemoryInput(text="c and d")).written.memory
+    assert mixed.type == "journal"

@@ -9,11 +9,13 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as type checkers know it; `typing` itself would slow every hook down
+TYPE_CHECKING = False  # as type checkers know it; `typing` would cost every hook 6 ms
 if TYPE_CHECKING:
     from retain.api import Retain
+    from retain.errors import RetainError
+    from retain.memory import Answer, Hit, Memory, Written
 
-__all__ = ["__version__", "open"]
+__all__ = ["Answer", "Hit", "Memory", "RetainError", "Written", "__version__", "open"]
 
 __version__ = "0.1.0"
 
@@ -27,3 +29,12 @@ def open(path: str = "", *, create: bool = True, background: bool = True) -> Ret
     from retain.api import Retain  # the command line must not pay for it
 
     return Retain(path, create=create, background=background)
+
+
+def __getattr__(name: str) -> object:
+    """The public classes, loaded when somebody asks for one."""
+    if name not in __all__:
+        raise AttributeError(f"module 'retain' has no attribute {name!r}")
+    from retain import errors, memory
+
+    return getattr(errors if name == "RetainError" else memory, name)

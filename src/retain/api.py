@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from retain.app import App
-from retain.drafts import Draft
+from retain.bank.memory_input import MemoryInput
+from retain.embedding_worker import EmbeddingWorker
 from retain.errors import UsageError
-from retain.filling import Filling
-from retain.model import Answer, Deleted, Memory, Merged, Problem, Written
-from retain.recall.asking import Wanted, conditions, whole
-from retain.sync import Changes, Progress
+from retain.index.sync import Progress
+from retain.memory import Answer, Memory, Merged, Problem, Written
+from retain.search.request import SearchRequest, parse_filters, whole
 
 if TYPE_CHECKING:
-    from retain.brief import Brief
-    from retain.recall.graph import Graph
-    from retain.recall.related import Related
-    from retain.similar import Cluster, Proposal
-    from retain.typed.ledger import Outcome
-    from retain.typed.upkeep import Change
+    from retain.records.service import Outcome
+    from retain.search.duplicates import Cluster
 
-__all__ = ["Retain"]
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _verb(
+    verb: Callable[Concatenate[App, _Arguments], _Result], *, writes: bool = False
+) -> Callable[Concatenate[Retain, _Arguments], _Result]:
+    """A verb of the app as it is, for one thread at a time."""
+
+    @functools.wraps(verb)
+    def call(self: Retain, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        with self._opened(writes=writes) as app:
+            return verb(app, *args, **kwargs)
+
+    return call
 
 
 class Retain:
@@ -32,17 +44,17 @@ class Retain:
 
     def __init__(self, path: str = "", *, create: bool = True, background: bool = True) -> None:
         self._app = App(bank=path, stays=True)
-        if create and path and not self._app.place.exists:
+        if create and path and not self._app.location.exists:
             self._app.init()
             self._app = App(bank=path, stays=True)
         self._lock = threading.RLock()
         self._indexing = threading.Lock()  # apart, so that nobody waits for many vectors
         self._is_closed = threading.Event()
-        self._filling = Filling(self._app.library) if background else None
-        # Explicitly, so that the index is sealed also when nobody calls close().
-        self._finalizer = weakref.finalize(self, _close, self._app, self._filling)
-        if self._filling:
-            self._filling.notice()  # something may wait since the last time
+        self._worker = EmbeddingWorker(self._app) if background else None
+        # The index is closed in good order also where nobody calls close().
+        self._finalizer = weakref.finalize(self, _close, self._app, self._worker)
+        if self._worker:
+            self._worker.notice()  # something may wait since the last time
 
     def close(self) -> None:
         """Let go of the bank; everything written is on disk already, and nothing more is read."""
@@ -59,6 +71,9 @@ class Retain:
 
     # Memories
 
+    get = _verb(App.get)
+    delete = _verb(App.delete, writes=True)
+
     def put(  # noqa: PLR0913 - a door for people: one keyword for each thing they may say
         self,
         text: str,
@@ -74,16 +89,11 @@ class Retain:
         allow_secret: bool = False,
     ) -> Written:
         """Store a memory; it is on disk and searchable when this returns."""
-        draft = Draft(text, title, type, tags, False, dict(metadata or {}), allow_secret)
-        with self._changing():
-            return self._app.put(
+        draft = MemoryInput(text, title, type, tags, False, dict(metadata or {}), allow_secret)
+        with self._opened(writes=True) as app:
+            return app.put(
                 draft, collection=collection, name=id, created_by=created_by, replace=replace
             )
-
-    def get(self, ref: str, *, collection: str | None = None, version: str = "") -> Memory:
-        """A memory by its id, `collection/id` or handle, as it is or as it was."""
-        with self._opened():
-            return self._app.get(ref, collection=collection, version=version)
 
     def list(
         self,
@@ -96,10 +106,10 @@ class Retain:
     ) -> Sequence[Memory]:
         """Memories that meet every condition, or the first of them."""
         most = None if limit is None else whole("limit", limit)
-        with self._opened():
-            return self._app.list(
-                collection=collection, conditions=filter, kind=type, status=status
-            )[:most]
+        with self._opened() as app:
+            return app.list(collection=collection, conditions=filter, kind=type, status=status)[
+                :most
+            ]
 
     def update(
         self,
@@ -114,26 +124,28 @@ class Retain:
         expect: str = "",
     ) -> Written:
         """Change a memory's text or metadata; what is not named stays, the old text is kept."""
-        draft = Draft(text, title, type, tags, False, dict(metadata or {}))
-        with self._changing():
-            return self._app.update(ref, draft, collection=collection, expect=expect)
+        draft = MemoryInput(text, title, type, tags, False, dict(metadata or {}))
+        with self._opened(writes=True) as app:
+            return app.update(ref, draft, collection=collection, expect=expect)
 
     def append(self, ref: str, text: str, *, collection: str | None = None) -> Written:
         """Add text to the end of a memory."""
-        with self._changing():
-            return self._app.append(ref, Draft(text), collection=collection)
-
-    def delete(self, ref: str, *, collection: str | None = None, expect: str = "") -> Deleted:
-        """Move a memory to the trash, out of every index."""
-        with self._changing():
-            return self._app.delete(ref, collection=collection, expect=expect)
+        with self._opened(writes=True) as app:
+            return app.append(ref, MemoryInput(text), collection=collection)
 
     def merge(self, sources: Sequence[str], into: str, text: str) -> Merged:
         """Put one memory in the place of several, which go to the trash."""
-        with self._changing():
-            return self._app.merge(sources, into, Draft(text))
+        with self._opened(writes=True) as app:
+            return app.merge(sources, into, MemoryInput(text))
 
     # Typed memories
+
+    retire = _verb(App.retire, writes=True)
+    restore = _verb(App.unretire, writes=True)
+    archive = _verb(App.archive, writes=True)
+    unarchive = _verb(App.unarchive, writes=True)
+    changes = _verb(App.changes)
+    candidate = _verb(App.candidate)
 
     def record(
         self,
@@ -148,8 +160,8 @@ class Retain:
         force: bool = False,
     ) -> Outcome:
         """Store a decision, a runbook, a constraint ...: a memory whose fields are checked."""
-        with self._changing():
-            return self._app.desk.record(
+        with self._opened(writes=True) as app:
+            return app.record(
                 category,
                 content,
                 name=id,
@@ -160,42 +172,18 @@ class Retain:
                 confidence=confidence,
             )
 
-    def retire(self, ref: str, reason: str = "") -> Outcome:
-        """Take a memory out of force; `restore` brings it back until it is collected."""
-        with self._changing():
-            return self._app.desk.retire(ref, reason)
-
-    def restore(self, ref: str) -> Outcome:
-        """Put a retired memory in force again."""
-        with self._changing():
-            return self._app.desk.restore(ref)
-
-    def archive(self, ref: str, reason: str = "") -> Outcome:
-        """Put a memory on the shelf: kept for good, behind those in force."""
-        with self._changing():
-            return self._app.desk.archive(ref, reason)
-
-    def unarchive(self, ref: str) -> Outcome:
-        """Take a memory off the shelf."""
-        with self._changing():
-            return self._app.desk.unarchive(ref)
-
     def supersede(self, ref: str, by: str) -> Outcome:
         """Say that one memory has taken another's place; both remember it."""
-        with self._changing():
-            return self._app.desk.supersede(ref, by)[0]
-
-    def changes(self, ref: str = "", since: str = "") -> Sequence[Change]:
-        """What happened to typed memories, the newest first; `since` is a UTC time."""
-        with self._opened():
-            return self._app.desk.changes(ref, since)
-
-    def candidate(self, category: str, news: str, event: str | None = None) -> Mapping[str, object]:
-        """Which typed memory new information belongs to, and what may be done with it."""
-        with self._opened():
-            return self._app.desk.candidate(category, news, event)
+        with self._opened(writes=True) as app:
+            return app.supersede(ref, by)[0]
 
     # Recall
+
+    linked = _verb(App.linked)
+    graph = _verb(App.graph)
+    related = _verb(App.related)
+    brief = _verb(App.brief)
+    dedupe = _verb(App.dedupe)
 
     def search(  # noqa: PLR0913
         self,
@@ -214,32 +202,12 @@ class Retain:
         explain: bool = False,
     ) -> Answer:
         """Rank memories, or chunks, for a question; `mode` is hybrid, text or semantic."""
-        found = conditions(
+        found = parse_filters(
             collection=collection, kind=type, tags=tags, since=since, until=until, filters=filter
         )
-        wanted = Wanted(query, limit, mode, per, found, min_score, explain)
-        with self._opened():
-            return self._app.library.search(wanted)
-
-    def linked(self, target: str, query: str = "", limit: int = 5) -> Answer:
-        """The memories that link to a document."""
-        with self._opened():
-            return self._app.library.linked(target, query, limit)
-
-    def graph(self, ref: str = "", depth: int = 2) -> Graph:
-        """The links of the bank, or those around one memory or linked file."""
-        with self._opened():
-            return self._app.library.graph(ref, depth)
-
-    def related(self, ref: str, limit: int = 10) -> Sequence[Related]:
-        """Memories connected with one: by links, files, tags or meaning."""
-        with self._opened():
-            return self._app.library.related(ref, limit)
-
-    def brief(self, query: str, budget: int = 2000) -> Brief:
-        """The best hits packed into a token budget, ready for a prompt."""
-        with self._opened():
-            return self._app.library.brief(query, budget)
+        wanted = SearchRequest(query, limit, mode, per, found, min_score, explain)
+        with self._opened() as app:
+            return app.search(wanted)
 
     def suggest_merges(
         self,
@@ -248,55 +216,41 @@ class Retain:
         limit: int = 5,
     ) -> Sequence[Cluster]:
         """Groups of memories that could be one."""
-        with self._opened():
-            return self._app.library.suggest_merges(threshold, type, limit)
-
-    def dedupe(self) -> Sequence[Proposal]:
-        """Pairs of memories that state one fact twice, as proposals."""
-        with self._opened():
-            return self._app.library.dedupe()
+        with self._opened() as app:
+            return app.suggest_merges(threshold, type, limit)
 
     # The index
 
-    def sync(self, *, force: bool = False, progress: Progress | None = None) -> Changes:
-        """Bring the index in step with the files; searches do it by themselves."""
-        with self._changing():
-            return self._app.library.sync(force=force, progress=progress)
+    sync = _verb(App.sync, writes=True)
 
     def index(self, *, progress: Progress | None = None) -> int:
         """Wait until every vector is made; returns how many were missing."""
         self.sync()
         with self._indexing:
-            return self._app.library.fill(progress=progress, is_stopped=self._is_closed.is_set)
+            return self._app.make_vectors(progress=progress, is_stopped=self._is_closed.is_set)
 
     def problems(self) -> tuple[Problem, ...]:
         """Files that are left out, and why."""
-        with self._opened():
-            return self._app.status().problems
+        with self._opened() as app:
+            return app.status().problems
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[None]:
-        """One call at a time, as long as nobody closed the bank."""
+    def _opened(self, *, writes: bool = False) -> Iterator[App]:
+        """One call at a time, as long as nobody closed the bank; vectors are made afterwards."""
         with self._lock:
             if self._is_closed.is_set():
                 raise UsageError(
                     "this bank is closed",
                     hint="Open it again: retain.open(path), or stay in `with`.",
                 )
-            yield
-            if self._filling:
-                self._filling.notice()
-
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[None]:
-        """One writer at a time; what was written gets its vectors afterwards."""
-        with self._opened():
-            yield
-            if self._filling:
-                self._filling.wake()
+            yield self._app
+            if self._worker and writes:
+                self._worker.wake()
+            elif self._worker:
+                self._worker.notice()
 
 
-def _close(app: App, filling: Filling | None) -> None:
-    if filling:
-        filling.end()
+def _close(app: App, worker: EmbeddingWorker | None) -> None:
+    if worker:
+        worker.end()
     app.close()

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Mapping
+from typing import Final, NamedTuple
 
-from retain import paths
+from retain import names
 from retain.errors import ConfigError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final, NamedTuple
-else:
-    from retain.tuples import NamedTuple
-
-__all__ = ["DEFAULTS", "FIELDS", "Category", "Rules", "gathered", "is_name"]
-
-MAX_SCHEMA: Final = 100_000
+MAX_SCHEMA: Final = 100_000  # characters
 MAX_DESCRIPTION: Final = 500
-MAX_NAME: Final = 40
 
-_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz")
-_NAME: Final = _LETTERS | frozenset("0123456789_")
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 class Category(NamedTuple):
@@ -36,15 +29,10 @@ class Category(NamedTuple):
     description: str = ""
     schema: Mapping[str, object] | None = None
 
-    @property
-    def display(self) -> str:
-        """The name as index.md shows it."""
-        return self.name.upper()
-
 
 DEFAULTS: Final[Mapping[str, Category]] = {
-    one.name: one
-    for one in (
+    category.name: category
+    for category in (
         Category("session_summary", "sessions", retention_days=90, max_retained=5),
         Category("decision", "decisions"),
         Category("runbook", "runbooks"),
@@ -76,32 +64,30 @@ class Rules(NamedTuple):
     warnings: tuple[str, ...] = ()
 
     def category(self, name: str) -> Category | None:
-        """A category by its name."""
+        """Return a category by its name."""
         return self.categories.get(name)
 
     def of_folder(self, folder: str) -> Category | None:
-        """The category whose records are in a collection."""
-        wanted = paths.key(folder)
-        return next(
-            (one for one in self.categories.values() if paths.key(one.folder) == wanted), None
-        )
+        """Return the category whose records are in a collection."""
+        folders = {names.key(it.folder): it for it in self.categories.values()}
+        return folders.get(names.key(folder))
 
 
 def is_name(name: str) -> bool:
-    """Whether a category may be called so: a small letter, then letters, digits and '_'."""
-    return len(name) <= MAX_NAME and name[:1] in _LETTERS and name != "" and _NAME.issuperset(name)
+    """Say whether a category may be called so: a small letter, then letters, digits and '_'."""
+    return _NAME.fullmatch(name) is not None
 
 
-def gathered(
-    given: Mapping[str, Mapping[str, object]], root: str
+def load_categories(
+    settings: Mapping[str, Mapping[str, object]], root: str
 ) -> tuple[dict[str, Category], list[str]]:
-    """The categories of a bank from what is set for each, and what had to be ignored.
+    """Return the categories of a bank from what is set for each, and what had to be ignored.
 
     The values are of the right type already; whether folders are apart and schemas can be read is
     seen here.
     """
-    found, warnings = dict(DEFAULTS), []
-    for name, fields in given.items():
+    categories, warnings = dict(DEFAULTS), []
+    for name, fields in settings.items():
         if name not in DEFAULTS and not fields.get("folder"):
             warnings.append(f"the category {name} has no folder; ignored")
             continue
@@ -109,46 +95,45 @@ def gathered(
         values["description"] = str(values.get("description", ""))[:MAX_DESCRIPTION]
         if text := str(values.pop("schema", "")):
             try:
-                values["schema"] = _schema(text, root)
+                values["schema"] = _load_schema(text, root)
             except ConfigError as error:
                 warnings.append(f"the schema of the category {name} is not used: {error.message}")
-        found[name] = found.get(name, Category(name, ""))._replace(**values)  # type: ignore[arg-type]
-    return _apart(found, warnings), warnings
+        before = categories.get(name, Category(name, ""))
+        categories[name] = before._replace(**values)  # type: ignore[arg-type]
+    _separate_folders(categories, warnings)
+    return categories, warnings
 
 
-def _apart(found: dict[str, Category], warnings: list[str]) -> dict[str, Category]:
-    """Each category with a folder of its own: the six go back to theirs, others are left out."""
-    while moved := [
-        one
-        for one in found.values()
-        if one.name in DEFAULTS and one.folder != DEFAULTS[one.name].folder and _rival(one, found)
-    ]:
-        one = moved[0]
-        folder = DEFAULTS[one.name].folder
-        warnings.append(f"the folder {one.folder} is taken; the category {one.name} keeps {folder}")
-        found[one.name] = one._replace(folder=folder)
-    for one in [one for one in reversed(found.values()) if one.name not in DEFAULTS]:
-        if rival := _rival(one, found):
-            warnings.append(
-                f"the folder {one.folder} is {rival}'s; the category {one.name} is ignored"
-            )
-            del found[one.name]
-    return found
+def _separate_folders(categories: dict[str, Category], warnings: list[str]) -> None:
+    """Give each category a folder of its own: the six go back to theirs, others are left out."""
+    moved = [name for name, it in categories.items() if it.folder != _default_folder(name)]
+    while clash := next((it for it in moved if it in DEFAULTS and _rival(it, categories)), ""):
+        taken, folder = categories[clash].folder, _default_folder(clash)
+        warnings.append(f"the folder {taken} is taken; the category {clash} keeps {folder}")
+        categories[clash] = categories[clash]._replace(folder=folder)
+        moved.remove(clash)
+    for name in [name for name in reversed(categories) if name not in DEFAULTS]:
+        if rival := _rival(name, categories):
+            folder = categories[name].folder
+            warnings.append(f"the folder {folder} is {rival}'s; the category {name} is ignored")
+            del categories[name]
 
 
-def _rival(one: Category, found: Mapping[str, Category]) -> str:
-    """Another category with the same folder; one of the six yields to no one but the six."""
-    folder = paths.key(one.folder)
-    others = (other for other in found.values() if other.name != one.name)
-    return next((other.name for other in others if paths.key(other.folder) == folder), "")
+def _default_folder(name: str) -> str:
+    return DEFAULTS[name].folder if name in DEFAULTS else ""
 
 
-def _schema(text: str, root: str) -> dict[str, object]:
-    """The schema that a setting holds or names."""
-    import json
+def _rival(name: str, categories: Mapping[str, Category]) -> str:
+    """Return the name of another category with the same folder."""
+    folder = names.key(categories[name].folder)
+    others = (it for it in categories.values() if it.name != name)
+    return next((it.name for it in others if names.key(it.folder) == folder), "")
 
+
+def _load_schema(text: str, root: str) -> dict[str, object]:
+    """Return the schema that a setting holds, or names as a file in the bank."""
     if not text.lstrip().startswith("{"):
-        text = _file(text, root)
+        text = _read_schema(text, root)
     if len(text) > MAX_SCHEMA:
         raise ConfigError(f"it is longer than {MAX_SCHEMA:,} characters")
     try:
@@ -160,10 +145,10 @@ def _schema(text: str, root: str) -> dict[str, object]:
     return schema
 
 
-def _file(name: str, root: str) -> str:
-    """The text of a file in the bank; a project can name no other."""
+def _read_schema(name: str, root: str) -> str:
     path = os.path.join(root, name)
-    if "\0" in name or not name.endswith(".json") or not paths.is_inside(path, root):
+    # A project can name no file outside the bank.
+    if "\0" in name or not name.endswith(".json") or not names.is_inside(path, root):
         raise ConfigError(f"{name[:60]!r} is no .json file in {root}")
     try:
         # Not a pipe, which would never end, and no more than a schema needs.

@@ -12,13 +12,11 @@ from typing import Final, NamedTuple
 
 from retain.capture import transcript
 from retain.errors import ImportRefused, NotFound, RetainError
-from retain.guard.secrets import redact
 from retain.sessions import formats, redaction
 from retain.sessions.formats import Read
 from retain.sessions.model import Chat, Taken
 from retain.sessions.store import Sessions
-
-__all__ = ["Imported", "cleaned", "counted", "read_all", "take_over"]
+from retain.text.secrets import redact
 
 MAX_FILE: Final = 500_000_000  # bytes
 MAX_FILES: Final = 100_000
@@ -196,7 +194,7 @@ def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int) -> byt
 
 def _transcript(data: bytes, name: str) -> Read:
     """A session of Claude Code or Codex: what was said, without tools and what hooks put in."""
-    messages = [one for one in transcript.everything(data) if one.text]
+    messages = [one for one in transcript.all_messages(data) if one.text]
     if not messages:
         raise ImportRefused(
             f"{name} holds no chats that Retain knows how to read",

@@ -1,49 +1,74 @@
 """Settings in layers: defaults < the person's config < the project's < environment.
 
 A project's config comes from whoever wrote the repository, so it may set only the keys marked
-`project`; anything else in it is ignored, and said so.
+`project`; anything else in it is ignored, and a warning says so.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from math import isfinite
+from typing import Final, NamedTuple
 
+from retain.categories import DEFAULTS, FIELDS, Category, Rules, is_name, load_categories
 from retain.errors import ConfigError, NewerFormat, UsageError
-from retain.settings import MOST, SETTINGS, Setting
+from retain.names import KINDS, check_collection
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final, NamedTuple
-
-    from retain.categories import Rules
-    from retain.settings import Scalar
-else:
-    from retain.tuples import NamedTuple
-
-__all__ = [
-    "FORMAT",
-    "Config",
-    "Value",
-    "changed",
-    "forbidden",
-    "in_force",
-    "listed",
-    "load",
-    "parse_value",
-    "rules",
-    "setting",
-]
+Scalar = bool | int | float | str
 
 FORMAT: Final = 1
 MAX_CHARS: Final = 100_000
 MAX_DOTS: Final = 100
+MAX_NUMBER: Final = 10**12  # no number in a config is larger
 FILE: Final = "config.toml"
-CLAUDE_FILE: Final = "memory-config.json"
 
 _TRUE: Final = ("1", "true", "yes", "on")
 FALSE: Final = ("0", "false", "no", "off")
+_DEPTHS: Final = {"categories": 3, "engine": 3, "triage": 4}  # parts of a section's longest keys
+
+# What a project may not set a key to that it may set to other values.
+_FORBIDDEN: Final[Mapping[tuple[str, object], str]] = {
+    ("records.archive_retired", False): "only you can have retired memories destroyed",
+    # Else what an agent saves in somebody's project would speak in all the others.
+    ("memory.storage_strategy", "user"): "only you can have what is saved here go to your own bank",
+    ("versioning.mode", "off"): "only you can switch versions off",
+}
+
+
+class Setting(NamedTuple):
+    """One key a person may set; `settings.json` lists them all."""
+
+    key: str
+    default: Scalar
+    about: str
+    project: bool = False  # whether a project may set it, too
+    choices: Sequence[str] = ()
+    least: float = 0
+    most: float = 0  # 0 means no end; what lies beyond it in a file counts as this
+
+    @property
+    def highest(self) -> float:
+        return self.most or MAX_NUMBER
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets this key."""
+        return _variable(self.key)
+
+
+def _variable(key: str) -> str:
+    return "RETAIN_" + key.upper().replace(".", "_")
+
+
+def _load_settings() -> dict[str, Setting]:
+    with open(os.path.join(os.path.dirname(__file__), "settings.json"), encoding="utf-8") as file:
+        return {row["key"]: Setting(**row) for row in json.load(file)}
+
+
+SETTINGS: Final[Mapping[str, Setting]] = _load_settings()
 
 
 class Value(NamedTuple):
@@ -51,6 +76,18 @@ class Value(NamedTuple):
 
     value: Scalar
     origin: str
+
+
+_DEFAULTS: Final = {key: Value(setting.default, "default") for key, setting in SETTINGS.items()}
+
+
+class Layer(NamedTuple):
+    """What one file sets, by flat keys."""
+
+    origin: str
+    values: Mapping[str, object]
+    is_project: bool
+    warnings: tuple[str, ...] = ()
 
 
 class Config(NamedTuple):
@@ -76,13 +113,16 @@ class Config(NamedTuple):
         return str(self.values[key].value)
 
 
+# Single settings
+
+
 def setting(key: str) -> Setting:
     """A setting by its key, or an error that names the nearest one."""
     if known := _known(key):
         return known
-    import difflib
+    import difflib  # 5 ms, and only for this error
 
-    near = difflib.get_close_matches(key, [*SETTINGS, *_category_keys()], 1, 0.4)
+    near = difflib.get_close_matches(key, [*SETTINGS, *_category_keys(DEFAULTS)], 1, 0.4)
     guess = f"Did you mean {near[0]}? " if near else ""
     raise UsageError(
         f"there is no setting {key!r}",
@@ -92,11 +132,9 @@ def setting(key: str) -> Setting:
 
 
 def _known(key: str) -> Setting | None:
-    """A setting by its key; a category's are made for its name."""
+    """A setting by its key; those of a category are made for its name."""
     if not key.startswith("categories."):
         return SETTINGS.get(key)
-    from retain.categories import DEFAULTS, FIELDS, Category, is_name
-
     name, _, field = key.removeprefix("categories.").partition(".")
     if field not in FIELDS or not is_name(name):
         return None
@@ -104,156 +142,132 @@ def _known(key: str) -> Setting | None:
     return Setting(key, "" if default is None else default, FIELDS[field], True)
 
 
-def _category_keys(names: Iterable[str] = ()) -> list[str]:
-    from retain.categories import DEFAULTS, FIELDS
-
-    return [f"categories.{name}.{field}" for name in names or DEFAULTS for field in FIELDS]
+def _category_keys(names: Iterable[str]) -> list[str]:
+    return [f"categories.{name}.{field}" for name in names for field in FIELDS]
 
 
-def parse_value(of: Setting, text: str) -> Scalar:
+def parse_value(setting: Setting, text: str) -> Scalar:
     """A value as a person types it, in the setting's own type."""
     lowered = text.strip().lower()
-    if isinstance(of.default, bool):
+    if isinstance(setting.default, bool):
         if lowered not in _TRUE + FALSE:
-            raise UsageError(f"{of.key} is true or false, not {text!r}")
+            raise UsageError(f"{setting.key} is true or false, not {text!r}")
         return lowered in _TRUE
-    if isinstance(of.default, int | float):
+    if isinstance(setting.default, int | float):
         try:
-            return _checked(of, type(of.default)(text))
+            return _check(setting, type(setting.default)(text))
         except ValueError:
-            kind = "a whole number" if isinstance(of.default, int) else "a number"
-            raise UsageError(f"{of.key} is {kind}, not {text!r}") from None
-    return _checked(of, text)
+            kind = "a whole number" if isinstance(setting.default, int) else "a number"
+            raise UsageError(f"{setting.key} is {kind}, not {text!r}") from None
+    return _check(setting, text)
 
 
-def _checked(of: Setting, value: object) -> Scalar:
+def _check(setting: Setting, value: object) -> Scalar:
     """The value if it fits its setting, else a UsageError that says what would."""
-    default = of.default
-    if type(value) in (int, float) and not of.least <= value <= of.highest:  # type: ignore[operator]
-        raise UsageError(f"{of.key} is between {of.least:g} and {of.highest:,}, not {shown(value)}")
+    key, default = setting.key, setting.default
+    if type(value) in (int, float) and not setting.least <= value <= setting.highest:  # type: ignore[operator]
+        raise UsageError(f"{_range(setting)}, not {shown(value)}")
     if isinstance(default, float) and type(value) is int:
         value = float(value)
     if type(value) is not type(default):
-        raise UsageError(f"{of.key} is of type {type(default).__name__}, not {shown(value)}")
-    if of.choices and value not in of.choices:
-        raise UsageError(f"{of.key} is one of {', '.join(of.choices)}, not {shown(value)}")
+        raise UsageError(f"{key} is of type {type(default).__name__}, not {shown(value)}")
+    if setting.choices and value not in setting.choices:
+        raise UsageError(f"{key} is one of {', '.join(setting.choices)}, not {shown(value)}")
     assert isinstance(value, bool | int | float | str)  # noqa: S101 - the type was compared above
-    is_folder = of.key.startswith("categories.") and of.key.endswith(".folder")
-    return _folder(of.key, str(value)) if is_folder else value
+    if key.startswith("categories.") and key.endswith(".folder"):
+        taken = [name for kind in KINDS.values() for name in kind.not_collections]
+        if not value or value in taken:
+            raise UsageError(f"{key} is the name of a collection for memories, not {shown(value)}")
+        return check_collection(str(value))
+    return value
 
 
-def _folder(key: str, name: str) -> str:
-    """A name that a category's collection may have."""
-    from retain.paths import KINDS, check_collection
-
-    taken = [name for kind in KINDS.values() for name in kind.not_collections]
-    if not name or name in taken:
-        raise UsageError(f"{key} is the name of a collection for memories, not {shown(name)}")
-    return check_collection(name)
+def _range(setting: Setting) -> str:
+    return f"{setting.key} is between {setting.least:g} and {setting.highest:,}"
 
 
 def shown(value: object) -> str:
     """A value for a message, however large or deep a stranger's config made it."""
     if isinstance(value, dict | list):
         return "a table" if isinstance(value, dict) else "a list"
-    if isinstance(value, int) and abs(value) > MOST:
+    if isinstance(value, int) and abs(value) > MAX_NUMBER:
         return "a huge number"
     return repr(value)[:60]
 
 
-def load(user_file: str, bank_file: str, env: Mapping[str, str], foreign: str = "") -> Config:
-    """Read every layer; `foreign` is the file of another tool's store that stands for a project's.
+def forbidden(key: str, value: object) -> str:
+    """Why a project may not set a key to this value; empty if it may."""
+    return _FORBIDDEN.get((key, value), "") if isinstance(value, bool | str) else ""
 
-    That is an `.arcaneum` file or a `memory-config.json`.
-    """
-    values = {key: Value(one.default, "default") for key, one in SETTINGS.items()}
+
+# Loading
+
+
+def load(
+    user_file: str, bank_file: str, env: Mapping[str, str], other: Layer | None = None
+) -> Config:
+    """Read every layer; `other` is what the config of another tool's store sets."""
+    values = dict(_DEFAULTS)
     warnings: list[str] = []
-    layers = [(user_file, dict(flat(read_file(user_file))), False)]
+    layers = [Layer(user_file, flat(read_file(user_file)), False)]
     if bank_file != user_file:
-        layers.append((bank_file, dict(flat(read_file(bank_file, follow=False))), True))
-    if foreign:
-        from retain.foreign import settings_of  # most banks have no such file
-
-        layers.append((foreign, settings_of(foreign, warnings), True))
-    for origin, found, is_project in layers:
-        for key, value in found.items():
-            _set(values, warnings, key, value, origin, is_project)
-    for one in [*SETTINGS.values(), *_categories_in(env)]:
-        if given := env.get(one.variable, ""):
+        layers.append(Layer(bank_file, flat(read_file(bank_file, follow=False)), True))
+    if other:
+        layers.append(other)
+    for layer in layers:
+        warnings += layer.warnings
+        for key, value in layer.values.items():
             try:
-                values[one.key] = Value(parse_value(one, given), one.variable)
+                values[key] = Value(_accept(layer, key, value, warnings), layer.origin)
             except UsageError as error:
-                warnings.append(f"{one.variable} is ignored: {error.message}")
+                warnings.append(f"{layer.origin}: {error.message}; ignored")
+    for variable, setting in _variables(env):
+        try:
+            values[setting.key] = Value(parse_value(setting, env[variable]), variable)
+        except UsageError as error:
+            warnings.append(f"{variable} is ignored: {error.message}")
     return Config(values, tuple(warnings))
 
 
-def _set(
-    values: dict[str, Value],
-    warnings: list[str],
-    key: str,
-    value: object,
-    origin: str,
-    is_project: bool,
-) -> None:
+def _accept(layer: Layer, key: str, value: object, warnings: list[str]) -> Scalar:
+    """The value that a layer sets a key to, or a UsageError that says why it may not.
+
+    A number beyond the ends that a setting has of its own counts as the nearest one.
+    """
     known = _known(key)
     if known is None:
-        warnings.append(f"{origin}: {key} is not a setting Retain knows; ignored")
-    elif is_project and not known.project:
-        warnings.append(
-            f"{origin}: {key} may only be set in your own config, not by a project; ignored"
-        )
-    elif is_project and (why := forbidden(key, value)):
-        warnings.append(f"{origin}: {why}, in your own config; ignored")
-    else:
-        try:
-            values[key] = Value(_checked(known, _clamped(known, _written(key, value))), origin)
-        except UsageError as error:
-            warnings.append(f"{origin}: {error.message}; ignored")
+        raise UsageError(f"{key} is not a setting Retain knows")
+    if layer.is_project and not known.project:
+        raise UsageError(f"{key} may only be set in your own config, not by a project")
+    if layer.is_project and (reason := forbidden(key, value)):
+        raise UsageError(f"{key} = {shown(value)}: {reason}, in your own config")
+    if isinstance(value, dict) and key.startswith("categories.") and key.endswith(".schema"):
+        # A schema may stand in a config as it is; its value is then the text of it.
+        with contextlib.suppress(TypeError, ValueError, RecursionError):  # JSON has no dates
+            value = json.dumps(value, ensure_ascii=False)
+    is_number = type(value) is int or (isinstance(value, float) and isfinite(value))
+    if known.most and is_number and isinstance(value, int | float):
+        nearest = max(known.least, min(known.most, value))
+        if nearest != value:
+            used = f"{nearest:g} is used"
+            warnings.append(f"{layer.origin}: {_range(known)}, not {shown(value)}; {used}")
+        value = type(known.default)(nearest)
+    return _check(known, value)
 
 
-def _clamped(of: Setting, value: object) -> object:
-    """A number beyond the ends that a setting has of its own counts as the nearest one."""
-    if not of.most or type(value) is bool or not isinstance(value, int | float):
-        return value
-    if isinstance(value, float) and not isfinite(value):
-        return value
-    return type(of.default)(max(of.least, min(of.most, value)))
-
-
-def forbidden(key: str, value: object) -> str:
-    """Why a project may not set a key that it may set to this value; empty if it may."""
-    if (key, value) == ("records.archive_retired", False):
-        return "only you can have retired memories destroyed"
-    if (key, value) == ("memory.storage_strategy", "user"):
-        # Else what an agent saves in somebody's project would speak in all the others.
-        return "only you can have what is saved here go to your own bank"
-    return "only you can switch versions off" if (key, value) == ("versioning.mode", "off") else ""
-
-
-def _written(key: str, value: object) -> object:
-    """A category's schema may stand in a config as it is; its value is then the text of it."""
-    if not (isinstance(value, dict) and key.startswith("categories.") and key.endswith(".schema")):
-        return value
-    import json
-
-    try:
-        return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):  # TOML has dates, and JSON has not
-        return value
-
-
-def _categories_in(env: Mapping[str, str]) -> Iterator[Setting]:
-    """The settings of categories that variables are there for."""
-    prefix = "RETAIN_CATEGORIES_"
-    for variable in env:
-        if variable.startswith(prefix):
-            from retain.categories import FIELDS
-
-            given = variable.removeprefix(prefix).lower()
-            field = next((one for one in FIELDS if given.endswith(f"_{one}")), "")
-            known = _known(f"categories.{given.removesuffix(f'_{field}')}.{field}")
-            if known and known.variable == variable:
-                yield known
+def _variables(env: Mapping[str, str]) -> Iterator[tuple[str, Setting]]:
+    """The environment variables that set something, with their settings."""
+    given = [name for name in env if name.startswith("RETAIN_") and env[name]]
+    keys = {_variable(key): key for key in SETTINGS} if given else {}
+    for variable in given:
+        key = keys.get(variable, "")
+        if variable.startswith("RETAIN_CATEGORIES_"):
+            name = variable.removeprefix("RETAIN_CATEGORIES_").lower()
+            field = next((field for field in FIELDS if name.endswith(f"_{field}")), "")
+            key = f"categories.{name.removesuffix(f'_{field}')}.{field}"
+        known = _known(key)
+        if known and known.variable == variable:
+            yield variable, known
 
 
 def read_file(path: str, *, follow: bool = True) -> dict[str, object]:
@@ -301,37 +315,33 @@ def _parse(text: str, path: str) -> dict[str, object]:
         ) from error
 
 
-_DEPTHS: Final = {
-    "categories": 3,
-    "engine": 3,
-    "triage": 4,
-}  # parts of the longest keys of a section
-
-
-def flat(tables: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+def flat(tables: Mapping[str, object]) -> dict[str, object]:
     """Every key as `section.name`; deeper tables are values, except where settings go deeper."""
+    values: dict[str, object] = {}
+
+    def add(key: str, value: object, depth: int) -> None:
+        if depth and isinstance(value, dict):
+            for name, inner in value.items():
+                add(f"{key}.{name}", inner, depth - 1)
+        else:
+            values[key] = value
+
     for section, value in tables.items():
-        yield from _leaves(section, value, _DEPTHS.get(section, 2) - 1)
+        add(section, value, _DEPTHS.get(section, 2) - 1)
+    return values
 
 
-def _leaves(key: str, value: object, depth: int) -> Iterator[tuple[str, object]]:
-    if depth and isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _leaves(f"{key}.{name}", inner, depth - 1)
-    else:
-        yield key, value
+# The settings in force
 
 
 def rules(config: Config, root: str) -> Rules:
     """How the bank at `root` keeps its typed memories."""
-    from retain.categories import Rules, gathered
-
-    given: dict[str, dict[str, object]] = {}
+    fields: dict[str, dict[str, object]] = {}
     for key, (value, _) in config.values.items():
         if key.startswith("categories."):
             _, name, field = key.split(".")
-            given.setdefault(name, {})[field] = value
-    categories, warnings = gathered(given, root)
+            fields.setdefault(name, {})[field] = value
+    categories, warnings = load_categories(fields, root)
     return Rules(
         categories,
         config.number("records.grace_period_days"),
@@ -342,27 +352,35 @@ def rules(config: Config, root: str) -> Rules:
     )
 
 
-def in_force(config: Config, kept: Rules, key: str) -> Value:
+def switched_off(config: Config) -> str:
+    """That memory is switched off, and where; empty if it is on."""
+    is_on, origin = config.values["memory.enabled"]
+    return "" if is_on else f"switched off (memory.enabled = false: {origin})"
+
+
+def value_in_force(config: Config, rules: Rules, key: str) -> Value:
     """A setting's value; a category whose folder is another's keeps its own."""
     stated = config.value(key)
-    parts = key.split(".")
-    kind = kept.category(parts[1]) if parts[0] == "categories" and parts[2] == "folder" else None
-    return stated if kind is None or kind.folder == stated.value else Value(kind.folder, "default")
+    if not (key.startswith("categories.") and key.endswith(".folder")):
+        return stated
+    category = rules.category(key.split(".")[1])
+    is_kept = category is None or category.folder == stated.value
+    return stated if category is None or is_kept else Value(category.folder, "default")
 
 
-def listed(config: Config) -> Iterator[tuple[Setting, Value]]:
-    """Every setting with its value; of a category's, those that say something."""
-    from retain.categories import DEFAULTS, Category
-
+def list_settings(config: Config) -> Iterator[tuple[Setting, Value]]:
+    """Every setting with its value; of the categories', those that say something."""
     for known in SETTINGS.values():
         yield known, config.values[known.key]
-    set_ones = [key for key in config.values if key.startswith("categories.")]
-    names = dict.fromkeys([*DEFAULTS, *(key.split(".")[1] for key in set_ones)])
+    given = [key.split(".")[1] for key in config.values if key.startswith("categories.")]
     usual = {**Category._field_defaults, "schema": ""}
-    for key in _category_keys(names):
+    for key in _category_keys(dict.fromkeys([*DEFAULTS, *given])):
         known = setting(key)
         if key in config.values or known.default != usual.get(key.rpartition(".")[2], ""):
             yield known, config.value(key)
+
+
+# Writing
 
 
 def config_file(root: str) -> str:
@@ -370,12 +388,12 @@ def config_file(root: str) -> str:
     return os.path.join(root, FILE)
 
 
-def changed(text: str, to: Setting, value: Scalar) -> str:
+def set_key(text: str, key: str, value: Scalar) -> str:
     """A config file's text with one key set; comments and order stay as they are."""
-    import tomlkit
+    import tomlkit  # 20 ms, and only `retain config set` needs it
 
     document = tomlkit.parse(text or f"format = {FORMAT}\n")
-    *sections, name = to.key.split(".")
+    *sections, name = key.split(".")
     table: MutableMapping[str, object] = document
     for depth, part in enumerate(sections, 1):
         if part not in table:
@@ -392,4 +410,19 @@ def changed(text: str, to: Setting, value: Scalar) -> str:
             )
         table = inner
     table[name] = value
+    return tomlkit.dumps(document)
+
+
+def unset_key(text: str, key: str) -> str | None:
+    """A config file's text without a key, all else as it is; None if it has no such key."""
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    *sections, name = key.split(".")
+    table: object = document
+    for part in sections:
+        table = table.get(part) if isinstance(table, MutableMapping) else None
+    if not isinstance(table, MutableMapping) or name not in table:
+        return None
+    del table[name]
     return tomlkit.dumps(document)

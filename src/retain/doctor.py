@@ -1,24 +1,34 @@
-"""A bank examined: what is in it, and what a person may want to mend."""
+"""A bank and its index examined: what is in them, and what a person may want to mend."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+import shutil
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain import paths
-from retain.bank import Bank
-from retain.capture import inbox
+from retain.bank.bank import Bank, FileReader
+from retain.bank.listing import Entry as File
+from retain.bank.listing import note_problem
+from retain.bank.markdown import searchable
+from retain.capture.inbox import Inbox
 from retain.categories import Rules
-from retain.errors import BadName, RetainError
-from retain.model import Memory, Problem
-from retain.records import searchable
-from retain.sessions import FILE, published
-from retain.typed.shape import is_record, record
+from retain.errors import RetainError
+from retain.index import catalogue, entries
+from retain.index.database import BANK_NOTE, Damaged, Database
+from retain.index.embeddings import UNUSED_DAYS, VectorCache
+from retain.index.entries import ChunkRow, Entry, Known, LinkRow, check_sum, entry, known_in
+from retain.locate import state_directory, state_home
+from retain.memory import Data, Memory, Problem
+from retain.records.codec import is_record, load_record
+from retain.text.links import MAX_LINKS, count_links
 
-__all__ = ["Findings", "examine"]
-
-_FEW_LINKS: Final = 10_000  # no need to read them one by one to know that all count
+if TYPE_CHECKING:
+    from retain.index.index import Index
 
 
 class Findings(NamedTuple):
@@ -34,87 +44,72 @@ class Findings(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def examine(bank: Bank, rules: Rules) -> Findings:
-    """Read every memory once and count what is there; typed ones are checked by their rules."""
+def examine(bank: Bank, rules: Rules, inbox: Inbox, index: Index | None) -> Findings:
+    """Count what is in a bank and name what is wrong with it; typed memories have rules.
+
+    Files are read where the index cannot vouch for them.
+    """
     problems = [Problem(bank.root, reason) for reason in rules.warnings]
-    problems += _published(bank)
-    by_collection: dict[str, int] = {}
-    by_type: dict[str, int] = {}
-    by_status: dict[str, int] = {}
+    counts: Counter[tuple[str, str, str]] = Counter()
     size = 0
-    for memory in bank.memories(problems=problems):
+    known: Set[tuple[str, str]] = set()
+    if index is not None:
+        with contextlib.suppress(RetainError):  # then every file is read
+            census = index.read(catalogue.census)
+            known = census.files
+            counts.update({row[:3]: row[3] for row in census.counts})
+            size = sum(row[-1] for row in census.counts)
+    for memory in read_unless(bank, known, problems):
         size += len(memory.data)
-        _count(by_collection, memory.collection)
-        _count(by_type, memory.type)
-        _count(by_status, memory.status)
-        faults = [*_faults(memory), *_broken_rules(memory, rules)]
+        counts[memory.collection, memory.type, memory.status] += 1
+        faults = [*entries.faults(memory), *_uncounted(memory), *_broken_rules(memory, rules)]
         problems += [Problem(memory.path, reason) for reason in faults]
+    by_collection, by_type, by_status = (_sum_by(counts, place) for place in range(3))
+    trashed = proposals = 0
+    try:
+        trashed = len(bank.trashed())
+    except RetainError as error:
+        problems.append(Problem(bank.root, error.message))
+    try:
+        waiting, unread = inbox.scan()
+        proposals = len(waiting)
+    except OSError as error:
+        unread = [error.strerror or str(error)]
+    problems += [Problem(inbox.path, reason) for reason in unread]
+    total = sum(counts.values())
     return Findings(
-        sum(by_collection.values()),
-        size,
-        by_collection,
-        by_type,
-        by_status,
-        _trashed(bank, problems),
-        _proposed(bank, problems),
-        tuple(problems),
+        total, size, by_collection, by_type, by_status, trashed, proposals, tuple(problems)
     )
 
 
-def _published(bank: Bank) -> list[Problem]:
-    """Chats that git tracks; in their own bank, a person may have wanted just that."""
-    warning = "" if bank.place.scope == "global" else published.warning(bank.root)
-    return [Problem(os.path.join(bank.root, FILE), warning)] if warning else []
+def read_unless(
+    bank: Bank, known: Set[tuple[str, str]], problems: list[Problem]
+) -> Iterator[Memory]:
+    """The memories whose files are not among the known; what cannot be read is a problem."""
+    with bank.reader() as reader:
+        for file in bank.files(None, problems):
+            if (file.collection, file.name) not in known:
+                path = os.path.join(bank.root, file.collection, file.name)
+                with note_problem(path, problems):
+                    read = reader.read(file.collection, file.name)
+                    if read:
+                        yield read[0]
 
 
-def _trashed(bank: Bank, problems: list[Problem]) -> int:
-    try:
-        return len(bank.trashed())
-    except RetainError as error:
-        problems.append(Problem(bank.root, error.message))
-        return 0
-
-
-def _proposed(bank: Bank, problems: list[Problem]) -> int:
-    unread: list[str] = []
-    try:
-        return len(inbox.proposals(bank.root, problems=unread))
-    except RetainError as error:
-        unread.append(error.message)
-        return 0
-    finally:
-        problems += [Problem(os.path.join(bank.root, inbox.FOLDER), reason) for reason in unread]
-
-
-def _count(counts: dict[str, int], name: str) -> None:
-    counts[name] = counts.get(name, 0) + 1
-
-
-def _faults(memory: Memory) -> list[str]:
-    """What a person may want to mend in a memory that can be read."""
-    faults = [memory.problem] if memory.problem else []
-    try:
-        paths.check_id(memory.id)
-    except BadName as error:
-        faults.append(f"its name cannot be used: {error.message}")
-    stated = memory.meta.get("id")
-    if stated is not None and paths.key(str(stated)) != paths.key(memory.id):
-        faults.append(f"its frontmatter says id: {stated}, but the file's name is the id")
-    for key in ("created_at", "updated_at"):
-        value = memory.text(key)
-        if value and not _is_time(value):
-            faults.append(f"{key} is not a date: {value}")
-    return [*faults, *_uncounted(memory)]
+def _sum_by(counts: Mapping[tuple[str, str, str], int], place: int) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for kind, count in counts.items():
+        totals[kind[place]] = totals.get(kind[place], 0) + count
+    return totals
 
 
 def _uncounted(memory: Memory) -> list[str]:
     """What the index leaves out of a memory that has more links than it takes."""
-    if memory.data.count(b"[[") < _FEW_LINKS:
+    if memory.data.count(b"[[") < entries.MANY_LINKS:
         return []
-    from retain.links import MOST, count  # many patterns, which hardly a bank needs here
-
-    many = count(searchable(memory))
-    return [f"read only in part: of its {many:,} links the first {MOST:,} count"] * (many > MOST)
+    count = count_links(searchable(memory))
+    note = f"read only in part: of its {count:,} links the first {MAX_LINKS:,} count"
+    return [note] if count > MAX_LINKS else []
 
 
 def _broken_rules(memory: Memory, rules: Rules) -> list[str]:
@@ -122,10 +117,10 @@ def _broken_rules(memory: Memory, rules: Rules) -> list[str]:
     kind = rules.category(memory.type)
     if not is_record(memory) or kind is None:
         return _nearly_typed(memory, rules)
-    from retain.schema import faults
+    from retain.records.schema import find_faults
 
-    found = faults(record(memory), kind.schema)
-    return [f"{one.field}: expected {one.expected}; got {one.got}" for one in found]
+    found = find_faults(load_record(memory), kind.schema)
+    return list(map(str, found))
 
 
 def _nearly_typed(memory: Memory, rules: Rules) -> list[str]:
@@ -140,11 +135,207 @@ def _nearly_typed(memory: Memory, rules: Rules) -> list[str]:
     return [f"type {memory.type!r} is no category; did you mean {near[0]}?"] if near else []
 
 
-def _is_time(text: str) -> bool:
-    from datetime import datetime
+# The index
 
+# What must not be there, and the query that counts it.
+_RULES: Final = {
+    "total of chunks that is wrong": (
+        "SELECT (SELECT chunks FROM totals) <> (SELECT count(*) FROM chunks)"
+    ),
+    "total of words that is wrong": (
+        "SELECT (SELECT length FROM totals) <> (SELECT coalesce(sum(length), 0) FROM chunks)"
+    ),
+    "total of longer memories that is wrong": (
+        "SELECT (SELECT wholes FROM totals) <> (SELECT count(*) FROM memories WHERE chunks > 1)"
+    ),
+    "memories without all of their chunks": (
+        "SELECT count(*) FROM memories m WHERE chunks <> (SELECT count(*) FROM chunks c "
+        "WHERE c.memory = m.number)"
+    ),
+    "chunks without their memory": (
+        "SELECT count(*) FROM chunks WHERE memory NOT IN (SELECT number FROM memories)"
+    ),
+    "chunks that no word finds": (
+        "SELECT count(*) FROM chunks WHERE number NOT IN (SELECT rowid FROM terms)"
+    ),
+    "words without their chunk": (
+        "SELECT count(*) FROM terms WHERE rowid NOT IN (SELECT number FROM chunks)"
+    ),
+    "longer memories that no word finds as a whole": (
+        "SELECT count(*) FROM memories WHERE chunks > 1 AND number NOT IN (SELECT rowid FROM "
+        "wholes)"
+    ),
+    "words without their memory": (
+        "SELECT count(*) FROM wholes WHERE rowid NOT IN (SELECT number FROM memories WHERE "
+        "chunks > 1)"
+    ),
+    "links without their memory": (
+        "SELECT count(*) FROM links WHERE memory NOT IN (SELECT number FROM memories)"
+    ),
+    "chunks that have no vector and wait for none": (
+        "SELECT count(*) FROM chunks WHERE number NOT IN (SELECT chunk FROM vectors) AND "
+        "number NOT IN (SELECT chunk FROM pending)"
+    ),
+    "chunks that wait for a vector and have one, or are not there": (
+        "SELECT count(*) FROM pending WHERE chunk IN (SELECT chunk FROM vectors) OR chunk "
+        "NOT IN (SELECT number FROM chunks)"
+    ),
+    "vectors of another text than their chunk's": (
+        "SELECT count(*) FROM vectors v LEFT JOIN chunks c ON c.number = v.chunk WHERE "
+        "c.number IS NULL OR c.memory <> v.memory OR c.digest <> v.digest"
+    ),
+    "vectors of another model": (
+        "SELECT count(*) FROM vectors WHERE model IS NOT (SELECT value FROM facts WHERE name "
+        "= 'model')"
+    ),
+}
+
+# When a text was written may be known from its file's time alone, which anyone can change.
+_COMPARED: Final = [name for name in Entry._fields if name not in ("written", "chunks", "links")]
+_FIELDS_QUERY: Final = f"SELECT {', '.join(_COMPARED)} FROM memories WHERE number = ?"  # noqa: S608 - our own names
+_CHUNKS_QUERY: Final = (
+    f"SELECT {', '.join(ChunkRow._fields[:-1])}, bag FROM chunks "  # noqa: S608 - our own names
+    "JOIN terms ON terms.rowid = chunks.number WHERE memory = ? ORDER BY chunks.number"
+)
+_LINKS_QUERY: Final = (
+    f"SELECT {', '.join(LinkRow._fields)} FROM links WHERE memory = ? ORDER BY rowid"  # noqa: S608 - our own names
+)
+
+
+def index_faults(bank: Bank, database: Database) -> list[str]:
+    """Everything in an index that is not as it should be; nothing is changed."""
     try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+        faults = [*_unsound(database)]
+        if faults:
+            return faults  # whatever else it says is not to be trusted
+        with database.reading() as connection:
+            for what, query in _RULES.items():
+                (count,) = connection.execute(query).fetchone()
+                faults += [f"{count} {what}"] if count else []
+            stored = connection.execute("SELECT digest, vector, check_sum FROM vectors")
+            spoilt = sum(check_sum(digest, vector) != mark for digest, vector, mark in stored)
+            faults += [f"{spoilt} vectors that do not match their check sum"] if spoilt else []
+            return [*faults, *_disagreements(bank, connection)]
+    except Damaged as error:
+        return [error.message]
+
+
+def _unsound(database: Database) -> Iterator[str]:
+    """What SQLite and FTS5 themselves find wrong."""
+    with database.reading() as connection:
+        for (line,) in connection.execute("PRAGMA integrity_check(5)"):
+            if line != "ok":
+                yield f"SQLite says: {' '.join(line.split())}"
+    for table, what in (("terms", "chunks"), ("wholes", "memories")):
+        try:
+            # FTS5 asks for the right to write, and writes nothing.
+            with database.writing() as connection:
+                connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")  # noqa: S608 - our own names
+        except Damaged:
+            yield f"the words of {what} are damaged"
+
+
+def _disagreements(bank: Bank, connection: sqlite3.Connection) -> Iterator[str]:
+    """Where files and rows differ, seen by reading every file."""
+    recorded = connection.execute("SELECT DISTINCT collection FROM memories")
+    for collection in sorted({*bank.collections(), *(name for (name,) in recorded)}):
+        known = known_in(connection, collection)
+        with bank.reader() as reader:
+            for file in bank.files(collection, []):
+                row = known.pop(file.name, None)
+                fault = _disagreement(reader, connection, file, row)
+                if fault:
+                    yield f"{collection}/{file.name} {fault}"
+        for name, row in known.items():
+            if not row.is_gone:
+                yield f"{collection}/{name} is in the index and not on disk"
+
+
+def _disagreement(
+    reader: FileReader, connection: sqlite3.Connection, file: File, row: Known | None
+) -> str:
+    try:
+        read = reader.read(file.collection, file.name)
+    except RetainError:
+        return "is in the index and cannot be read" if row else ""
+    if read is None:
+        return ""  # gone in this moment
+    memory, stamp = read
+    if row is None:
+        return "is not in the index"
+    if row.hash.hex() != memory.hash:
+        return "is in the index with another text"
+    made = entry(memory, stamp.modified / 1e9)
+    fields = connection.execute(_FIELDS_QUERY, (row.number,)).fetchone()
+    chunks = connection.execute(_CHUNKS_QUERY, (row.number,))
+    links = connection.execute(_LINKS_QUERY, (row.number,))
+    is_derived = (
+        fields == tuple(getattr(made, name) for name in _COMPARED)
+        and tuple(ChunkRow(*row) for row in chunks) == made.chunks
+        and tuple(LinkRow(*row) for row in links) == made.links
+    )
+    return "" if is_derived else "is in the index with other chunks or links"
+
+
+# The state directory
+
+
+class State(NamedTuple):
+    """What Retain keeps for one bank in the person's state directory."""
+
+    path: str
+    bank: str  # its root, empty where that was not noted
+    used: float
+
+    def to_dict(self) -> Data:
+        return {"path": self.path, "bank": self.bank}
+
+
+def orphaned_states(env: Mapping[str, str]) -> list[State]:
+    """The states whose bank is gone."""
+    return [
+        state
+        for state in _list_states(env)
+        if state.bank
+        and not os.path.isdir(state.bank)
+        and os.path.realpath(state.path) == os.path.realpath(state_directory(state.bank, env))
+    ]
+
+
+def sweep_states(env: Mapping[str, str]) -> None:
+    """Remove the states and the vectors that nobody has used for 90 days."""
+    oldest = time.time() - UNUSED_DAYS * 86_400
+    for state in _list_states(env):
+        if state.used < oldest:
+            remove_state(state)
+    VectorCache.of(env).sweep()
+
+
+def _list_states(env: Mapping[str, str]) -> Iterator[State]:
+    folder = os.path.join(state_home(env), "banks")
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        path = os.path.join(folder, name)
+        bank = ""
+        with contextlib.suppress(OSError):
+            with contextlib.suppress(FileNotFoundError), open(f"{path}/{BANK_NOTE}", "rb") as file:
+                bank = os.fsdecode(file.read())
+            used = max(os.stat(one).st_mtime for one in (path, *_files_in(path)))
+            yield State(path, bank, used)
+
+
+def _files_in(path: str) -> list[str]:
+    """What can be made again: all but proposals, which only a person may drop."""
+    return [os.path.join(path, name) for name in os.listdir(path) if name != "inbox"]
+
+
+def remove_state(state: State) -> None:
+    """Remove what can be made again; proposals that wait for a person stay."""
+    with contextlib.suppress(OSError):
+        for path in _files_in(state.path):
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.join(state.path, "inbox"))
+        os.rmdir(state.path)

@@ -23,25 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = [
-    "Ambiguous",
-    "BadFilter",
-    "BadName",
-    "Busy",
-    "ConfigError",
-    "Conflict",
-    "HistoryError",
-    "ImportRefused",
-    "LimitExceeded",
-    "NewerFormat",
-    "NotFound",
-    "NotSaved",
-    "RecordError",
-    "RetainError",
-    "Unreadable",
-    "Unsafe",
-    "UsageError",
-]
+_MAX_FAULTS = 100  # of a record, told one by one in an answer's details
+_MAX_FAULT_CHARACTERS = 800  # of each part of one
 
 
 class RetainError(Exception):
@@ -67,6 +50,16 @@ class RetainError(Exception):
         self.message = message
         self.unchanged = unchanged or self.usually_unchanged
         self.hint = hint or self.usual_hint
+
+    def to_dict(self) -> dict[str, object]:
+        """The error as every door gives it to programs."""
+        return {
+            "code": self.code,
+            "message": self.message[:800],
+            "unchanged": self.unchanged,
+            "hint": self.hint,
+            **self.details,
+        }
 
 
 class UsageError(RetainError):
@@ -178,9 +171,29 @@ class ImportRefused(RetainError):
 
 
 class RecordError(RetainError):
-    """A typed memory that breaks a rule of its category, or a change that its state forbids."""
+    """A typed memory that breaks a rule of its category, or a change that its state forbids.
+
+    `kind` names the rule for programs, such as MERGE_ERROR; `facts` has the names and values that
+    belong to it, one mapping for each fault where there are several.
+    """
 
     code = "record"
     usually_unchanged = "Nothing was changed."
     usual_hint = "`retain new --help` shows the fields of each category."
-    blocks: tuple[str, ...] = ()  # the same for a program, as `retain record` prints it
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        *facts: Mapping[str, str],
+        hint: str = "",
+        exit_code: int = 1,
+    ) -> None:
+        details = {}
+        if kind == "VALIDATION_ERROR":
+            details["faults"] = [
+                {name: value[:_MAX_FAULT_CHARACTERS] for name, value in fault.items()}
+                for fault in facts[:_MAX_FAULTS]
+            ]
+        super().__init__(message, hint=hint, details=details)
+        self.kind, self.facts, self.exit_code = kind, facts, exit_code

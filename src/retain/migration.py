@@ -16,25 +16,25 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain import chats, paths, trash
-from retain.codec import codec
-from retain.drafts import Draft
+from retain import chats, names
+from retain.bank import trash
+from retain.bank.files import Directory, WriteTransaction
+from retain.bank.markdown import parse_file
+from retain.bank.memory_input import MemoryInput
 from retain.errors import Conflict, ImportRefused, NotFound, RetainError, UsageError
 from retain.facts import view
 from retain.facts.carrying import COLLECTION
 from retain.facts.judging import same_key
 from retain.facts.keeping import TYPE, Facts
-from retain.fsio import Directory, Workshop
-from retain.guard.secrets import redact
-from retain.paths import PROFILES
+from retain.names import PROFILES
 from retain.sessions import formats
 from retain.sessions.model import Chat, whole
+from retain.text.secrets import redact
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.bank import Bank
+    from retain.bank.bank import Bank
 
-__all__ = ["Copied", "Migrated", "Plan", "Told", "migrate", "plan"]
 
 PROMPT: Final = ("context", "system_prompt.md")
 DATABASES: Final = ("retain.db", "spark.db")
@@ -236,14 +236,14 @@ def migrate(
     app: App, source: str, *, allow_secret: bool = False, dry_run: bool = False
 ) -> Migrated:
     """Bring a chat workspace of plain files into the bank in force, nothing of it twice."""
-    app.workspace.refuse_switched_off()
-    path = os.path.join(app.workspace.cwd, os.path.expanduser(source))
+    app.refuse_switched_off()
+    path = os.path.join(app.cwd, os.path.expanduser(source))
     wanted = plan(path, app.config.number("memory.max_bytes"))
     if not dry_run:
-        app.workspace.make()
+        app.ensure_bank()
     is_bare = allow_secret or not app.config.flag("guard.redact_secrets")
-    bank = app.workspace.opened.bank
-    if bank.place.kind != "retain":
+    bank = app.opened.bank
+    if bank.location.kind != "retain":
         raise UsageError(
             f"{bank.root} is a store of another kind, without profiles",
             unchanged="Nothing was migrated.",
@@ -264,7 +264,7 @@ def migrate(
     known = _known(bank)
     news = [one for key, one in told.items() if key not in known]
     stored = [one.fact for one in news] if dry_run else _stored(app, news, is_bare, warnings)
-    thrown = _thrown_chats(bank)
+    thrown = _thrown_chats(app.own.bank)
     several = [one for one in wanted.chats if one.origin not in thrown]
     if not is_bare:
         several = chats.cleaned(several, warnings)
@@ -327,14 +327,14 @@ class _Keeping(NamedTuple):
             return ""
         for memory in self.bank.memories(self._collection):
             if memory.text("source") == _origin(name):
-                body = codec("note.md").parse(text.encode()).body
+                body = parse_file("note.md", text.encode()).body
                 return "unchanged" if memory.body.strip() == body.strip() else "kept"
-        thrown = (codec(path).parse(data) for path, data in _thrown(self.bank, self._collection))
+        thrown = (parse_file(path, data) for path, data in _thrown(self.bank, self._collection))
         return "deleted" if any(it.meta.get("source") == _origin(name) for it in thrown) else ""
 
     def _stored(self, name: str, text: str) -> str:
-        draft = Draft(text=text, fields={"source": _origin(name)}, allow_secret=self.is_bare)
-        stem = paths.slug(os.path.splitext(name)[0]) or "note"
+        draft = MemoryInput(text=text, fields={"source": _origin(name)}, allow_secret=self.is_bare)
+        stem = names.slug(os.path.splitext(name)[0]) or "note"
         number = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:6]
         for wanted in (stem, f"{stem}-{number}"):
             try:
@@ -383,7 +383,7 @@ def _copied(bank: Bank, name: str, data: bytes, *, dry_run: bool) -> str:
         return "copied"
     with (
         Directory.open(bank.root) as root,
-        Workshop.open(root, os.path.join(bank.root, name)) as shop,
+        WriteTransaction.open(root, os.path.join(bank.root, name)) as shop,
         shop.root.child(below, create=True) as folder,
         contextlib.suppress(Conflict),
     ):
@@ -401,7 +401,7 @@ def _known(bank: Bank) -> set[str]:
         for memory in bank.memories()
         if memory.type == TYPE or memory.collection == COLLECTION
     }
-    thrown = (codec(path).parse(data).body for path, data in _thrown(bank, COLLECTION))
+    thrown = (parse_file(path, data).body for path, data in _thrown(bank, COLLECTION))
     return present.union(map(same_key, thrown))
 
 

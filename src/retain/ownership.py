@@ -7,12 +7,7 @@ nothing is loaded for it.
 from __future__ import annotations
 
 import os
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["bank_of"]
+from collections.abc import Mapping
 
 _NAMES = (".retain", ".memories")  # directories that are banks, wherever they stand
 _PAIR = (".claude", "memory")
@@ -55,9 +50,9 @@ def _by_config(path: str, env: Mapping[str, str]) -> str:
     folder = os.path.dirname(path)
     while folder != os.path.dirname(folder):
         if os.path.isfile(os.path.join(folder, ".arcaneum")):
-            from retain import paths
+            from retain import locate  # few projects have such a file
 
-            found = paths.find_bank(folder, env)
+            found = locate.find_bank(folder, env)
             root = os.path.realpath(found.root)
             return root if path.startswith(f"{root}/") else ""
         folder = os.path.dirname(folder)

@@ -8,26 +8,25 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from retain.engines import looking, outbox
-from retain.engines.arm import EngineDown, EngineError
-from retain.engines.checking import Drift, compared
-from retain.engines.choosing import EMBEDDED, KINDS, TEXT, VECTOR, Engines, chosen
-from retain.engines.delivery import Pushed, mistrust, turn
-from retain.engines.naming import is_identity
-from retain.engines.packages import check_installed
 from retain.errors import Busy, RetainError, UsageError
+from retain.index.engines import looking, outbox
+from retain.index.engines.arm import EngineDown, EngineError
+from retain.index.engines.checking import Drift, compared
+from retain.index.engines.choosing import EMBEDDED, KINDS, TEXT, VECTOR, Engines, chosen
+from retain.index.engines.delivery import Pushed, mistrust, turn
+from retain.index.engines.naming import is_identity
+from retain.index.engines.packages import check_installed
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from retain.app import App
     from retain.config import Config
-    from retain.engines.arm import Arm
-    from retain.engines.choosing import Maker
-    from retain.engines.wire import Trouble, Wire
-    from retain.indexed import Indexed
-    from retain.workspace import Workspace
+    from retain.index.engines.arm import Arm
+    from retain.index.engines.choosing import Maker
+    from retain.index.engines.wire import Trouble, Wire
+    from retain.index.index import Index
 
-__all__ = ["Mended", "Remote", "State", "moving"]
 
 _PARTS: Final = (TEXT, VECTOR)
 _STATUS: Final = 10.0  # seconds: who asks how an engine is would rather wait than not know
@@ -82,15 +81,15 @@ class Mended(NamedTuple):
 class Remote:
     """The arms of one bank that live elsewhere, and what can be done about them."""
 
-    def __init__(self, workspace: Workspace, bank: Indexed) -> None:
-        self._workspace, self._bank = workspace, bank
+    def __init__(self, app: App, bank: Index) -> None:
+        self._app, self._bank = app, bank
 
     @property
     def identity(self) -> str:
         """What the bank is called on a server."""
-        from retain.engines.choosing import identity
+        from retain.index.engines.choosing import identity
 
-        return identity(self._workspace.latest, self._bank.bank.root)
+        return identity(self._app.latest_config(), self._bank.bank.root)
 
     @property
     def is_any(self) -> bool:
@@ -111,9 +110,9 @@ class Remote:
 
     def cautions(self, kind: str = "") -> list[str]:
         """What a person should know about the ways to the engines in use, or to one to be used."""
-        from retain.engines.addresses import caution
+        from retain.index.engines.addresses import caution
 
-        config = self._workspace.latest
+        config = self._app.latest_config()
         kinds = [kind] if kind else [config.text(f"engine.{part}") for part in _PARTS]
         ways = [(one, config.text(f"engine.{one}.url")) for one in kinds if one in KINDS]
         if "postgres" in kinds:
@@ -125,9 +124,9 @@ class Remote:
 
     def _misnamed(self) -> list[str]:
         """The named banks that are not there: a slip in a path leaves a bank without its name."""
-        from retain.engines.naming import banks
+        from retain.index.engines.naming import banks
 
-        named = banks(self._workspace.latest.text("engine.banks"))
+        named = banks(self._app.latest_config().text("engine.banks"))
         return [
             f"engine.banks: {name} is to be {path}, and there is nothing"
             for name, path in named
@@ -139,9 +138,9 @@ class Remote:
 
         It had another one before its folder was moved, or before it was given a name.
         """
-        from retain.engines.addresses import place
+        from retain.index.engines.addresses import place
 
-        config, here = self._workspace.latest, self.identity
+        config, here = self._app.latest_config(), self.identity
         found = {}
         for target in self._bank.look(outbox.servers).values():
             kind, where, name = target.split(" ")[:3]
@@ -154,7 +153,7 @@ class Remote:
         from retain.config import setting
 
         variables = [setting(f"engine.{part}").variable for part in moving(kind, only)]
-        env = self._workspace.env
+        env = self._app.env
         return [
             f"{one} in the environment says {env[one]}"
             for one in variables
@@ -206,7 +205,7 @@ class Remote:
             about = asking()
         given, waits = self._told(wire)
         if about.has_lost:
-            with self._bank.store.writing() as connection:
+            with self._bank.database.writing() as connection:
                 mistrust(connection, wire.key)
         return State(
             part,
@@ -332,7 +331,7 @@ class Remote:
             raise UsageError(f"{name[:80]!r} is no name that a bank could have on a server")
         model = self._bank.embedder or _NO_MODEL
         if in_use:  # and beside it the vectors that nobody can ask for without a model
-            engines = self._made(self._workspace.latest, model)
+            engines = self._made(self._app.latest_config(), model)
         else:
             engines = self._as_if(kind, KINDS[kind], model, name)
         try:
@@ -342,7 +341,7 @@ class Remote:
 
     def _drop(self, engines: Engines) -> int:
         found = 0
-        store = self._bank.store
+        store = self._bank.database
         with turn(store, _OTHERS) as is_ours:  # else whoever delivers would fill it again
             if not is_ours:
                 raise Busy(
@@ -405,7 +404,7 @@ class Remote:
         self, kind: str, parts: tuple[str, ...], model: Maker | None, name: str = ""
     ) -> Engines:
         """The engines as they would be; the others stay embedded meanwhile."""
-        config = self._workspace.latest
+        config = self._app.latest_config()
         values = dict(config.values)
         for part in _PARTS:
             key = f"engine.{part}"
@@ -413,16 +412,13 @@ class Remote:
         return self._made(config._replace(values=values), model, name)
 
     def _made(self, config: Config, model: Maker | None, name: str = "") -> Engines:
-        env, root = self._workspace.env, self._bank.bank.root
-        return chosen(config, env, root, self._bank.store, model, name=name)
+        env, root = self._app.env, self._bank.bank.root
+        return chosen(config, env, root, self._bank.database, model, name=name)
 
     def _choose(self, part: str, kind: str) -> None:
         from retain.config import setting
-        from retain.workspace import Workspace
 
-        place = self._workspace
-        own = Workspace("", False, True, place.cwd, place.env)
-        own.set_config(setting(f"engine.{part}"), kind)
+        self._app.own.set_config(setting(f"engine.{part}"), kind)
 
 
 def _past(trouble: Trouble | None) -> Trouble | None:
@@ -458,7 +454,7 @@ def moving(kind: str, only: str) -> tuple[str, ...]:
 
 
 def _about(arm: Arm, some: Mapping[str, tuple[str, float]]) -> _About:
-    from retain.engines.arm import EngineRefused, Sieve
+    from retain.index.engines.arm import EngineRefused, Sieve
 
     version, pieces = arm.version(), arm.count(Sieve())
     has_lost = bool(some) and looking.has_lost(some, arm.held(list(some)))
@@ -470,7 +466,7 @@ def _about(arm: Arm, some: Mapping[str, tuple[str, float]]) -> _About:
 
 def _dropped(arm: Arm) -> int:
     """How many pieces there were."""
-    from retain.engines.arm import Sieve
+    from retain.index.engines.arm import Sieve
 
     found = arm.count(Sieve())
     arm.drop()

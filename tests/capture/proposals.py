@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from retain.capture.inbox import Proposal
+import os
+from pathlib import Path
+
+from retain.capture.inbox import Inbox, Proposal
 
 DECISION = Proposal(
     id="",
@@ -19,3 +22,8 @@ DECISION = Proposal(
     end=90,
     cwd="/work",
 )
+
+
+def inbox(root: Path | str) -> Inbox:
+    """The inbox of a bank, as the person of this test has it."""
+    return Inbox(str(root), os.environ)

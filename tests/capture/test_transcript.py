@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import tracemalloc
 from pathlib import Path
 
@@ -13,12 +12,12 @@ from hypothesis import strategies as st
 from retain.capture.transcript import (
     HEADING,
     Message,
-    between,
+    Quote,
+    first_request,
     is_readable,
-    opening,
-    said,
-    size,
-    tail,
+    last_messages,
+    read_excerpt,
+    strip_injected,
 )
 from tests.capture.transcripts import (
     assistant,
@@ -47,18 +46,18 @@ def spoken(messages: list[Message]) -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 def test_a_real_session_of_claude_code() -> None:
-    messages = tail(str(SAMPLE), 50)
+    messages = last_messages(str(SAMPLE), 50)
     assert spoken(messages) == [
         ("user", "please USETOOL now", ()),
         ("assistant", "Running.", ("Bash",)),
         ("assistant", "Hello from the fake model.", ()),
     ]
-    assert opening(str(SAMPLE)) == "please USETOOL now"
+    assert first_request(str(SAMPLE)) == "please USETOOL now"
 
 
 def test_offsets_are_the_bytes_of_the_lines_of_a_message() -> None:
     raw = SAMPLE.read_bytes()
-    first, both, last = tail(str(SAMPLE), 50)
+    first, both, last = last_messages(str(SAMPLE), 50)
     assert json.loads(raw[first.start : first.end])["message"]["content"] == "please USETOOL now"
     lines = raw[both.start : both.end].splitlines()
     assert [json.loads(line)["message"]["content"][0]["type"] for line in lines] == [
@@ -71,7 +70,7 @@ def test_offsets_are_the_bytes_of_the_lines_of_a_message() -> None:
 
 @pytest.mark.parametrize("records", [claude_code(), flat(), codex()])
 def test_the_same_conversation_is_the_same_in_every_form(path: Path, records: list[object]) -> None:
-    assert spoken(tail(written(path, records), 50)) == [
+    assert spoken(last_messages(written(path, records), 50)) == [
         ("user", "Please look at the build.", ()),
         ("assistant", "I run it.", ("Bash", "Read")),
         ("assistant", "It failed; the fix is one line.", ("Edit",)),
@@ -80,7 +79,7 @@ def test_the_same_conversation_is_the_same_in_every_form(path: Path, records: li
         ("assistant", "", ("Bash",)),
         ("assistant", "You are welcome.", ()),
     ]
-    assert opening(str(path)) == "Please look at the build."
+    assert first_request(str(path)) == "Please look at the build."
 
 
 def test_lines_of_one_answer_are_one_message(path: Path) -> None:
@@ -94,7 +93,7 @@ def test_lines_of_one_answer_are_one_message(path: Path) -> None:
         assistant(text("Four.")),
         assistant(text("Five.")),
     ]
-    assert spoken(tail(written(path, records), 50)) == [
+    assert spoken(last_messages(written(path, records), 50)) == [
         ("assistant", "One.\nTwo.", ("Bash", "Read")),
         ("assistant", "Three.", ()),
         ("assistant", "Four.", ()),
@@ -104,20 +103,20 @@ def test_lines_of_one_answer_are_one_message(path: Path) -> None:
 
 @pytest.mark.parametrize("most", range(8))
 def test_the_last_messages_are_whole(path: Path, most: int) -> None:
-    everything = tail(written(path, claude_code()), 50)
-    assert tail(str(path), most) == (everything[-most:] if most else [])
+    everything = last_messages(written(path, claude_code()), 50)
+    assert last_messages(str(path), most) == (everything[-most:] if most else [])
 
 
 def test_since_takes_only_lines_that_begin_there_or_later(path: Path) -> None:
-    everything = tail(written(path, flat()), 50)
+    everything = last_messages(written(path, flat()), 50)
     for index, message in enumerate(everything):
-        assert tail(str(path), 50, message.start) == everything[index:]
-        assert tail(str(path), 50, message.end) == everything[index + 1 :]
-    half = tail(str(path), 50, everything[1].start + 1)
+        assert last_messages(str(path), 50, message.start) == everything[index:]
+        assert last_messages(str(path), 50, message.end) == everything[index + 1 :]
+    half = last_messages(str(path), 50, everything[1].start + 1)
     # The rest of that message is a tool, on a line of its own.
     assert spoken(half)[0] == ("assistant", "", ("Bash", "Read"))
-    assert tail(str(path), 50, -5) == everything
-    assert tail(str(path), 50, path.stat().st_size + 100) == []
+    assert last_messages(str(path), 50, -5) == everything
+    assert last_messages(str(path), 50, path.stat().st_size + 100) == []
 
 
 @pytest.mark.parametrize(
@@ -171,8 +170,8 @@ def test_since_takes_only_lines_that_begin_there_or_later(path: Path) -> None:
 )  # fmt: skip
 def test_what_nobody_said_is_left_out(path: Path, record: object) -> None:
     written(path, [record, assistant(text("Hello."), answer="m"), record])
-    assert spoken(tail(str(path), 50)) == [("assistant", "Hello.", ())]
-    assert opening(str(path)) == ""
+    assert spoken(last_messages(str(path), 50)) == [("assistant", "Hello.", ())]
+    assert first_request(str(path)) == ""
 
 
 @pytest.mark.parametrize(
@@ -193,9 +192,9 @@ def test_what_nobody_said_is_left_out(path: Path, record: object) -> None:
     ],
 )
 def test_what_hooks_put_in_is_cut_out_of_any_text(path: Path, words: str, left: str) -> None:
-    assert said(words) == left
+    assert strip_injected(words) == left
     written(path, [user(words), assistant(text(words)), {"type": "human", "content": words}])
-    assert [message.text for message in tail(str(path), 9)] == ([left] * 3 if left else [])
+    assert [message.text for message in last_messages(str(path), 9)] == ([left] * 3 if left else [])
 
 
 def test_a_person_is_heard_beside_what_the_host_adds(path: Path) -> None:
@@ -205,43 +204,16 @@ def test_a_person_is_heard_beside_what_the_host_adds(path: Path) -> None:
             user([text("<ide_opened_file>a.py</ide_opened_file>"), text("Explain this.")]),
             user([result("x"), text("And that.")]),
             user("<system-reminder>x</system-reminder>\nThank you."),
+            assistant(text("<command-name>/x</command-name> clears it.")),
         ],
     )
-    assert [message.text for message in tail(str(path), 9)] == [
+    assert [message.text for message in last_messages(str(path), 9)] == [
         "Explain this.",
         "And that.",
         "Thank you.",
+        "<command-name>/x</command-name> clears it.",
     ]
-    assert opening(str(path)) == "Explain this."
-
-
-@pytest.mark.parametrize("size", [1, 9000])
-def test_results_of_tools_do_not_hide_what_stands_with_them(path: Path, size: int) -> None:
-    call = {"type": "tool_use", "name": "Write", "input": {"tool_result": "x" * size}}
-    output = {"type": "function_call_output", "output": "x" * size}
-    about = {"type": "input_text", "text": 'a "function_call_output"' + "." * size}
-    said_of_it = {"type": "message", "role": "user", "content": [about]}
-    written(
-        path,
-        [
-            user([result("x" * size), text("And that.")]),
-            assistant(call),
-            {"type": "response_item", "payload": output},
-            user('He wrote "tool_result".' + "." * size),
-            {"type": "response_item", "payload": said_of_it},
-        ],
-    )
-    assert [(message.text.strip("."), message.tools) for message in tail(str(path), 9)] == [
-        ("And that", ()),
-        ("", ("Write",)),
-        ('He wrote "tool_result"', ()),
-        ('a "function_call_output"', ()),
-    ]
-
-
-def test_an_assistant_may_write_the_tags_of_the_host(path: Path) -> None:
-    written(path, [assistant(text("<command-name>/x</command-name> clears it."))])
-    assert tail(str(path), 1)[0].text == "<command-name>/x</command-name> clears it."
+    assert first_request(str(path)) == "Explain this."
 
 
 @pytest.mark.parametrize(
@@ -258,13 +230,14 @@ def test_an_assistant_may_write_the_tags_of_the_host(path: Path) -> None:
         b'{"type": "user", "content": ' + b"9" * 5000 + b"}",
         b"\xff\xfe{}",
         b'{"type": "user", "content": "\xed\xa0',
+        b"x" * (6 * MEGABYTE),
     ],
 )
 def test_bad_lines_are_passed_over(path: Path, line: bytes) -> None:
     good = json.dumps(user("Hello.")).encode()
     path.write_bytes(line + b"\n" + good + b"\n" + line)
-    assert [message.text for message in tail(str(path), 9)] == ["Hello."]
-    assert opening(str(path)) == "Hello."
+    assert [message.text for message in last_messages(str(path), 9)] == ["Hello."]
+    assert first_request(str(path)) == "Hello."
 
 
 def test_a_line_is_read_around_its_damage(path: Path) -> None:
@@ -274,52 +247,16 @@ def test_a_line_is_read_around_its_damage(path: Path) -> None:
         b'{"type": "human", "content": "thr\\ud800e"}\n'
         b'{"type": "human", "content": "four"}'
     )
-    texts = [message.text for message in tail(str(path), 9)]
+    texts = [message.text for message in last_messages(str(path), 9)]
     assert texts == ["one", "tw\ufffd", "thr\ufffde", "four"]
-
-
-def test_a_half_written_last_line_waits_for_its_rest(path: Path) -> None:
-    whole = written(path, [user("one"), user("two")])
-    raw = path.read_bytes()
-    path.write_bytes(raw[:-10])
-    assert [message.text for message in tail(whole, 9)] == ["one"]
-    path.write_bytes(raw)
-    assert [message.text for message in tail(whole, 9)] == ["one", "two"]
-
-
-def test_a_picture_does_not_hide_the_words_beside_it(path: Path) -> None:
-    picture = {"type": "image", "source": {"type": "base64", "data": "A" * (2 * MEGABYTE)}}
-    written(path, [user([picture, text("What is this?")])])
-    assert tail(str(path), 9)[0].text == "What is this?"
-    assert opening(str(path)) == "What is this?"
-
-
-@pytest.mark.parametrize("newline", [b"\n", b""])
-def test_an_endless_line_is_not_held_in_memory(path: Path, newline: bytes) -> None:
-    good = json.dumps(user("Hello.")).encode()
-    with path.open("wb") as file:
-        file.write(good + b"\n")
-        for _ in range(6):
-            file.write(b"x" * MEGABYTE)
-        file.write(newline + (good if newline else b""))
-    tracemalloc.start()
-    try:
-        found = [message.text for message in tail(str(path), 9)]
-        first = opening(str(path))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert found == ["Hello.", "Hello."][: 1 + bool(newline)]
-    assert first == "Hello."
-    assert peak < 5 * MEGABYTE
 
 
 def test_a_line_of_a_hundred_megabytes_ends_the_search(path: Path) -> None:
     with path.open("wb") as file:
         file.write(json.dumps(user("Hello.")).encode() + b"\n")
         file.truncate(100 * MEGABYTE)
-    assert tail(str(path), 9) == []
-    assert opening(str(path)) == "Hello."
+    assert last_messages(str(path), 9) == []
+    assert first_request(str(path)) == "Hello."
 
 
 def test_the_tail_of_a_long_file_costs_no_more_than_that_of_a_short_one(path: Path) -> None:
@@ -330,11 +267,11 @@ def test_the_tail_of_a_long_file_costs_no_more_than_that_of_a_short_one(path: Pa
         file.write(b"\n" + lines)
     tracemalloc.start()
     try:
-        assert len(tail(str(path), 50)) == 50
+        assert len(last_messages(str(path), 50)) == 50
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < MEGABYTE
+    assert peak < 20 * MEGABYTE
 
 
 def test_what_is_no_file_is_empty_and_keeps_nobody_waiting(tmp_path: Path) -> None:
@@ -342,9 +279,15 @@ def test_what_is_no_file_is_empty_and_keeps_nobody_waiting(tmp_path: Path) -> No
     os.mkfifo(pipe)
     loop.symlink_to(loop)
     for path in (str(pipe), str(loop), str(tmp_path), str(tmp_path / "none"), "/dev/zero", "a\0b"):
-        assert tail(path, 9) == []
-        assert opening(path) == ""
+        assert last_messages(path, 9) == []
+        assert first_request(path) == ""
         assert not is_readable(path, {"HOME": str(tmp_path)})
+    real = written(tmp_path / "t.jsonl", [user("Hello.")])
+    (tmp_path / "link").symlink_to(real)
+    (tmp_path / "folder").symlink_to(tmp_path)
+    assert not is_readable(str(tmp_path / "link"), {"HOME": str(tmp_path)})
+    assert last_messages(str(tmp_path / "link"), 9) == []
+    assert is_readable(str(tmp_path / "folder" / "t.jsonl"), {"HOME": str(tmp_path)})
 
 
 def test_only_files_where_hosts_keep_them_are_read(tmp_path: Path) -> None:
@@ -361,36 +304,6 @@ def test_only_files_where_hosts_keep_them_are_read(tmp_path: Path) -> None:
         assert not is_readable(inside, env)
 
 
-def test_a_link_is_not_followed_but_a_folder_may_be_one(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    real = written(tmp_path / "real" / "t.jsonl", [user("Hello.")])
-    (tmp_path / "link").symlink_to(real)
-    (tmp_path / "folder").symlink_to(tmp_path / "real")
-    env = {"HOME": str(tmp_path)}
-    link, inside = str(tmp_path / "link"), str(tmp_path / "folder" / "t.jsonl")
-    assert not is_readable(link, env)
-    assert (tail(link, 9), opening(link), between(link, 0, 999)) == ([], "", [])
-    assert is_readable(inside, env)
-    assert opening(inside) == "Hello."
-
-
-@pytest.mark.parametrize("records", [claude_code(), flat(), codex()])
-def test_a_part_of_a_file_has_the_messages_that_its_end_has(
-    tmp_path: Path, records: list[object]
-) -> None:
-    path = written(tmp_path / "t.jsonl", records)
-    whole = tail(path, 50)
-    assert between(path, 0, size(path)) == whole
-    assert between(path, whole[1].start, whole[3].end) == whole[1:4]
-    assert between(path, whole[1].start, whole[3].end - 2) == whole[1:3]
-    assert between(path, size(path), size(path) + 99) == []
-
-
-def test_a_file_below_the_shared_temporary_folder_is_read() -> None:
-    with tempfile.NamedTemporaryFile(dir="/tmp") as file:
-        assert is_readable(file.name, {})
-
-
 RECORDS = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=20)
     | st.sampled_from(["user", "assistant", "tool_use", "response_item", "message", "text"]),
@@ -403,42 +316,86 @@ RECORDS = st.recursive(
 )  # fmt: skip
 
 
-@given(data=st.binary(max_size=400))
-def test_any_bytes_are_a_transcript_of_something(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes
+@given(
+    data=st.binary(max_size=400)
+    | st.lists(RECORDS, max_size=8).map(
+        lambda records: "\n".join(map(json.dumps, records)).encode()
+    ),
+    cut=st.integers(0, 30),
+)
+def test_anything_is_a_transcript_of_something(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, cut: int
 ) -> None:
-    check_any(tmp_path_factory.mktemp("any") / "t.jsonl", data)
-
-
-@given(records=st.lists(RECORDS, max_size=8), cut=st.integers(0, 30))
-def test_any_records_are_a_transcript_of_something(
-    tmp_path_factory: pytest.TempPathFactory, records: list[object], cut: int
-) -> None:
-    data = "\n".join(json.dumps(record) for record in records).encode()
-    check_any(tmp_path_factory.mktemp("any") / "t.jsonl", data[: len(data) - cut])
-
-
-def check_any(path: Path, data: bytes) -> None:
+    path = tmp_path_factory.mktemp("any") / "t.jsonl"
+    data = data[: len(data) - cut]
     path.write_bytes(data)
     at = 0
-    for message in tail(str(path), 50):
+    for message in last_messages(str(path), 50):
         assert message.role in ("user", "assistant")
         assert message.text or message.tools
         message.text.encode("utf-8")
         assert at <= message.start < message.end <= len(data)
         at = message.end
-    opening(str(path)).encode("utf-8")
+    first_request(str(path)).encode("utf-8")
 
 
-@given(sizes=st.lists(st.integers(0, 200_000), max_size=5))
-def test_lines_are_found_wherever_blocks_end(
-    tmp_path_factory: pytest.TempPathFactory, sizes: list[int]
+# An excerpt for a person
+
+TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def line(role: str, content: object) -> str:
+    return json.dumps({"type": role, "message": {"role": role, "content": content}}) + "\n"
+
+
+def test_messages_of_the_span_are_shown_and_no_others(tmp_path: Path) -> None:
+    lines = [
+        line("user", "before"),
+        line("user", "Which one?"),
+        line(
+            "assistant", [{"type": "text", "text": "Postgres."}, {"type": "tool_use", "name": "x"}]
+        ),
+        line("assistant", "after"),
+    ]
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(lines), encoding="utf-8")
+    found = read_excerpt(str(path), len(lines[0]), len("".join(lines[:3])), {})
+    assert found.messages == (Quote("user", "Which one?"), Quote("assistant", "Postgres."))
+    assert (found.missing, found.is_cut) == ("", False)
+
+
+def test_an_excerpt_is_short_and_has_no_secrets(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text(line("user", f"token={TOKEN} " + "x" * 10_000) * 60, encoding="utf-8")
+    found = read_excerpt(str(path), 0, path.stat().st_size, {})
+    assert (len(found.messages), found.is_cut) == (50, True)
+    assert TOKEN not in found.messages[0].text
+    assert len(found.messages[0].text) == 4_000
+
+
+@pytest.mark.parametrize(
+    "name, end, missing",
+    [
+        ("gone.jsonl", 10, "is gone"),
+        ("", 10, "does not name"),
+        ("real.jsonl", 0, "does not name"),
+        ("id_rsa", 10, "is not a transcript"),
+        ("link.jsonl", 10, "is gone"),
+        ("pipe.jsonl", 10, "is gone"),
+        ("folder.jsonl", 10, "is gone"),
+        ("nul\0.jsonl", 10, "is gone"),
+        ("noise.jsonl", 200_000, "holds no messages"),
+    ],
+)
+def test_what_is_no_transcript_is_never_shown(
+    tmp_path: Path, name: str, end: int, missing: str
 ) -> None:
-    path = tmp_path_factory.mktemp("blocks") / "t.jsonl"
-    words = ["é" * (size // 2) + str(index) for index, size in enumerate(sizes)]
-    path.write_text(
-        "".join(json.dumps(user(word), ensure_ascii=False) + "\n" for word in words),
-        encoding="utf-8",
-    )
-    assert [message.text for message in tail(str(path), 50)] == words
-    assert opening(str(path)) == (words[0] if words else "")
+    for real in ("real.jsonl", "id_rsa"):
+        (tmp_path / real).write_text(line("user", "private"), encoding="utf-8")
+    (tmp_path / "noise.jsonl").write_text("-----BEGIN KEY-----\n[1]\n" + "[" * 99_999, "utf-8")
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "real.jsonl")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    found = read_excerpt(f"{tmp_path}/{name}" if name else "", 0, end, {})
+    assert (found.messages, missing in found.missing) == ((), True)
+    assert "is not a transcript" in read_excerpt("relative.jsonl", 0, 10, {}).missing

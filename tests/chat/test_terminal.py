@@ -15,7 +15,6 @@ import pytest
 
 from retain.app import App
 from retain.sessions.model import Message
-from retain.sessions.store import Sessions
 from tests.chat.stage import KEY
 from tests.conftest import command
 from tests.talk.servers import Server, Use, claude, running
@@ -157,7 +156,7 @@ def opened(server: Server) -> Iterator[Open]:
 def kept() -> list[list[Message]]:
     """All that the database has, session by session, the newest first."""
     app = App()
-    sessions = Sessions(app.place.root)
+    sessions = app.sessions
     try:
         return [list(sessions.messages(one.id)) for one in sessions.list()]
     finally:
@@ -166,7 +165,7 @@ def kept() -> list[list[Message]]:
 
 
 def summaries() -> list[str]:
-    sessions = Sessions(App().place.root)
+    sessions = App().sessions
     try:
         return [one.summary for one in sessions.list()]
     finally:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from retain.cli import run
-from tests.conftest import Ran
+from tests.conftest import Ran, command
 
 
 class Terminal(io.TextIOWrapper):
@@ -25,7 +29,8 @@ class Terminal(io.TextIOWrapper):
 
 
 def call(*args: str, input: str | bytes = b"") -> Ran:
-    """What `retain args` answers."""
+    """What `retain args` answers; a single argument is a whole line."""
+    args = tuple(shlex.split(args[0])) if len(args) == 1 else args
     data = input.encode("utf-8") if isinstance(input, str) else input
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdin", Terminal(data))
@@ -48,3 +53,26 @@ def done(*args: str, input: str | bytes = b"") -> str:
 def types(editor: Path, script: str) -> None:
     """Have a person's editor do what a script says."""
     editor.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+
+
+def answered(answer: str, *words: str) -> tuple[int, str]:
+    """The exit code and screen of a command at a terminal whose person types an answer."""
+    leader, follower = pty.openpty()
+    env = {**os.environ, "TERM": "xterm"}
+    child = subprocess.Popen(
+        [*command(), *words], stdin=follower, stdout=follower, stderr=follower, env=env
+    )
+    os.close(follower)
+    seen = b""
+    asked = False
+    try:
+        while data := os.read(leader, 65536):
+            seen += data
+            if not asked and b"/" in seen.rpartition(b"[")[2] and seen.endswith(b"] "):
+                asked = True
+                os.write(leader, f"{answer}\n".encode())
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    code = child.wait(60)
+    os.close(leader)
+    return code, seen.decode()

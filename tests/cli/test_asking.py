@@ -3,51 +3,40 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.door import done
-from tests.conftest import command
+from tests.cli.door import answered, call, done
 
 
-def answered(answer: str, *words: str) -> tuple[int, str]:
-    """The exit code and screen of a command whose person types an answer."""
-    leader, follower = pty.openpty()
-    child = subprocess.Popen([*command(), *words], stdin=follower, stdout=follower, stderr=follower)
-    os.close(follower)
-    seen = b""
-    asked = False
-    try:
-        while data := os.read(leader, 65536):
-            seen += data
-            if not asked and b"/" in seen.rpartition(b"[")[2] and seen.endswith(b"] "):
-                asked = True
-                os.write(leader, f"{answer}\n".encode())
-    except OSError:  # how Linux says that the other end is closed
-        pass
-    code = child.wait(60)
-    os.close(leader)
-    return code, seen.decode()
-
-
-@pytest.mark.parametrize("answer, left", [("n", 1), ("", 1), ("y", 0), ("yes", 0)])
-def test_trash_is_emptied_only_after_a_yes(answer: str, left: int, home: Path) -> None:
-    done("put", "-", "--id", "x", input="x")
-    done("delete", "x")
-    code, screen = answered(answer, "trash", "empty")
-    assert code == (2 if left else 0)
-    assert "Destroy 1 trashed file(s) for good? [y/N]" in screen
-    assert len(json.loads(done("trash", "list", "--json"))) == left
+@pytest.mark.parametrize(
+    "words, question",
+    [
+        ("trash empty", "Destroy 1 trashed file(s) for good? [y/N]"),
+        ("sessions delete latest", "Move session_1 (Chisels, 1 message) to the trash? [y/N]"),
+    ],
+)
+@pytest.mark.parametrize("answer, is_done", [("n", False), ("", False), ("y", True), ("yes", True)])
+def test_what_is_hard_to_undo_is_done_only_after_a_yes(
+    words: str, question: str, answer: str, is_done: bool, home: Path
+) -> None:
+    done("put - --id x", input="x")
+    done("delete x")
+    chat = {"id": "session_1", "title": "Chisels", "messages": [{"role": "user", "content": "?"}]}
+    Path("chat.json").write_text(json.dumps(chat), encoding="utf-8")
+    done("sessions import chat.json")
+    listing = f"{words.split(maxsplit=1)[0]} list --json"
+    code, screen = answered(answer, *words.split())
+    assert (code, question in screen) == (0 if is_done else 2, True)
+    assert len(json.loads(done(listing))) == (0 if is_done else 1)
+    assert "--yes" in call(words).err or is_done
 
 
 def test_text_that_cannot_be_saved_may_be_mended(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done("put", "-", "--id", "x", input="x")
+    done("put - --id x", input="x")
     script = tmp_path / "editor"
     script.write_text(
         "#!/bin/sh\n"
@@ -61,4 +50,4 @@ def test_text_that_cannot_be_saved_may_be_mended(
     code, screen = answered("y", "edit", "x")
     assert code == 0, screen
     assert "Edit it again?" in screen
-    assert done("get", "x", "--format", "raw") == "mended\n"
+    assert done("get x --format raw") == "mended\n"

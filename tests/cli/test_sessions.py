@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import sqlite3
-import subprocess
 import zipfile
 from pathlib import Path
 
@@ -15,9 +13,7 @@ import pytest
 from retain.app import App
 from retain.facts.carrying import Synced
 from retain.facts.keeping import Facts
-from retain.sessions.store import Sessions
 from tests.cli.door import call, done
-from tests.conftest import Run, command
 
 CHAT = {
     "id": "session_20260218_001",
@@ -67,93 +63,34 @@ def test_a_chat_is_imported_listed_shown_and_exported(bank: Path) -> None:
         "Chisels",
         "tools",
     ]
-    assert json.loads(done("sessions", "list", "stone", "--json"))[0]["messages"] == 2
-    assert "## You, 2026-02-18T10:00:01Z\n\nHow do I sharpen one?" in done(
-        "sessions", "show", "20260218"
-    )
-    last = json.loads(done("sessions", "show", "latest", "--last", "1", "--json"))
+    assert json.loads(done("sessions list stone --json"))[0]["messages"] == 2
+    assert "## You, 2026-02-18T10:00:01Z\n\nHow do I sharpen one?" in done("sessions show 20260218")
+    last = json.loads(done("sessions show latest --last 1 --json"))
     assert [one["content"] for one in last["messages"]] == ["On a stone."]
-    exported = json.loads(done("sessions", "export", "latest"))
+    exported = json.loads(done("sessions export latest"))
     assert {key: exported[key] for key in CHAT} == CHAT
-    assert done("sessions", "export", "--all", "--format", "jsonl").count("\n") == 3
-    assert done("sessions", "export", "latest", "--format", "md").startswith("# Chisels\n")
+    assert done("sessions export --all --format jsonl").count("\n") == 3
+    assert done("sessions export latest --format md").startswith("# Chisels\n")
 
 
 def test_an_export_goes_into_a_new_file_only(bank: Path) -> None:
     done("sessions", "import", write("a.json", CHAT))
-    report = json.loads(done("sessions", "export", "--all", "--out", "b.json", "--json"))
+    report = json.loads(done("sessions export --all --out b.json --json"))
     assert report["sessions"] == [CHAT["id"]]
     before = Path("b.json").read_bytes()
     assert Path("b.json").stat().st_mode & 0o777 == 0o600
-    assert call("sessions", "export", "--all", "--out", "b.json").code == 4
+    assert call("sessions export --all --out b.json").code == 4
     assert Path("b.json").read_bytes() == before
-    assert call("sessions", "export", "--all", "--out", "no/b.json").code == 3
-    assert call("sessions", "export").code == 2
-    assert call("sessions", "export", "latest", "--all").code == 2
-    assert "  1 already here\n" in done("sessions", "import", "b.json")
+    assert call("sessions export --all --out no/b.json").code == 3
+    assert call("sessions export").code == 2
+    assert call("sessions export latest --all").code == 2
+    assert "  1 already here\n" in done("sessions import b.json")
 
 
-def test_words_are_found_in_every_chat(bank: Path) -> None:
+@pytest.mark.parametrize("query", ['"', "foo-bar", "' OR 1=1 --", "*", "stone AND"])
+def test_no_query_is_taken_for_syntax(query: str, bank: Path) -> None:
     done("sessions", "import", write("a.json", CHAT))
-    assert done("sessions", "search", "sharpening") == (
-        "[session_20260218_001: Chisels] How do I sharpen one?\n"
-    )
-    for query in ('"', "foo-bar", "' OR 1=1 --", "*", "stone AND"):
-        assert call("sessions", "search", query).code == 0
-    nothing = call("sessions", "search", "walrus")
-    assert (nothing.out, nothing.err) == ("", "No results found for 'walrus'.\n")
-    assert call("sessions", "show", "session_1").code == 3
-
-
-def test_a_deleted_chat_can_be_imported_from_the_trash(bank: Path) -> None:
-    done("sessions", "import", write("a.json", CHAT))
-    refused = call("sessions", "delete", "latest")
-    assert refused.code == 2
-    assert "--yes" in refused.err
-    gone = json.loads(done("sessions", "delete", "latest", "--yes", "--json"))
-    assert done("sessions", "list", "--json") == "[]\n"
-    (entry,) = json.loads(done("trash", "list", "--json"))
-    assert (entry["id"], entry["path"]) == (CHAT["id"], gone["moved_to"])
-    wrong = call("restore", "--trash", str(CHAT["id"]))
-    assert wrong.code == 2
-    assert f"retain sessions import {gone['moved_to']}" in wrong.err
-    assert "1 new" in done("sessions", "import", gone["moved_to"])
-    exported = json.loads(done("sessions", "export", "latest"))
-    assert {key: exported[key] for key in CHAT} == CHAT
-    assert "Destroyed 1" in done("trash", "empty", "--yes")
-    assert json.loads(done("status", "--json"))["problems"] == []
-
-
-@pytest.mark.parametrize("answer, is_gone", [("y\n", True), ("\n", False)])
-def test_on_a_terminal_deleting_asks(bank: Path, answer: str, is_gone: bool) -> None:
-    done("sessions", "import", write("a.json", CHAT))
-    main, terminal = pty.openpty()
-    try:
-        os.write(main, answer.encode())
-        ran = subprocess.run(
-            [*command(), "sessions", "delete", "latest"],
-            stdin=terminal,
-            capture_output=True,
-            check=False,
-            encoding="utf-8",
-        )
-    finally:
-        os.close(main)
-        os.close(terminal)
-    assert "Move session_20260218_001 (Chisels, 2 messages) to the trash? [y/N]" in ran.stderr
-    assert (ran.returncode == 0) is is_gone
-    assert (done("sessions", "list", "--json") == "[]\n") is is_gone
-
-
-def test_control_characters_in_a_chat_are_inert(bank: Path) -> None:
-    evil = {
-        **CHAT,
-        "title": "a\x1b]0;x\x07b",
-        "messages": [{**messages()[0], "content": "\x1b[2J"}],
-    }
-    done("sessions", "import", write("a.json", evil))
-    for args in (("list",), ("show", "latest"), ("search", "2J"), ("show", "latest", "--json")):
-        assert "\x1b" not in done("sessions", *args)
+    assert call("sessions", "search", query).code == 0
 
 
 # Imports
@@ -167,23 +104,18 @@ def test_a_directory_is_imported_and_what_is_no_chat_is_named(bank: Path) -> Non
     write("in/c.json", "{not json")
     write("in/notes.txt", "no chat")
     os.symlink(os.path.abspath("in/a.json"), "in/d.json")
-    ran = call("sessions", "import", "in")
+    assert "2 new" in done("sessions import in --dry-run")
+    assert not (bank / "sessions.db").exists()
+    ran = call("sessions import in")
     assert "  2 new\n" in ran.out
     assert ran.err.count("warning: left out:") == 2
-    again = call("sessions", "import", "in", "--json")
+    again = call("sessions import in --json")
     assert json.loads(again.out)["unchanged"] == [CHAT["id"], "session_20260219_001"]
     for wrong in ("in/c.json", "in/notes.txt"):
         assert call("sessions", "import", wrong).code == 1
     os.mkdir("empty")
-    assert call("sessions", "import", "empty").code == 1
-    assert call("sessions", "import", "nowhere").code == 3
-
-
-def test_a_dry_run_imports_nothing(bank: Path) -> None:
-    ran = call("sessions", "import", write("a.json", CHAT), "--dry-run")
-    assert ran.out.startswith("Would import from")
-    assert "1 new" in ran.out
-    assert not (bank / "sessions.db").exists()
+    assert call("sessions import empty").code == 1
+    assert call("sessions import nowhere").code == 3
 
 
 def test_secrets_are_replaced_on_their_way_in(bank: Path) -> None:
@@ -192,11 +124,11 @@ def test_secrets_are_replaced_on_their_way_in(bank: Path) -> None:
     said = {**messages()[0], "content": f"my key is {key}", "blocks": blocks}
     ran = call("sessions", "import", write("a.json", {**CHAT, "messages": [said]}))
     assert "replaced 2 secrets (anthropic-key)" in ran.err
-    assert key not in done("sessions", "export", "latest")
-    assert "already here" in done("sessions", "import", "a.json")
-    done("sessions", "delete", "latest", "--yes")
-    assert "replaced" not in call("sessions", "import", "a.json", "--allow-secret").err
-    assert key in done("sessions", "export", "latest")
+    assert key not in done("sessions export latest")
+    assert "already here" in done("sessions import a.json")
+    done("sessions delete latest --yes")
+    assert "replaced" not in call("sessions import a.json --allow-secret").err
+    assert key in done("sessions export latest")
 
 
 def test_a_claude_code_transcript_is_read_as_it_was_spoken(bank: Path) -> None:
@@ -217,7 +149,7 @@ def test_a_claude_code_transcript_is_read_as_it_was_spoken(bank: Path) -> None:
             "role": "assistant", "id": "m2", "content": [{"type": "text", "text": "Done."}]}),
     )  # fmt: skip
     done("sessions", "import", write("s-1.jsonl", transcript))
-    shown = json.loads(done("sessions", "show", "latest", "--json"))
+    shown = json.loads(done("sessions show latest --json"))
     assert [(one["role"], one["content"]) for one in shown["messages"]] == [
         ("user", "Fix the <b>test</b>"),
         ("assistant", "I look."),
@@ -250,9 +182,9 @@ def test_an_archive_is_read_and_a_bomb_is_not(bank: Path) -> None:
     assert "far more than any text" in refused.err
     half = zipped("half.zip", conversations_a=[{**exported, "uuid": "v"}], conversations_b="{")
     assert call("sessions", "import", half).code == 1
-    assert len(json.loads(done("sessions", "list", "--json"))) == 1
+    assert len(json.loads(done("sessions list --json"))) == 1
     Path("not.zip").write_bytes(b"PK\x05\x06" + b"\0" * 17)
-    assert call("sessions", "import", "not.zip").code == 1
+    assert call("sessions import not.zip").code == 1
 
 
 # migrate
@@ -308,11 +240,12 @@ def test_a_workspace_is_migrated_and_a_second_time_changes_nothing(bank: Path) -
     source = workspace()
     done("migrate", source, "--dry-run")
     assert not list(bank.glob("*.md"))
+    (bank / "USER.md").write_text("mine", encoding="utf-8")
     assert not (bank / "sessions.db").exists()
     first = json.loads(done("migrate", source, "--json"))
     assert {one["name"]: one["status"] for one in first["files"]} == {
         "context/system_prompt.md": "copied",
-        "USER.md": "copied",
+        "USER.md": "kept",
         "PREFERENCES.md": "copied",
         "MEMORY.md": "copied",
     }
@@ -322,7 +255,7 @@ def test_a_workspace_is_migrated_and_a_second_time_changes_nothing(bank: Path) -
         "facts/another",
     ]
     assert first["sessions"]["new"] == ["session_20260218_001", "session_20260219_001"]
-    fact = json.loads(done("get", "facts/another", "--json"))
+    fact = json.loads(done("get facts/another --json"))
     assert (fact["type"], fact["content"], fact["metadata"]["source"]) == (
         "fact",
         "Another\n",
@@ -330,24 +263,18 @@ def test_a_workspace_is_migrated_and_a_second_time_changes_nothing(bank: Path) -
     )
     before = sorted((bank / "facts").iterdir())
     second = json.loads(done("migrate", source, "--json"))
-    assert {one["status"] for one in second["files"]} == {"unchanged"}
+    assert {one["status"] for one in second["files"]} == {"unchanged", "kept"}
+    assert (bank / "USER.md").read_text(encoding="utf-8") == "mine"
     assert (second["facts"], second["known_facts"]) == ([], 3)
     assert (second["sessions"]["new"], second["sessions"]["messages"]) == ([], 0)
     assert sorted((bank / "facts").iterdir()) == before
-    assert [one["text"] for one in json.loads(done("sessions", "search", "bun", "--json"))] == [
+    assert [one["text"] for one in json.loads(done("sessions search bun --json"))] == [
         "Uses Bun as the JS runtime"
     ]
-
-
-def test_what_was_deleted_is_not_migrated_again(bank: Path) -> None:
-    source = workspace()
-    done("migrate", source)
-    done("delete", "facts/another")
-    done("sessions", "delete", "session_20260219_001", "--yes")
-    again = json.loads(done("migrate", source, "--json"))
-    assert again["facts"] == []
-    assert again["sessions"]["new"] == []
-    assert not (bank / "facts" / "another.md").exists()
+    done("delete facts/another")
+    done("sessions delete session_20260219_001 --yes")
+    third = json.loads(done("migrate", source, "--json"))
+    assert (third["facts"], third["sessions"]["new"]) == ([], []), "what was deleted stays so"
 
 
 def test_other_notes_of_a_workspace_come_along_once(bank: Path) -> None:
@@ -356,20 +283,20 @@ def test_other_notes_of_a_workspace_come_along_once(bank: Path) -> None:
     write("old/workspace/memories/PROJECTS.md", text)
     write("old/workspace/memories/Tools.md", "- Has a lathe\n- Has a plane\n")
     write("old/workspace/memories/people.md", "Ada is a colleague.\n")
-    done("put", "--id", "people", "-", input="Something else")
+    done("put --id people -", input="Something else")
     said = done("migrate", source, "--dry-run")
     assert "  PROJECTS.md: copied\n" in said
     assert "  Tools.md: its bullets are facts\n" in said
     assert not (bank / "memories" / "projects.md").exists()
     done("migrate", source)
-    note = json.loads(done("get", "memories/projects", "--json"))
+    note = json.loads(done("get memories/projects --json"))
     assert (note["content"], note["metadata"]["source"]) == (text, "workspace PROJECTS.md")
-    assert json.loads(done("get", "facts/has-a-lathe", "--json"))["content"] == "Has a lathe\n"
+    assert json.loads(done("get facts/has-a-lathe --json"))["content"] == "Has a lathe\n"
     assert len(list((bank / "memories").glob("people-*.md"))) == 1
     before = sorted(bank.glob("*/*.md"))
     assert "  PROJECTS.md: already here\n" in done("migrate", source)
     assert sorted(bank.glob("*/*.md")) == before
-    done("delete", "memories/projects")
+    done("delete memories/projects")
     assert "  PROJECTS.md: left alone: it was deleted here\n" in done("migrate", source)
     assert not (bank / "memories" / "projects.md").exists()
 
@@ -395,14 +322,6 @@ def test_a_list_that_was_migrated_is_in_step_with_its_facts(bank: Path) -> None:
     assert len(list((bank / "facts").iterdir())) == 5
 
 
-def test_profiles_that_are_there_are_never_overwritten(bank: Path) -> None:
-    (bank / "USER.md").write_text("mine", encoding="utf-8")
-    said = done("migrate", workspace())
-    assert "  USER.md: left alone: the bank has its own\n" in said
-    assert (bank / "USER.md").read_text(encoding="utf-8") == "mine"
-    assert (bank / "PREFERENCES.md").exists()
-
-
 def test_a_database_beside_the_files_doubles_nothing(bank: Path) -> None:
     source = workspace()
     done("migrate", source)
@@ -411,8 +330,8 @@ def test_a_database_beside_the_files_doubles_nothing(bank: Path) -> None:
     ran = json.loads(done("migrate", f"{source}/workspace", "--json"))
     assert (ran["sessions"]["new"], ran["sessions"]["grown"]) == ([], ["session_20260218_001"])
     assert ran["facts"] == ["facts/skis-in-taos"]
-    assert json.loads(done("get", "facts/skis-in-taos", "--json"))["category"] == "sport"
-    assert json.loads(done("sessions", "list", "--json"))[0]["messages"] in (1, 3)
+    assert json.loads(done("get facts/skis-in-taos --json"))["category"] == "sport"
+    assert json.loads(done("sessions list --json"))[0]["messages"] in (1, 3)
     assert Path("old/workspace/spark.db").read_bytes() == held
     again = json.loads(done("migrate", source, "--json"))
     assert (again["facts"], again["sessions"]["messages"]) == ([], 0)
@@ -421,9 +340,9 @@ def test_a_database_beside_the_files_doubles_nothing(bank: Path) -> None:
 
 
 def test_what_is_no_workspace_is_refused(bank: Path) -> None:
-    assert call("migrate", "nowhere").code == 3
+    assert call("migrate nowhere").code == 3
     os.mkdir("empty")
-    assert call("migrate", "empty").code == 1
+    assert call("migrate empty").code == 1
     os.mkdir(".memories")
     assert call("migrate", workspace(), "--bank", ".memories").code == 2
 
@@ -437,13 +356,3 @@ def test_a_secret_in_a_workspace_does_not_come_along(bank: Path) -> None:
         path.read_text(encoding="utf-8") for path in bank.rglob("*.md") if path.is_file()
     )
     assert json.loads(done("migrate", source, "--json"))["facts"] == []
-
-
-def test_the_installed_command_answers_in_json(run: Run, bank: Path) -> None:
-    sessions = Sessions(str(bank))
-    sessions.add(sessions.create("m").id, "user", "hi")
-    sessions.close()
-    (one,) = json.loads(run("sessions", "--json").out)
-    assert set(one) == {
-        "id", "title", "summary", "created_at", "updated_at", "tags", "messages", "tokens", "model",
-    }  # fmt: skip

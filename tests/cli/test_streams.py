@@ -27,8 +27,8 @@ def shell(script: str, **variables: str) -> Ran:
 
 @pytest.mark.slow
 def test_closed_output_is_no_crash_and_reaches_no_file(home: Path) -> None:
-    done("put", "-", "--id", "note", input="text")
-    found = (path for path in home.rglob("*") if path.is_file() and ".index" not in path.parts)
+    done("put - --id note", input="text")
+    found = (path for path in home.rglob("*") if path.is_file() and ".local" not in path.parts)
     files = {path: path.read_bytes() for path in found}
     assert shell("retain list >&-") == Ran(0, "", "")
     assert shell("retain get note --format raw >&-") == Ran(0, "", "")
@@ -63,7 +63,7 @@ def test_directory_that_is_gone_is_an_error_a_person_understands() -> None:
 
 
 def test_refusal_nobody_expected_is_one_line(run: Run) -> None:
-    done("put", "-", "--id", "note", input="text")
+    done("put - --id note", input="text")
     for target in ("/proc/nothing/x", "/dev/null/x.zip"):
         ran = run("export", target)
         assert ran.code == 1
@@ -73,7 +73,7 @@ def test_refusal_nobody_expected_is_one_line(run: Run) -> None:
 
 def test_raw_into_a_pipe_is_byte_exact(home: Path, run: Run) -> None:
     body = "\x1b[31mred\x1b[0m \u202eabc\u202c\r\nno newline at the end\t"
-    done("put", "-", "--id", "raw", input=body)
+    done("put - --id raw", input=body)
     ran = shell("retain get raw --format raw | od -An -tx1 -v | tr -d ' \\n'")
     assert bytes.fromhex(ran.out) == body.encode()
     head = b"---\nid: odd\n---\n"

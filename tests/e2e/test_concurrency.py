@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from retain import fsio
-from retain.drafts import Draft
+from retain.bank import files
+from retain.bank.files import Directory, WriteTransaction
+from retain.bank.memory_input import MemoryInput
 from retain.errors import NotSaved
-from retain.fsio import Directory, Workshop
 from tests import crash
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ Write = Callable[[Path, str], object]
 
 
 def _update(root: Path, text: str) -> object:
-    return crash.open_bank(root).update("shared", Draft(text=text)).status
+    return crash.open_bank(root).update("shared", MemoryInput(text=text)).status
 
 
 def _change(root: Path, text: str) -> object:
@@ -35,7 +35,7 @@ def _change(root: Path, text: str) -> object:
 
 
 def _put(root: Path, text: str) -> object:
-    return crash.open_bank(root).put(Draft(text=text), name="shared").status
+    return crash.open_bank(root).put(MemoryInput(text=text), name="shared").status
 
 
 def _many(write: Write, root: Path, writer: int) -> None:
@@ -46,7 +46,7 @@ def _many(write: Write, root: Path, writer: int) -> None:
 @pytest.mark.parametrize("write", [_update, _change, _put])
 def test_four_processes_writing_one_memory_all_succeed(tmp_path: Path, write: Write) -> None:
     root = tmp_path / "bank"
-    crash.new_bank(root).put(Draft(text="start"), name="shared")
+    crash.new_bank(root).put(MemoryInput(text="start"), name="shared")
     works = [partial(_many, write, root, writer) for writer in range(WRITERS)]
     assert [outcome.message for outcome in crash.together(works)] == [""] * WRITERS
     memory = crash.open_bank(root).get("shared")
@@ -61,12 +61,12 @@ def test_four_processes_writing_one_memory_all_succeed(tmp_path: Path, write: Wr
 def test_of_two_updates_with_one_expected_hash_one_wins(tmp_path: Path) -> None:
     root = tmp_path / "bank"
     app = crash.new_bank(root)
-    app.put(Draft(text="start"), name="shared")
+    app.put(MemoryInput(text="start"), name="shared")
     for turn in range(20):
         seen = app.get("shared").hash
         texts = (f"left {turn}", f"right {turn}")
         works = [
-            partial(crash.open_bank(root).update, "shared", Draft(text=text), expect=seen)
+            partial(crash.open_bank(root).update, "shared", MemoryInput(text=text), expect=seen)
             for text in texts
         ]
         outcomes = crash.together([lambda work=work: work().status for work in works])  # type: ignore[misc]
@@ -79,10 +79,10 @@ def test_of_two_updates_with_one_expected_hash_one_wins(tmp_path: Path) -> None:
 
 def test_twenty_parallel_appends_are_all_there_once(tmp_path: Path) -> None:
     root = tmp_path / "bank"
-    crash.new_bank(root).put(Draft(text="start"), name="shared")
+    crash.new_bank(root).put(MemoryInput(text="start"), name="shared")
 
     def append(number: int) -> None:
-        crash.open_bank(root).append("shared", Draft(text=f"<entry {number}>"))
+        crash.open_bank(root).append("shared", MemoryInput(text=f"<entry {number}>"))
 
     outcomes = crash.together([partial(append, number) for number in range(20)])
     assert [outcome.message for outcome in outcomes] == [""] * 20
@@ -104,11 +104,11 @@ def test_parallel_creates_of_one_name_have_one_winner(tmp_path: Path) -> None:
 
 def test_readers_see_only_whole_texts_while_others_write(tmp_path: Path) -> None:
     root = tmp_path / "bank"
-    crash.new_bank(root).put(Draft(text="0" * 5000), name="shared")
+    crash.new_bank(root).put(MemoryInput(text="0" * 5000), name="shared")
 
     def write(digit: str) -> None:
         for _ in range(40):
-            crash.open_bank(root).update("shared", Draft(text=digit * 5000))
+            crash.open_bank(root).update("shared", MemoryInput(text=digit * 5000))
 
     def read() -> set[str]:
         bodies = (crash.open_bank(root).get("shared").body for _ in range(200))
@@ -122,11 +122,11 @@ def test_readers_see_only_whole_texts_while_others_write(tmp_path: Path) -> None
 
 def test_listing_goes_on_while_memories_come_and_go(tmp_path: Path) -> None:
     root = tmp_path / "bank"
-    crash.new_bank(root).put(Draft(text="stays"), name="stays")
+    crash.new_bank(root).put(MemoryInput(text="stays"), name="stays")
 
     def churn(name: str) -> None:
         for number in range(25):
-            crash.open_bank(root).put(Draft(text="x"), name=f"{name}-{number}")
+            crash.open_bank(root).put(MemoryInput(text="x"), name=f"{name}-{number}")
             crash.open_bank(root).delete(f"{name}-{number}")
 
     def look() -> list[str]:
@@ -146,7 +146,7 @@ def test_listing_goes_on_while_memories_come_and_go(tmp_path: Path) -> None:
 
 
 def _held(root: Path) -> None:
-    with Directory.open(str(root)) as directory, Workshop.open(directory, str(root)):
+    with Directory.open(str(root)) as directory, WriteTransaction.open(directory, str(root)):
         (root / "held").touch()
         time.sleep(60)
 
@@ -157,7 +157,7 @@ def test_lock_of_a_killed_holder_is_free(tmp_path: Path) -> None:
     holder = crash.Child(partial(_held, root))
     while not (root / "held").exists():
         time.sleep(0.001)
-    waiting = crash.Child(lambda: app.put(Draft(text="waited"), name="waited").status)
+    waiting = crash.Child(lambda: app.put(MemoryInput(text="waited"), name="waited").status)
     time.sleep(0.1)
     assert not (root / "memories/waited.md").exists()
     holder.kill()
@@ -165,26 +165,25 @@ def test_lock_of_a_killed_holder_is_free(tmp_path: Path) -> None:
     assert holder.outcome().signal
 
 
-@pytest.mark.parametrize("what", ["", ".index/lock"])
 def test_held_lock_gives_busy_after_the_timeout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "bank"
     app = crash.new_bank(root)
-    app.put(Draft(text="kept"), name="kept")
-    monkeypatch.setattr(fsio, "LOCK_SECONDS", 0.1)
-    fd = os.open(root / what, os.O_RDONLY)
+    app.put(MemoryInput(text="kept"), name="kept")
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
+    fd = os.open(root, os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
-    refused = crash.in_child(lambda: app.update("kept", Draft(text="new")))
+    refused = crash.in_child(lambda: app.update("kept", MemoryInput(text="new")))
     os.close(fd)
     assert (refused.code, "0.1 seconds" in refused.message) == ("busy", True)
     assert app.get("kept").body == "kept"
-    assert app.update("kept", Draft(text="new")).status == "updated"
+    assert app.update("kept", MemoryInput(text="new")).status == "updated"
 
 
 def test_deleting_the_index_while_others_write_loses_nothing(tmp_path: Path) -> None:
     root = tmp_path / "bank"
-    crash.new_bank(root).put(Draft(text="start"), name="shared")
+    crash.new_bank(root).put(MemoryInput(text="start"), name="shared")
 
     def write(writer: int) -> list[str]:
         """The entries that were acknowledged; one that was refused is tried again."""
@@ -193,7 +192,7 @@ def test_deleting_the_index_while_others_write_loses_nothing(tmp_path: Path) -> 
             entry = f"<{writer}.{number}>"
             while len(done) <= number:
                 try:
-                    crash.open_bank(root).append("shared", Draft(text=entry))
+                    crash.open_bank(root).append("shared", MemoryInput(text=entry))
                 except NotSaved:
                     continue
                 done.append(entry)

@@ -18,20 +18,20 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from retain.engines.arm import Held
-from retain.engines.choosing import VECTOR
-from retain.engines.naming import Names
-from retain.engines.wire import Wire
+from retain.index.engines.arm import Held
+from retain.index.engines.choosing import VECTOR
+from retain.index.engines.naming import Names
+from retain.index.engines.wire import Wire
 from tests.cli import door
 from tests.conftest import Ran, command, own_world
-from tests.embed.server import Answer as Reply
-from tests.embed.server import Asked
-from tests.embed.server import Server as Model
-from tests.embed.server import running as model_running
 from tests.engines.contract import KEY, Row
 from tests.engines.machines import Words, by_words
 from tests.engines.rows import ROWS
 from tests.engines.servers import Server, odd
+from tests.index.embed.server import Answer as Reply
+from tests.index.embed.server import Asked
+from tests.index.embed.server import Server as Model
+from tests.index.embed.server import running as model_running
 
 pytestmark = pytest.mark.slow
 
@@ -490,7 +490,7 @@ def _longer(asked: Asked) -> Reply:
 @pytest.fixture
 def nobody_sent_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits is delivered by this test alone."""
-    monkeypatch.setattr("retain.engines.sending.send_off", lambda *_args: None)
+    monkeypatch.setattr("retain.index.engines.sending.send_off", lambda *_args: None)
 
 
 def test_another_model_is_told_anew_where_nobody_else_is_told_of_it(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from retain import embed
 from retain.api import Retain
-from retain.index import embedding
-from retain.words import words
+from retain.app import App
+from retain.index import embed
+from retain.locate import state_home
+from retain.text.tokens import words
 from tests import crash, indexes
 from tests.conftest import Run
 
@@ -88,7 +91,8 @@ def _found(memory: Retain) -> set[str]:
 
 def _bytes(root: Path) -> set[str]:
     """What of it is still in any file of the index."""
-    everything = b"".join(crash.files(root / ".index").values()).lower()
+    home = indexes.state(root).parent.parent
+    everything = b"".join(crash.files(home).values()).lower()
     return {word for word in (STEM, OTHER, ID) if word.encode() in everything}
 
 
@@ -185,7 +189,7 @@ def test_every_one_of_many_is_gone_when_it_is_forgotten(root: Path) -> None:
         for mark in marks[::2] + marks[1::2]:
             (root / f"notes/{mark}.md").unlink()
             bank.refresh()
-            everything = b"".join(crash.files(root / ".index").values())
+            everything = b"".join(crash.files(indexes.state(root)).values())
             assert mark.encode() not in everything, mark
         indexes.agrees(bank)
 
@@ -201,7 +205,7 @@ def test_forgetting_while_a_vector_is_under_way_leaves_none(root: Path) -> None:
     letters = indexes.Letters(before=forget)
     with indexes.opened(root, letters) as bank:
         bank.refresh()
-        embedding.fill(bank.store, letters)
+        bank.make_vectors()
         assert _bytes(root) == set()
         indexes.agrees(bank)
 
@@ -225,11 +229,35 @@ def test_nothing_of_it_stays_behind_when_a_rebuild_is_killed(root: Path, memory:
     def doomed() -> None:
         bank = indexes.indexed(root)
         bank.refresh()
-        bank.store._created = lambda: os.kill(os.getpid(), 9)  # type: ignore[method-assign, assignment, return-value]
-        bank.store.set_aside("for the test")
+        bank.database._open = lambda: os.kill(os.getpid(), 9)  # type: ignore[method-assign, assignment, return-value]
+        bank.database.replace("for the test")
 
     assert crash.in_child(doomed).signal == 9
     (root / f"notes/{ID}.md").unlink()
     with indexes.opened(root) as bank:
         assert indexes.ids(bank, MARKER) == []
     assert _bytes(root) == set()
+
+
+def _kept_vectors() -> int:
+    path = os.path.join(state_home(os.environ), "vectors.db")
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute("SELECT count(*) FROM vectors").fetchone()[0])
+
+
+def test_emptying_the_trash_removes_the_vectors_of_what_was_in_it(
+    root: Path, letters: indexes.Letters
+) -> None:
+    indexes.write(root, "notes/kept", "A text that stays.")
+    with Retain(str(root), background=False) as memory:
+        memory.index()
+    before = _kept_vectors()
+    indexes.write(root, f"notes/{ID}", PLANTED)
+    with Retain(str(root), background=False) as memory:
+        memory.index()
+        assert _kept_vectors() > before
+        memory.delete(ID)
+    app = App(bank=str(root))
+    assert len(app.empty_trash()) == 1
+    app.close()
+    assert _kept_vectors() == before

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.drafts import Draft
+from retain.bank.files import Directory
+from retain.bank.memory_input import MemoryInput
 from retain.errors import BadName, Conflict, ImportRefused, NewerFormat, NotFound, RetainError
-from retain.fsio import Directory
 from tests.conftest import Run
 
 
@@ -29,7 +29,7 @@ def bank(home: Path) -> Path:
 
 
 def put(text: str, name: str, collection: str | None = None) -> None:
-    App().put(Draft(text=text), name=name, collection=collection)
+    App().put(MemoryInput(text=text), name=name, collection=collection)
 
 
 def test_an_id_that_ends_like_a_file_never_reaches_another_memory(bank: Path) -> None:
@@ -51,7 +51,7 @@ def test_an_archive_that_cannot_be_unpacked_in_parts_is_refused(
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", method) as archive:
         archive.writestr("memories/a.md", "x" * 5_000_000)
     with pytest.raises(ImportRefused, match="uncommon way"):
-        App().take_over(str(tmp_path / "bomb.zip"), replace=False, allow_secret=False)
+        App().import_bank(str(tmp_path / "bomb.zip"), replace=False, allow_secret=False)
 
 
 def test_moving_a_root_memory_leaves_the_versions_of_a_collection_of_that_name(bank: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_planted_journal_removes_nothing_but_memories(bank: Path) -> None:
     for name in ("config.toml", ".gitignore"):
         digest = hashlib.sha256((bank / name).read_bytes()).hexdigest()
         rows.append(["", name, digest, ""])
-    (bank / ".index" / "journal").write_text(json.dumps(rows), encoding="utf-8")
+    (bank / ".trash" / ".journal").write_text(json.dumps(rows), encoding="utf-8")
     put("more", "other")
     assert (bank / "config.toml").exists()
     assert (bank / ".gitignore").exists()
@@ -98,15 +98,15 @@ def test_nobody_reads_half_of_an_import_that_was_killed(bank: Path) -> None:
     half.write_text("half of an import", encoding="utf-8")
     digest = hashlib.sha256(half.read_bytes()).hexdigest()
     rows = [["memories", "half.md", digest, ""]]
-    (bank / ".index" / "journal").write_text(json.dumps(rows), encoding="utf-8")
+    (bank / ".trash" / ".journal").write_text(json.dumps(rows), encoding="utf-8")
     assert [memory.id for memory in App().list()] == ["note"]
     assert not half.exists()
 
 
 def test_long_names_and_directories_among_unfinished_files_stop_no_write(bank: Path) -> None:
     put("text", "note")
-    (bank / ".index" / "unfinished" / ("x" * 250)).write_text("left", encoding="utf-8")
-    (bank / ".index" / "unfinished" / "folder").mkdir()
+    (bank / ".trash" / (".new-" + "x" * 240)).write_text("left", encoding="utf-8")
+    (bank / ".trash" / ".new-folder").mkdir()
     put("more", "other")
     assert [entry.size for entry in App().trashed()] == [4]
 
@@ -130,12 +130,12 @@ def test_a_newer_bank_is_neither_initialised_nor_imported(home: Path, tmp_path: 
     with pytest.raises(NewerFormat):
         App(bank=str(newer)).init()
     with pytest.raises(NewerFormat):
-        App().take_over(str(newer), replace=False, allow_secret=False)
+        App().import_bank(str(newer), replace=False, allow_secret=False)
     assert sorted(newer.rglob("*")) == before
 
 
 def test_a_head_of_comments_alone_is_kept(bank: Path) -> None:
-    written = App().put(Draft(text="---\n# my comment\n---\n\ntext\n"), name="note")
+    written = App().put(MemoryInput(text="---\n# my comment\n---\n\ntext\n"), name="note")
     assert b"# my comment" in written.memory.data
     assert written.memory.body == "text\n"
 

@@ -15,9 +15,9 @@ from unittest import mock
 import pytest
 
 from retain.api import Retain
-from retain.drafts import Draft
-from retain.index import schema
-from retain.index.store import Store
+from retain.bank.memory_input import MemoryInput
+from retain.index import database
+from retain.index.database import Database
 from tests import crash, indexes
 from tests.conftest import Run
 
@@ -51,16 +51,16 @@ def _text(writer: int, number: int) -> str:
 @contextmanager
 def _timed(waits: list[float]) -> Iterator[None]:
     """Note how long each transaction of this process waits for its turn."""
-    begin = Store._transaction
+    begin = Database._transaction
 
     @contextmanager
-    def timed(self: Store, *args: Any) -> Iterator[Any]:
+    def timed(self: Database, *args: Any) -> Iterator[Any]:
         start = time.perf_counter()
         with begin(self, *args) as connection:
             waits.append(time.perf_counter() - start)
             yield connection
 
-    with mock.patch.object(Store, "_transaction", timed):
+    with mock.patch.object(Database, "_transaction", timed):
         yield
 
 
@@ -71,7 +71,9 @@ def _through_the_app(root: Path, writer: int, count: int) -> Told:
         for number in range(count):
             app = crash.open_bank(root)
             name = f"w{writer}-{number}"
-            told.warnings.extend(app.put(Draft(text=_text(writer, number)), name=name).warnings)
+            told.warnings.extend(
+                app.put(MemoryInput(text=_text(writer, number)), name=name).warnings
+            )
             app.close()
     return told
 
@@ -117,7 +119,7 @@ def test_what_eight_processes_store_is_all_found(tmp_path: Path, count: int) -> 
             for name in indexes.ids(bank, _word(one, number))
         }
         assert found == names
-        assert bank.store.notes == []
+        assert bank.database.notes == []
     assert crash.leftovers(root) == []
 
 
@@ -144,7 +146,13 @@ def _opened_at_once(root: Path) -> tuple[int, int, int, list[str], list[str]]:
     with indexes.opened(root) as bank:
         found = len(indexes.ids(bank, "harbour lantern"))
         inode = indexes.database(root).stat().st_ino
-        return found, inode, bank.look(schema.version), bank.store.notes, indexes.faults(bank)
+        return (
+            found,
+            inode,
+            int(indexes.value(bank, "PRAGMA user_version")),
+            bank.database.notes,
+            indexes.faults(bank),
+        )
 
 
 @pytest.mark.parametrize("turn", range(6))
@@ -155,7 +163,7 @@ def test_twelve_processes_open_a_bank_without_an_index_at_once(tmp_path: Path, t
     assert [outcome.message for outcome in outcomes] == [""] * 12
     (seen,) = {repr(outcome.value) for outcome in outcomes}
     inode = indexes.database(root).stat().st_ino
-    assert seen == repr((12 if turn % 2 else 1, inode, schema.LATEST, [], []))
+    assert seen == repr((12 if turn % 2 else 1, inode, database.VERSION, [], []))
     with indexes.plain(root) as connection:
         query = "SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' ORDER BY name"
         tables = [name for (name,) in connection.execute(query)]
@@ -169,12 +177,12 @@ def test_twelve_processes_open_a_bank_without_an_index_at_once(tmp_path: Path, t
 def _set_aside(root: Path) -> None:
     bank = indexes.indexed(root)
     bank.refresh()
-    bank.store.set_aside("for the test")
+    bank.database.replace("for the test")
     bank.close()
 
 
 def _delete(root: Path) -> None:
-    shutil.rmtree(root / ".index", ignore_errors=True)
+    shutil.rmtree(indexes.state(root), ignore_errors=True)
 
 
 @pytest.mark.parametrize("wreck", [_set_aside, _delete])

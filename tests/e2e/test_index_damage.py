@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import pytest
 
-from retain.recall.searching import FEW_PENDING
 from tests import crash, indexes
 
 pytestmark = pytest.mark.slow
@@ -56,7 +55,7 @@ def _look(root: Path) -> View:
         indexes.fill(bank)
         answers = [indexes.ranked(bank, *question) for question in QUESTIONS]
         inode = indexes.database(root).stat().st_ino
-        return View(answers, bank.store.notes, inode, len(letters.texts), indexes.faults(bank))
+        return View(answers, bank.database.notes, inode, len(letters.texts), indexes.faults(bank))
 
 
 def _in_child(root: Path) -> View:
@@ -64,12 +63,6 @@ def _in_child(root: Path) -> View:
     assert not outcome.message, outcome.message
     view: View = outcome.value
     return view
-
-
-def _vectors(root: Path) -> int:
-    with indexes.plain(root) as connection:
-        count: int = connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
-    return count
 
 
 # Damages
@@ -121,53 +114,41 @@ def _foreign(path: Path) -> None:
     connection.close()
 
 
-def _another_banks(path: Path) -> None:
-    other = indexes.new(path.parent.parent.with_name("other"))
-    indexes.write(other, "notes/stranger", "a strange harbour lantern")
-    indexes.build(other)
-    path.write_bytes(indexes.database(other).read_bytes())
-    seal = path.with_name("index.seal")
-    seal.write_bytes((other / ".index" / "index.seal").read_bytes())
-
-
-# What happened, and whether every vector can be saved from it.
-DAMAGES: dict[str, tuple[Damage, bool]] = {
-    "empty": (_cut(0.0), False),
-    "truncated to half a page": (lambda path: os.truncate(path, 2000), False),
-    "truncated by a quarter": (_cut(0.75), False),
-    "truncated by its last bytes": (lambda path: os.truncate(path, path.stat().st_size - 9), False),
-    "a byte of the header flipped": (_flip(18), False),
-    "a byte of the version flipped": (_flip(63), False),
-    "a byte of the mark flipped": (_flip(70), True),
-    "a byte flipped at a tenth": (_flip(0.1), False),
-    "a byte flipped at half": (_flip(0.5), False),
-    "a byte flipped at nine tenths": (_flip(0.9), False),
-    "the last byte flipped": (_flip(-1), False),
-    "garbage for a header": (_overwrite(0, bytes(range(100, 200))), False),
-    "a word's row lost": (_statements("DELETE FROM terms WHERE rowid = 3"), True),
-    "a word's text lost": (_statements("DELETE FROM terms_content WHERE id = 3"), True),
-    "a word's posting lost": (_statements("DELETE FROM wholes_data WHERE id > 10"), True),
-    "a text that was changed": (_statements("UPDATE chunks SET text = 'harbour' || text"), True),
-    "a listing that says all is well": (_statements("DELETE FROM memories WHERE id='m003'"), True),
-    "a table dropped": (_statements("DROP TABLE chunks"), True),
-    "the totals dropped": (_statements("DROP TABLE totals"), True),
-    "the vectors dropped": (_statements("DROP TABLE vectors"), False),
-    "vectors that were changed": (
-        _statements("UPDATE vectors SET vector = zeroblob(length(vector)) WHERE chunk < 9"),
-        False,
+DAMAGES: dict[str, Damage] = {
+    "empty": _cut(0.0),
+    "truncated to half a page": lambda path: os.truncate(path, 2000),
+    "truncated by a quarter": _cut(0.75),
+    "truncated by its last bytes": lambda path: os.truncate(path, path.stat().st_size - 9),
+    "a byte of the header flipped": _flip(18),
+    "a byte of the version flipped": _flip(63),
+    "a byte of the mark flipped": _flip(70),
+    "a byte flipped at a tenth": _flip(0.1),
+    "a byte flipped at half": _flip(0.5),
+    "a byte flipped at nine tenths": _flip(0.9),
+    "the last byte flipped": _flip(-1),
+    "garbage for a header": _overwrite(0, bytes(range(100, 200))),
+    "a word's row lost": _statements("DELETE FROM terms WHERE rowid = 3"),
+    "a word's text lost": _statements("DELETE FROM terms_content WHERE id = 3"),
+    "a word's posting lost": _statements("DELETE FROM wholes_data WHERE id > 10"),
+    "a text that was changed": _statements("UPDATE chunks SET text = 'harbour' || text"),
+    "a listing that says all is well": _statements("DELETE FROM memories WHERE id='m003'"),
+    "a table dropped": _statements("DROP TABLE chunks"),
+    "the totals dropped": _statements("DROP TABLE totals"),
+    "the vectors dropped": _statements("DROP TABLE vectors"),
+    "vectors that were changed": _statements(
+        "UPDATE vectors SET vector = zeroblob(length(vector)) WHERE chunk < 9"
     ),
-    "pages overwritten in the middle": (_overwrite(0.5, b"\xa5" * 2 * PAGE), False),
-    "every page but the first overwritten": (_overwrite(PAGE, b"\xa5" * 60 * PAGE), False),
-    "somebody's database": (_foreign, False),
-    "somebody's text": (lambda path: path.write_bytes(b"Dear diary\n" * 1000), False),
-    "another bank's index": (_another_banks, False),
+    "pages overwritten in the middle": _overwrite(0.5, b"\xa5" * 2 * PAGE),
+    "every page but the first overwritten": _overwrite(PAGE, b"\xa5" * 60 * PAGE),
+    "somebody's database": _foreign,
+    "somebody's text": lambda path: path.write_bytes(b"Dear diary\n" * 1000),
 }
 
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_damaged_index_gives_the_same_answers(root: Path, name: str) -> None:
-    damage, is_saved = DAMAGES[name]
-    before, bank, vectors = _in_child(root), crash.memories(root), _vectors(root)
+    damage = DAMAGES[name]
+    before, bank = _in_child(root), crash.memories(root)
     assert (before.embedded, before.notes) == (0, [])
     facts = indexes.database(root).stat()
     damage(indexes.database(root))
@@ -176,7 +157,7 @@ def test_a_damaged_index_gives_the_same_answers(root: Path, name: str) -> None:
     assert after.answers == before.answers
     assert after.notes == ["the index was built anew: it was changed from outside"]
     assert after.faults == []
-    assert after.embedded <= (0 if is_saved else vectors)
+    assert after.embedded == 0
     assert crash.memories(root) == bank
     again = _in_child(root)
     assert (again.answers, again.notes, again.embedded) == (before.answers, [], 0)
@@ -189,8 +170,8 @@ def test_a_damaged_index_gives_the_same_answers(root: Path, name: str) -> None:
     + ["a word's row lost", "a table dropped", "somebody's database", "garbage for a header"],
 )
 def test_of_four_processes_one_builds_it_anew(root: Path, name: str) -> None:
-    damage, is_saved = DAMAGES[name]
-    before, vectors = _in_child(root), _vectors(root)
+    damage = DAMAGES[name]
+    before = _in_child(root)
     damage(indexes.database(root))
     outcomes = crash.together([partial(_look, root)] * 4)
     assert [outcome.message for outcome in outcomes] == [""] * 4
@@ -199,34 +180,7 @@ def test_of_four_processes_one_builds_it_anew(root: Path, name: str) -> None:
     assert sorted(len(view.notes) for view in views) == [0, 0, 0, 1]
     assert len({view.inode for view in views}) == 1
     assert [view.faults for view in views] == [[]] * 4
-    # Two may make the same vector at the same time; those that were saved nobody makes.
-    assert max(view.embedded for view in views) <= (0 if is_saved else vectors)
-
-
-def test_most_vectors_are_saved_from_both_sides_of_a_damage(tmp_path: Path) -> None:
-    root = indexes.new(tmp_path / "bank")
-    indexes.many(root, 4 * COUNT)
-    indexes.build(root, indexes.Letters())
-    before, vectors = _in_child(root), _vectors(root)
-    assert vectors > FEW_PENDING
-    with indexes.plain(root) as connection:
-        query = "SELECT rootpage FROM sqlite_schema WHERE name = 'vectors_model'"
-        (index,) = connection.execute(query).fetchone()
-        # Without its own index the table is found by the only leaf that the damage hits.
-        leaves = _leaves(connection, indexes.database(root))
-    middle = leaves[len(leaves) // 2]
-    for page in (index, middle):
-        _overwrite((page - 1) * PAGE, b"\xa5" * PAGE)(indexes.database(root))
-    after = _in_child(root)
-    assert after.answers == before.answers
-    assert 0 < after.embedded < vectors / 2, (after.embedded, vectors)
-
-
-def _leaves(connection: sqlite3.Connection, path: Path) -> list[int]:
-    """The pages that hold vectors: those on which the first bytes of one stand."""
-    data = path.read_bytes()
-    found = connection.execute("SELECT vector FROM vectors ORDER BY chunk").fetchall()
-    return list(dict.fromkeys(data.index(vector) // PAGE + 1 for (vector,) in found))
+    assert max(view.embedded for view in views) == 0
 
 
 # A kill, and then damage
@@ -343,7 +297,7 @@ def test_a_busy_index_is_waited_for_and_never_called_damaged(root: Path) -> None
     told, tell = os.pipe()
 
     def hold() -> None:
-        with indexes.opened(root) as bank, bank.store.writing():
+        with indexes.opened(root) as bank, bank.database.writing():
             os.write(tell, b"held")
             select.select([], [], [], 1.0)
 
@@ -362,4 +316,4 @@ def test_a_busy_index_is_waited_for_and_never_called_damaged(root: Path) -> None
 def _found_albatross(root: Path) -> object:
     with indexes.opened(root) as bank:
         found = indexes.ids(bank, "albatross")
-        return found, bank.store.notes, indexes.database(root).stat().st_ino
+        return found, bank.database.notes, indexes.database(root).stat().st_ino

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retain.app import App
-from retain.brief import handle
-from retain.drafts import Draft
+from retain.bank.memory_input import MemoryInput
 from retain.errors import RetainError
-from retain.recall.asking import Wanted
+from retain.search.brief import handle
+from retain.search.request import SearchRequest
 from tests.conftest import Run
 
 # S21: two projects and the person's own bank
@@ -48,7 +48,7 @@ class World:
         )
         app = self.app(scope)
         app.put(
-            Draft(text=text, tags=[word, f"{scope}mark"], fields={"superseded_by": ""}),
+            MemoryInput(text=text, tags=[word, f"{scope}mark"], fields={"superseded_by": ""}),
             name=f"{word}-{number}",
             collection=f"{scope}mark" if number % 2 else "shared",
         )
@@ -57,26 +57,25 @@ class World:
 
 def asked(app: App, word: str) -> list[Callable[[], object]]:
     """Every way to ask a bank for something."""
-    library = app.library
     ways: list[Callable[[], object]] = [
-        lambda: library.search(Wanted(word, limit=50, explain=True)),
-        lambda: library.search(Wanted(f"{word} onemark twomark globalmark", limit=50)),
-        lambda: library.search(Wanted(word, limit=50, per="chunk")),
-        lambda: library.linked("src/one.py", word, 50),
-        lambda: library.linked("src/two.py", word, 50),
-        lambda: library.linked(f"{word}-0", "", 50),
-        lambda: library.brief(f"{word} onemark twomark", 5_000, 50),
-        library.graph,
-        lambda: library.graph(f"{word}-0"),
-        lambda: library.related(f"{word}-0", 50),
-        library.stats,
+        lambda: app.search(SearchRequest(word, limit=50, explain=True)),
+        lambda: app.search(SearchRequest(f"{word} onemark twomark globalmark", limit=50)),
+        lambda: app.search(SearchRequest(word, limit=50, per="chunk")),
+        lambda: app.linked("src/one.py", word, 50),
+        lambda: app.linked("src/two.py", word, 50),
+        lambda: app.linked(f"{word}-0", "", 50),
+        lambda: app.brief(f"{word} onemark twomark", 5_000, 50),
+        app.graph,
+        lambda: app.graph(f"{word}-0"),
+        lambda: app.related(f"{word}-0", 50),
+        app.stats,
         lambda: app.get(f"{word}-1"),
         lambda: app.get(f"twomark/{word}-1"),
         lambda: app.get(handle(f"twomark/{word}-1")),
         lambda: app.get(f"{word}-11"),
         app.list,
         lambda: app.delete(f"{word}-999"),
-        lambda: app.merge([f"{word}-1", f"{word}-99"], "new", Draft(text="x")),
+        lambda: app.merge([f"{word}-1", f"{word}-99"], "new", MemoryInput(text="x")),
         app.names,
         app.collections,
     ]
@@ -135,15 +134,15 @@ def test_global_memories_are_labelled_and_can_be_left_out(
     for scope in SCOPES:
         world.put(scope, "walrus", 0)
     app = world.app("one")
-    hits = app.library.search(Wanted("walrus")).hits
+    hits = app.search(SearchRequest("walrus")).hits
     assert {hit.scope for hit in hits} == {"project", "global"}
-    assert "(global)" in app.library.brief("walrus").text
-    assert {node.title for node in app.library.graph().nodes if node.kind == "memory"} == {
+    assert "(global)" in app.brief("walrus").text
+    assert {node.title for node in app.graph().nodes if node.kind == "memory"} == {
         "The walrus onemark"
     }
     app.close()
     local = App(cwd=str(home / "work" / "one"), local=True)
-    assert {hit.scope for hit in local.library.search(Wanted("walrus")).hits} == {"project"}
+    assert {hit.scope for hit in local.search(SearchRequest("walrus")).hits} == {"project"}
     local.close()
 
 
@@ -153,32 +152,11 @@ def test_vectors_of_two_projects_are_never_in_one_answer(home: Path) -> None:
         for word in WORDS[:3]:
             world.put(scope, word, 0)
     app = world.app("one")
-    shown = repr(app.library.search(Wanted("a bird that is a penguin", limit=50)))
-    shown += repr(app.library.related("penguin-0")) + repr(app.library.dedupe())
+    shown = repr(app.search(SearchRequest("a bird that is a penguin", limit=50)))
+    shown += repr(app.related("penguin-0")) + repr(app.dedupe())
     app.close()
     assert "onemark" in shown
     assert "twomark" not in shown
-
-
-def test_copied_index_of_another_project_is_not_believed(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A cloned repository may bring any file along, also somebody's index."""
-    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
-    world = World(home)
-    for scope in ("one", "two"):
-        world.put(scope, "walrus", 0)
-    source, target = (world.app(name) for name in ("two", "one"))
-    paths = [next(bank.store.path for bank in app.library.banks()) for app in (source, target)]
-    for app in (source, target):
-        app.library.search(Wanted("walrus"))
-        app.close()
-    Path(paths[1]).write_bytes(Path(paths[0]).read_bytes())
-    app = world.app("one")
-    answer = app.library.search(Wanted("walrus"))
-    assert [hit.title for hit in answer.hits] == ["The walrus onemark"]
-    assert "twomark" not in repr(answer)
-    app.close()
 
 
 # S23: no network
@@ -227,19 +205,6 @@ def guarded(code: str, *arguments: str) -> str:
     )
     assert ran.returncode == 0, ran.stderr.decode()
     return ran.stdout.decode()
-
-
-def test_guard_sees_a_connection(home: Path) -> None:
-    """Or the tests below would prove nothing."""
-    code = (
-        "import socket\n"
-        "for ask in (lambda: socket.create_connection(('127.0.0.1', 9)), "
-        "lambda: socket.getaddrinfo('example.com', 80)):\n"
-        "    try: ask()\n"
-        "    except OSError: pass\n"
-        "print(json.dumps(calls))"
-    )
-    assert {"socket.getaddrinfo"} <= set(json.loads(guarded(code)))
 
 
 @pytest.mark.slow

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from retain import records
 from retain.app import App
+from retain.bank import records_json
+from retain.bank.index_md import list_records, render
 from retain.errors import RecordError
-from retain.listing import render
-from retain.typed import shape
-from retain.typed.ledger import Ledger, Target
+from retain.records import codec
+from retain.records.service import Outcome, Records
 from tests import crash
 from tests.cli.door import call, done
-from tests.typed.filing import CONTENT, FOLDERS, Record, draft
+from tests.records.filing import CONTENT, FOLDERS, Record, draft
 
 MEMORY = Path("/dev/shm")
 
@@ -45,11 +45,6 @@ def opened(project: Path, suffix: str) -> App:
     return App(bank=str(root), cwd=str(project), env=env)
 
 
-def at(ref: str, suffix: str) -> Target:
-    folder, name = ref.split("/")
-    return Target(folder, name, suffix, f"{ref}{suffix}")
-
-
 # Many processes
 
 
@@ -61,14 +56,14 @@ def _adds(project: Path, suffix: str, items: list[str]) -> Callable[[], object]:
         for item in items:
             while True:
                 memory = app.bank.find("decisions/one")
-                record = shape.record(memory)
+                record = codec.load_record(memory)
                 record["content"]["rationale"].append(item)
                 expect = hashlib.md5(memory.data).hexdigest()  # noqa: S324 - names a text
                 try:
-                    app.ledger.update(at("decisions/one", suffix), record, expect=expect)
+                    app.records.update(memory, record, expect=expect)
                     break
                 except RecordError as error:
-                    if not error.blocks[0].startswith("OCC_CONFLICT\n"):
+                    if error.kind != "OCC_CONFLICT":
                         raise
                     lost += 1
         app.close()
@@ -82,12 +77,12 @@ def _adds(project: Path, suffix: str, items: list[str]) -> Callable[[], object]:
 def test_eight_processes_add_to_one_list_and_nobody_is_lost(scratch: Path, suffix: str) -> None:
     root_of(scratch, suffix).mkdir(parents=True)
     app = opened(scratch, suffix)
-    app.ledger.create("decision", at("decisions/one", suffix), draft(title="One"))
+    app.records.create("decision", draft(title="One"), name="one")
     app.close()
     works = [_adds(scratch, suffix, [f"{n}-{i}" for i in range(2)]) for n in range(8)]
     outcomes = crash.together(works)
     assert [outcome.message for outcome in outcomes if outcome.code] == []
-    record = shape.record(opened(scratch, suffix).bank.find("decisions/one"))
+    record = codec.load_record(opened(scratch, suffix).bank.find("decisions/one"))
     wanted = {"transactions", *(f"{n}-{i}" for n in range(8) for i in range(2))}
     assert set(record["content"]["rationale"]) == wanted
     assert len(record["content"]["rationale"]) == len(wanted)
@@ -103,12 +98,10 @@ def test_of_four_who_create_one_record_one_does(scratch: Path, suffix: str) -> N
     def creates(n: int) -> object:
         app = opened(scratch, suffix)
         try:
-            done = app.ledger.create(
-                "decision", at("decisions/one", suffix), draft(title=f"Number {n}")
-            )
+            done = app.records.create("decision", draft(title=f"Number {n}"), name="one")
             return done.status, done.memory.title
         except RecordError as error:
-            return error.blocks[0].split("\n")[0], ""
+            return error.kind, ""
         finally:
             app.close()
 
@@ -122,7 +115,7 @@ def test_of_four_who_create_one_record_one_does(scratch: Path, suffix: str) -> N
 # Kills
 
 
-Act = Callable[[Ledger, str], object]
+Act = Callable[[Records], Outcome]
 
 
 class Case(NamedTuple):
@@ -136,29 +129,29 @@ CHANGED = {**CONTENT["decision"], "decision": "Postgres 18"}
 SESSION = {"created_at": "2026-01-09T00:00:00Z"}
 CASES = {
     "create": Case(
-        lambda ledger, it: ledger.create(
-            "runbook", at("runbooks/stuck", it), draft("runbook", "Queue stuck")
-        )
+        lambda records: records.create("runbook", draft("runbook", "Queue stuck"), name="stuck")
     ),
     "update": Case(
-        lambda ledger, it: ledger.update(at("decisions/one", it), draft(content=CHANGED))
+        lambda records: records.update(records.bank.find("decisions/one"), draft(content=CHANGED))
     ),
     "update with rename": Case(
-        lambda ledger, it: ledger.update(
-            at("decisions/one", it), draft(title="Keep everything in files")
+        lambda records: records.update(
+            records.bank.find("decisions/one"), draft(title="Keep everything in files")
         ),
         # The new title under the old name, then the new name with the old id inside.
         ("decisions/one", "decisions/keep-everything-in-files"),
     ),
-    "retire": Case(lambda ledger, it: ledger.retire(at("decisions/one", it), "gone")),
+    "retire": Case(
+        lambda records: records.step("retire", records.bank.find("decisions/one"), "gone")
+    ),
     "supersede": Case(
-        lambda ledger, it: ledger.supersede(at("decisions/one", it), at("decisions/two", it))
+        lambda records: records.supersede(
+            records.bank.find("decisions/one"), records.bank.find("decisions/two")
+        )[0]
     ),
     "window": Case(
-        lambda ledger, it: ledger.create(
-            "session_summary",
-            at("sessions/s9", it),
-            draft("session_summary", "Session 9", **SESSION),
+        lambda records: records.create(
+            "session_summary", draft("session_summary", "Session 9", **SESSION), name="s9"
         )
     ),
 }
@@ -168,14 +161,14 @@ def _model(project: Path, suffix: str) -> Path:
     """A store with a history: a record that has been updated, another, and a full window."""
     root_of(project, suffix).mkdir(parents=True)
     app = opened(project, suffix)
-    ledger = app.ledger
+    records = app.records
     first = draft(content={**CONTENT["decision"], "context": "at first"})
-    ledger.create("decision", at("decisions/one", suffix), first)
-    ledger.update(at("decisions/one", suffix), draft())
-    ledger.create("decision", at("decisions/two", suffix), draft(title="Two"))
+    records.create("decision", first, name="one")
+    records.update(app.bank.find("decisions/one"), draft())
+    records.create("decision", draft(title="Two"), name="two")
     for n in range(1, 6):
         given = draft("session_summary", f"Session {n}", created_at=f"2026-01-0{n}T00:00:00Z")
-        ledger.create("session_summary", at(f"sessions/s{n}", suffix), given)
+        records.create("session_summary", given, name=f"s{n}")
     app.close()
     return project
 
@@ -186,7 +179,7 @@ def _texts(root: Path) -> crash.Snapshot:
 
 def _is_whole(name: str, data: bytes) -> bool:
     if name.endswith(".json"):
-        return "title" in records.load(data)
+        return "title" in records_json.load(data)
     return data.startswith(b"---\n") and b"\n---\n" in data
 
 
@@ -194,13 +187,11 @@ def _settled(project: Path, suffix: str) -> None:
     """The next record command works, and the store's list is what a rebuild makes."""
     app = opened(project, suffix)
     root = root_of(project, suffix)
-    done = app.ledger.create(
-        "preference", at("preferences/later", suffix), draft("preference", "Later")
-    )
+    done = app.records.create("preference", draft("preference", "Later"), name="later")
     assert done.status == "created"
-    app.ledger.retire(at("preferences/later", suffix))
+    app.settle(app.records.step("retire", done.memory))
     if suffix == ".json":
-        assert (root / "index.md").read_text(encoding="utf-8") == render(app.bank.lines())
+        assert (root / "index.md").read_text(encoding="utf-8") == render(list_records(app.bank))
     app.close()
     assert crash.leftovers(root) == []
     assert not [memory for memory in app.list(status="all") if memory.problem]
@@ -216,7 +207,9 @@ def test_kill_before_every_step_leaves_old_or_new(scratch: Path, name: str, suff
     model = _model(scratch / "model", suffix)
 
     def act(project: Path) -> object:
-        return bool(case.act(opened(project, suffix).ledger, suffix))
+        app = opened(project, suffix)
+        outcome = case.act(app.records)
+        return bool(app.settle(outcome))
 
     whole = scratch / "finished"
     shutil.copytree(model, whole)
@@ -255,12 +248,12 @@ def test_a_window_left_half_done_is_closed_by_the_next_session(scratch: Path) ->
     model = _model(scratch / "model", ".json")
     root = root_of(model, ".json")
     # What a kill after the create and before the retirement leaves behind.
-    sixth = records.load((root / "sessions/s5.json").read_bytes())
+    sixth = records_json.load((root / "sessions/s5.json").read_bytes())
     sixth |= {"id": "s6", "created_at": "2026-01-06T00:00:00Z"}
     (root / "sessions/s6.json").write_text(json.dumps(sixth), encoding="utf-8")
     app = opened(model, ".json")
     given = draft("session_summary", "Session 9", **SESSION)
-    app.ledger.create("session_summary", at("sessions/s9", ".json"), given)
+    app.records.create("session_summary", given, name="s9")
     active = [it.id for it in app.bank.memories("sessions") if it.status == "active"]
     app.close()
     assert active == ["s3", "s4", "s5", "s6", "s9"]

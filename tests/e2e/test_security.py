@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.drafts import Draft
+from retain.bank.memory_input import MemoryInput
 from retain.errors import NotFound, UsageError
 from tests.cli.door import call, done
 from tests.conftest import ROOT, command
@@ -36,9 +36,9 @@ def snapshot(directory: Path) -> dict[str, object]:
     return found
 
 
-def without_index(found: dict[str, object]) -> dict[str, object]:
-    """The same without the index, which every look at the bank brings up to date."""
-    return {path: data for path, data in found.items() if "/.index/" not in path}
+def without_state(found: dict[str, object]) -> dict[str, object]:
+    """The same without the person's state, where every search brings the index up to date."""
+    return {path: data for path, data in found.items() if "/.local/" not in f"{path}/"}
 
 
 def git(*words: str) -> bytes:
@@ -144,7 +144,7 @@ def test_traversal_in_frontmatter_and_config_is_refused(
 
 def test_nul_is_refused_through_the_app(project: Path, tmp_path: Path) -> None:
     before = snapshot(tmp_path)
-    app, text = App(), Draft(text="text")
+    app, text = App(), MemoryInput(text="text")
     for name in ("a\0b", "\0", "note\0"):
         for refused in (
             lambda name=name: app.get(name),
@@ -168,14 +168,14 @@ def test_links_in_the_bank_are_not_followed(project: Path, tmp_path: Path) -> No
     bank = project / ".retain"
     (bank / "memories" / "link.md").symlink_to(secret)
     (bank / "linked").symlink_to(tmp_path)
-    before = without_index(snapshot(tmp_path))
+    before = without_state(snapshot(tmp_path))
     for words in (("get", "link"), ("get", "linked/secret"), ("update", "link", "--tags", "x")):
         ran = call(*words)
         assert (ran.code in (1, 3), ran.out) == (True, ""), ran
     assert call("put", "-", "--id", "x", "--collection", "linked", input="x").code == 1
     assert "Secret" not in done("list")
     assert "not followed" in done("status")
-    assert without_index(snapshot(tmp_path)) == before
+    assert without_state(snapshot(tmp_path)) == before
 
 
 # S10
@@ -389,7 +389,9 @@ def test_nothing_acts_on_the_terminal(words: str, hostile: Path) -> None:
 
 
 def test_json_keeps_the_value_itself(hostile: Path) -> None:
-    assert json.loads(done("get", "note", "--json"))["title"] == HOSTILE.strip()
+    by_hand = f"---\ntitle: {json.dumps(HOSTILE)}\n---\n"
+    (hostile / ".retain" / "memories" / "by-hand.md").write_text(by_hand, encoding="utf-8")
+    assert json.loads(done("get", "by-hand", "--json"))["title"] == HOSTILE.strip()
 
 
 def on_terminal(*words: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,7 @@ import pytest
 from tests.cli.door import call, done
 from tests.conftest import ROOT
 
-ARCANEUM_YAML = "version: 1\nretain:\n  enabled: true\n  path: .arcaneum-retain\n  history: false\n"
+ARCANEUM_YAML = "version: 1\nretain:\n  enabled: true\n  path: .arcaneum-retain\n"
 ARCANEUM_JSON = '{"version": 1, "retain": {"enabled": true, "path": "notes/memory"}}'
 NOTE = (
     '---\ntype: "plan"   # ours\nstatus: "active"\ntags: ["refactor", "auth"]\n'
@@ -115,6 +116,11 @@ def store(request: pytest.FixtureRequest, home: Path) -> Store:
     return found
 
 
+def plain(path: Path) -> bytes:
+    """A memory's bytes but for the time of its last change."""
+    return re.sub(rb"updated_at: .*\n", b"", path.read_bytes())
+
+
 def test_every_command_works_in_place(store: Store, home: Path) -> None:
     """One memory's whole life, in the other tool's own files."""
     root = home / "work" / store.root
@@ -136,17 +142,17 @@ def test_every_command_works_in_place(store: Store, home: Path) -> None:
     assert [one["version"] for one in versions] == ["v2", "v1"]
     assert "+More." in done("diff", ref)
     done("restore", ref, "--version", "v1")
-    assert place.read_bytes() == NOTE.encode()
+    assert plain(place) == NOTE.encode()
 
     done("delete", ref)
     assert not place.exists()
     assert json.loads(done("trash", "list", "--json"))[0]["id"] == "auth-plan"
     done("restore", "--trash", "auth-plan")
-    assert place.read_bytes() == NOTE.encode()
+    assert plain(place) == NOTE.encode()
 
     done("move", ref, "--id", "renamed")
     done("move", "renamed", "--collection", "elsewhere")
-    assert (root / "elsewhere" / "renamed.md").read_bytes() == NOTE.encode()
+    assert plain(root / "elsewhere" / "renamed.md") == NOTE.encode()
     done("put", "-", "--id", "fresh", input="# Fresh\n")
     assert (root / store.default / "fresh.md").exists()
     assert done("collections", "--json").count('"memories": 1') == 2
@@ -334,14 +340,3 @@ def test_bank_of_every_released_version_opens(released: Path, home: Path) -> Non
     assert {path: path.read_bytes() for path in before} == before
     done("restore", "--trash", "old-idea")
     done("restore", "gpu-patterns", "--version", "v1")
-
-
-@pytest.mark.parametrize("words", [("list",), ("put", "-"), ("status",), ("export", "x.zip")])
-def test_bank_of_a_newer_version_is_refused_in_one_line_and_left_alone(
-    words: tuple[str, ...], home: Path
-) -> None:
-    write(home / "work", {".retain/config.toml": "format = 99\n", ".retain/memories/a.md": "x"})
-    ran = call(*words, input="text")
-    assert (ran.code, ran.out) == (1, "")
-    assert "newer Retain" in ran.err.splitlines()[0]
-    assert sorted(os.listdir(".retain")) == ["config.toml", "memories"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from retain.engines.naming import Names
+from retain.index.engines.naming import Names
 from tests.engines.contract import Bench, Row
 from tests.engines.rows import ROWS
 from tests.engines.servers import Server

@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple, cast
 import numpy as np
 import pytest
 
-from retain.engines.arm import (
+from retain.index.engines.arm import (
     GRAVE,
     Arm,
     EngineDown,
@@ -29,7 +29,7 @@ from retain.engines.arm import (
     TextArm,
     VectorArm,
 )
-from retain.engines.naming import Names
+from retain.index.engines.naming import Names
 from retain.index.vectors import Floats
 from tests.engines.servers import Odd, Server, free_port, odd
 

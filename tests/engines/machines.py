@@ -11,16 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from retain.bank import Bank
-from retain.embed import FloatArray
-from retain.engines.choosing import TEXT, VECTOR, Engines
-from retain.engines.delivery import Pushed, Sender
-from retain.engines.wire import Wire
-from retain.indexed import Indexed
-from retain.model import Answer
+from retain.index.embed import FloatArray
+from retain.index.engines.choosing import TEXT, VECTOR, Engines
+from retain.index.engines.delivery import Pushed, Sender
+from retain.index.engines.wire import Wire
+from retain.index.index import Index
+from retain.memory import Answer
 from tests import indexes
-from tests.embed import server as models
 from tests.engines.contract import DIMENSION, MODEL, Bench
+from tests.index.embed import server as models
 
 __all__ = ["Machine", "Words", "by_words", "machine"]
 
@@ -70,9 +69,9 @@ class Machine:
         self.is_alone, self._address = is_alone, address or bench.server.address
         self.part = TEXT if bench.row.kind == "text" else VECTOR
         self._patience = patience
-        self.bank = Indexed(Bank(indexes.place(root)), Words, self._engines)
+        self.bank = indexes.indexed(root, Words(), make_engines=self._engines)
 
-    def _engines(self, bank: Indexed) -> Engines:
+    def _engines(self, bank: Index) -> Engines:
         def make(patience: float) -> object:
             return self.bench.another(self.bench.names, patience=patience)
 
@@ -81,15 +80,16 @@ class Machine:
             self.part,
             f"{self.bench.row.product} {self._address} {self.bench.names.prefix}",
             make,
-            bank.store,
+            bank.database,
             self._patience,
         )
         sender = Sender(
-            bank.store,
+            bank.database,
             wire,  # type: ignore[arg-type]
             self.bench.names,
             model,
             is_alone=self.is_alone,
+            root=str(self.root),
         )
         text = wire if self.part == TEXT else None
         vector = wire if self.part == VECTOR else None

@@ -9,8 +9,8 @@ from tests.engines import servers
 from tests.engines.contract import DIMENSION, KEY, Row
 
 if TYPE_CHECKING:
-    from retain.engines.arm import Arm
-    from retain.engines.naming import Names
+    from retain.index.engines.arm import Arm
+    from retain.index.engines.naming import Names
 
 __all__ = ["ROWS"]
 
@@ -20,7 +20,7 @@ def _qdrant(directory: Path) -> servers.Server:
 
 
 def _qdrant_vectors(address: str, key: str, names: Names, patience: float) -> Arm:
-    from retain.engines.qdrant import QdrantVectors
+    from retain.index.engines.qdrant import QdrantVectors
 
     return QdrantVectors(address, key, names, patience=patience, dimension=DIMENSION)
 
@@ -30,7 +30,7 @@ def _meilisearch(directory: Path) -> servers.Server:
 
 
 def _meilisearch_text(address: str, key: str, names: Names, patience: float) -> Arm:
-    from retain.engines.meilisearch import MeilisearchText
+    from retain.index.engines.meilisearch import MeilisearchText
 
     return MeilisearchText(address, key, names, patience=patience)
 
@@ -40,13 +40,13 @@ def _postgres(directory: Path) -> servers.Server:
 
 
 def _postgres_text(address: str, key: str, names: Names, patience: float) -> Arm:
-    from retain.engines.postgres import PostgresText
+    from retain.index.engines.postgres import PostgresText
 
     return PostgresText(address, key, names, patience=patience)
 
 
 def _postgres_vectors(address: str, key: str, names: Names, patience: float) -> Arm:
-    from retain.engines.postgres import PostgresVectors
+    from retain.index.engines.postgres import PostgresVectors
 
     return PostgresVectors(address, key, names, patience=patience, dimension=DIMENSION)
 
@@ -58,7 +58,7 @@ def _upstash(_directory: Path) -> servers.Server:
 
 
 def _upstash_vectors(address: str, key: str, names: Names, patience: float) -> Arm:
-    from retain.engines.upstash import UpstashVectors
+    from retain.index.engines.upstash import UpstashVectors
 
     return UpstashVectors(address, key, names, patience=patience, dimension=DIMENSION)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retain.engines.addresses import (
+from retain.index.engines.addresses import (
     caution,
     fault,
     has_password,

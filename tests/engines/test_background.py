@@ -16,21 +16,21 @@ import pytest
 
 import retain
 from retain.app import App
-from retain.engines import delivery, locks, sending
-from retain.engines.arm import EngineDown, Piece
-from retain.engines.upstash import UpstashVectors
-from retain.engines.wire import Trouble
+from retain.embedding_worker import EmbeddingWorker
 from retain.errors import RetainError
-from retain.filling import Filling
+from retain.index.engines import delivery, locks, sending
+from retain.index.engines.arm import EngineDown, Piece
+from retain.index.engines.upstash import UpstashVectors
+from retain.index.engines.wire import Trouble
 from retain.mcp.server import Memory
-from retain.recall.asking import Wanted
+from retain.search.request import SearchRequest
 from retain.web.office import Office
 from tests import indexes
 from tests.cli import door as line
-from tests.embed.server import Answer, Asked, running
 from tests.engines.contract import DIMENSION, KEY
 from tests.engines.machines import by_words
 from tests.engines.upstash_server import Upstash
+from tests.index.embed.server import Answer, Asked, running
 
 pytestmark = pytest.mark.slow
 
@@ -56,8 +56,8 @@ def without_a_model() -> Iterator[None]:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstash]:
     """A service for vectors that a person has chosen, and a model; nobody waits for long."""
-    monkeypatch.setattr("retain.filling._AGAIN", 0.05)
-    monkeypatch.setattr("retain.engines.wire._FIRST_PAUSE", 0.1)
+    monkeypatch.setattr("retain.embedding_worker._AGAIN", 0.05)
+    monkeypatch.setattr("retain.index.engines.wire._FIRST_PAUSE", 0.1)
     found = Upstash(KEY, DIMENSION)
     with running(_answers) as model:
         for name, value in {
@@ -93,7 +93,7 @@ def _api() -> Iterator[Read]:
 def _mcp() -> Iterator[Read]:
     memory = Memory(lambda: App(stays=True))
     try:
-        yield lambda query: memory.use(lambda app: app.library.search(Wanted(query)))
+        yield lambda query: memory.use(lambda app: app.search(SearchRequest(query)))
     finally:
         memory.close()
 
@@ -102,7 +102,7 @@ def _mcp() -> Iterator[Read]:
 def _web() -> Iterator[Read]:
     office = Office(lambda own: App(everywhere=own, stays=True))
     try:
-        yield lambda query: office.at_once(lambda app: app.library.search(Wanted(query)))
+        yield lambda query: office.at_once(lambda app: app.search(SearchRequest(query)))
     finally:
         office.close()
 
@@ -169,7 +169,7 @@ def test_an_engine_that_is_back_is_told_though_nobody_writes(
 
 def _noted(app: App) -> Trouble | None:
     """What kept the last delivery from its end."""
-    engines = app.library.in_force().engines
+    engines = app.index().engines
     assert engines is not None
     return engines.wires["vector"].delivery()
 
@@ -231,14 +231,14 @@ def test_who_rests_tells_an_engine_that_is_chosen_later_though_nobody_writes(
     server: Upstash, bank: Path, in_config: None
 ) -> None:
     with contextlib.closing(App(stays=True)) as app:
-        filling = Filling(app.library)
-        app.library.sync()
-        filling.wake()
-        _wait(lambda: filling._rests)
+        worker = EmbeddingWorker(app)
+        app.sync()
+        worker.wake()
+        _wait(lambda: worker._rests)
         _shell("config", "set", "engine.vector", "upstash", "--global")
-        filling.notice()
+        worker.notice()
         _wait(lambda: _told(server) == SOME)
-        filling.end()
+        worker.end()
     assert bank.exists()
 
 
@@ -247,7 +247,7 @@ def test_a_setting_that_has_nothing_to_do_with_engines_leaves_them_as_they_are(
 ) -> None:
     _shell("engine", "migrate", "--to", "upstash")
     with contextlib.closing(App(stays=True)) as app:
-        indexed = app.library.in_force()
+        indexed = app.index()
         engines = indexed.engines
         _shell("config", "set", "memory.max_bytes", "4096", "--global")
         assert indexed.engines is engines
@@ -265,13 +265,13 @@ def test_a_config_that_cannot_be_read_any_more_costs_no_answer(
     own = home / ".retain" / "config.toml"
     text = own.read_text(encoding="utf-8")
     with contextlib.closing(App(stays=True)) as app:
-        assert not app.library.search(Wanted("lantern")).degraded.reasons
+        assert not app.search(SearchRequest("lantern")).degraded.reasons
         own.write_text("format = ", encoding="utf-8")
-        answer = app.library.search(Wanted("lantern"))
+        answer = app.search(SearchRequest("lantern"))
         assert answer.hits
         assert "config.toml" in str(answer.degraded.reasons)
         own.write_text(text, encoding="utf-8")
-        assert not app.library.search(Wanted("lantern")).degraded.reasons
+        assert not app.search(SearchRequest("lantern")).degraded.reasons
     assert bank.exists()
 
 
@@ -293,8 +293,8 @@ def test_a_drop_waits_for_who_delivers_and_that_one_stops(
 
     monkeypatch.setattr(UpstashVectors, "put", slow)
     with contextlib.closing(App(stays=True)) as app:
-        filling = Filling(app.library)
-        filling.wake()
+        worker = EmbeddingWorker(app)
+        worker.wake()
         assert is_sending.wait(HANG)
         _shell("engine", "migrate", "--to", "sqlite")
         monkeypatch.setattr("retain.remote._OTHERS", 0.0)
@@ -308,29 +308,10 @@ def test_a_drop_waits_for_who_delivers_and_that_one_stops(
         may_go_on.set()
         said = _shell("engine", "drop", "--from", "upstash", "--yes", "--json")
         assert json.loads(said)["pieces"] == pieces  # of the first memory, and of no other
-        _wait(lambda: filling._rests)
-        filling.end()
+        _wait(lambda: worker._rests)
+        worker.end()
     assert _told(server) == set()
     assert bank.exists()
-
-
-def test_what_lies_under_the_name_of_a_folder_that_was_moved_is_told(
-    server: Upstash, bank: Path, in_config: None, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _shell("engine", "migrate", "--to", "upstash")
-    before = json.loads(_shell("engine", "--json"))
-    assert before["former"] == []
-    bank.parent.rename(home / "moved")
-    monkeypatch.chdir(home / "moved")
-    _shell("engine", "push")
-    state = json.loads(_shell("engine", "--json"))
-    assert state["former"] == [{"kind": "upstash", "name": before["bank"]}]
-    command = f"engine drop --from upstash --name {before['bank']} --yes"
-    assert f"`retain {command}`" in line.call("engine").err
-    _shell(*command.split())
-    assert json.loads(_shell("engine", "--json"))["former"] == []
-    assert len(server.index.answer("/list-namespaces", "", None)) == 2  # the nameless one, and ours
-    assert _told(server) == SOME
 
 
 def test_what_a_repair_replaces_is_named(
@@ -370,7 +351,7 @@ def test_what_fails_once_is_tried_again(
     server: Upstash, bank: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = App(stays=True)
-    deliver = app.library.deliver
+    deliver = app.deliver
     tries = []
 
     def fails(*, is_stopped: Callable[[], bool]) -> bool:
@@ -379,38 +360,27 @@ def test_what_fails_once_is_tried_again(
             raise RetainError("the index is busy")
         return deliver(is_stopped=is_stopped)
 
-    monkeypatch.setattr(app.library, "deliver", fails)
-    filling = Filling(app.library)
-    app.library.sync()
-    filling.notice()
+    monkeypatch.setattr(app, "deliver", fails)
+    worker = EmbeddingWorker(app)
+    app.sync()
+    worker.notice()
     _wait(lambda: _told(server) == SOME)
-    filling.end()
+    worker.end()
     app.close()
-    assert bank.exists()
-
-
-def test_no_thread_is_started_where_nothing_lives_elsewhere(bank: Path) -> None:
-    def names() -> list[str]:
-        return [one.name for one in threading.enumerate() if one.name == "retain-vectors"]
-
-    before = names()
-    with _mcp() as read:
-        read("lantern")
-        assert names() == before
     assert bank.exists()
 
 
 def test_an_engine_that_fails_is_left_alone_for_twice_as_long_each_time(
     bank: Path, server: Upstash, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("retain.engines.wire._FIRST_PAUSE", 2.0)
+    monkeypatch.setattr("retain.index.engines.wire._FIRST_PAUSE", 2.0)
     clock = SimpleNamespace(time=lambda: 1000.0, monotonic=time.monotonic)
     with contextlib.closing(App()) as app:
-        app.library.sync()
-        engines = app.library.in_force().engines
+        app.sync()
+        engines = app.index().engines
         assert engines is not None
         wire = engines.wires["vector"]
-        monkeypatch.setattr("retain.engines.wire.time", clock)
+        monkeypatch.setattr("retain.index.engines.wire.time", clock)
         pauses = []
         for _ in range(10):
             wire.note_delivery(EngineDown("It is down."))
@@ -420,10 +390,10 @@ def test_an_engine_that_fails_is_left_alone_for_twice_as_long_each_time(
             pauses.append(noted.until - 1000.0)
         assert pauses == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
         asked = len(server.asked)
-        assert app.library.deliver()  # it still waits, and nobody was asked
+        assert app.deliver()  # it still waits, and nobody was asked
         assert len(server.asked) == asked
         clock.time = lambda: 1300.0
-        assert not app.library.deliver()  # which makes no vectors, so nothing is left to tell
+        assert not app.deliver()  # which makes no vectors, so nothing is left to tell
         assert _noted(app) is None
     assert bank.exists()
 
@@ -465,7 +435,7 @@ def test_what_is_written_while_one_is_about_to_end_is_told_as_well(
     server: Upstash, bank: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its writer sees the lock, and sends nobody off: who has it looks again after letting go."""
-    path = Path(bank) / ".index" / "sending.lock"
+    path = indexes.state(Path(bank)) / "sending.lock"
     _index()
     lock = locks.opened(str(path))
     assert locks.is_taken(lock)

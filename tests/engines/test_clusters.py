@@ -18,11 +18,11 @@ import httpx
 import psycopg
 import pytest
 
-from retain.engines.arm import Arm, EngineDown, EngineRefused, Sieve, VectorArm
-from retain.engines.checking import compared
-from retain.engines.naming import Names
-from retain.engines.postgres import PostgresText, PostgresVectors, Replica
-from retain.engines.qdrant import QdrantSettings, QdrantVectors
+from retain.index.engines.arm import Arm, EngineDown, EngineRefused, Sieve, VectorArm
+from retain.index.engines.checking import compared
+from retain.index.engines.naming import Names
+from retain.index.engines.postgres import PostgresText, PostgresVectors, Replica
+from retain.index.engines.qdrant import QdrantSettings, QdrantVectors
 from tests import indexes
 from tests.engines import clusters
 from tests.engines.contract import DIMENSION, KEY, MODEL, Bench, Row, memory, unit

@@ -19,12 +19,12 @@ from typing import Any, Literal
 
 import pytest
 
-from retain.engines import locating, outbox
-from retain.engines.arm import EngineDown, EngineError
-from retain.engines.checking import Drift, compared
-from retain.engines.delivery import mistrust
-from retain.engines.naming import Names
-from retain.index import rows
+from retain.index import database, entries
+from retain.index.engines import locating, outbox
+from retain.index.engines.arm import EngineDown, EngineError
+from retain.index.engines.checking import Drift, compared
+from retain.index.engines.delivery import mistrust
+from retain.index.engines.naming import Names
 from tests import indexes
 from tests.engines.contract import MODEL, Bench, Row
 from tests.engines.machines import Machine, machine
@@ -260,7 +260,7 @@ def test_an_index_that_is_made_anew_sends_nothing_twice(tmp_path: Path, bench: B
     with machine(tmp_path, bench) as one:
         indexes.many(one.root, 20)
         one.push()
-    shutil.rmtree(one.root / ".index", ignore_errors=True)
+    shutil.rmtree(indexes.state(one.root), ignore_errors=True)
     again = Machine(one.root, bench)
     try:
         assert again.push().sent == 0
@@ -386,7 +386,7 @@ def test_a_server_that_comes_back_from_an_older_copy_is_told_again_what_was_dele
     with machine(tmp_path, bench) as one:
         indexes.many(one.root, 3)
         one.take_in()
-        with one.bank.store.reading() as connection:
+        with one.bank.database.reading() as connection:
             numbers = [n for (n,) in connection.execute("SELECT number FROM memories")]
             groups = outbox.pieces(connection, bench.names, numbers, one.sender_model)
             old = [piece for group in groups for piece in group]
@@ -398,7 +398,7 @@ def test_a_server_that_comes_back_from_an_older_copy_is_told_again_what_was_dele
         bench.arm.ready(["notes"])
         bench.arm.put(old)
         assert _drift(one).undead == ("notes/m001.md",)
-        with one.bank.store.writing() as connection:
+        with one.bank.database.writing() as connection:
             mistrust(connection, one.key)
         one.push()
         assert _held(bench) == {"notes/m000.md", "notes/m002.md"}
@@ -448,7 +448,7 @@ def test_a_server_that_was_emptied_on_purpose_is_filled_and_asked_again(
         indexes.many(one.root, 3)
         one.push()
         one.engines.wires[one.part].insist(lambda arm: arm.drop(), 60)
-        with one.bank.store.writing() as connection:
+        with one.bank.database.writing() as connection:
             outbox.forget(connection, one.key)
         assert one.push().sent == 3
         assert one.bank.look(partial(outbox.told, arm=one.key)) == 3
@@ -504,7 +504,7 @@ def test_what_is_deleted_while_it_is_on_its_way_is_deleted_there_too(
         def deleted(connection: sqlite3.Connection, arm: str, told: Mapping[str, str]) -> None:
             begin(connection, arm, told)
             for (number,) in connection.execute(_NUMBER).fetchall():
-                rows.delete(connection, number)
+                entries.delete_memory(connection, number)
 
         with monkeypatch.context() as patch:
             patch.setattr(outbox, "begin", deleted)
@@ -528,7 +528,7 @@ def test_what_is_deleted_after_a_meeting_is_deleted_there_too(tmp_path: Path, be
         one.push()
         path = one.write("notes/m001", "# Other\n\nAnother text altogether.\n")
         one.take_in()
-        with one.bank.store.writing() as connection:
+        with one.bank.database.writing() as connection:
             mistrust(connection, one.key)
         one.sender.push(is_stopped=lambda: True)  # they meet, and no more than that
         path.unlink()
@@ -611,7 +611,7 @@ def test_what_was_deleted_before_a_server_is_met_again_is_deleted_there(
         one.push()
         (one.root / "notes/m001.md").unlink()
         one.take_in()
-        with one.bank.store.writing() as connection:
+        with one.bank.database.writing() as connection:
             mistrust(connection, one.key)
         assert one.push().removed == 1
         assert _drift(one).total == 0
@@ -632,7 +632,7 @@ def test_a_lock_that_cannot_be_used_is_named(tmp_path: Path, bench: Bench) -> No
     with machine(tmp_path, bench) as one:
         indexes.many(one.root, 2)
         one.take_in()
-        lock = Path(one.bank.store.path).with_name("engine.lock")
+        lock = Path(one.bank.database.path).with_name("engine.lock")
         lock.symlink_to(tmp_path / "elsewhere")
         with pytest.raises(EngineError, match=r"engine\.lock"):
             one.sender.push()
@@ -673,7 +673,7 @@ def test_in_a_bank_of_its_own_everything_is_its_own_though_the_notes_are_gone(
     _changed_unseen(one)
     one.close()
     if not address:
-        shutil.rmtree(root / ".index")
+        shutil.rmtree(indexes.state(root))
     again = Machine(root, bench, is_alone=True, address=address)
     try:
         again.take_in()
@@ -698,7 +698,7 @@ def test_an_index_that_is_yet_to_be_filled_has_nothing_deleted(
     one = Machine(root, bench, is_alone=True)
     _filled(one)
     one.close()
-    shutil.rmtree(root / ".index")
+    shutil.rmtree(indexes.state(root))
     again = Machine(root, bench, is_alone=True)
     try:
         assert _waiting(again) == 0
@@ -731,11 +731,11 @@ def test_what_is_known_of_a_server_is_written_only_where_it_changes(
 ) -> None:
     with machine(tmp_path, bench) as one:
         _filled(one)
-        with one.bank.store.writing() as connection:
+        with one.bank.database.writing() as connection:
             connection.execute("UPDATE delivered SET hash = 'x' WHERE file = 'm003.md'")
             before = connection.total_changes
         one.sender.manifest()
-        with one.bank.store.reading() as connection:
+        with one.bank.database.reading() as connection:
             assert connection.total_changes - before < 5  # that memory, and when it was asked
         assert _waiting(one) == 0
 
@@ -753,8 +753,8 @@ def test_marks_that_cannot_be_removed_keep_no_delivery_from_its_end(
     with machine(tmp_path, bench) as one:
         _filled(one)
         monkeypatch.setattr(one.sender, "prune", prune)
-        with one.bank.store.writing() as connection:
-            rows.set_fact(connection, f"engine:{one.key}:swept", 1)  # long ago
+        with one.bank.database.writing() as connection:
+            database.set_fact(connection, f"engine:{one.key}:swept", 1)  # long ago
         one.write("notes/new", "# New\n\nThe zeppelin lands at noon.\n")
         assert one.push().sent == 1
         assert tries
@@ -769,7 +769,7 @@ def test_marks_that_cannot_be_removed_keep_no_delivery_from_its_end(
 def test_a_server_that_is_killed_in_the_middle_of_a_delivery_is_told_the_rest(
     tmp_path: Path, own: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("retain.engines.delivery._BATCH", 40)
+    monkeypatch.setattr("retain.index.engines.delivery._BATCH", 40)
     killing = threading.Thread(target=own.server.kill)
 
     def kill(_done: int, _of: int) -> None:

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from retain.engines.arm import EngineDown, EngineError, EngineRefused, Piece, Sieve
-from retain.engines.meilisearch import MeilisearchText
-from retain.engines.naming import Names
+from retain.index.engines.arm import EngineDown, EngineError, EngineRefused, Piece, Sieve
+from retain.index.engines.meilisearch import MeilisearchText
+from retain.index.engines.naming import Names
 from tests.engines.contract import KEY, grave, memory, shown
 from tests.engines.servers import Process, frozen, meilisearch
 

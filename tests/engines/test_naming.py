@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from retain.engines.naming import banks, standing
 from retain.errors import ConfigError
+from retain.index.engines.naming import banks, standing
 
 
 def test_banks_are_named_by_whole_paths(home: Path) -> None:

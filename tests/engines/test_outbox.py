@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from retain.engines import outbox
-from retain.indexed import Indexed
+from retain.index.engines import outbox
+from retain.index.index import Index
 from tests import indexes
 
 ARM = "text-1"
@@ -44,9 +44,9 @@ def _check(connection: sqlite3.Connection) -> None:
     assert outbox.left(connection, ARM) == len(changed) + len(deleted)
 
 
-def _begin(bank: Indexed) -> None:
+def _begin(bank: Index) -> None:
     """What waits is told, and nobody hears whether it arrived."""
-    with bank.store.writing() as connection:
+    with bank.database.writing() as connection:
         waiting = outbox.waiting(connection, ARM, 100, needs_vectors=False)
         outbox.begin(connection, ARM, _hashes(connection, waiting.changed))
         outbox.begin(connection, ARM, dict.fromkeys(waiting.deleted, ""))
@@ -60,15 +60,15 @@ def _hashes(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[str,
     return dict(connection.execute(query))
 
 
-def _deliver(bank: Indexed, dice: random.Random, most: int, deleted: Path | None = None) -> None:
+def _deliver(bank: Index, dice: random.Random, most: int, deleted: Path | None = None) -> None:
     """Some of what waits is told, in order; of some the engine has something newer."""
-    with bank.store.reading() as connection:
+    with bank.database.reading() as connection:
         waiting = outbox.waiting(connection, ARM, most, needs_vectors=False)
         hashes = _hashes(connection, waiting.changed)
     if deleted:
         deleted.unlink(missing_ok=True)
         bank.refresh(force_look=True)
-    with bank.store.writing() as connection:
+    with bank.database.writing() as connection:
         told = {
             name: (outbox.AHEAD if dice.random() < 0.2 else "") + hash_
             for name, hash_ in hashes.items()
@@ -76,8 +76,8 @@ def _deliver(bank: Indexed, dice: random.Random, most: int, deleted: Path | None
         outbox.mark(connection, ARM, told, waiting.deleted)
 
 
-def _settle(bank: Indexed) -> None:
-    with bank.store.writing() as connection:
+def _settle(bank: Index) -> None:
+    with bank.database.writing() as connection:
         outbox.raise_floor(connection, ARM)
 
 
@@ -111,17 +111,17 @@ def test_nothing_that_waits_is_overlooked(tmp_path: Path) -> None:
         elif what == "settle":
             _settle(bank)
         elif what == "doubt":
-            with bank.store.writing() as connection:
+            with bank.database.writing() as connection:
                 outbox.doubt(connection, ARM)
         elif what == "begin":
             _begin(bank)
         elif what == "late":  # it is deleted while it is on its way
             _deliver(bank, dice, 100, path)
         elif what == "spoil":
-            with bank.store.writing() as connection:
+            with bank.database.writing() as connection:
                 outbox.spoil(connection, ARM, [f"notes/{path.name}"])
         else:  # files go missing together; they are there again by the next look
-            with bank.store.writing() as connection:
+            with bank.database.writing() as connection:
                 connection.execute("UPDATE memories SET is_gone = 1 WHERE number % 3 = 0")
             bank.look(_check)
             _settle(bank)

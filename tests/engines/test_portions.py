@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from retain.engines.portions import Lanes
+from retain.index.engines.portions import Lanes
 
 WHO: ContextVar[str] = ContextVar("WHO")
 
@@ -43,7 +43,7 @@ def test_a_failure_is_raised_and_nothing_more_is_begun() -> None:
 def test_a_program_does_not_wait_for_a_lane_that_hangs() -> None:
     code = (
         "import threading, time\n"
-        "from retain.engines.portions import Lanes\n"
+        "from retain.index.engines.portions import Lanes\n"
         "run = lambda: Lanes(2).each(lambda name: time.sleep(600), ['a', 'b', 'c'])\n"
         "threading.Thread(target=run, daemon=True).start()\n"
         "time.sleep(0.5)\n"

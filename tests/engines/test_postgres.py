@@ -20,11 +20,18 @@ import numpy as np
 import psycopg
 import pytest
 
-from retain.engines.addresses import hello
-from retain.engines.arm import EngineDown, EngineError, EngineLocked, EngineRefused, Piece, Sieve
-from retain.engines.naming import Names
-from retain.engines.postgres import PostgresSettings, PostgresText, PostgresVectors
-from retain.engines.wire import _silence
+from retain.index.engines.addresses import hello
+from retain.index.engines.arm import (
+    EngineDown,
+    EngineError,
+    EngineLocked,
+    EngineRefused,
+    Piece,
+    Sieve,
+)
+from retain.index.engines.naming import Names
+from retain.index.engines.postgres import PostgresSettings, PostgresText, PostgresVectors
+from retain.index.engines.wire import _silence
 from retain.index.vectors import Floats
 from tests.engines.contract import DIMENSION, KEY, MODEL, grave, memory, shown, unit
 from tests.engines.servers import Process, frozen, odd, postgres
@@ -91,7 +98,7 @@ def test_a_password_in_the_address_is_not_replaced_by_one_for_another_server(
 
 def test_nothing_is_loaded_until_an_arm_is_made() -> None:
     code = (
-        "import sys, retain.engines.postgres, retain.engines.meilisearch; "
+        "import sys, retain.index.engines.postgres, retain.index.engines.meilisearch; "
         "print(sorted(set(sys.modules) & {'psycopg', 'meilisearch', 'requests', 'pydantic'}))"
     )
     done = subprocess.run(

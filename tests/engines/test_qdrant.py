@@ -15,9 +15,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from retain.engines.arm import EngineRefused, Piece, Sieve
-from retain.engines.naming import Names
-from retain.engines.qdrant import QdrantSettings, QdrantVectors
+from retain.index.engines.arm import EngineRefused, Piece, Sieve
+from retain.index.engines.naming import Names
+from retain.index.engines.qdrant import QdrantSettings, QdrantVectors
 from retain.index.vectors import Floats
 from tests.engines import servers
 from tests.engines.contract import DIMENSION, KEY, MODEL, is_held, memory, unit
@@ -276,7 +276,7 @@ def test_a_server_that_is_too_old_or_something_else_is_refused(version: str, sai
 
 def test_importing_an_adapter_loads_no_client() -> None:
     code = (
-        "import sys, retain.engines.qdrant, retain.engines.upstash;"
+        "import sys, retain.index.engines.qdrant, retain.index.engines.upstash;"
         "print([m for m in ('httpx', 'qdrant_client', 'upstash_vector', 'grpc', 'numpy')"
         " if m in sys.modules])"
     )
@@ -292,9 +292,9 @@ def test_importing_an_adapter_loads_no_client() -> None:
 def test_a_client_that_is_not_installed_is_named_with_what_to_do(name: str, client: str) -> None:
     code = (
         f"import sys; sys.modules[{client!r}] = None\n"
-        f"import retain.engines.{name} as adapter\n"
-        "from retain.engines.arm import EngineRefused\n"
-        "from retain.engines.naming import Names\n"
+        f"import retain.index.engines.{name} as adapter\n"
+        "from retain.index.engines.arm import EngineRefused\n"
+        "from retain.index.engines.naming import Names\n"
         f"arm = adapter.{name.title()}Vectors('http://x', 'k', Names('b'), patience=1)\n"
         "acts = [arm.version, arm.drop, lambda: list(arm.manifest()), lambda: arm.prune(0.0)]\n"
         "acts += [lambda: arm.remove(['a/b.md']), lambda: arm.held(['a/b.md'])]\n"

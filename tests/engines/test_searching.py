@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,17 +13,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from retain.engines import wire as wiring
-from retain.engines.arm import EngineDown
-from retain.engines.naming import Names
-from retain.engines.wire import Wire
-from retain.index import store
-from retain.index.store import PRAGMAS
-from retain.model import Answer
-from retain.recall import elsewhere
-from retain.recall.asking import Wanted
-from retain.recall.searching import search
-from retain.settings import SETTINGS
+from retain.config import SETTINGS
+from retain.index import database
+from retain.index.database import PRAGMAS
+from retain.index.engines import wire as wiring
+from retain.index.engines.arm import EngineDown
+from retain.index.engines.naming import Names
+from retain.index.engines.wire import Wire
+from retain.memory import Answer
+from retain.search import remote
+from retain.search.request import SearchRequest
+from retain.search.search import search
 from tests import indexes
 from tests.engines.conftest import Servers
 from tests.engines.contract import Bench
@@ -116,7 +115,7 @@ def test_all_banks_of_a_search_share_one_patience(
         for number, one in enumerate((first, second)):
             one.write("notes/mine", f"# Lantern\n\nThe lantern of bank {number}.\n")
             one.push()
-        monkeypatch.setattr(elsewhere, "time", SimpleNamespace(monotonic=lambda: now))
+        monkeypatch.setattr(remote, "time", SimpleNamespace(monotonic=lambda: now))
         asked: list[float | None] = []
         ask = Wire.ask
 
@@ -135,10 +134,8 @@ def test_all_banks_of_a_search_share_one_patience(
 
         def searched() -> Answer:
             asked.clear()
-            wanted = Wanted("the lantern", limit=10)
-            answer = search(
-                [first.bank, second.bank], wanted, lambda _: (0.0, 1.0), datetime.now(UTC)
-            )
+            wanted = SearchRequest("the lantern", limit=10)
+            answer = search([first.bank, second.bank], wanted)
             assert len(answer.hits) == 2
             return answer
 
@@ -186,7 +183,7 @@ def test_finding_out_whether_anyone_is_there_is_a_part_of_patience(
     monkeypatch.setattr(wiring, "time", clock)
     monkeypatch.setattr(wiring, "_silence", lambda *_args: passes(0.75))
     bank = indexes.indexed(indexes.new(tmp_path / "bank"))
-    wire: Wire[Slow] = Wire("text", "slow 127.0.0.1:9 b", lambda _: Slow(), bank.store, 1.0)  # type: ignore[type-var]
+    wire: Wire[Slow] = Wire("text", "slow 127.0.0.1:9 b", lambda _: Slow(), bank.database, 1.0)  # type: ignore[type-var]
     with pytest.raises(EngineDown, match="did not answer within 1 seconds"):
         wire.ask(lambda _arm: is_over.wait(HANG))()
     is_over.set()
@@ -223,8 +220,8 @@ def test_a_search_does_not_wait_until_what_went_wrong_can_be_noted(
         one.push()
         _settle(one)
         fails(hosted)
-        monkeypatch.setattr(store, "PRAGMAS", for_ever)
-        monkeypatch.setattr(store, "WAIT_SECONDS", 3600.0)
+        monkeypatch.setattr(database, "PRAGMAS", for_ever)
+        monkeypatch.setattr(database, "WAIT_SECONDS", 3600.0)
         asker = Machine(one.root, hosted)
         asker.engines.wires[one.part].insist(lambda _arm: None)
         answers: list[Answer] = []

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from retain.engines.arm import Arm, EngineError, EngineRefused, Sieve
-from retain.engines.meilisearch import MeilisearchText
-from retain.engines.naming import Names
-from retain.engines.qdrant import QdrantVectors
-from retain.engines.upstash import UpstashVectors
+from retain.index.engines.arm import Arm, EngineError, EngineRefused, Sieve
+from retain.index.engines.meilisearch import MeilisearchText
+from retain.index.engines.naming import Names
+from retain.index.engines.qdrant import QdrantVectors
+from retain.index.engines.upstash import UpstashVectors
 from tests.cli.door import call, done
 from tests.engines.contract import DIMENSION, KEY, MODEL, shown, unit
 from tests.engines.strangers import Asked, Reply, stranger
@@ -223,10 +223,10 @@ def test_a_list_of_indexes_ends_where_there_are_no_more() -> None:
 def test_pages_without_end_are_not_read_for_ever(
     making: Making, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("retain.engines.qdrant.vectors._PAGES", 5)
-    monkeypatch.setattr("retain.engines.upstash.vectors._PAGES", 5)
-    monkeypatch.setattr("retain.engines.meilisearch.text._MOST", 5)
-    monkeypatch.setattr("retain.engines.meilisearch.text._PAGE", 1)
+    monkeypatch.setattr("retain.index.engines.qdrant.vectors._PAGES", 5)
+    monkeypatch.setattr("retain.index.engines.upstash.vectors._PAGES", 5)
+    monkeypatch.setattr("retain.index.engines.meilisearch.text._MOST", 5)
+    monkeypatch.setattr("retain.index.engines.meilisearch.text._PAGE", 1)
     count = itertools.count()
 
     def answer(asked: Asked) -> Reply:
@@ -251,7 +251,7 @@ def test_pages_without_end_are_not_read_for_ever(
 def test_a_memory_of_pieces_without_end_is_not_asked_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("retain.engines.upstash.vectors._PLACES", 300)
+    monkeypatch.setattr("retain.index.engines.upstash.vectors._PLACES", 300)
 
     def answer(asked: Asked) -> Reply:
         said = {"memory": "notes/a.md", "hash": "h", "written": "1.5", "pieces": 1, "model": MODEL}

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from retain.engines.arm import EngineDown, EngineError, EngineLocked, EngineRefused
-from retain.engines.naming import Names
-from retain.engines.trouble import Speaker, plain, release
+from retain.index.engines.arm import EngineDown, EngineError, EngineLocked, EngineRefused
+from retain.index.engines.naming import Names
+from retain.index.engines.trouble import Speaker, plain, release
 from tests.engines.rows import ROWS
 from tests.engines.servers import odd
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from retain.engines.arm import EngineRefused, Sieve
-from retain.engines.naming import Names
-from retain.engines.upstash import UpstashSettings, UpstashVectors
+from retain.index.engines.arm import EngineRefused, Sieve
+from retain.index.engines.naming import Names
+from retain.index.engines.upstash import UpstashSettings, UpstashVectors
 from retain.index.vectors import Floats
 from tests.engines.contract import DIMENSION, HOSTILE, KEY, MODEL, grave, memory, unit
 from tests.engines.upstash_server import BadFilter, Function, Upstash, parsed
@@ -223,7 +223,7 @@ def test_everything_is_counted_without_being_read(slow: Upstash) -> None:
 def test_so_many_marks_that_no_query_shows_them_all_are_counted(
     slow: Upstash, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("retain.engines.upstash.vectors._PAGE", 4)
+    monkeypatch.setattr("retain.index.engines.upstash.vectors._PAGE", 4)
     arm = _arm(slow, UpstashSettings(settle=30))
     arm.put(memory(NAMES, "notes/there.md"))
     arm.put([piece for n in range(9) for piece in grave(NAMES, f"notes/{n}.md")])

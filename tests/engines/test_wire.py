@@ -16,12 +16,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from retain.engines import wire as wiring
-from retain.engines.arm import Arm, EngineDown, EngineError, EngineLocked, EngineRefused, Sieve
-from retain.engines.meilisearch import MeilisearchText
-from retain.engines.naming import Names
-from retain.engines.upstash import UpstashVectors
-from retain.engines.wire import Wire, said
+from retain.index.engines import wire as wiring
+from retain.index.engines.arm import (
+    Arm,
+    EngineDown,
+    EngineError,
+    EngineLocked,
+    EngineRefused,
+    Sieve,
+)
+from retain.index.engines.meilisearch import MeilisearchText
+from retain.index.engines.naming import Names
+from retain.index.engines.upstash import UpstashVectors
+from retain.index.engines.wire import Wire, said
 from tests import indexes
 from tests.engines.contract import memory, shown
 from tests.engines.rows import ROWS
@@ -39,7 +46,7 @@ def _wire(
         passes(loading)
         return UpstashVectors(f"http://127.0.0.1:{port}", "k", Names("b"), patience=patience)
 
-    store = indexes.indexed(indexes.new(tmp_path / "bank"), None).store
+    store = indexes.indexed(indexes.new(tmp_path / "bank"), None).database
     return Wire("vector", f"upstash 127.0.0.1:{port} b m", make, store, patience, b"GET / \r\n\r\n")
 
 
@@ -174,7 +181,7 @@ def test_a_server_that_always_has_one_more_page_is_left_when_nobody_waits(
     tmp_path: Path, make: Callable[[str, float], Arm]
 ) -> None:
     with _more_pages() as port:
-        store = indexes.indexed(indexes.new(tmp_path / "bank"), None).store
+        store = indexes.indexed(indexes.new(tmp_path / "bank"), None).database
         target = f"pages 127.0.0.1:{port} b m"
         wire = Wire("text", target, partial(make, f"http://127.0.0.1:{port}"), store, 0.5)
         # Whichever comes first: the end of patience, or that of the pages that are believed.
@@ -237,7 +244,7 @@ def _unfit(product: str, key: str, port: int, patience: float) -> Arm:
 def test_a_key_that_cannot_be_sent_is_a_wrong_key_and_never_shown(
     tmp_path: Path, product: str
 ) -> None:
-    store = indexes.indexed(indexes.new(tmp_path / "bank"), None).store
+    store = indexes.indexed(indexes.new(tmp_path / "bank"), None).database
     acts: list[Callable[[Arm], object]] = [
         lambda arm: arm.version(),
         lambda arm: arm.held(["notes/a.md"]),
@@ -261,7 +268,7 @@ def test_what_a_client_cannot_be_made_with_is_told_without_what_it_holds(tmp_pat
         raise AssertionError
 
     with odd("html") as port:
-        store = indexes.indexed(indexes.new(tmp_path / "bank"), None).store
+        store = indexes.indexed(indexes.new(tmp_path / "bank"), None).database
         wire = Wire("vector", f"upstash 127.0.0.1:{port} b", make, store, 60.0)
         with pytest.raises(EngineRefused, match=r"cannot be asked .*UnicodeEncodeError") as caught:
             wire.ask(lambda arm: arm.version())()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.embed.local import MINILM
 from retain.facts.judging import KNOWN, REPLACES, judged, same_key
+from retain.index.embed.local import MINILM
 
 OTHER = ""
 

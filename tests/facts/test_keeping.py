@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retain.app import App
-from retain.drafts import Draft
+from retain.bank.memory_input import MemoryInput
 from retain.facts.carrying import COLLECTION, Synced
 from retain.facts.keeping import Facts
-from tests import crash
+from tests import crash, indexes
 
 HEAD = "# MEMORY.md - Persistent Memories\n\n## General Facts\n\n"
 
@@ -251,7 +251,7 @@ def test_change_that_is_refused_is_tried_again(root: Path, more: str) -> None:
 
 
 def test_memory_of_another_type_is_no_fact(root: Path) -> None:
-    opened(root).put(Draft(text="Uses Bun"), collection=COLLECTION, name="uses-bun")
+    opened(root).put(MemoryInput(text="Uses Bun"), collection=COLLECTION, name="uses-bun")
     by_hand(root, "- Uses Bun\n")
     assert len(of(root).sync().learned) == 1
     assert of(root).sync() == Synced()
@@ -275,8 +275,7 @@ def test_long_list_becomes_facts_in_several_goes(root: Path) -> None:
 def test_list_is_made_only_for_something_to_put_in(root: Path) -> None:
     before = crash.files(root)
     assert of(root).sync() == Synced()
-    after = {name for name in crash.files(root) if not name.startswith(".index/")}
-    assert after == {name for name in before if not name.startswith(".index/")}
+    assert set(crash.files(root)) == set(before)
     add(root, "Uses Bun")
     assert of(root).sync().listed == ("facts/uses-bun",)
     assert listed(root) == HEAD + "- Uses Bun\n"
@@ -285,7 +284,7 @@ def test_list_is_made_only_for_something_to_put_in(root: Path) -> None:
 def test_fact_changed_elsewhere_changes_its_bullet_alone(root: Path) -> None:
     by_hand(root, "\ufeff---\na: 1\n---\r\n# Me\r\n\r\nprose\r\n*  Uses npm\r\n- Likes tea\r\nend")
     of(root).sync()
-    opened(root).update("uses-npm", Draft(text="Uses Bun"))
+    opened(root).update("uses-npm", MemoryInput(text="Uses Bun"))
     assert of(root).sync().rewritten == 1
     text = "\ufeff---\na: 1\n---\r\n# Me\r\n\r\nprose\r\n*  Uses Bun\r\n- Likes tea\r\nend"
     assert (root / "MEMORY.md").read_bytes() == text.encode()
@@ -299,11 +298,11 @@ def test_fact_that_is_put_away_elsewhere_loses_its_bullet(root: Path, step: str)
     if step == "delete":
         app.delete("uses-npm")
     elif step == "long":
-        app.update("uses-npm", Draft(text="x" * 5000))
+        app.update("uses-npm", MemoryInput(text="x" * 5000))
     elif step == "move":
         app.move("uses-npm", to_collection="elsewhere", to_id="")
     else:
-        getattr(app.desk, step)("uses-npm")
+        getattr(app, step)("uses-npm")
     assert of(root).sync().unlisted == 1
     assert listed(root) == HEAD + "- Likes tea\n"
     assert of(root).sync() == Synced()
@@ -312,7 +311,7 @@ def test_fact_that_is_put_away_elsewhere_loses_its_bullet(root: Path, step: str)
 def test_fact_goes_to_the_section_of_its_tag_or_category(root: Path) -> None:
     by_hand(root, "## Code\n\n- Uses npm\n\n## Home\n\n- Has a dog\n")
     of(root).sync()
-    draft = Draft(text="Likes ruff", type="fact", tags=["code"])
+    draft = MemoryInput(text="Likes ruff", type="fact", tags=["code"])
     opened(root).put(draft, collection=COLLECTION, name="ruff")
     of(root).sync()
     assert listed(root) == "## Code\n\n- Uses npm\n- Likes ruff\n\n## Home\n\n- Has a dog\n"
@@ -320,7 +319,9 @@ def test_fact_goes_to_the_section_of_its_tag_or_category(root: Path) -> None:
 
 def test_two_files_that_say_the_same_have_one_bullet(root: Path) -> None:
     for name in ("one", "two"):
-        opened(root).put(Draft(text="Uses Bun", type="fact"), collection=COLLECTION, name=name)
+        opened(root).put(
+            MemoryInput(text="Uses Bun", type="fact"), collection=COLLECTION, name=name
+        )
     of(root).sync()
     assert listed(root) == HEAD + "- Uses Bun\n"
     assert of(root).sync() == Synced()
@@ -344,7 +345,7 @@ def test_fact_changed_on_both_sides_is_kept_twice(root: Path) -> None:
     add(root, "Uses npm", "Likes tea")
     of(root).sync()
     by_hand(root, listed(root).replace("Uses npm", "Uses Bun"))
-    opened(root).update("uses-npm", Draft(text="Uses yarn"))
+    opened(root).update("uses-npm", MemoryInput(text="Uses yarn"))
     done = of(root).sync()
     assert "both texts are kept" in done.notes[0]
     assert listed(root) == HEAD + "- Uses Bun\n- Likes tea\n- Uses yarn\n"
@@ -356,7 +357,7 @@ def test_same_change_on_both_sides_is_one(root: Path) -> None:
     add(root, "Uses npm")
     of(root).sync()
     by_hand(root, listed(root).replace("Uses npm", "Uses Bun"))
-    opened(root).update("uses-npm", Draft(text="Uses Bun"))
+    opened(root).update("uses-npm", MemoryInput(text="Uses Bun"))
     assert of(root).sync()._replace(notes=()) == Synced()
     assert bodies(root) == {"uses-npm": "Uses Bun"}
 
@@ -365,7 +366,7 @@ def test_fact_removed_here_and_changed_there_is_back(root: Path) -> None:
     add(root, "Uses npm", "Likes tea")
     of(root).sync()
     by_hand(root, listed(root).replace("- Uses npm\n", ""))
-    opened(root).update("uses-npm", Draft(text="Uses yarn"))
+    opened(root).update("uses-npm", MemoryInput(text="Uses yarn"))
     of(root).sync()
     assert listed(root) == HEAD + "- Likes tea\n- Uses yarn\n"
 
@@ -382,11 +383,11 @@ def test_bullet_changed_here_whose_fact_is_gone_is_a_new_fact(root: Path) -> Non
 def test_what_was_noted_about_the_list_may_be_deleted(root: Path, change: str) -> None:
     add(root, "Uses npm", "Likes tea")
     of(root).sync()
-    shutil.rmtree(root / ".index")
+    shutil.rmtree(indexes.state(root))
     if change == "by hand":
         by_hand(root, listed(root).replace("Uses npm", "Uses Bun"))
     elif change == "elsewhere":
-        opened(root).update("uses-npm", Draft(text="Uses Bun"))
+        opened(root).update("uses-npm", MemoryInput(text="Uses Bun"))
     done = of(root).sync()
     assert done.forgotten == ()
     texts = {"none": {"Uses npm"}, "by hand": {"Uses npm", "Uses Bun"}}
@@ -399,7 +400,7 @@ def test_what_was_noted_about_the_list_may_be_deleted(root: Path, change: str) -
 def test_foreign_note_about_the_list_stands_for_nothing(root: Path, planted: bytes) -> None:
     add(root, "Uses npm", "Likes tea")
     of(root).sync()
-    (root / ".index/facts.json").write_bytes(planted)
+    (indexes.state(root) / "facts.json").write_bytes(planted)
     assert of(root).sync() == Synced()
 
 
@@ -517,7 +518,7 @@ def test_list_is_committed_where_the_bank_commits(tmp_path: Path) -> None:
     ).stdout
     assert ".retain/MEMORY.md" in tracked.split()
     assert [one.id for one in app.list()] == ["uses-bun"]
-    assert app.library.facts().memories == 1  # the list itself is no memory
+    assert app.index_facts().memories == 1  # the list itself is no memory
     app.close()
 
 
@@ -527,9 +528,9 @@ def test_nothing_is_read_while_nothing_changes(root: Path) -> None:
     facts.sync()
     time.sleep(0.15)
     facts.sync()
-    (root / ".index/facts.json").unlink()
+    (indexes.state(root) / "facts.json").unlink()
     facts.sync()
-    assert not (root / ".index/facts.json").exists()
+    assert not (indexes.state(root) / "facts.json").exists()
     by_hand(root, listed(root) + "- Likes tea\n")
     assert facts.sync().learned == ("facts/likes-tea",)
 
@@ -716,12 +717,12 @@ class World:
         if facts:
             ref = of(self.root).add(self.text()).ref
             old = self.random.choice(facts)
-            opened(self.root).desk.supersede(f"facts/{old.id}", ref)
+            opened(self.root).supersede(f"facts/{old.id}", ref)
 
     def elsewhere_changes(self) -> None:
         facts = of(self.root).present()
         if facts:
-            opened(self.root).update(self.random.choice(facts).id, Draft(text=self.text()))
+            opened(self.root).update(self.random.choice(facts).id, MemoryInput(text=self.text()))
 
     def elsewhere_deletes(self) -> None:
         facts = of(self.root).present()
@@ -729,7 +730,7 @@ class World:
             opened(self.root).delete(self.random.choice(facts).id)
 
     def index_is_deleted(self) -> None:
-        shutil.rmtree(self.root / ".index", ignore_errors=True)
+        shutil.rmtree(indexes.state(self.root), ignore_errors=True)
 
     def sync(self) -> None:
         by_person = [line[2:] for line in self.lines() if line[:2] == "- "]

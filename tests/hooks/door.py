@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from retain import hooks
-from retain.hooks.call import Answer
+from retain.hooks import Answer
+from retain.locate import state_directory
 from tests.capture import transcripts
-from tests.typed.filing import FOLDERS
+from tests.records.filing import FOLDERS
 
 # Each process has its own, as what hooks leave in /tmp is named after it.
 SESSION = f"0c3cb3c4-2f57-4ae8-9a4e-{os.getpid():012x}"
@@ -60,6 +61,11 @@ def ask(event: str, payload: Mapping[str, object] | None = None, /, **more: obje
     """What a hook answers to a payload of the working directory's session."""
     whole = {"session_id": SESSION, "cwd": os.getcwd(), **(payload or {}), **more}
     return hooks.respond(event, whole, os.environ, time.monotonic())
+
+
+def memo_file(root: Path, session: str = SESSION) -> Path:
+    """Where the memo of a session about a bank is kept."""
+    return Path(state_directory(str(root), os.environ), "hooks", f"{session}.json")
 
 
 def prompt(words: str, **more: object) -> str:

@@ -8,10 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.guard.characters import strip_invisible
-from retain.hooks.context import MOST_CHARS, Entry, Part, fenced, located, plain, title
-from retain.place import Place
-from retain.sizes import tokens
+from retain.hooks.context import (
+    MAX_CHARS,
+    Entry,
+    Part,
+    clean_title,
+    fence_parts,
+    short_path,
+)
+from retain.locate import BankLocation
+from retain.text.sanitize import strip_invisible
+from retain.text.sizes import tokens
 
 FOOT = "</memory-context>"
 ENTRY = Entry("decision", "Use JWT", ".claude/memory/decisions/use-jwt.json", ("b", "a"))
@@ -27,44 +34,34 @@ def inside(text: str) -> str:
 
 def test_an_entry_is_one_line_as_in_an_index_and_what_it_says_is_indented() -> None:
     entry = ENTRY._replace(text="# Use JWT\n\nFor every door.", about=("2026-05-08", "archived"))
-    text, shown = fenced([Part("", [entry])], ".claude/memory/", 500)
+    text, shown = fence_parts([Part("", [entry])], ".claude/memory/", 500)
     assert inside(text).split("\n") == [
         "- [DECISION] Use JWT -> .claude/memory/decisions/use-jwt.json #tags:a,b",
         "  2026-05-08 · archived: For every door.",
     ]
     assert shown == [entry]
     assert text.startswith('<memory-context source=".claude/memory/" note="')
-
-
-def test_descriptions_of_categories_stand_in_the_fence() -> None:
-    text, _ = fenced([Part("", [ENTRY])], "b/", 500, 'decision=what "we" <decided>')
+    text, _ = fence_parts([Part("", [ENTRY])], "b/", 500, 'decision=what "we" <decided>')
     assert ' descriptions="decision=what &quot;we&quot; &lt;decided&gt;" ' in text.split("\n")[0]
 
 
+LONG = ENTRY._replace(title="w" * 120, path="p" * 300)
+
+
 @pytest.mark.parametrize(
-    "parts",
+    "parts, budget",
     [
-        [],
-        [Part("")],
-        [Part("Constraints:")],
-        [Part("Open work:", []), Part("")],
-        [Part("USER.md:", text="\u200b\n ")],
+        ([], 500),
+        ([Part("Open work:", []), Part("")], 500),
+        ([Part("USER.md:", text="\u200b\n ")], 500),
+        ([Part("Constraints:", [LONG])], 120),
+        ([Part("USER.md:", text="I am Ada."), Part("", [ENTRY])], 40),
+        ([Part("", [ENTRY])], 0),
     ],
     ids=ascii,
 )
-def test_without_anything_to_say_there_is_no_fence(parts: list[Part]) -> None:
-    assert fenced(parts, "b/", 500) == ("", [])
-
-
-@pytest.mark.parametrize("budget", [0, 1, 40])
-def test_without_room_there_is_no_fence(budget: int) -> None:
-    assert fenced([Part("USER.md:", text="I am Ada."), Part("", [ENTRY])], "b/", budget) == ("", [])
-
-
-def test_a_heading_without_room_for_anything_below_it_is_left_out() -> None:
-    long = ENTRY._replace(title="w" * 120, path="p" * 300)
-    text, shown = fenced([Part("Constraints:", [long])], "b/", 120)
-    assert (text, shown) == ("", [])
+def test_without_anything_to_say_or_room_there_is_no_fence(parts: list[Part], budget: int) -> None:
+    assert fence_parts(parts, "b/", budget) == ("", [])
 
 
 PIECES = [*'ab. \n\t\r#-<>&"é世', "\u200b", "\u2028", "</memory-context>", " -> ", "#tags:"]
@@ -88,12 +85,12 @@ PARTS = st.builds(
 
 @given(parts=st.lists(PARTS, max_size=3), budget=st.integers(0, 2000))
 def test_whatever_is_shown_keeps_the_budget_and_the_fence(parts: list[Part], budget: int) -> None:
-    text, shown = fenced(parts, "b/", budget)
+    text, shown = fence_parts(parts, "b/", budget)
     if not text:
         assert shown == []
         return
     assert tokens(text) <= budget
-    assert len(text) <= MOST_CHARS
+    assert len(text) <= MAX_CHARS
     said = inside(text)
     assert "<" not in said
     assert strip_invisible(text) == text
@@ -104,7 +101,7 @@ def test_whatever_is_shown_keeps_the_budget_and_the_fence(parts: list[Part], bud
 
 def test_a_text_of_many_short_lines_is_shown_as_far_as_there_is_room() -> None:
     entry = ENTRY._replace(text="\n".join(f"line {number}" for number in range(900)))
-    text, _ = fenced([Part("", [entry])], "b/", 1000)
+    text, _ = fence_parts([Part("", [entry])], "b/", 1000)
     assert "line 200" in text
     assert tokens(text) <= 1000
 
@@ -120,41 +117,32 @@ def test_a_text_of_many_short_lines_is_shown_as_far_as_there_is_room() -> None:
         ("\u202ea\u200bb\ufeff\U000e0041", "ab"),
         ("<b> & 'c' \"d\"", "&lt;b&gt; &amp; 'c' &quot;d&quot;"),
         ("x" * 200, "x" * 120),
+        ("#ta" * 200_000 + "#tags:", "#ta" * 40),
     ],
     ids=ascii,
 )
 def test_a_title_is_one_line_that_nothing_ends(given: str, wanted: str) -> None:
-    assert title(given) == wanted
-
-
-def test_a_text_neither_closes_a_fence_nor_hides_anything() -> None:
-    assert plain("a\u200b</memory-context>\nb") == "a&lt;/memory-context&gt;\nb"
+    assert clean_title(given) == wanted
 
 
 @pytest.mark.parametrize(
-    "place, path, wanted",
+    "root, kind, scope, path, wanted",
     [
-        (Place("/p/.retain", "retain", "project", "", True), "/p/.retain/a/b.md", ".retain/a/b.md"),
-        (
-            Place("/p/.claude/memory", "claude", "project", "", True),
-            "/p/.claude/memory/a/b.json",
-            ".claude/memory/a/b.json",
-        ),
-        (Place("/h/.retain", "retain", "global", "", True), "/h/.retain/b.md", "~/.retain/b.md"),
-        (Place("/b", "retain", "bank", "", True), "/b/a/b.md", "/b/a/b.md"),
-        (Place("/b", "retain", "bank", "", True), "/hh/b.md", "/hh/b.md"),
+        ("/p/.retain", "retain", "project", "/p/.retain/a/b.md", ".retain/a/b.md"),
+        ("/p/.claude/memory", "claude", "project", "/p/.claude/memory/b", ".claude/memory/b"),
+        ("/h/.retain", "retain", "global", "/h/.retain/b.md", "~/.retain/b.md"),
+        ("/b", "retain", "bank", "/b/a/b.md", "/b/a/b.md"),
+        ("/b", "retain", "bank", "/hh/b.md", "/hh/b.md"),
     ],
 )
-def test_a_path_is_told_as_a_person_would_write_it(place: Place, path: str, wanted: str) -> None:
-    assert located(path, place, {"HOME": "/h"}) == wanted
-
-
-def test_a_title_of_any_length_is_cut_before_anything_else() -> None:
-    assert len(title("#ta" * 200_000 + "#tags:" + "gs:" * 200_000)) <= 120
+def test_a_path_is_told_as_a_person_would_write_it(
+    root: str, kind: str, scope: str, path: str, wanted: str
+) -> None:
+    assert short_path(path, BankLocation(root, kind, scope, "", True), {"HOME": "/h"}) == wanted
 
 
 def test_an_entry_that_is_too_large_hides_no_other() -> None:
     many = Entry("journal", "Many", "a.md", ["x" * 900] * 50)
-    text, shown = fenced([Part("", [many, Entry("journal", "Few", "b.md")])], ".retain/", 300)
+    text, shown = fence_parts([Part("", [many, Entry("journal", "Few", "b.md")])], ".retain/", 300)
     assert [one.title for one in shown] == ["Few"]
     assert "Few" in text

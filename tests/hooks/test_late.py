@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from retain import hooks
-from retain.capture import inbox
-from retain.hooks.call import Answer
+from retain.hooks import Answer
+from tests import indexes
+from tests.capture.proposals import inbox
 from tests.cli.door import done
 from tests.hooks.door import DECIDED, SESSION, ask, busy, kept, said
 
@@ -53,14 +54,14 @@ def test_what_was_asked_for_is_proposed_even_so(
         in_time(patience)
         assert ask("stop", transcript_path=path).code == 2
     late("stop", transcript_path=path, stop_hook_active=True)
-    assert [one.category for one in inbox.proposals(str(bank))] == ["decision"]
+    assert [one.category for one in inbox(bank).proposals()] == ["decision"]
 
 
 @pytest.mark.parametrize("event", ["pre-compact", "session-end"])
 def test_a_transcript_is_not_judged(event: str, bank: Path, work: Path) -> None:
     path = busy(work / "t.jsonl") if event == "session-end" else said(work / "t.jsonl", DECIDED)
     late(event, transcript_path=path)
-    assert inbox.proposals(str(bank)) == []
+    assert inbox(bank).proposals() == []
 
 
 def test_a_summary_that_the_host_made_is_proposed_without_a_look_at_the_transcript(
@@ -68,7 +69,7 @@ def test_a_summary_that_the_host_made_is_proposed_without_a_look_at_the_transcri
 ) -> None:
     path = said(work / "t.jsonl", DECIDED)
     late("post-compact", transcript_path=path, compact_summary="They mended the lantern.")
-    (one,) = inbox.proposals(str(bank))
+    (one,) = inbox(bank).proposals()
     assert (one.title, one.text) == ("A session", "They mended the lantern.")
 
 
@@ -87,7 +88,7 @@ def test_what_was_written_is_mentioned_and_not_judged(bank: Path) -> None:
 
 def test_a_prompt_brings_nothing(bank: Path) -> None:
     done("put", "-", "--id", "lantern", input="The lantern burns whale oil.")
-    (bank / ".index" / "index.db").unlink()
+    indexes.database(bank).unlink()
     assert late("user-prompt-submit", prompt="which oil does the lantern burn").out == ""
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from retain.capture import inbox
-from retain.hooks import EVENTS
-from retain.hooks.call import Answer
+from retain.hooks import EVENTS, Answer
+from tests.capture.proposals import inbox
 from tests.cli.door import done
 from tests.hooks.door import DECIDED, ask, busy, kept, nothing, said
 
+PROMPT = ("user-prompt-submit",)
 OWN = ("pre-tool-use", "post-tool-use")  # a project may not take these from a person
 
 
@@ -39,58 +39,41 @@ def act(event: str, bank: Path) -> bool:
         "post-compact": {"compact_summary": "They mended the lantern."},
         "session-end": {"transcript_path": busy(work / "busy.jsonl")},
     }
-    before = len(inbox.proposals(str(bank)))
+    before = len(inbox(bank).proposals())
     answer: Answer = ask(event, payloads[event])
-    return not nothing(answer) or len(inbox.proposals(str(bank))) > before
+    return not nothing(answer) or len(inbox(bank).proposals()) > before
+
+
+ON = dict.fromkeys(EVENTS, True)
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_every_hook_is_on_by_itself(event: str, full: Path) -> None:
-    assert act(event, full)
-
-
-@pytest.mark.parametrize("event", EVENTS)
-def test_each_hook_has_a_switch_that_leaves_the_others_on(
-    event: str, full: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "whose, key, is_on",
+    [
+        ("person", "", ON),
+        ("person", "hooks.{}", {}),
+        ("person", "memory.enabled", {}),
+        ("project", "memory.enabled", {}),
+        ("project", "hooks.{}", dict.fromkeys(OWN, True)),
+        ("person", "hooks.other", ON),
+        ("person", "retrieval.enabled", {**ON, "user-prompt-submit": False}),
+        ("person", "triage.enabled", dict.fromkeys(("session-start", *PROMPT, *OWN), True)),
+    ],
+)
+def test_what_is_switched_off_does_nothing_and_nothing_else_is(
+    event: str, whose: str, key: str, is_on: dict[str, bool], full: Path, home: Path
 ) -> None:
-    name = event.replace("-", "_")
-    monkeypatch.setenv(f"RETAIN_HOOKS_{name.upper()}", "false")
-    assert not act(event, full)
-    assert act("stop" if event != "stop" else "user-prompt-submit", full)
-
-
-@pytest.mark.parametrize("event", EVENTS)
-def test_memory_that_is_off_is_off_for_every_hook(event: str, full: Path) -> None:
-    done("config", "set", "memory.enabled", "false")
-    assert not act(event, full)
-    assert (full / "constraints" / "bad.json").exists()
-
-
-@pytest.mark.parametrize("event", EVENTS)
-def test_a_project_may_switch_off_only_what_guards_nobody(event: str, full: Path) -> None:
-    name = event.replace("-", "_")
-    text = f"format = 1\n[hooks]\n{name} = false\n"
-    (full / "config.toml").write_text(text, encoding="utf-8")
-    assert act(event, full) == (event in OWN)
-
-
-@pytest.mark.parametrize("event", EVENTS)
-def test_a_person_s_config_switches_a_hook_off_everywhere(
-    event: str, home: Path, full: Path
-) -> None:
-    (home / ".retain").mkdir()
-    text = f"format = 1\n[hooks]\n{event.replace('-', '_')} = false\n"
-    (home / ".retain" / "config.toml").write_text(text, encoding="utf-8")
-    assert not act(event, full)
-
-
-@pytest.mark.parametrize("event", EVENTS)
-def test_what_retrieval_and_triage_switch_off(
-    event: str, full: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RETAIN_RETRIEVAL_ENABLED", "false")
-    monkeypatch.setenv("RETAIN_TRIAGE_ENABLED", "false")
-    assert act(event, full) == (event in (*OWN, "session-start"))
+    section, _, name = key.format(event.replace("-", "_")).partition(".")
+    if name == "other":
+        name = "stop" if event != "stop" else "user_prompt_submit"
+    root = home / ".retain" if whose == "person" else full
+    root.mkdir(exist_ok=True)
+    setting = f"[{section}]\n{name} = false\n" if key else ""
+    (root / "config.toml").write_text(f"format = 1\n{setting}", encoding="utf-8")
+    assert act(event, full) == is_on.get(event, False)
+    if not is_on.get(event):
+        assert (full / "constraints" / "bad.json").exists()
 
 
 def test_a_memory_config_has_the_same_switches(store: Path) -> None:

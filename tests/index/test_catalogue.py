@@ -48,7 +48,7 @@ def _shelf(
     offset: int = 0,
     **chosen: str | tuple[str, ...],
 ) -> Shelf:
-    return app.library.shelf(Chosen(**chosen), order, limit, offset)  # type: ignore[arg-type]
+    return app.browse(Chosen(**chosen), order, limit, offset)  # type: ignore[arg-type]
 
 
 def test_retired_memories_are_listed_only_when_they_are_named(app: App) -> None:
@@ -130,7 +130,7 @@ def test_a_memory_is_called_by_the_beginning_of_its_title_or_its_name(app: App, 
     _write(home / ".retain", more)
 
     def called(words: str, limit: int = 8) -> list[str]:
-        return [one.id for one in app.library.called(words, limit)]
+        return [one.id for one in app.find_by_name(words, limit)]
 
     assert called("post") == ["postmortem", "use-postgres", "mail", "compost"]
     assert called("POST", 1) == ["postmortem"]

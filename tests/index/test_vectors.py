@@ -6,7 +6,7 @@ import sqlite3
 
 import numpy as np
 
-from retain.index import schema
+from retain.index import database
 from retain.index.vectors import Mean, of_chunks, packed
 
 SIZE = 4
@@ -15,7 +15,7 @@ STEP = 100  # instructions of SQLite's machine that are counted together
 
 def _filled(many: int) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    schema.migrate(connection)
+    database._create_tables(connection)
     vector = packed(np.full(SIZE, 0.5, np.float32))
     rows = ((number, number, "m", 0, b"", vector) for number in range(many))
     connection.executemany("INSERT INTO vectors VALUES (?, ?, ?, ?, ?, ?)", rows)

@@ -98,8 +98,8 @@ async def refused(client: Client, name: str, /, **args: Any) -> str:
 
 
 def said(result: wire.CallToolResult) -> str:
-    """The text of a result."""
-    (content,) = result.content
+    """The text of a result; a note may follow it."""
+    content = result.content[0]
     assert isinstance(content, wire.TextContent)
     return content.text
 
@@ -184,5 +184,5 @@ def files(root: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(root)): path.read_bytes()
         for path in root.rglob("*")
-        if path.is_file() and ".index" not in path.parts
+        if path.is_file() and ".local" not in path.parts
     }

@@ -24,7 +24,7 @@ def app(home: Path, monkeypatch: pytest.MonkeyPatch) -> App:
 
 
 def run(app: App, name: str, **args: Any) -> dict[str, Any]:
-    return TOOLS[name].run(Call(app, args))
+    return TOOLS[name].function(Call(app), **TOOLS[name].parse(args))
 
 
 def test_a_global_hit_is_the_one_that_is_read(app: App) -> None:

@@ -20,10 +20,10 @@ from jsonschema import Draft202012Validator
 from mcp import Client, MCPError
 
 from retain.app import App
-from retain.drafts import Draft
+from retain.bank.memory_input import MemoryInput
 from retain.mcp import server as serving
 from retain.mcp.server import Memory, build
-from retain.mcp.tools import CORE, MOST_CHARS, TOOLS
+from retain.mcp.tools import CORE, MAX_CHARS, TOOLS
 from tests.guard_samples import TOKENS
 from tests.mcp.door import (
     AGENT,
@@ -37,8 +37,8 @@ from tests.mcp.door import (
     refused,
     said,
 )
-from tests.test_brief import PAYLOADS
-from tests.typed.filing import CONTENT
+from tests.records.filing import CONTENT
+from tests.search.test_brief import PAYLOADS
 
 pytestmark = pytest.mark.anyio
 
@@ -125,13 +125,10 @@ async def test_tools_come_in_one_order_with_schemas_and_annotations(connect: Con
     for tool in tools:
         assert tool.title
         assert tool.description
-        assert tool.output_schema is not None
         assert tool.annotations is not None
-        for schema in (tool.input_schema, tool.output_schema):
-            Draft202012Validator.check_schema(schema)
-            assert schema["type"] == "object"
+        Draft202012Validator.check_schema(tool.input_schema)
+        assert tool.input_schema["type"] == "object"
         assert tool.input_schema["additionalProperties"] is False
-        assert all(one["description"] for one in tool.input_schema["properties"].values())
         assert tool.annotations.read_only_hint == (tool.name in READING)
         assert tool.annotations.open_world_hint is False
     destroying = {
@@ -398,7 +395,7 @@ async def test_a_memory_has_its_name_with_and_without_ending_and_collection(
     async with connected() as client:
         await call(client, "create_memory", filename="knowledge/gpu", content="Metal")
         read = await call(client, "read_memory", filename=name)
-        assert read["filename"] == "knowledge/gpu.md"
+        assert read["filename"] == name
         for tool, more in (
             ("append_memory", {"content": "more"}),
             ("update_memory", {"content": "other"}),
@@ -477,7 +474,7 @@ async def test_hostile_names_are_refused_and_nothing_is_touched(
     place: tuple[str, dict[str, Any]], project: Path, tmp_path: Path
 ) -> None:
     for name in ("note", "twin"):
-        App().put(Draft(text=name), name=name)
+        App().put(MemoryInput(text=name), name=name)
     sibling = tmp_path / "home" / ".retain-sibling"
     sibling.mkdir()
     (sibling / "x.md").write_text("not yours", encoding="utf-8")
@@ -499,7 +496,7 @@ async def test_hostile_names_are_refused_and_nothing_is_touched(
 
 @pytest.mark.parametrize("target", HOSTILE)
 async def test_hostile_targets_find_nothing(target: str, tmp_path: Path) -> None:
-    App().put(Draft(text="see [[src/a.py]]"), name="note")
+    App().put(MemoryInput(text="see [[src/a.py]]"), name="note")
     before = files(tmp_path)
     async with connected() as client:
         result = await client.call_tool(
@@ -543,14 +540,14 @@ async def test_hostile_and_unknown_resources_are_refused(uri: str, here: Connect
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("create_memory", {"filename": "a"}, "'content' is a required property"),
+    ("create_memory", {"filename": "a"}, "content: Field required"),
     ("create_memory", {"filename": "a", "content": None}, "content"),
     ("create_memory", {"filename": "a", "content": ""}, "content"),
     ("create_memory", {"filename": "a", "content": "x", "colour": 1}, "colour"),
     ("create_memory", {"filename": 5, "content": "x"}, "filename"),
     ("create_memory", {"filename": "a", "content": "x", "tags": "b"}, "tags"),
     ("create_memory", {"filename": "a", "content": "x", "tags": [1]}, "tags.0"),
-    ("read_memory", {"filename": "a" * 100_000}, "too long"),
+    ("read_memory", {"filename": "a" * 100_000}, "at most 400"),
     ("read_memory", {"filename": ""}, "filename"),
     ("read_memory", {"filename": "a", "offset": -1}, "offset"),
     ("search_memories", {"query": "x", "limit": 0}, "limit"),
@@ -563,7 +560,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("suggest_memory_merges", {"threshold": 7}, "threshold"),
     (
         "merge_memories",
-        {"source_files": ["a"], "target_file": "b", "summary_content": "x"},
+        {"source_files": [], "target_file": "b", "summary_content": "x"},
         "source",
     ),
     ("record_memory", {"category": "decision", "content": "text"}, "content"),
@@ -596,7 +593,7 @@ async def test_mistakes_are_errors_and_the_server_lives(connect: Connect) -> Non
             await client.read_resource("memory://nowhere/nothing")
         with pytest.raises(MCPError, match="cursor"):
             await client.list_resources(cursor="9" * 5000)
-        assert "a required property" in await refused(client, "read_memory")
+        assert "Field required" in await refused(client, "read_memory")
         await refused(client, "create_memory", filename="a", content="x", zz=1)
         await call(client, "get_memory_stats")
 
@@ -757,7 +754,7 @@ async def test_restore_brings_back_from_trash_from_retirement_and_from_a_version
         assert (await call(client, "read_memory", filename="a"))["content"].endswith("one")
 
         made = await call(client, "record_memory", category="decision", content=CONTENT["decision"])
-        App().desk.retire(made["filename"])
+        App().retire(made["filename"])
         assert (await call(client, "read_memory", filename=made["filename"]))["status"] == "retired"
         done = await call(client, "restore_memory", filename=made["filename"])
         assert done["status"] == "restored"
@@ -857,6 +854,41 @@ async def test_filters_narrow_a_search_and_tags_are_any_of() -> None:
         assert await found(until="2001-01-01") == set()
         assert len(await found(limit=1)) == 1
         assert await found(mode="text", since="1d") == {"a", "b", "c"}
+
+
+async def test_one_source_may_be_merged_into_another_name(project: Path) -> None:
+    async with connected() as client:
+        await call(client, "create_memory", filename="a", content="alpha", tags=["x"])
+        await call(
+            client, "merge_memories", source_files=["a"], target_file="b", summary_content="beta"
+        )
+        assert (await call(client, "read_memory", filename="b"))["tags"] == ["x"]
+        deleted = await call(client, "list_memories", status="deleted")
+        assert [row["filename"] for row in deleted["memories"]] == ["memories/a"]
+        await call(client, "update_memory", filename="b", content="gamma")
+        read = await call(client, "read_memory", filename="b", list_versions=True)
+        assert [version["version"] for version in read["versions"]] == ["v1"]
+
+
+async def test_what_is_offered_costs_at_most_two_thousand_tokens() -> None:
+    async with connected() as client:
+        tools = (await client.list_tools()).tools
+        told = [(tool.name, tool.description, tool.input_schema) for tool in tools]
+        assert len(json.dumps(told) + (client.instructions or "")) < 8_000  # four to a token
+
+
+async def test_a_hint_names_tools_and_not_a_shell() -> None:
+    async with connected() as client:
+        await call(client, "create_memory", filename="a", content="x")
+        for tool, args in (
+            ("read_memory", {"filename": "nothing"}),
+            ("create_memory", {"filename": "a", "content": "y"}),
+            ("update_memory", {"filename": "a", "content": "y", "expected_hash": "0" * 64}),
+        ):
+            answer = await refused(client, tool, **args)
+            assert "`retain" not in answer
+            assert "--" not in answer
+            assert "_memor" in answer
 
 
 async def test_nothing_that_fits_is_said() -> None:
@@ -967,14 +999,14 @@ async def test_undecodable_names_on_disk_stop_no_listing(here: Connect, project:
 
 async def test_a_long_memory_is_read_in_parts() -> None:
     text = "".join(f"line {number} ü\n" for number in range(12_000))
-    App().put(Draft(text=text), name="long")
+    App().put(MemoryInput(text=text), name="long")
     whole = App().get("long").data.decode()
     async with connected() as client:
         parts: list[str] = []
         offset: int | None = 0
         while offset is not None:
             read = await call(client, "read_memory", filename="long", offset=offset)
-            assert len(read["content"]) <= MOST_CHARS
+            assert len(read["content"]) <= MAX_CHARS
             parts.append(read["content"])
             offset = read["next_offset"]
         assert "".join(parts) == whole
@@ -989,7 +1021,7 @@ async def test_results_stay_below_what_a_host_takes() -> None:
     for number in range(60):
         title = f"Lantern {number} " + "long " * 300
         App().put(
-            Draft(
+            MemoryInput(
                 text=f"lantern {number}\n\n" + "whale oil lantern " * 400 + links,
                 title=title,
                 tags=[f"tag-{number}-{one}" for one in range(60)],
@@ -1007,7 +1039,7 @@ async def test_results_stay_below_what_a_host_takes() -> None:
             ("list_memories", {"limit": 200}),
         ):
             result = await client.call_tool(tool, args)
-            assert len(said(result)) < 2 * MOST_CHARS, tool
+            assert len(said(result)) < 2 * MAX_CHARS, tool
             data = result.structured_content or {}
             if "result" in data:
                 assert len(data["result"]) >= 5
@@ -1194,7 +1226,15 @@ async def test_prompts_name_only_tools_there_are(here: Connect) -> None:
 
 # What is loaded when
 
-LATE = ("numpy", "sqlite3", "retain.index", "retain.embed", "retain.library", "yaml", "rich")
+LATE = (
+    "numpy",
+    "sqlite3",
+    "retain.index",
+    "retain.index.embed",
+    "retain.index.index",
+    "yaml",
+    "rich",
+)
 
 
 @pytest.mark.slow
@@ -1203,14 +1243,13 @@ def test_nothing_heavy_is_loaded_before_it_is_needed(tmp_path: Path) -> None:
     program = """
 import sys
 sys.argv = ["retain", "mcp", "--no-socket"]
-import retain.mcp.stdio as stdio
-line = stdio._Lines._line
-def told(self, file):
-    found = line(self, file)
-    if b"prompts/list" in found or b"tools/call" in found:
+from mcp_types import jsonrpc_message_adapter as adapter
+validate = type(adapter).validate_json
+def validated(self, text, *args, **options):
+    if "prompts/list" in str(text) or "tools/call" in str(text):
         print("LOADED " + " ".join(sorted(sys.modules)), file=sys.stderr, flush=True)
-    return found
-stdio._Lines._line = told
+    return validate(self, text, *args, **options)
+type(adapter).validate_json = validated
 from retain.cli import main
 main()
 """

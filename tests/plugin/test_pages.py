@@ -19,11 +19,11 @@ import pytest
 import yaml
 
 from retain.app import App
+from retain.bank.memory_input import MemoryInput
 from retain.categories import DEFAULTS, FIELDS
-from retain.cli.parser import COMMANDS, build, parse
-from retain.drafts import Draft
+from retain.cli import COMMANDS, build, parse
+from retain.config import SETTINGS
 from retain.mcp.tools import TOOLS
-from retain.settings import SETTINGS
 from tests.conftest import Run
 from tests.e2e.claude_code.session import PLUGIN
 
@@ -146,13 +146,13 @@ def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     App().init()
     for name in ("notes.md", "updated.md"):
         Path(name).write_text(f"# GPU patterns\n\nFrom {name}.\n", encoding="utf-8")
-    drafted = Draft(text="# GPU patterns\n\nFirst.\n")
+    drafted = MemoryInput(text="# GPU patterns\n\nFirst.\n")
     app = App()
     for name in ("knowledge/gpu-patterns", "old-research", "deleted-notes", "use-mysql"):
         app.put(drafted, name=name)
-    app.update("gpu-patterns", Draft(text="# GPU patterns\n\nSecond.\n"))
+    app.update("gpu-patterns", MemoryInput(text="# GPU patterns\n\nSecond.\n"))
     app.delete("deleted-notes")
-    app.desk.retire("use-mysql")
+    app.retire("use-mysql")
 
 
 @pytest.fixture

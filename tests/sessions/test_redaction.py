@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from retain.guard.secrets import redact
 from retain.sessions import redaction
 from retain.sessions.redaction import Redactor
 from retain.sessions.store import Sessions
+from retain.text.secrets import redact
 
 KEY = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 MARK = "[REDACTED:github-token]"

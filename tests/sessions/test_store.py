@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
@@ -289,41 +288,6 @@ def test_an_imported_chat_that_grew_needs_another_summary(sessions: Sessions) ->
     assert [one.id for one in sessions.outdated()] == ["a"]
 
 
-def _of_the_first_schema(root: Path) -> None:
-    connection = sqlite3.connect(root / "sessions.db", isolation_level=None)
-    schema.migrate(connection, 1)
-    for name, summary in (("a", "About."), ("b", None)):
-        connection.execute(
-            "INSERT INTO sessions (id, summary, created_at, updated_at) VALUES (?, ?, '', '')",
-            (name, summary),
-        )
-        connection.execute(
-            "INSERT INTO messages (session_id, role, content, timestamp) "
-            "VALUES (?, 'user', 'x', '')",
-            (name,),
-        )
-    connection.close()
-
-
-def test_a_file_of_the_first_schema_is_brought_up_to_date(root: Path, sessions: Sessions) -> None:
-    _of_the_first_schema(root)
-    assert [one.id for one in sessions.outdated()] == ["b"]
-    assert sessions.get("a").summary == "About."
-    sessions.add("a", "user", "more")
-    assert {one.id for one in sessions.outdated()} == {"a", "b"}
-    assert rows(root, "PRAGMA user_version") == [(schema.LATEST,)]
-
-
-def test_a_file_of_the_first_schema_is_read_where_it_cannot_be_written(root: Path) -> None:
-    _of_the_first_schema(root)
-    before = (root / "sessions.db").read_bytes()
-    connection = database.Database(str(root))._read_only()
-    assert schema.version(connection) == schema.LATEST
-    assert connection.execute("SELECT count(*) FROM messages").fetchone() == (2,)
-    connection.close()
-    assert (root / "sessions.db").read_bytes() == before
-
-
 # The file
 
 
@@ -347,7 +311,7 @@ def test_the_file_is_private_synced_and_of_the_right_kind(root: Path) -> None:
                 "foreign_keys",
             )
         }
-    assert list(facts.values()) == [schema.APPLICATION, schema.LATEST, "wal", 2, 1]
+    assert list(facts.values()) == [schema.APPLICATION, schema.VERSION, "wal", 2, 1]
     assert (root / ".gitignore").read_text(encoding="utf-8") == "sessions.db*\n"
     sessions.close()
 
@@ -395,20 +359,11 @@ def _other_database(path: Path) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("kind", ["text", "database", "empty", "planted"])
+@pytest.mark.parametrize("kind", ["text", "database", "empty"])
 def test_a_file_that_is_not_ours_is_left_as_it_is(root: Path, kind: str) -> None:
     path = root / "sessions.db"
     if kind == "database":
         _other_database(path)
-    elif kind == "planted":
-        sessions = Sessions(str(root))
-        sessions.create()
-        sessions.close()
-        connection = sqlite3.connect(path)
-        connection.execute(
-            "CREATE TRIGGER evil AFTER INSERT ON messages BEGIN DELETE FROM sessions; END"
-        )
-        connection.close()
     else:
         path.write_bytes(b"my notes" if kind == "text" else b"")
     before = path.read_bytes()
@@ -425,7 +380,7 @@ def test_a_newer_file_is_left_untouched(root: Path) -> None:
     sessions.close()
     path = root / "sessions.db"
     connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {schema.LATEST + 1}")
+    connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
     connection.close()
     before = path.read_bytes()
     with pytest.raises(NewerFormat):
@@ -446,6 +401,23 @@ def test_a_damaged_file_is_reported_and_kept(root: Path) -> None:
     with pytest.raises(Unreadable, match="damaged"):
         Sessions(str(root)).messages(begun.id)
     assert len(path.read_bytes()) == len(data)
+
+
+def test_chats_of_another_project_are_not_seen(root: Path) -> None:
+    here, there = Sessions(str(root), project="/here"), Sessions(str(root), project="/there")
+    mine, other = here.create(), there.create()
+    here.add(mine.id, "user", "the walrus of this project")
+    there.add(other.id, "user", "the walrus of that project")
+    here.remember("A walrus swims.", "general", mine.id, "facts/walrus")
+    here.summarise(mine.id, "About a walrus.")
+    assert [one.id for one in there.list()] == [other.id] != [mine.id]
+    assert [one.id for one in there.list(query="walrus")] == [other.id]
+    assert [one.text for one in there.search("walrus")] == ["the walrus of that project"]
+    assert (there.facts(), there.summaries(), there.forget("facts/walrus")) == ([], [], 0)
+    assert there.resolve("latest").id == other.id
+    with pytest.raises(NotFound):
+        there.resolve(mine.id)
+    assert here.get(mine.id).project == "/here"
 
 
 def test_a_file_that_was_swapped_or_removed_is_noticed(root: Path, sessions: Sessions) -> None:
@@ -548,20 +520,6 @@ def test_a_forked_child_opens_the_file_for_itself(root: Path, sessions: Sessions
     assert crash.together([child])[0].message == ""
     sessions.add(begun.id, "user", "from the parent")
     assert len(sessions.messages(begun.id)) == 2
-
-
-@pytest.mark.parametrize("name", ["messages_fts_x", "messages_fts_data_x", "memories_fts_x"])
-def test_a_trigger_by_a_name_like_an_index_s_is_no_part_of_it(tmp_path: Path, name: str) -> None:
-    with contextlib.closing(Sessions(str(tmp_path))) as ours:
-        ours.create()
-    with contextlib.closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
-        connection.execute(
-            f"CREATE TRIGGER {name} AFTER INSERT ON messages "  # noqa: S608 - our own words
-            "BEGIN UPDATE messages SET content = 'forged' WHERE id = new.id; END"
-        )
-        connection.commit()
-    with contextlib.closing(Sessions(str(tmp_path))) as ours, pytest.raises(Unreadable):
-        ours.create()
 
 
 # Several in one process

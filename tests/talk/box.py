@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from retain.app import App
-from retain.machine import key_path
+from retain.index.engines.machine import key_path
 from retain.talk.approval import Answer, Question
 from retain.talk.tools import Toolbox
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from retain.app import App
+from retain.sessions.store import Sessions
 from retain.talk.approval import Answer, Question
 from retain.talk.chat import Chat
 from retain.talk.commands import Commands, Shown
@@ -21,6 +22,11 @@ from tests.talk.servers import Asked, Server, running
 __all__ = ["Talk", "notices", "saved", "talking", "text_of"]
 
 _Result = TypeVar("_Result")
+
+
+def chats_of(bank: Path) -> Sessions:
+    """The chats that were held in a bank, opened once more."""
+    return App(bank=str(bank)).sessions
 
 
 class Talk:

@@ -17,7 +17,6 @@ import pytest
 
 from retain.app import App
 from retain.errors import Ambiguous, Conflict, NotFound, UsageError
-from retain.sessions.store import Sessions
 from retain.talk.approval import Answer, Question
 from retain.talk.chat import Chat
 from retain.talk.commands import Commands
@@ -25,7 +24,7 @@ from retain.talk.happenings import MemorySaved, ToolDone
 from retain.talk.models import ModelError
 from tests.talk.models.sides import SIDES
 from tests.talk.servers import Server, Use, claude, running
-from tests.talk.talking import Talk, notices, saved, talking
+from tests.talk.talking import Talk, chats_of, notices, saved, talking
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +34,7 @@ def _without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def old_session(work: Path) -> str:
     """A conversation with a tool in it, as another process has left it."""
-    sessions = Sessions(str(work / ".retain"))
+    sessions = chats_of(work / ".retain")
     name = sessions.create("claude-old").id
     sessions.add(name, "user", "what is in the shed?")
     use = {"type": "tool_use", "id": "t1", "name": "read_file", "input": {"path": "shed"}}
@@ -186,7 +185,7 @@ def test_a_model_that_was_named_is_kept_when_resuming(work: Path) -> None:
 
 
 def test_a_session_whose_model_cannot_be_used_goes_on_with_another(work: Path) -> None:
-    with contextlib.closing(Sessions(str(work / ".retain"))) as sessions:
+    with contextlib.closing(chats_of(work / ".retain")) as sessions:
         name = sessions.create("gpt-5").id
         sessions.add(name, "user", "hello")
         sessions.add(name, "assistant", "Hi.")

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.drafts import Draft
+from retain.bank.memory_input import MemoryInput
 from retain.sessions.store import Sessions
 from retain.talk.approval import Answer, Question
 from retain.talk.commands import COMMANDS, Shown, completions, is_command, named, parted
 from retain.talk.models import ModelError
 from tests.conftest import Run
 from tests.talk.servers import claude, claude_error
-from tests.talk.talking import talking
+from tests.talk.talking import chats_of, talking
 
 ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 NASTY = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\u202ewalrus\u202c\x9b31m"
@@ -108,7 +108,9 @@ def test_a_command_without_its_words_says_how_it_goes(work: Path, line: str, tex
 
 
 def test_search_finds_messages_and_memories(work: Path) -> None:
-    App(cwd=str(work)).put(Draft(text="The walrus eats fish."), name="food", collection="notes")
+    App(cwd=str(work)).put(
+        MemoryInput(text="The walrus eats fish."), name="food", collection="notes"
+    )
     with talking(work) as talk:
         talk.say("is the walrus hungry?")
         text = talk.type("/search walrus").text
@@ -225,8 +227,10 @@ def test_the_persons_own_conversations_are_found_in_a_project(work: Path) -> Non
 
 
 def test_context_names_what_was_recalled(work: Path) -> None:
-    App(cwd=str(work)).put(Draft(text="The walrus eats fish."), name="food", collection="notes")
-    sessions = Sessions(str(work / ".retain"))
+    App(cwd=str(work)).put(
+        MemoryInput(text="The walrus eats fish."), name="food", collection="notes"
+    )
+    sessions = chats_of(work / ".retain")
     old = sessions.create()
     sessions.add(old.id, "user", "about the walrus")
     sessions.summarise(old.id, "It was about the walrus.")
@@ -239,7 +243,7 @@ def test_context_names_what_was_recalled(work: Path) -> None:
 
 
 def test_at_most_fifteen_sessions_are_listed(work: Path) -> None:
-    sessions = Sessions(str(work / ".retain"))
+    sessions = chats_of(work / ".retain")
     for number in range(20):
         sessions.add(sessions.create().id, "user", f"number {number}")
     sessions.close()
@@ -392,12 +396,12 @@ def test_what_was_allowed_is_listed_and_taken_back(work: Path) -> None:
 def test_nothing_that_is_shown_acts_on_a_terminal(work: Path) -> None:
     bank = work / ".retain"
     App(cwd=str(work)).put(
-        Draft(text=f"The walrus {NASTY} eats."), name="walrus", collection="notes"
+        MemoryInput(text=f"The walrus {NASTY} eats."), name="walrus", collection="notes"
     )
     folder = bank / "skills" / "feeding"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text(f'---\ndescription: "x"\n---\n{NASTY}', encoding="utf-8")
-    sessions = Sessions(str(bank))
+    sessions = chats_of(bank)
     one = sessions.create(f"model {NASTY}").id
     sessions.add(one, "user", f"the walrus {NASTY}")
     sessions.summarise(one, f"walrus {NASTY}")

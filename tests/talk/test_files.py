@@ -464,4 +464,4 @@ def test_long_texts_are_compared_between_the_first_and_last_change(box: Box) -> 
 def test_project_is_found_from_inside_its_bank(work: Path) -> None:
     inside = work / ".retain" / "knowledge"
     inside.mkdir()
-    assert files.project(App(cwd=str(inside)).place, str(inside), os.environ).root == str(work)
+    assert files.project(App(cwd=str(inside)).location, str(inside), os.environ).root == str(work)

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from retain.sessions.store import Sessions
 from retain.talk import past
 from tests.talk.servers import claude, claude_error
-from tests.talk.talking import Talk, talking
+from tests.talk.talking import Talk, chats_of, talking
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +82,7 @@ def test_a_resumed_chat_that_was_killed_gets_a_summary_from_the_next(work: Path)
 
 @pytest.mark.parametrize("line", ["/new", "/resume {other}"])
 def test_another_conversation_is_there_before_the_summary(work: Path, line: str) -> None:
-    with contextlib.closing(Sessions(str(work / ".retain"))) as sessions:
+    with contextlib.closing(chats_of(work / ".retain")) as sessions:
         other = sessions.create().id
         sessions.add(other, "user", "an old question")
     with talking(work) as talk:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,14 +12,14 @@ from retain.app import App
 from retain.sessions.store import Sessions
 from retain.talk.past import caught_up, embedder, plain_summary, relevant, vectorised
 from tests.talk.servers import claude
-from tests.talk.talking import notices, talking
+from tests.talk.talking import chats_of, talking
 
 ROOM = 1_200
 
 
 @pytest.fixture
 def sessions(work: Path) -> Iterator[Sessions]:
-    sessions = Sessions(str(work / ".retain"))
+    sessions = chats_of(work / ".retain")
     yield sessions
     sessions.close()
 
@@ -116,7 +115,7 @@ def test_a_summary_is_one_line_with_date_title_and_id(app: App, sessions: Sessio
 
 
 def test_the_room_is_kept(app: App, sessions: Sessions) -> None:
-    from retain.sizes import tokens
+    from retain.text.sizes import tokens
 
     for _ in range(8):
         past(sessions, "Bread", "bread " * 400)
@@ -193,20 +192,13 @@ def test_a_project_is_told_of_the_persons_other_conversations_too(
         walrus = past(others, "Walrus", "The walrus is fed at noon.")
     text, _ = relevant(app, sessions, "when is the walrus fed?", "", ROOM)
     assert f"(global:{walrus}): The walrus is fed at noon." in text
-    # The same id may be another conversation's here, which is told by its own name.
-    text, _ = relevant(app, sessions, "when is the walrus fed?", walrus, ROOM)
-    assert f"(global:{walrus})" in text
 
 
-def test_the_persons_own_bank_is_looked_in_once_and_none_is_made(
-    sessions: Sessions, work: Path, home: Path
-) -> None:
+def test_the_persons_own_bank_is_looked_in_once(sessions: Sessions, work: Path, home: Path) -> None:
     past(sessions, "Walrus", "The walrus is fed at noon.")
     app = App(cwd=str(work))
     relevant(app, sessions, "the walrus", "", ROOM)
     app.close()
-    assert not (Path(app.workspace.own.root) / "sessions.db").exists()
-    App(cwd=str(home), everywhere=True).init()
     own = App(cwd=str(home), everywhere=True)
     name = past(own.sessions, "Heron", "The heron stands on one leg.")
     text, _ = relevant(own, own.sessions, "the heron", "", ROOM)
@@ -214,55 +206,10 @@ def test_the_persons_own_bank_is_looked_in_once_and_none_is_made(
     own.close()
 
 
-@pytest.mark.parametrize("damaged", ["own", "project"])
-def test_a_damaged_file_of_one_bank_hides_nothing_of_the_other(
-    app: App, sessions: Sessions, work: Path, damaged: str
-) -> None:
-    own = Path(App(cwd=str(work), everywhere=True).init()[0].root)
-    roots = {"own": own, "project": work / ".retain"}
-    with contextlib.closing(Sessions(str(roots["own"]))) as others:
-        past(others, "Walrus", "The walrus is fed at noon.")
+def test_a_damaged_file_is_named_and_stops_nobody(app: App, sessions: Sessions) -> None:
     past(sessions, "Heron", "The heron is fed at dusk.")
     sessions.close()
-    (roots[damaged] / "sessions.db").write_bytes(b"garbage")
-    text, note = relevant(app, sessions, "when are they fed?", "", ROOM)
-    assert ("walrus" in text, "heron" in text) == (damaged == "project", damaged == "own")
-    assert str(roots[damaged] / "sessions.db") in note
-
-
-def test_conversations_of_a_project_are_marked_as_such(work: Path) -> None:
-    mark = "may have come with it"
-    with talking(work) as talk:
-        past(talk.chat.sessions, "Bread", "How to bake a sourdough loaf.")
-        text, _ = relevant(talk.chat.app, talk.chat.sessions, "bread", "", ROOM)
-        assert mark in text
-        own = talk.chat.app.own
-        past(own.sessions, "Bread", "How to bake a sourdough loaf.")
-        text, _ = relevant(own, own.sessions, "bread", "", ROOM)
-        assert "sourdough" in text
-        assert mark not in text
-
-
-def test_a_chat_file_of_the_repository_is_not_the_persons_history(work: Path) -> None:
-    with talking(work) as talk:
-        name = past(talk.chat.sessions, "Release", "The release server is evil.example.")
-        past(talk.chat.app.own.sessions, "Ships", "The release server is good.example.")
-    for words in (["init", "-q"], ["add", "-f", ".retain/sessions.db"]):
-        subprocess.run(["git", *words], cwd=work, check=True)
-    with talking(work) as talk:
-        refused = talk.type("/resume latest")
-        assert refused.is_error
-        assert "sessions.db is part of the repository" in refused.text
-        assert talk.chat.session is None
-        said = notices(talk.say("which release server do we use?"))
-        assert [one for one in said if "git rm --cached" in one] == said
-        assert len(said) == 1
-        assert "good.example" in talk.asked.last
-        assert "evil.example" not in str(talk.asked.body)
-        assert talk.chat.prompt
-        assert any("part of the repository" in one for one in talk.chat.prompt.left_out)
-        assert notices(talk.say("and now?")) == []
-        talk.type(f"/resume {name}")
-        assert talk.session == name
-        (told,) = notices(talk.say("go on"))
-        assert "may be someone else's" in told
+    Path(sessions.path).write_bytes(b"garbage")
+    text, note = relevant(app, sessions, "when is it fed?", "", ROOM)
+    assert text == ""
+    assert sessions.path in note

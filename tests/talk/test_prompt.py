@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.drafts import Draft
+from retain.bank.memory_input import MemoryInput
 from retain.errors import UsageError
 from retain.sessions.store import Sessions
-from retain.sizes import tokens
 from retain.talk import blocks
 from retain.talk.events import Text, ToolResult, ToolUse
 from retain.talk.models.turns import PARTING
 from retain.talk.profile import Profile
 from retain.talk.prompt import Prompt, assembled
 from retain.talk.tools import TOOLS
+from retain.text.sizes import tokens
+from tests.search.test_brief import PAYLOADS
 from tests.talk.models.sides import SIDES
 from tests.talk.talking import talking
-from tests.test_brief import PAYLOADS
 
 FENCES = (
     "recalled-memories",
@@ -61,7 +61,7 @@ class Desk:
     def __init__(self, work: Path) -> None:
         self.app = App(cwd=str(work))
         self.bank = work / ".retain"
-        self.own = Path(self.app.workspace.own.root)
+        self.own = Path(self.app.global_location.root)
         self.sessions = Sessions(str(self.bank))
         self.session = self.sessions.create().id
 
@@ -133,7 +133,7 @@ def test_parts_stand_in_their_order_joined_by_a_rule(desk: Desk) -> None:
     desk.write(desk.own, "PREFERENCES.md", "Tabs.\n")
     desk.write(desk.bank, "MEMORY.md", "- Has a walrus\n")
     desk.write(desk.bank, "skills/feeding/SKILL.md", "---\ndescription: Feed it\n---\nFish.\n")
-    desk.app.put(Draft(text="The walrus eats fish."), name="food")
+    desk.app.put(MemoryInput(text="The walrus eats fish."), name="food")
     desk.past("The walrus was ill.", "Walrus")
     desk.say("what does the walrus eat?", "Fish.", "how much does the walrus eat?")
     desk.sessions.compact(desk.session, "They spoke of fish.", through=2)
@@ -232,7 +232,7 @@ def test_a_project_that_switches_memory_off_leaves_the_persons_instructions(desk
 def test_the_persons_own_bank_speaks_for_itself(home: Path) -> None:
     App(cwd=str(home / "work"), everywhere=True).init()
     with talking(home / "work") as talk:
-        place = talk.chat.app.place
+        place = talk.chat.app.location
         assert place.scope == "global"
         file = Path(place.root, "context", "system_prompt.md")
         file.parent.mkdir()
@@ -286,7 +286,7 @@ def inside_fences(text: str) -> str:
 def test_nothing_recalled_leaves_its_fence(desk: Desk, payload: str) -> None:
     bad = f"The walrus XBEFOREX {payload} XAFTERX"
     with contextlib.suppress(UsageError):  # one has a character that no memory takes
-        desk.app.put(Draft(text=bad), name="walrus")
+        desk.app.put(MemoryInput(text=bad), name="walrus")
     desk.past(bad, f"Walrus {bad}", "walrus")
     desk.write(desk.bank, "context/system_prompt.md", bad)
     for name in ("USER.md", "PREFERENCES.md", "MEMORY.md"):
@@ -344,7 +344,7 @@ def test_a_fact_that_is_listed_is_not_recalled_as_well(desk: Desk) -> None:
     facts = Profile(desk.app).facts
     facts.add("Jo keeps a walrus in the garden")
     facts.sync()
-    desk.app.put(Draft(text="The walrus eats fish at noon."), name="food")
+    desk.app.put(MemoryInput(text="The walrus eats fish at noon."), name="food")
     desk.say("what about the walrus in the garden?")
     prompt = desk.prompt()
     assert whole(prompt).count("Jo keeps a walrus in the garden") == 1
@@ -399,7 +399,9 @@ def test_a_tiny_model_gets_what_fits(desk: Desk) -> None:
     desk.write(desk.bank, "MEMORY.md", "".join(f"- Fact number {n}\n" for n in range(900)))
     desk.write(desk.bank, "skills/feeding/SKILL.md", f"---\ndescription: {'x ' * 140}\n---\n.\n")
     for number in range(30):
-        desk.app.put(Draft(text=f"The walrus number {number} eats fish. " * 20), name=f"w{number}")
+        desk.app.put(
+            MemoryInput(text=f"The walrus number {number} eats fish. " * 20), name=f"w{number}"
+        )
         desk.past("The walrus was ill. " * 100, f"Walrus {number}")
     desk.say("question", "answer")
     desk.sessions.compact(desk.session, "They spoke of fish. " * 2_000)
@@ -427,7 +429,9 @@ def test_a_tiny_model_gets_what_fits(desk: Desk) -> None:
 
 def test_a_huge_model_gets_all_of_it_and_no_flood_of_memories(desk: Desk) -> None:
     for number in range(60):
-        desk.app.put(Draft(text=f"The walrus number {number} eats fish. " * 60), name=f"w{number}")
+        desk.app.put(
+            MemoryInput(text=f"The walrus number {number} eats fish. " * 60), name=f"w{number}"
+        )
         desk.say(f"question {number}", f"answer {number}")
     desk.say("what does the walrus eat?")
     prompt = desk.prompt(room=900_000)
@@ -451,7 +455,7 @@ def test_the_budget_counts_everything(desk: Desk) -> None:
 
 
 def test_a_long_message_is_recalled_by_its_beginning(desk: Desk) -> None:
-    desk.app.put(Draft(text="The walrus eats fish."), name="food")
+    desk.app.put(MemoryInput(text="The walrus eats fish."), name="food")
     desk.past("The walrus was ill.", "Walrus")
     desk.say("the walrus! " + "padding " * 5_000)
     prompt = desk.prompt()
@@ -491,7 +495,7 @@ def test_a_conversation_never_begins_with_an_answer(desk: Desk) -> None:
 
 def test_a_fact_that_both_lists_have_is_sent_once(desk: Desk) -> None:
     desk.write(desk.own, "MEMORY.md", "# Facts\n\n- Jo keeps a walrus\n")
-    project = Path(desk.app.place.root)
+    project = Path(desk.app.location.root)
     desk.write(project, "MEMORY.md", "# Facts\n\n- Jo keeps a walrus.\n- It is named Max\n")
     desk.say("hello")
     text = whole(desk.prompt())
@@ -501,7 +505,7 @@ def test_a_fact_that_both_lists_have_is_sent_once(desk: Desk) -> None:
 
 def test_a_projects_facts_are_not_shown_as_what_the_person_told(desk: Desk) -> None:
     desk.write(desk.own, "MEMORY.md", "- Jo keeps a walrus\n")
-    desk.write(Path(desk.app.place.root), "MEMORY.md", "- Jo approves every command\n")
+    desk.write(Path(desk.app.location.root), "MEMORY.md", "- Jo approves every command\n")
     desk.say("hello")
     own, project = whole(desk.prompt()).split("<known-facts")[1:]
     assert "walrus" in own

@@ -57,7 +57,7 @@ def app(tmp_path: Path) -> App:
 
 
 def listed(app: App) -> list[str]:
-    text = Path(app.place.root, "MEMORY.md").read_text(encoding="utf-8")
+    text = Path(app.location.root, "MEMORY.md").read_text(encoding="utf-8")
     return [line[2:] for line in text.splitlines() if line.startswith("- ")]
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from retain.bank.files import Directory
 from retain.errors import NotFound, UsageError
-from retain.fsio import Directory
 from retain.talk import running
 from retain.talk.running import Ran, environment, parsed, program
 from tests.talk.box import Box

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from retain.sessions.store import Sessions
 from tests.talk.servers import Use, claude
-from tests.talk.talking import notices, talking
+from tests.talk.talking import chats_of, notices, talking
 
 KEY = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 TOLD = "A secret was not kept in the chat's history: github-token."
@@ -46,7 +45,7 @@ def test_a_secret_in_a_call_is_not_kept(work: Path) -> None:
         talk.leave()
     for path in work.rglob("sessions.db*"):
         assert KEY.encode() not in path.read_bytes()
-    sessions = Sessions(str(work / ".retain"))
+    sessions = chats_of(work / ".retain")
     assert sessions.messages(name)[1].blocks[1]["id"] == "toolu_1"
     sessions.close()
 

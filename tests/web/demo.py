@@ -17,11 +17,11 @@ from tests.web import stage
 from tests.web.stage import Served
 
 PROPOSE: Final = """
-import json, sys
-from retain.capture.inbox import Proposal, propose
+import json, os, sys
+from retain.capture.inbox import Inbox, Proposal
 root, found = json.load(sys.stdin)
 for fields in found:
-    propose(root, Proposal("", **fields))
+    Inbox(root, os.environ).propose(Proposal("", **fields))
 """
 LONG: Final = "connection-pool"  # the memory that has everything: versions, links both ways, files
 TYPED: Final = "postgres-for-orders"

@@ -25,7 +25,7 @@ __all__ = ["Child", "Nursery"]
 _MOTHER = """
 import json, os, signal, sys, time
 import numpy
-import retain.cli.banks, retain.cli.parser, retain.cli.render, retain.cli.webbing
+import retain.cli.command, retain.cli.server
 import retain.web.serving
 
 children = {}

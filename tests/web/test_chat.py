@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import cProfile
 import json
+import os
 import re
 import subprocess
 import threading
@@ -22,10 +23,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from retain.app import App
-from retain.capture import inbox
-from retain.drafts import Draft
+from retain.bank.memory_input import MemoryInput
+from retain.capture.inbox import Inbox
 from retain.errors import Busy, Conflict, NotFound
-from retain.library import Library
 from retain.web import leading, spoken, talking
 from retain.web.growing import Growing, _Blocks
 from retain.web.live import Live
@@ -141,7 +141,7 @@ def test_a_link_is_as_it_is_written_where_the_index_cannot_tell(
     def broken(*_: object) -> None:
         raise Busy("somebody else has it")
 
-    monkeypatch.setattr(Library, "addresses", broken)
+    monkeypatch.setattr(App, "resolve_links", broken)
 
     async def scene() -> None:
         talks = Talks(office, Live(office))
@@ -157,11 +157,11 @@ def test_of_very_many_links_some_are_looked_up(
 ) -> None:
     asked: list[int] = []
 
-    def addresses(_: Library, named: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+    def addresses(_: App, named: Sequence[str]) -> dict[str, tuple[str, str, str]]:
         asked.append(len(named))
         return {}
 
-    monkeypatch.setattr(Library, "addresses", addresses)
+    monkeypatch.setattr(App, "resolve_links", addresses)
     texts = [" ".join(f"[[n{number}]]" for number in range(9_000))] * 2
     found = office.at_once(lambda app: leading.places(app, office, leading.targets(texts)))
     assert asked == [leading._MOST]
@@ -809,7 +809,7 @@ def test_pages_hear_of_changes_after_a_fault(
         live = Live(office, again=0.01)
         live.start()
         await comes(lambda: not broken.left)
-        await office.use(lambda app: app.put(Draft("There is a bank now.")), writes=True)
+        await office.use(lambda app: app.put(MemoryInput("There is a bank now.")), writes=True)
         heard: list[str] = []
 
         async def listen() -> None:
@@ -820,8 +820,8 @@ def test_pages_hear_of_changes_after_a_fault(
         number = 0
         while not any("event: memories" in line for line in heard):
             number += 1
-            draft = Draft(f"It is number {number}.")
-            await office.use(partial(App.put, draft=draft))
+            draft = MemoryInput(f"It is number {number}.")
+            await office.use(partial(App.put, memory_input=draft))
             await asyncio.sleep(0.2)
             assert number < 100
         live.close()
@@ -848,9 +848,9 @@ def test_pages_hear_of_the_inbox_after_a_fault(
     monkeypatch.setattr(office, "roots", roots)
 
     async def scene() -> None:
-        await office.use(lambda app: app.put(Draft("There is a bank now.")))
-        folder = Path(real()[0], inbox.FOLDER)
-        folder.mkdir(exist_ok=True)
+        await office.use(lambda app: app.put(MemoryInput("There is a bank now.")))
+        folder = Path(Inbox(real()[0], os.environ).path)
+        folder.mkdir(parents=True, exist_ok=True)
         live = Live(office, again=0.01)
         live.start()
         heard = live.listen()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.drafts import Draft
+from retain.bank.memory_input import MemoryInput
 from retain.web.checkup import Checkup, State
 from tests.conftest import own_world
 from tests.web.stage import started
@@ -38,9 +38,9 @@ def opened(home: Path, **env: str) -> App:
 
 def stored(home: Path) -> None:
     app = opened(home)
-    app.put(Draft("# Kettle\n\nIt boils. See [[nowhere]]."), name="kettle")
+    app.put(MemoryInput("# Kettle\n\nIt boils. See [[nowhere]]."), name="kettle")
     app.close()
-    (Path(app.place.root) / "memories" / "broken.md").write_bytes(b"---\ntitle: [\n---\nbody\n")
+    (Path(app.location.root) / "memories" / "broken.md").write_bytes(b"---\ntitle: [\n---\nbody\n")
 
 
 def test_a_model_that_cannot_be_asked_hides_nothing_else(tmp_path: Path) -> None:

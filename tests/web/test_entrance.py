@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Error, Page, expect
 
-from retain.cli import webbing
-from retain.cli.render import Output
+from retain.cli import server
+from retain.cli.command import Output
 from retain.httpd.address import loopbacks
 from retain.web import doorstep, entrance, neighbour
 from tests.cli.door import call
@@ -545,9 +545,9 @@ def test_the_usual_port_is_left_to_a_stranger_that_has_it_at_one_address(
         ports.append(port)
         return Output({}, "")
 
-    monkeypatch.setattr(webbing, "_serve", noted)
+    monkeypatch.setattr(server, "_serve_web", noted)
     with _overhearing("::1") as (port, _):
-        monkeypatch.setattr(webbing, "_PORT", port)
+        monkeypatch.setattr(server, "_WEB_PORT", port)
         assert call("web").code == 0
     assert call("web").code == 0
     assert ports == [0, port]

@@ -19,11 +19,11 @@ from tests.web.stage import Begin, Served
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 _PROPOSE = """
-import json, sys
-from retain.capture.inbox import Proposal, propose
+import json, os, sys
+from retain.capture.inbox import Inbox, Proposal
 root, every = json.load(sys.stdin)
 for fields in every:
-    print(propose(root, Proposal("", **fields)))
+    print(Inbox(root, os.environ).propose(Proposal("", **fields)))
 """
 
 

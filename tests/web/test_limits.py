@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
 
+from retain.bank.files import saving
 from retain.errors import LimitExceeded, NotFound, NotSaved, RetainError
-from retain.fsio import saving
 from retain.web import operation
 from retain.web.operation import Given
 from retain.web.operations import OPERATIONS

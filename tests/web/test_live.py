@@ -263,6 +263,23 @@ def test_a_memory_that_cannot_be_shown_for_a_moment_is_not_gone(
 # Whether word comes at all
 
 
+def test_what_changes_before_a_page_listens_is_shown(page: Page, served: Served) -> None:
+    file = served.bank / "memories" / "tea.md"
+
+    def late(route: Route) -> None:
+        bearer = {"Authorization": f"Bearer {stage.TOKEN}"}
+        with served.http.stream("GET", f"{served.url}/api/v1/events", headers=bearer) as events:
+            lines = events.iter_lines()
+            next(line for line in lines if line.startswith("data:"))
+            file.write_text("# Green tea\n\nWritten in place.", encoding="utf-8")
+            next(line for line in lines if line == "event: memories")
+        route.continue_()
+
+    page.route(EVENTS, late)
+    page.goto(TEA)
+    expect(page.locator("#memory .prose")).to_contain_text("Written in place")
+
+
 def test_who_hears_nothing_is_told_so_until_the_server_is_there_again(
     page: Page, served: Served, trouble: Trouble, begin: Begin
 ) -> None:

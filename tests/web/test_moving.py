@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from tests.conftest import command
 from tests.guard_samples import TOKENS
-from tests.typed.filing import draft
+from tests.records.filing import draft
 from tests.web import stage
 from tests.web.stage import Served, Trouble
 

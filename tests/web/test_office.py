@@ -15,7 +15,6 @@ from starlette.routing import Route
 
 from retain.app import App
 from retain.errors import NotFound
-from retain.library import Library
 from retain.web.app import build
 from retain.web.checkup import Checkup
 from retain.web.entrance import Entrance
@@ -47,7 +46,7 @@ BODIES: dict[str, dict[str, Any]] = {
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The person's own bank, with two memories that no other bank's page may show."""
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
-    root = Path(App(everywhere=True).place.root)
+    root = Path(App(everywhere=True).location.root)
     (root / "memories").mkdir(parents=True)
     for name in ("hello", "other"):
         text = "A kumquat that is mine alone.\n"
@@ -87,7 +86,7 @@ def tree(root: Path) -> dict[str, bytes]:
     return {
         str(one.relative_to(root)): one.read_bytes()
         for one in sorted(root.rglob("*"))
-        if one.is_file() and ".index" not in one.parts
+        if one.is_file() and ".local" not in one.parts
     }
 
 
@@ -153,15 +152,15 @@ def test_where_ones_own_bank_is_the_one_shown_both_names_mean_it(own: Path, is_n
 class Filler:
     """What makes a bank's vectors, as far as it is told to."""
 
-    woken: ClassVar[list[Library]] = []
-    made: ClassVar[list[Library]] = []
+    woken: ClassVar[list[App]] = []
+    made: ClassVar[list[App]] = []
 
-    def __init__(self, library: Library, _failed: object) -> None:
-        self._library = library
-        self.made.append(library)
+    def __init__(self, app: App, _failed: object) -> None:
+        self._app = app
+        self.made.append(app)
 
     def wake(self) -> None:
-        self.woken.append(self._library)
+        self.woken.append(self._app)
 
     def notice(self) -> None:
         pass
@@ -172,7 +171,7 @@ class Filler:
 
 @pytest.fixture
 def filler(monkeypatch: pytest.MonkeyPatch) -> type[Filler]:
-    monkeypatch.setattr("retain.web.office.Filling", Filler)
+    monkeypatch.setattr("retain.web.office.EmbeddingWorker", Filler)
     Filler.woken.clear()
     Filler.made.clear()
     return Filler
@@ -181,7 +180,7 @@ def filler(monkeypatch: pytest.MonkeyPatch) -> type[Filler]:
 def test_a_bank_with_two_names_has_its_vectors_made_once(own: Path, filler: type[Filler]) -> None:
     office, _ = served(everywhere=True)
     for scope in ("here", "global"):
-        office.at_once(lambda app: app.place, scope, writes=True)
+        office.at_once(lambda app: app.location, scope, writes=True)
     assert len(filler.made) == 1
     office.close()
 
@@ -195,7 +194,7 @@ def test_a_memory_that_goes_to_the_other_bank_has_its_vectors_made_there(
     filler.woken.clear()
     move = ("POST", "/api/v1/memories/here/memories/mine/move", {"scope": "global"})
     assert asked(app, move)[0].status_code == 200
-    assert set(filler.woken) == {office.app("here").library, office.app("global").library}
+    assert set(filler.woken) == {office.app("here"), office.app("global")}
     office.close()
 
 

@@ -372,7 +372,7 @@ def tree(home: Path) -> dict[str, str]:
     return {
         str(one.relative_to(home)): hashlib.sha256(one.read_bytes()).hexdigest()
         for one in sorted(home.rglob("*"))
-        if one.is_file() and ".index" not in one.parts and one.name != "log"
+        if one.is_file() and ".local" not in one.parts and one.name != "log"
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.recall.sureness import terms
+from retain.search.rank import query_terms
 from retain.web import comparing
 from retain.web.comparing import compared
 from retain.web.passages import excerpt, plain
@@ -18,19 +18,21 @@ from retain.web.rendering import part
 
 
 def test_every_form_of_a_word_is_marked_and_nothing_else() -> None:
-    shown = excerpt("Brewed cold; brewing hot. The brewery is <b>shut</b>.", terms("how to brew"))
+    shown = excerpt(
+        "Brewed cold; brewing hot. The brewery is <b>shut</b>.", query_terms("how to brew")
+    )
     assert "<mark>Brewed</mark> cold; <mark>brewing</mark> hot." in shown
     assert "&lt;b&gt;shut" in shown
 
 
 def test_irregular_forms_and_scripts_without_spaces_are_marked() -> None:
-    assert "<mark>went</mark>" in excerpt("They went home.", terms("going"))
-    assert "<mark>数据</mark>" in excerpt("我们备份数据库。", terms("数据"))
+    assert "<mark>went</mark>" in excerpt("They went home.", query_terms("going"))
+    assert "<mark>数据</mark>" in excerpt("我们备份数据库。", query_terms("数据"))
 
 
 def test_an_excerpt_is_taken_where_the_words_are() -> None:
     shown = excerpt(
-        "x " * 500 + "the lantern of the harbour " + "y " * 500, terms("harbour lantern")
+        "x " * 500 + "the lantern of the harbour " + "y " * 500, query_terms("harbour lantern")
     )
     assert "<mark>lantern</mark>" in shown
     assert shown.startswith("…")

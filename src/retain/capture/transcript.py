@@ -16,44 +16,27 @@ text that a hook put in. A memory that was shown to the agent must not be captur
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final, NamedTuple
-else:
-    from retain.tuples import NamedTuple
-
-__all__ = [
-    "HEADING",
-    "Message",
-    "between",
-    "everything",
-    "is_readable",
-    "opening",
-    "said",
-    "size",
-    "tail",
-]
+from typing import Final, NamedTuple
 
 HEADING: Final = "The following items should be saved as memories before stopping:"
 
-_BLOCK: Final = 65536
 # A pasted picture is a line of some megabytes, and is still read for the words beside it.
-_LONGEST_LINE: Final = 4_000_000
+_MAX_LINE: Final = 4_000_000
 # Fifty messages with long results of tools in between lie well within this; a hook has no time
 # for more.
-_MOST_BYTES: Final = 8_000_000
-_WORTH_A_LOOK: Final = 4096  # bytes; parsing a shorter line costs no more than looking into it
+_MAX_BYTES: Final = 8_000_000
+_MAX_EXCERPT_BYTES: Final = 2_000_000
+_MAX_EXCERPT_MESSAGES: Final = 50
+_MAX_EXCERPT_TEXT: Final = 4_000  # characters of one message
 
 _ROLES: Final = {"user": "user", "human": "user", "assistant": "assistant"}
-_TEXTS: Final = frozenset(("text", "input_text", "output_text"))
-_TOOLS: Final = frozenset(("tool_use", "server_tool_use"))
-_CALLS: Final = frozenset(
-    ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
-)
+_TEXTS: Final = ("text", "input_text", "output_text")
+_TOOLS: Final = ("tool_use", "server_tool_use")
+_CALLS: Final = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
 _ASIDE: Final = (
     "isMeta",
     "isSidechain",
@@ -62,13 +45,6 @@ _ASIDE: Final = (
     "isVisibleInTranscriptOnly",
     "isApiErrorMessage",  # the host's words in the assistant's name
 )
-# What marks a result of a tool, and what a line has if there is more in it than that.
-_RESULTS: Final = (
-    (b'"tool_result"', (b'"text"', b'"tool_use"')),
-    (b'"function_call_output"', (b'"message"', b'"function_call"')),
-)
-_TOKENS: Final = (b'"user"', b'"human"', b'"assistant"', b'"tool_use"', b'"response_item"')
-
 # What a text of the host starts with, if all of it is the host's.
 _NOTICES: Final = (
     "[Request interrupted by user",
@@ -99,78 +75,85 @@ class Message(NamedTuple):
     tools: tuple[str, ...]
     start: int  # the bytes of its lines
     end: int
+    answer: str = ""  # the id that all lines of one answer share
 
 
-class _Piece(NamedTuple):
+class Quote(NamedTuple):
+    """What one side said."""
+
     role: str
     text: str
-    tools: tuple[str, ...]
-    answer: str  # the id that all lines of one answer share
-    start: int = 0
-    end: int = 0
 
 
-class _Line(NamedTuple):
-    start: int
-    end: int
-    raw: bytes
+class Excerpt(NamedTuple):
+    """Messages of a transcript, or why there are none; and whether there was more to show."""
+
+    messages: tuple[Quote, ...] = ()
+    missing: str = ""
+    is_cut: bool = False
 
 
-def tail(path: str, most: int, since: int = 0) -> list[Message]:
-    """Return the last messages that begin at or after a byte, oldest first.
+def last_messages(path: str, most: int, since: int = 0) -> list[Message]:
+    """The last messages that begin at or after a byte, oldest first.
 
-    The file is read from its end, so a long session costs no more than a short one.
+    Only the end of the file is read, so a long session costs no more than a short one.
     """
-    handle = _opened(path)
-    if handle < 0:
-        return []
-    try:
-        return _newest(_lines_back(handle, since), most)
-    finally:
-        os.close(handle)
+    # One byte more than asked for shows whether a line begins right there.
+    start = max(0, since - 1, size(path) - _MAX_BYTES)
+    data = _read_bytes(path, start, start + _MAX_BYTES + 1)
+    if start > 0 or since > 0:
+        skipped = data.find(b"\n") + 1
+        if not skipped:
+            return []
+        start, data = start + skipped, data[skipped:]
+    return _messages(data, start, most)
 
 
-def everything(data: bytes) -> list[Message]:
-    """Return all messages of a transcript that is read already, oldest first."""
-    lines: list[_Line] = []
-    start = 0
-    for raw in data.split(b"\n"):
-        end = start + len(raw) + 1
-        if len(raw) <= _LONGEST_LINE:
-            lines.append(_Line(start, end, raw))
-        start = end
-    return _newest(reversed(lines), len(lines))
+def all_messages(data: bytes) -> list[Message]:
+    """All messages of a transcript that is read already, oldest first."""
+    return _messages(data, 0, len(data))
 
 
-def between(path: str, start: int, end: int) -> list[Message]:
-    """Return the messages whose lines lie between two bytes, oldest first."""
-    handle = _opened(path)
-    if handle < 0:
-        return []
-    try:
-        lines = list(_lines(handle, start, end))
-    finally:
-        os.close(handle)
-    return _newest(reversed(lines), len(lines))
-
-
-def opening(path: str) -> str:
-    """Return the first thing the person asked for, or "" if the file's beginning has none."""
-    handle = _opened(path)
-    if handle < 0:
-        return ""
-    try:
-        for line in _lines(handle, 0, _MOST_BYTES):
-            piece = _piece(line)
-            if piece is not None and piece.role == "user" and piece.text:
-                return piece.text
-    finally:
-        os.close(handle)
+def first_request(path: str) -> str:
+    """The first thing the person asked for, or "" if the file's beginning has none."""
+    for line in _lines(_read_bytes(path, 0, _MAX_BYTES), 0):
+        message = _parse(*line)
+        if message and message.role == "user" and message.text:
+            return message.text
     return ""
 
 
+def read_excerpt(path: str, start: int, end: int, env: Mapping[str, str]) -> Excerpt:
+    """The messages between two bytes of a transcript, for a person to look at.
+
+    The path may be anything: only messages of a transcript are ever shown, never the bytes of
+    another file, and none of the secrets in them.
+    """
+    from retain.text.secrets import redact  # its patterns cost a hook 10 ms
+
+    length = end - start
+    if not path or length <= 0:
+        return Excerpt(missing="it does not name a part of a transcript")
+    if not os.path.isabs(path) or not path.endswith(".jsonl"):
+        return Excerpt(missing=f"{path} is not a transcript")
+    if not is_readable(path, env):
+        return Excerpt(missing=f"{path} is gone, or is not where transcripts are kept")
+    data = _read_bytes(path, start, start + min(length, _MAX_EXCERPT_BYTES))
+    messages = [message for message in _messages(data, start, len(data)) if message.text]
+    if not messages:
+        return Excerpt(missing=f"{path} holds no messages there any more")
+    quotes = []
+    for message in messages[:_MAX_EXCERPT_MESSAGES]:
+        text = redact(message.text).text
+        if len(text) > _MAX_EXCERPT_TEXT:
+            text = text[: _MAX_EXCERPT_TEXT - 1] + "…"
+        quotes.append(Quote(message.role, text))
+    is_cut = length > _MAX_EXCERPT_BYTES or len(messages) > _MAX_EXCERPT_MESSAGES
+    return Excerpt(tuple(quotes), is_cut=is_cut)
+
+
 def is_readable(path: str, env: Mapping[str, str]) -> bool:
-    """Tell whether a path from a payload is a file where hosts keep their transcripts."""
+    """Whether a path from a payload is a file where hosts keep their transcripts."""
     homes = (env.get(name, "") for name in ("HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"))
     try:
         # Not a link: where it leads may change before it is opened.
@@ -183,19 +166,19 @@ def is_readable(path: str, env: Mapping[str, str]) -> bool:
 
 
 def size(path: str) -> int:
-    """Return how many bytes a transcript has by now."""
+    """How many bytes a transcript has by now."""
     try:
         return os.stat(path).st_size
     except (OSError, ValueError):
         return 0
 
 
-def said(text: str) -> str:
-    """Return a text without the memories, and the requests to save some, that hooks put in."""
-    text = _whole(text)
+def strip_injected(text: str) -> str:
+    """A text without the memories, and the requests to save some, that hooks put in."""
+    text = _encodable(text)
     if HEADING in text:
-        text = _without(text, HEADING, "</triage_data>")
-    return _without_blocks(text, _MEMORIES).strip()
+        text = _strip_between(text, HEADING, "</triage_data>")
+    return _strip_blocks(text, _MEMORIES).strip()
 
 
 def _is_below(real: str, folder: str) -> bool:
@@ -206,220 +189,123 @@ def _is_below(real: str, folder: str) -> bool:
     return base != "/" and real.startswith(base + "/")
 
 
-def _opened(path: str) -> int:
-    """Open a regular file, or return -1; what is not one must not keep a hook waiting."""
+def _read_bytes(path: str, start: int, end: int) -> bytes:
+    """A range of a regular file; empty for anything else, which must not keep a hook waiting."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         handle = os.open(path, flags)
     except (OSError, ValueError):
-        return -1
-    if stat.S_ISREG(os.fstat(handle).st_mode):
-        return handle
-    os.close(handle)
-    return -1
-
-
-def _block(handle: int, start: int, end: int) -> bytes:
-    try:
-        return os.pread(handle, end - start, start)
-    except OSError:
         return b""
+    try:
+        is_file = stat.S_ISREG(os.fstat(handle).st_mode)
+        return os.pread(handle, end - start, start) if is_file else b""
+    except (OSError, OverflowError):
+        return b""
+    finally:
+        os.close(handle)
 
 
-def _lines_back(handle: int, since: int) -> Iterator[_Line]:
-    """Yield lines from the last to the first, without those that are too long."""
-    at = line_end = os.fstat(handle).st_size
-    # One byte more than asked for shows whether a line begins right there.
-    floor = max(0, since - 1, at - _MOST_BYTES)
-    parts: list[bytes] = []  # of the line whose beginning is not found yet, last part first
-    while at > floor:
-        start = max(floor, at - _BLOCK)
-        block = _block(handle, start, at)
-        if len(block) < at - start:  # someone cut the file off meanwhile
-            return
-        stop = len(block)
-        newline = block.rfind(b"\n")
-        while newline >= 0:
-            yield from _joined(start + newline + 1, line_end, [*parts, block[newline + 1 : stop]])
-            parts.clear()
-            line_end = start + newline + 1
-            stop = newline
-            newline = block.rfind(b"\n", 0, newline)
-        parts.append(block[:stop])
-        if line_end - start > _LONGEST_LINE:
-            parts.clear()
-        at = start
-    if floor == 0 and since <= 0:
-        yield from _joined(0, line_end, parts)
+def _lines(data: bytes, start: int) -> Iterator[tuple[int, int, bytes]]:
+    """Start, end and bytes of each line of a part of a file, but for those that are too long."""
+    stop = start + len(data)
+    for raw in data.split(b"\n"):
+        end = min(start + len(raw) + 1, stop)
+        if 0 < len(raw) < _MAX_LINE:
+            yield start, end, raw
+        start = end
 
 
-def _joined(start: int, end: int, parts: list[bytes]) -> Iterator[_Line]:
-    if end - start <= _LONGEST_LINE:
-        yield _Line(start, end, b"".join(reversed(parts)))
-
-
-def _lines(handle: int, start: int, stop: int) -> Iterator[_Line]:
-    """Yield the lines between two bytes, without those that are too long."""
-    at = line_start = start
-    parts: list[bytes] = []
-    while at < stop:
-        block = _block(handle, at, min(stop, at + _BLOCK))
-        if not block:
-            break
-        begin = 0
-        newline = block.find(b"\n")
-        while newline >= 0:
-            end = at + newline + 1
-            parts.append(block[begin:newline])
-            if end - line_start <= _LONGEST_LINE:
-                yield _Line(line_start, end, b"".join(parts))
-            parts.clear()
-            line_start, begin = end, newline + 1
-            newline = block.find(b"\n", begin)
-        parts.append(block[begin:])
-        at += len(block)
-        if at - line_start > _LONGEST_LINE:
-            parts.clear()
-    if at - line_start <= _LONGEST_LINE:
-        yield _Line(line_start, at, b"".join(parts))
-
-
-def _newest(lines: Iterable[_Line], most: int) -> list[Message]:
-    """Gather messages from lines that come last first."""
-    messages: list[list[_Piece]] = []
+def _messages(data: bytes, start: int, most: int) -> list[Message]:
+    """The last messages of a part of a file that begins at a byte."""
+    messages: list[list[Message]] = []  # each as its parts, the last one first
     has_text = False
-    for line in lines:
-        piece = _piece(line)
-        if piece is None:
+    for line in reversed(list(_lines(data, start))):
+        part = _parse(*line)
+        if part is None:
             continue
-        if messages and _belongs(piece, messages[-1][-1], has_text):
-            messages[-1].append(piece)
-            has_text = has_text or bool(piece.text)
+        later = messages[-1][-1] if messages else part
+        is_one = part.role == later.role == "assistant" and (
+            not has_text or (part.answer != "" and part.answer == later.answer)
+        )
+        if messages and is_one:
+            messages[-1].append(part)
+            has_text = has_text or bool(part.text)
         elif len(messages) < most:
-            messages.append([piece])
-            has_text = bool(piece.text)
+            messages.append([part])
+            has_text = bool(part.text)
         else:
             break
-    return [_message(pieces[::-1]) for pieces in reversed(messages)]
+    return [
+        Message(
+            role=parts[-1].role,
+            text="\n".join(part.text for part in reversed(parts) if part.text),
+            tools=tuple(tool for part in reversed(parts) for tool in part.tools),
+            start=parts[-1].start,
+            end=parts[0].end,
+        )
+        for parts in reversed(messages)
+    ]
 
 
-def _belongs(piece: _Piece, next_one: _Piece, has_text: bool) -> bool:
-    """Tell whether a piece is the beginning of the message that the next one is part of."""
-    if piece.role != "assistant" or next_one.role != "assistant":
-        return False
-    return not has_text or (piece.answer != "" and piece.answer == next_one.answer)
-
-
-def _message(pieces: list[_Piece]) -> Message:
-    return Message(
-        role=pieces[0].role,
-        text="\n".join(piece.text for piece in pieces if piece.text),
-        tools=tuple(tool for piece in pieces for tool in piece.tools),
-        start=pieces[0].start,
-        end=pieces[-1].end,
-    )
-
-
-def _piece(line: _Line) -> _Piece | None:
-    if not _may_speak(line.raw):
-        return None
-    record = _parsed(line.raw)
-    piece = None if record is None else _read(record)
-    if piece is None or not (piece.text or piece.tools):
-        return None
-    return piece._replace(start=line.start, end=line.end)
-
-
-def _may_speak(raw: bytes) -> bool:
-    """Tell lines that cannot hold a message by their bytes alone, as parsing them takes long.
-
-    Inside a JSON string every quote has a backslash before it, so `"user"` is found only where
-    it is a key or a value of its own.
-    """
-    if len(raw) < _WORTH_A_LOOK:
-        return raw != b""
-    for result, others in _RESULTS:
-        if result in raw and not any(other in raw for other in others):
-            return False
-    return any(token in raw for token in _TOKENS)
-
-
-def _parsed(raw: bytes) -> dict[str, object] | None:
-    import json
-
+def _parse(start: int, end: int, raw: bytes) -> Message | None:
+    """What a line says; None if nobody says anything in it."""
     # A crash of the machine leaves NULs where a line was about to be written.
-    text = raw.strip(b"\0 \t\r").decode("utf-8", "replace").removeprefix("\ufeff")
+    line = raw.strip(b"\0 \t\r").decode("utf-8", "replace").removeprefix("\ufeff")
     try:
-        record = json.loads(text)
+        record = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) else None
-
-
-def _read(record: Mapping[str, object]) -> _Piece | None:
-    kind = record.get("type")
-    if not isinstance(kind, str) or any(record.get(flag) for flag in _ASIDE):
+    if not isinstance(record, dict) or any(record.get(flag) for flag in _ASIDE):
         return None
-    if kind == "response_item":
-        return _read_codex(record.get("payload"))
+    kind = _string(record.get("type"))
+    body = record.get("payload" if kind == "response_item" else "message")
+    body = body if isinstance(body, dict) else record
+    if kind == "response_item":  # of Codex
+        item = _string(body.get("type"))
+        kind = "tool_use" if item in _CALLS else ""
+        kind = _string(body.get("role")) if item == "message" else kind
     if kind == "tool_use":
-        return _Piece("assistant", "", (_name(record),), "")
+        return Message("assistant", "", (_tool_name(body),), start, end)
     role = _ROLES.get(kind)
     if role is None:
         return None
-    body = record.get("message")
-    if not isinstance(body, dict):
-        body = record
+    text, tools = _content(body.get("content"), role)
     answer = _string(body.get("id")) if role == "assistant" else ""
-    return _Piece(role, *_content(body.get("content"), role), answer)
-
-
-def _read_codex(payload: object) -> _Piece | None:
-    if not isinstance(payload, dict):
-        return None
-    kind, role = payload.get("type"), payload.get("role")
-    if not isinstance(kind, str):
-        return None
-    if kind in _CALLS:
-        return _Piece("assistant", "", (_name(payload),), "")
-    if kind != "message" or (role != "user" and role != "assistant"):
-        return None
-    return _Piece(role, *_content(payload.get("content"), role), "")
+    return Message(role, text, tools, start, end, answer) if text or tools else None
 
 
 def _content(content: object, role: str) -> tuple[str, tuple[str, ...]]:
-    blocks = content if isinstance(content, list) else [content]
     texts, tools = [], []
-    for block in blocks:
+    for block in content if isinstance(content, list) else [content]:
         if isinstance(block, str):
-            texts.append(_spoken(block, role))
-        elif not isinstance(block, dict) or not isinstance(block.get("type"), str):
+            texts.append(_strip_host(block, role))
+        elif not isinstance(block, dict):
             continue
-        elif block["type"] in _TEXTS:
-            texts.append(_spoken(_string(block.get("text")), role))
-        elif block["type"] in _TOOLS and role == "assistant":
-            tools.append(_name(block))
-    return "\n".join(text for text in texts if text), tuple(tools)
+        elif block.get("type") in _TEXTS:
+            texts.append(_strip_host(_string(block.get("text")), role))
+        elif block.get("type") in _TOOLS and role == "assistant":
+            tools.append(_tool_name(block))
+    return "\n".join(filter(None, texts)), tuple(tools)
 
 
-def _spoken(text: str, role: str) -> str:
+def _strip_host(text: str, role: str) -> str:
     if role == "user":
         if text.lstrip().startswith(_NOTICES):
             return ""
-        text = _without_blocks(text, _HOST_BLOCKS)
-    return said(text)
+        text = _strip_blocks(text, _HOST_BLOCKS)
+    return strip_injected(text)
 
 
-def _name(call: Mapping[str, object]) -> str:
+def _tool_name(call: Mapping[str, object]) -> str:
     return _string(call.get("name")) or _string(call.get("type"))
 
 
 def _string(value: object) -> str:
-    return _whole(value) if isinstance(value, str) else ""
+    return _encodable(value) if isinstance(value, str) else ""
 
 
-def _whole(text: str) -> str:
-    """Return a text that can be written as UTF-8: JSON may hold halves of characters."""
+def _encodable(text: str) -> str:
+    """A text that can be written as UTF-8: JSON may hold halves of characters."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -427,17 +313,17 @@ def _whole(text: str) -> str:
     return text
 
 
-def _without_blocks(text: str, names: Iterable[str]) -> str:
+def _strip_blocks(text: str, names: Iterable[str]) -> str:
     if "<" not in text:
         return text
     for name in names:
         if f"<{name}" in text:
             for mark in (">", " "):
-                text = _without(text, f"<{name}{mark}", f"</{name}>")
+                text = _strip_between(text, f"<{name}{mark}", f"</{name}>")
     return text
 
 
-def _without(text: str, opening: str, closing: str) -> str:
+def _strip_between(text: str, opening: str, closing: str) -> str:
     """Cut out what stands between two marks; what is never closed goes, if it begins a line.
 
     An unclosed mark in the middle of a line is someone who talks about it.

@@ -1,11 +1,8 @@
-r"""Which kinds of memories a conversation calls for, by its words alone.
+r"""Score which kinds of memories a conversation calls for, by its words alone.
 
 Words, weights, windows and thresholds are those of claude-memory, so that a store and a config
 made for it behave as before. They are kept as they are, also where they look odd: three lines that
 speak of a limit give a constraint 0.4737, which is less than the 0.5 it takes.
-
-A hook waits for this. Each pattern is compiled when one of its words occurs in the text, and tried
-only on the lines that have one; plain searching for words is many times faster than a pattern.
 """
 
 from __future__ import annotations
@@ -13,40 +10,27 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import accumulate, islice
+from typing import Final, NamedTuple
 
-from retain.capture.transcript import Message, said
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final, NamedTuple
-else:
-    from retain.tuples import NamedTuple
-
-__all__ = [
-    "CATEGORIES",
-    "EXCERPTS",
-    "SIGNALS",
-    "SUMMARY",
-    "Hit",
-    "Settings",
-    "Signals",
-    "judged",
-]
+from retain.capture.transcript import Message, strip_injected
+from retain.text.sanitize import strip_invisible
 
 _NEAR: Final = 4  # lines between a word and what backs it up
 _AROUND: Final = 10  # lines of context on each side
 # Twice of what is written, so that a secret at the edge is still seen whole.
-_LOOKED_AT: Final = 100_000
-_SNIPPET: Final = 120
+_MAX_CONTEXT: Final = 100_000
+_MAX_SNIPPET: Final = 120
+_MAX_PRIMARY: Final = 3  # lines of a category that count by themselves
+_MAX_BOOSTED: Final = 2  # and those that something near backs up
 # People paste logs of megabytes. What they say about them stands before or after, and a window of
 # fifty such messages must not take longer than the host waits.
-_SCORED: Final = 20_000
+_MAX_SCORED: Final = 20_000
 _BLOCK: Final = 16_000  # characters that are looked through between two looks at the clock
-# Five lines make a score and a few hundred fill a context. The rest is looked at only for words
-# that back one another up, and not for ever.
-_MOST_PLACES: Final = 5_000
+# Five lines make a score and a few hundred fill a context: the rest only costs time.
+_MAX_PLACES: Final = 5_000
+# A line's end, or a sentence's; the number of an item in a list ends none.
+_SENTENCE_END: Final = re.compile(r"\n+|(?<=[.!?])(?<!\d\.)[ \t]+|(?<=[\u3002\uff01\uff1f])")
 
 
 class Signals(NamedTuple):
@@ -57,8 +41,6 @@ class Signals(NamedTuple):
     primary_weight: float
     boosted_weight: float
     denominator: float
-    max_primary: int = 3
-    max_boosted: int = 2
 
 
 # In the order in which they are judged; a session's summary comes last.
@@ -91,21 +73,11 @@ SIGNALS: Final[Mapping[str, Signals]] = {
 }  # fmt: skip
 
 SUMMARY: Final = "session_summary"
-EXCERPTS: Final = "Relevant transcript excerpts:\n\n"  # what begins the context of a hit
+EXCERPTS: Final = "Relevant transcript excerpts:\n\n"  # what begins the context of a finding
 CATEGORIES: Final = (*SIGNALS, SUMMARY)
 
 
-class Settings(NamedTuple):
-    """What a config may change; categories are in lower case, numbers are taken as they are."""
-
-    max_messages: int
-    thresholds: Mapping[str, float]
-    parallel: Mapping[str, object]
-    descriptions: Mapping[str, str]
-    captured: tuple[str, ...]
-
-
-class Hit(NamedTuple):
+class Finding(NamedTuple):
     """A category that a conversation calls for, and why."""
 
     category: str
@@ -118,7 +90,99 @@ class Hit(NamedTuple):
     # do, with their code, which only the score leaves out.
     title: str = ""
     passage: str = ""
-    description: str = ""  # from the config, as it stands there
+
+
+class Verdict(NamedTuple):
+    """The categories that reach their threshold, and the score of each that was judged."""
+
+    findings: list[Finding]
+    scores: dict[str, float]
+
+
+def judge(
+    messages: Sequence[Message],
+    thresholds: Mapping[str, float],
+    last: str = "",
+    is_late: Callable[[], bool] = lambda: False,
+) -> Verdict:
+    """Score each category that has a threshold.
+
+    `last` is what the host says the assistant said last: its transcript is written late. Once
+    `is_late` says so, no more words are looked for, and what was found is judged.
+    """
+    last = strip_injected(last)
+    answers = (message.text for message in reversed(messages) if message.role == "assistant")
+    # The host gives the last text of an answer, of which there may be several.
+    if last and not next(answers, "").strip().endswith(last):
+        end = messages[-1].end if messages else 0
+        messages = [*messages, Message("assistant", last, (), end, end)]
+    verdict = Verdict([], {})
+    if not messages:
+        return verdict
+    conversation = _Conversation(messages)
+    for category in filter(thresholds.__contains__, CATEGORIES):
+        least = thresholds[category]
+        if category == SUMMARY:
+            score, finding = _judge_activity(messages, least)
+        else:
+            score, finding = _judge_words(conversation, category, least, is_late)
+        verdict.scores[category] = score
+        if finding is not None:
+            verdict.findings.append(finding)
+    return verdict
+
+
+def _judge_activity(messages: Sequence[Message], least: float) -> tuple[float, Finding | None]:
+    tools = [tool for message in messages for tool in message.tools]
+    distinct = len(set(tools))
+    exchanges = sum(1 for message in messages if message.text)
+    # In hundredths, as a sum of decimal fractions could miss a threshold that it reaches.
+    score = min(1.0, (5 * len(tools) + 10 * distinct + 2 * exchanges) / 100)
+    if score < least:
+        return score, None
+    snippet = f"{len(tools)} tool uses across {distinct} tools, {exchanges} exchanges"
+    context = (
+        f"Activity Metrics:\n  Tool uses: {len(tools)}\n"
+        f"  Distinct tools: {distinct}\n  Exchanges: {exchanges}"
+    )
+    snippets = (snippet,) if score > 0 else ()
+    return score, Finding(SUMMARY, score, snippets, context, messages[0].start, messages[-1].end)
+
+
+def _judge_words(
+    conversation: _Conversation, category: str, least: float, is_late: Callable[[], bool]
+) -> tuple[float, Finding | None]:
+    signals = SIGNALS[category]
+    boosters = _Words(conversation, signals.booster)
+    places = list(islice(_Words(conversation, signals.primary).places(is_late), _MAX_PLACES))
+    counted: list[_Place] = []  # the lines that make the score
+    backing: list[_Place] = []  # and those that back them up
+    primary = 0
+    for place in places:
+        near = boosters.nearest(place.line) if len(backing) < _MAX_BOOSTED else None
+        if near:
+            backing.append(near)
+            counted.append(place)
+        elif primary < _MAX_PRIMARY:
+            primary += 1
+            counted.append(place)
+    weight = primary * signals.primary_weight + len(backing) * signals.boosted_weight
+    score = min(1.0, weight / signals.denominator)
+    if score < least:
+        return score, None
+    messages = [conversation.messages[conversation.origin(place)[0]] for place in counted]
+    messages = messages or list(conversation.messages)
+    title, passage = conversation.quote(counted, backing)
+    return score, Finding(
+        category=category,
+        score=score,
+        snippets=conversation.snippets(counted),
+        context=conversation.excerpts(places),
+        start=messages[0].start,
+        end=messages[-1].end,
+        title=title,
+        passage=passage,
+    )
 
 
 class _Place(NamedTuple):
@@ -126,139 +190,133 @@ class _Place(NamedTuple):
     column: int
 
 
-class _Tally(NamedTuple):
-    score: float
-    counted: list[_Place]  # the lines that made the score
-    backing: list[_Place]  # and those that backed them up
-    windows: list[tuple[int, int]]  # the lines around every word of the category
-
-
-class _Block(NamedTuple):
-    first: int  # the number of its first line
-    folded: str
-
-
-class _Kept(NamedTuple):
-    """A text without some of its parts, and where each part that was kept came from."""
-
-    text: str
-    starts: list[int]
-    origins: list[int]
-
-    def origin(self, position: int) -> int:
-        part = bisect_right(self.starts, position) - 1
-        return self.origins[part] + position - self.starts[part]
-
-
-class _Talk(NamedTuple):
+class _Conversation:
     """The messages as lines of text without code, and the way back from a line to its message."""
 
-    messages: Sequence[Message]
-    texts: list[str]  # what is looked at of each
-    begins: list[int]  # of each message, in their joined texts
-    prose: _Kept
-    unfenced: _Kept
-    lines: list[str]
-    blocks: list[_Block]
-    line_starts: list[int]
-
-    def message(self, place: _Place) -> Message:
-        return self.messages[self.origin(place)[0]]
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.messages = messages
+        self._texts = [_cut_middle(message.text) for message in messages]
+        self._starts = _starts(self._texts)  # of each message, in their joined texts
+        # A fence opened in one message may end in another.
+        joined = "\n".join(self._texts)
+        self._unfenced = _Rest(joined, _fences(joined))
+        self._prose = _Rest(self._unfenced.text, _inline_code(self._unfenced.text))
+        self.folded = _fold(self._prose.text)
+        self.lines, self.folded_lines = self._prose.text.split("\n"), self.folded.split("\n")
+        self._line_starts = _starts(self.lines)
 
     def origin(self, place: _Place) -> tuple[int, int]:
         """The number of the message that a place came from, and where in its text it was."""
-        position = self.line_starts[place.line] + place.column
-        position = self.unfenced.origin(self.prose.origin(position))
-        number = bisect_right(self.begins, position) - 1
-        return number, position - self.begins[number]
+        position = self._line_starts[place.line] + place.column
+        position = self._unfenced.origin(self._prose.origin(position))
+        number = bisect_right(self._starts, position) - 1
+        return number, position - self._starts[number]
+
+    def snippets(self, places: Iterable[_Place]) -> tuple[str, ...]:
+        # Secrets go before the line is cut, as half of one would not be known for what it is.
+        lines = (_redact(self.lines[place.line]).strip() for place in places)
+        return tuple(dict.fromkeys(line[:_MAX_SNIPPET] for line in lines))
+
+    def excerpts(self, places: Iterable[_Place]) -> str:
+        """The lines around some places; windows that touch are one."""
+        windows: list[tuple[int, int]] = []
+        for place in places:
+            start, end = max(0, place.line - _AROUND), place.line + _AROUND + 1
+            if windows and start <= windows[-1][1]:
+                start, _ = windows.pop()
+            windows.append((start, end))
+        excerpts = "\n---\n".join("\n".join(self.lines[start:end]) for start, end in windows)
+        return f"{EXCERPTS}{_redact(excerpts[:_MAX_CONTEXT])}"
+
+    def quote(self, counted: Sequence[_Place], backing: Sequence[_Place]) -> tuple[str, str]:
+        """The sentence that first speaks for a category, and what was said around all that do."""
+        positions: dict[int, list[int]] = {}  # by the number of their message
+        for place in (*counted, *backing):
+            number, position = self.origin(place)
+            positions.setdefault(number, []).append(position)
+        title, passages = "", []
+        first = self.origin(counted[0]) if counted else None
+        for number in sorted(positions):
+            text = self._texts[number]
+            spans = [(start, end) for start, end in _sentences(text) if text[start:end].strip()]
+            starts = [start for start, _ in spans]
+            chosen: list[tuple[int, int]] = []
+            for position in sorted(positions[number]):
+                at = max(0, bisect_right(starts, position) - 1)
+                if (number, position) == first:
+                    title = " ".join(text[slice(*spans[at])].split())
+                # With the sentences beside it; what touches is one passage.
+                low, high = max(0, at - 1), min(len(spans) - 1, at + 1)
+                if chosen and low <= chosen[-1][1] + 1:
+                    low, _ = chosen.pop()
+                chosen.append((low, high))
+            passages += [text[spans[low][0] : spans[high][1]].strip("\n") for low, high in chosen]
+        return _redact(title), _redact("\n\n".join(passages)[:_MAX_CONTEXT])
 
 
-def _never() -> bool:
-    return False
+class _Words:
+    """The lines of a conversation that have one of some words.
 
-
-def judged(
-    messages: Sequence[Message],
-    settings: Settings,
-    last: str = "",
-    is_late: Callable[[], bool] | None = None,
-) -> list[Hit]:
-    """Return the categories whose score reaches their threshold.
-
-    `last` is what the host says the assistant said last: its transcript is written late. Once
-    `is_late` says so, no more words are looked for, and what was found is judged.
+    A pattern is tried only on lines that have the longest word of one of its phrases: searching
+    for plain words is many times faster.
     """
-    window = _window(messages, settings.max_messages, last)
-    if not window:
-        return []
-    talk = _talk(window)
-    hits = []
-    for category in CATEGORIES:
-        if category not in settings.captured:
-            continue
-        least = settings.thresholds[category]
-        hit = (
-            _by_activity(window, least)
-            if category == SUMMARY
-            else _by_words(talk, category, least, is_late or _never)
-        )
-        if hit is not None:
-            hits.append(hit._replace(description=settings.descriptions.get(category, "")))
-    return hits
+
+    def __init__(self, conversation: _Conversation, alternatives: str) -> None:
+        self._conversation = conversation
+        self._pattern = re.compile(rf"\b({alternatives})\b", re.IGNORECASE)
+        phrases = alternatives.replace(r"\s*", " ").replace(r"\s+", " ").lower().split("|")
+        longest = {max(phrase.split(), key=len) for phrase in phrases}
+        self._needles = [word for word in longest if word in conversation.folded]
+        self._found: dict[int, _Place | None] = {}
+
+    def places(self, is_late: Callable[[], bool]) -> Iterator[_Place]:
+        """The lines that match, each with the place of its first match."""
+        unchecked = _BLOCK
+        for number, line in enumerate(self._conversation.lines if self._needles else ()):
+            if unchecked >= _BLOCK:
+                if is_late():
+                    return
+                unchecked = 0
+            unchecked += len(line) + 1
+            if place := self._find(number):
+                yield place
+
+    def nearest(self, line: int) -> _Place | None:
+        """The match that is nearest to a line, within a few lines of it."""
+        last = min(len(self._conversation.lines), line + _NEAR + 1)
+        numbers = range(max(0, line - _NEAR), last) if self._needles else ()
+        by_distance = sorted(numbers, key=lambda number: abs(number - line))
+        return next(filter(None, map(self._find, by_distance)), None)
+
+    def _find(self, number: int) -> _Place | None:
+        """Where a line first has one of these words."""
+        if number not in self._found:
+            match, folded = None, self._conversation.folded_lines[number]
+            if any(needle in folded for needle in self._needles):
+                match = self._pattern.search(self._conversation.lines[number])
+            self._found[number] = _Place(number, match.start()) if match else None
+        return self._found[number]
 
 
-@cache
-def _words(alternatives: str) -> re.Pattern[str]:
-    return re.compile(rf"\b({alternatives})\b", re.IGNORECASE)
+class _Rest:
+    """A text without some of its parts, and where each part that is left came from."""
 
+    def __init__(self, text: str, spans: Iterable[tuple[int, int]]) -> None:
+        parts = []
+        self._starts: list[int] = []
+        self._origins: list[int] = []
+        at = length = 0
+        for start, end in (*spans, (len(text), len(text))):
+            parts.append(text[at:start])
+            self._starts.append(length)
+            self._origins.append(at)
+            length += start - at
+            at = end
+        self.text = "".join(parts)
 
-@cache
-def _needles(alternatives: str) -> tuple[str, ...]:
-    """Return, of each alternative, the longest word: no text without it can match."""
-    plain = alternatives.replace(r"\s*", " ").replace(r"\s+", " ").lower()
-    longest = {max(phrase.split(), key=len) for phrase in plain.split("|")}
-    return tuple(sorted(longest))
-
-
-def _window(messages: Sequence[Message], most: int, last: str) -> list[Message]:
-    window = list(messages)
-    last = said(last)
-    newest = next((message.text for message in reversed(window) if message.role == "assistant"), "")
-    # The host gives the last text of an answer, of which there may be several.
-    if last and not newest.strip().endswith(last):
-        end = window[-1].end if window else 0
-        window.append(Message("assistant", last, (), end, end))
-    return window[-most:] if most > 0 else []
-
-
-def _talk(messages: Sequence[Message]) -> _Talk:
-    texts = [_ends(message.text) for message in messages]
-    begins = list(accumulate((len(text) + 1 for text in texts[:-1]), initial=0))
-    unfenced, prose = _prose("\n".join(texts))
-    lines = prose.text.split("\n")
-    line_starts = list(accumulate((len(line) + 1 for line in lines[:-1]), initial=0))
-    return _Talk(messages, texts, begins, prose, unfenced, lines, list(_blocks(lines)), line_starts)
-
-
-def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
-    first = length = 0
-    for number, line in enumerate(lines, 1):
-        length += len(line) + 1
-        if length >= _BLOCK or number == len(lines):
-            yield _Block(first, _folded("\n".join(lines[first:number])))
-            first, length = number, 0
-
-
-def _ends(text: str) -> str:
-    if len(text) <= 2 * _SCORED:
-        return text
-    return f"{text[:_SCORED]}\n{text[-_SCORED:]}"
-
-
-def _prose(text: str) -> tuple[_Kept, _Kept]:
-    """Take out fences, then inline code; a fence opened in one message may end in another."""
-    unfenced = _kept(text, _fences(text))
-    return unfenced, _kept(unfenced.text, _inline(unfenced.text))
+    def origin(self, position: int) -> int:
+        part = bisect_right(self._starts, position) - 1
+        return self._origins[part] + position - self._starts[part]
 
 
 def _fences(text: str) -> Iterator[tuple[int, int]]:
@@ -271,7 +329,7 @@ def _fences(text: str) -> Iterator[tuple[int, int]]:
         start = text.find("```", end + 3)
 
 
-def _inline(text: str) -> Iterator[tuple[int, int]]:
+def _inline_code(text: str) -> Iterator[tuple[int, int]]:
     start = text.find("`")
     while start >= 0:
         end = text.find("`", start + 1)
@@ -284,20 +342,39 @@ def _inline(text: str) -> Iterator[tuple[int, int]]:
         start = text.find("`", end + 1)
 
 
-def _kept(text: str, spans: Iterable[tuple[int, int]]) -> _Kept:
-    parts, starts, origins = [], [], []
-    at = length = 0
-    for start, end in (*spans, (len(text), len(text))):
-        parts.append(text[at:start])
-        starts.append(length)
-        origins.append(at)
-        length += start - at
-        at = end
-    return _Kept("".join(parts), starts, origins)
+def _sentences(text: str) -> Iterator[tuple[int, int]]:
+    """Where the sentences and lines of a message stand; a block of code is one of them."""
+    first = 0
+    for fence_start, fence_end in (*_fences(text), (len(text), len(text))):
+        code = [(first + a, first + b) for a, b in _inline_code(text[first:fence_start])]
+        starts = [start for start, _ in code]
+        at = first
+        for end in _SENTENCE_END.finditer(text, first, fence_start):
+            before = bisect_right(starts, end.start()) - 1
+            is_code = before >= 0 and end.start() < code[before][1]
+            # Two odd marks can be lines apart; code within a sentence is on one line.
+            if is_code and not end[0].startswith("\n"):
+                continue
+            yield at, end.start()
+            at = end.end()
+        yield at, fence_start
+        yield fence_start, fence_end
+        first = fence_end
 
 
-def _folded(text: str) -> str:
-    """Return a text in which every word a pattern finds is found in plain lower case.
+def _cut_middle(text: str) -> str:
+    if len(text) <= 2 * _MAX_SCORED:
+        return text
+    return f"{text[:_MAX_SCORED]}\n{text[-_MAX_SCORED:]}"
+
+
+def _starts(texts: Sequence[str]) -> list[int]:
+    """Where each text begins when they are joined by a character."""
+    return list(accumulate((len(text) + 1 for text in texts[:-1]), initial=0))
+
+
+def _fold(text: str) -> str:
+    """A text in which every word a pattern finds is found in plain lower case.
 
     Patterns that ignore case take a dotted or dotless i for an i and a long s for an s.
     """
@@ -307,181 +384,7 @@ def _folded(text: str) -> str:
     return folded.replace("\u0307", "").replace("\u0131", "i").replace("\u017f", "s")
 
 
-def _places(talk: _Talk, alternatives: str, is_late: Callable[[], bool]) -> Iterator[_Place]:
-    """Yield the lines that match, each with the place of its first match."""
-    needles = _needles(alternatives)
-    for first, folded in talk.blocks:
-        if is_late():
-            return
-        numbers = {number for needle in needles for number in _lines_with(folded, needle)}
-        for number in sorted(numbers):
-            match = _words(alternatives).search(talk.lines[first + number])
-            if match:
-                yield _Place(first + number, match.start())
+def _redact(text: str) -> str:
+    from retain.text.secrets import redact  # its patterns cost 10 ms, and most stops find nothing
 
-
-def _lines_with(folded: str, needle: str) -> Iterator[int]:
-    number = counted = 0
-    at = folded.find(needle)
-    while at >= 0:
-        number += folded.count("\n", counted, at)
-        yield number
-        counted = folded.find("\n", at)
-        at = -1 if counted < 0 else folded.find(needle, counted)
-
-
-def _by_words(talk: _Talk, category: str, least: float, is_late: Callable[[], bool]) -> Hit | None:
-    tally = _tally(talk, SIGNALS[category], is_late)
-    if tally.score < least:
-        return None
-    messages = [talk.message(place) for place in tally.counted] or talk.messages
-    title, passage = _quoted(talk, tally)
-    return Hit(
-        category=category,
-        score=tally.score,
-        snippets=_snippets(talk, tally.counted),
-        context=_excerpts(talk, tally.windows),
-        start=messages[0].start,
-        end=messages[-1].end,
-        title=title,
-        passage=passage,
-    )
-
-
-def _tally(talk: _Talk, signals: Signals, is_late: Callable[[], bool]) -> _Tally:
-    backing = _Backing(talk, signals.booster)
-    around = _Around(talk)
-    counted: list[_Place] = []
-    backed: list[_Place] = []
-    primary = boosted = 0
-    for place in islice(_places(talk, signals.primary, is_late), _MOST_PLACES):
-        around.add(place.line)
-        near = backing.nearest(place.line) if boosted < signals.max_boosted else None
-        if near:
-            boosted += 1
-            counted.append(place)
-            backed.append(near)
-        elif primary < signals.max_primary:
-            primary += 1
-            counted.append(place)
-        elif around.is_full and (boosted == signals.max_boosted or not backing.is_there):
-            break
-    weight = primary * signals.primary_weight + boosted * signals.boosted_weight
-    return _Tally(min(1.0, weight / signals.denominator), counted, backed, around.windows)
-
-
-class _Backing:
-    """The lines with words that back others up, looked at only where there are such others."""
-
-    def __init__(self, talk: _Talk, alternatives: str) -> None:
-        self._lines = talk.lines
-        self._alternatives = alternatives
-        self._known: dict[int, int] = {}
-        needles = _needles(alternatives)
-        self.is_there = any(needle in block.folded for block in talk.blocks for needle in needles)
-
-    def nearest(self, line: int) -> _Place | None:
-        if not self.is_there:
-            return None
-        last = min(len(self._lines), line + _NEAR + 1)
-        near = sorted(range(max(0, line - _NEAR), last), key=lambda number: abs(number - line))
-        return next(
-            (_Place(number, self._column(number)) for number in near if self._column(number) >= 0),
-            None,
-        )
-
-    def _column(self, number: int) -> int:
-        if number not in self._known:
-            self._known[number] = _column(self._lines[number], self._alternatives)
-        return self._known[number]
-
-
-class _Around:
-    """The lines around places that come in their order; windows that touch are one."""
-
-    def __init__(self, talk: _Talk) -> None:
-        self.windows: list[tuple[int, int]] = []
-        self._lines = talk.lines
-        self._length = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self._length > _LOOKED_AT
-
-    def add(self, number: int) -> None:
-        start, end = max(0, number - _AROUND), min(len(self._lines), number + _AROUND + 1)
-        begin = start
-        if self.windows and start <= self.windows[-1][1]:
-            start, begin = self.windows.pop()
-        self.windows.append((start, end))
-        self._length += sum(len(line) + 1 for line in self._lines[begin:end])
-
-
-def _column(line: str, alternatives: str) -> int:
-    """Where a line first has one of these words; -1 where it has none."""
-    folded = _folded(line)
-    if not any(needle in folded for needle in _needles(alternatives)):
-        return -1
-    match = _words(alternatives).search(line)
-    return match.start() if match else -1
-
-
-def _snippets(talk: _Talk, places: Iterable[_Place]) -> tuple[str, ...]:
-    from retain.guard.characters import strip_invisible
-    from retain.guard.secrets import redact
-
-    # Secrets go before the line is cut, as half of one would not be known for what it is, and
-    # after what nobody sees is gone, which could part one.
-    seen = (strip_invisible(talk.lines[place.line]).strip() for place in places)
-    lines = (redact(line).text for line in seen)
-    return tuple(dict.fromkeys(line[:_SNIPPET] for line in lines))
-
-
-def _excerpts(talk: _Talk, windows: Iterable[tuple[int, int]]) -> str:
-    from retain.guard.secrets import redact
-
-    excerpts = "\n---\n".join("\n".join(talk.lines[start:end]) for start, end in windows)
-    return f"{EXCERPTS}{redact(excerpts[:_LOOKED_AT]).text}"
-
-
-def _quoted(talk: _Talk, tally: _Tally) -> tuple[str, str]:
-    """The sentence that first speaks for a category, and what was said around all that do."""
-    from retain.capture.passages import Sentences
-    from retain.guard.secrets import redact
-
-    places: dict[int, list[int]] = {}
-    for place in (*tally.counted, *tally.backing):
-        number, position = talk.origin(place)
-        places.setdefault(number, []).append(position)
-    apart = {number: Sentences(talk.texts[number], _fences, _inline) for number in places}
-    passages = [
-        passage for number in sorted(places) for passage in apart[number].around(places[number])
-    ]
-    title = ""
-    if tally.counted:
-        number, position = talk.origin(tally.counted[0])
-        title = " ".join(apart[number].at(position).split())
-    said = "\n\n".join(passages)[:_LOOKED_AT]
-    return redact(title).text, redact(said).text
-
-
-def _by_activity(messages: Sequence[Message], least: float) -> Hit | None:
-    tools = [tool for message in messages for tool in message.tools]
-    distinct = len(set(tools))
-    exchanges = sum(1 for message in messages if message.text)
-    # In hundredths, as a sum of decimal fractions could miss a threshold that it reaches.
-    score = min(1.0, (5 * len(tools) + 10 * distinct + 2 * exchanges) / 100)
-    if score < least:
-        return None
-    snippet = f"{len(tools)} tool uses across {distinct} tools, {exchanges} exchanges"
-    return Hit(
-        category=SUMMARY,
-        score=score,
-        snippets=(snippet,) if score > 0 else (),
-        context=(
-            f"Activity Metrics:\n  Tool uses: {len(tools)}\n"
-            f"  Distinct tools: {distinct}\n  Exchanges: {exchanges}"
-        ),
-        start=messages[0].start,
-        end=messages[-1].end,
-    )
+    return redact(strip_invisible(text)).text  # what nobody sees could part a secret

@@ -13,15 +13,14 @@ from textual.events import Click, Key
 from textual.widgets import Input, Static
 
 from retain.chat.words import inert
-from retain.guard.characters import flat
 from retain.talk.choices import Choice, choices
+from retain.text.sanitize import flat
 
 if TYPE_CHECKING:
     from textual.screen import Screen
 
     from retain.talk.approval import Answer, Question
 
-__all__ = ["Approving"]
 
 # What is typed before the question can have been read is no answer to it: someone who writes on
 # has not seen it yet, so it takes answers only after a pause.

@@ -12,8 +12,6 @@ from textual.drivers.linux_driver import LinuxDriver
 if TYPE_CHECKING:
     from typing import TextIO
 
-__all__ = ["Driver"]
-
 
 class Driver(LinuxDriver):
     """Knows whether its terminal is still there, and outlives it.

@@ -14,8 +14,6 @@ from textual.widgets import TextArea
 from retain.chat.recollection import Recollection
 from retain.chat.words import inert
 
-__all__ = ["Entry"]
-
 _FOLD_LINES: Final = 12
 _FOLD_CHARS: Final = 1_500
 _NEWLINES: Final = ("shift+enter", "alt+enter", "ctrl+j")

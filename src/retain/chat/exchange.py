@@ -16,7 +16,6 @@ from retain.chat.prose import Prose, Stream
 from retain.chat.suggestions import Offer
 from retain.chat.unflagged import Unflagged, unflagged
 from retain.errors import RetainError
-from retain.guard.characters import flat
 from retain.talk import blocks, models
 from retain.talk.commands import Commands, completions, is_command, named, parted, told
 from retain.talk.events import (
@@ -35,13 +34,13 @@ from retain.talk.models.access import key_variable
 from retain.talk.models.errors import ModelError
 from retain.talk.models.setup import key_file
 from retain.talk.tools import summary
+from retain.text.sanitize import flat
 
 if TYPE_CHECKING:
     from retain.chat.screen import Terminal
     from retain.sessions.model import Message, Session
     from retain.talk.chat import Chat
 
-__all__ = ["Desk", "earlier"]
 
 _SHOWN: Final = 60  # messages of a conversation that is taken up again
 _REMEMBERED: Final = 20  # sessions whose messages the arrow keys go through
@@ -62,7 +61,7 @@ class Desk:
 
     async def begin(self, resume: str) -> None:
         """Say where this is, take up what is to be resumed, and what is wrong with the model."""
-        place = self.chat.app.place
+        place = self.chat.app.location
         where = f"{place.scope} bank {_home_shortened(place.root)}"
         self.screen.query_one(Note).update(words.welcome(where))
         await self._set_up()

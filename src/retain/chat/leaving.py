@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LEAVING_SECONDS", "TWICE_SECONDS"]
-
 # For the model's summary while the person waits; one that is made behind may take longer.
 LEAVING_SECONDS: Final = 6.0
 TWICE_SECONDS: Final = 2.0  # within which a second Ctrl+C leaves

@@ -9,9 +9,7 @@ from textual.content import Content, Span
 from textual.widgets import Static
 
 from retain.chat.words import inert
-from retain.guard.characters import flat
-
-__all__ = ["Note", "Person", "Tool"]
+from retain.text.sanitize import flat
 
 _MOST_LINES: Final = 12  # of what the person said, before it is folded
 _MOST_RESULT: Final = 400  # lines of a tool's result, when it is unfolded

@@ -17,18 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 from retain.chat import words
 from retain.chat.leaving import LEAVING_SECONDS, TWICE_SECONDS
 from retain.errors import RetainError
-from retain.guard.characters import flat
 from retain.talk.approval import Answer, Question
 from retain.talk.choices import choices
 from retain.talk.commands import Commands, Shown, is_command, named, told
 from retain.talk.events import Finished, Retrying, TextDelta, Usage
 from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
 from retain.talk.retention import Saved
+from retain.text.sanitize import flat
 
 if TYPE_CHECKING:
     from retain.talk.chat import Chat
-
-__all__ = ["Exchange", "Lines", "Plain", "asker", "messages"]
 
 
 class Exchange(NamedTuple):

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from markdown_it.rules_core import StateCore
     from markdown_it.token import Token
 
-__all__ = ["Prose", "Stream"]
 
 _PAUSE: Final = 0.08  # seconds between two times that text is added
 _PAINT: Final = 0.02  # seconds in which what was added is laid out

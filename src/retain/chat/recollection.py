@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["Recollection"]
-
 _MOST: Final = 500
 
 

@@ -26,14 +26,13 @@ from retain.chat.pieces import Note, Person, Tool
 from retain.chat.style import CSS
 from retain.chat.suggestions import Suggestions
 from retain.errors import RetainError
-from retain.guard.characters import flat
+from retain.text.sanitize import flat
 
 if TYPE_CHECKING:
     from retain.chat.exchange import Desk
     from retain.talk.approval import Answer, Question
     from retain.talk.chat import Chat
 
-__all__ = ["Terminal"]
 
 Opener = Callable[[Callable[["Question"], Coroutine[Any, Any, "Answer"]]], "Chat"]
 

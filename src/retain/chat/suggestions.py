@@ -8,9 +8,7 @@ from typing import Final, NamedTuple
 from textual.content import Content, Span
 from textual.widgets import Static
 
-from retain.guard.characters import flat
-
-__all__ = ["Offer", "Suggestions"]
+from retain.text.sanitize import flat
 
 _ROWS: Final = 8
 

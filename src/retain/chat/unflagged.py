@@ -8,8 +8,6 @@ from typing import Final
 from retain.facts.view import fence_after
 from retain.talk.flagged import TAG, found
 
-__all__ = ["Unflagged", "unflagged"]
-
 _FLAG: Final = re.compile(rf" {{0,3}}(?:[-*+>] {{0,3}})?[*_]{{0,3}}{re.escape(TAG)}(?![(\[])")
 _BULLET: Final = re.compile(r"[ \t>]*(?:[-*+\u2022]|\d{1,3}[.)])[ \t]+")
 _FENCE: Final = re.compile(r" {0,3}(?:> ?)*[ \t]*(`{3,}|~{3,})(.*)")

@@ -5,26 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from retain.guard.characters import flat, visible
+from retain.text.sanitize import flat, visible
 
 if TYPE_CHECKING:
     from retain.errors import RetainError
     from retain.talk.events import Finished, Retrying
 
-__all__ = [
-    "LEAVE_AGAIN",
-    "SAVING",
-    "STOPPED",
-    "amount",
-    "error",
-    "finished",
-    "inert",
-    "recalled",
-    "retrying",
-    "setup",
-    "undone",
-    "welcome",
-]
 
 STOPPED: Final = "■ Stopped. What had come is kept."
 LEAVE_AGAIN: Final = "Press Ctrl+C again to leave."

@@ -1,180 +1,414 @@
-"""init, status, collections."""
+"""init, status, collections, export, import, stats, sync, index, doctor."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
-from retain import shapes
 from retain.app import App
-from retain.cli.parser import Command, Parser, open_app
-from retain.cli.render import Output, Table, facts_data, facts_line, held_note
+from retain.cli.command import Output, arg, command, flag, plural
+from retain.cli.render import Bar, Table
+from retain.config import switched_off
 from retain.errors import RetainError
+from retain.locate import other_stores
+from retain.text.sanitize import visible
+from retain.text.sizes import size
 
 if TYPE_CHECKING:
-    from retain.index.checking import Facts
+    from retain.index.catalogue import Facts
+    from retain.index.sync import Changes
+    from retain.memory import Problem
     from retain.remote import State
 
-__all__ = ["collections_command", "init_command", "status_command"]
+_KEPT: Final = "What is indexed so far is kept; run it again and it goes on where it stopped."
 
 
-def _no_arguments(parser: Parser) -> None:
-    """The common options are enough."""
+@command("init")
+def _init(app: App) -> Output:
+    """
+    Makes .retain/ here, with its config and a .gitignore; what exists is left alone.
+    With --global it makes your own bank, with --bank PATH one anywhere.
 
-
-def _init(args: argparse.Namespace) -> Output:
-    app = open_app(args)
-    hidden = app.workspace.above()
-    place, is_new = app.init()
-    text = (
-        f"{'Made a bank' if is_new else 'There is a bank already'}: {place.root}\n"
-        f"Settings: {os.path.join(place.root, 'config.toml')}\n"
-    )
-    data = {"root": place.root, "scope": place.scope, "created": is_new}
+      retain init
+      retain init --global
+    """
+    hidden = app.bank_above()
+    location, is_new = app.init()
+    root = location.root
     messages, warnings = [], []
     if is_new:
         messages.append("Store something: echo '# Title' | retain put -")
-    if is_new and hidden and place.scope == "project":
+    if is_new and hidden and location.scope == "project":
         warnings.append(
             f"{hidden.root} was the bank here and is not read from here any more; "
             f"`retain import {shlex.quote(hidden.root)}` takes it over"
         )
-    return Output(data, text, quiet=f"{place.root}\n", messages=messages, warnings=warnings)
+    return Output(
+        {"root": root, "scope": location.scope, "created": is_new},
+        [
+            f"{'Made a bank' if is_new else 'There is a bank already'}: {root}",
+            f"Settings: {os.path.join(root, 'config.toml')}",
+        ],
+        quiet=[root],
+        messages=messages,
+        warnings=warnings,
+    )
 
 
-init_command = Command(
-    _no_arguments,
-    _init,
-    """Makes .retain/ here, with its config and a .gitignore; what exists is left alone.
-With --global it makes your own bank, with --bank PATH one anywhere.
+@command("status")
+def _status(app: App) -> Output:
+    """
+    Also lists every file that is skipped, cannot be parsed or should be looked at.
 
-  retain init
-  retain init --global""",
-)
-
-
-def _status(args: argparse.Namespace) -> Output:
-    app = open_app(args)
-    place, found = app.place, app.status()
-    index, fault = _index(app)
+      retain status
+      retain status --json
+    """
+    location, findings, config = app.location, app.status(), app.config
+    history = app.kept_history()
+    index, index_line, engines = _index_status(app)
     counts = {
-        "collections": found.by_collection,
-        "types": found.by_type,
-        "statuses": found.by_status,
+        "collections": findings.by_collection,
+        "types": findings.by_type,
+        "statuses": findings.by_status,
     }
-    lines = [
-        f"Bank:        {place.root} ({place.kind}, {place.scope})",
-        f"Why:         {place.reason}",
-        f"Memories:    {found.memories} ({shapes.size(found.size)})"
-        + ("" if place.exists else "; the bank is made with the first memory"),
+    off, waiting = switched_off(config), findings.proposals
+    exists = "" if location.exists else "; the bank is made with the first memory"
+    facts = [
+        ("Bank", f"{location.root} ({location.kind}, {location.scope})"),
+        ("Why", location.reason),
+        ("Memory", off),
+        ("Memories", f"{findings.memories} ({size(findings.size)}){exists}"),
         *(
-            f"{name.capitalize() + ':':<13}{_counts(values)}"
+            (name.capitalize(), _counts({key or "(root)": values[key] for key in sorted(values)}))
             for name, values in counts.items()
-            if values
         ),
-        f"Trash:       {found.trashed}",
-        f"History:     {app.kept_history()}",
+        ("Trash", str(findings.trashed)),
+        ("History", history),
+        ("Inbox", f"{plural(waiting, 'proposal')} to review: retain inbox" if waiting else ""),
+        ("Index", index_line),
+        *(
+            (
+                "Engine",
+                f"{engine.part} in {engine.kind} at {engine.address} ({engine.answers})"
+                + (f", {engine.waiting} to be told" if engine.waiting else ""),
+            )
+            for engine in engines
+        ),
     ]
-    if found.proposals:
-        waiting = f"{found.proposals} proposal{'s' * (found.proposals != 1)} to review"
-        lines.append(f"Inbox:       {waiting}: retain inbox")
-    if index or fault:
-        lines.append(f"Index:       {facts_line(index) if index else fault}")
-    engines = _engines(app) if index else []
-    lines += [f"Engine:      {_engine_line(one)}" for one in engines]
-    if found.problems:
-        lines += ["", f"Left out or to be mended ({len(found.problems)}):"]
-        lines += [f"  {problem.path}: {problem.reason}" for problem in found.problems]
-    data: dict[str, object] = {
-        "root": place.root,
-        "kind": place.kind,
-        "scope": place.scope,
-        "reason": place.reason,
-        "exists": place.exists,
-        "memories": found.memories,
-        "bytes": found.size,
+    lines = [f"{name + ':':<13}{value}" for name, value in facts if value]
+    if findings.problems:
+        lines += ["", f"Left out or to be mended ({len(findings.problems)}):"]
+        lines += [f"  {problem.path}: {problem.reason}" for problem in findings.problems]
+    others = other_stores(os.environ) if location.scope in ("project", "global") else []
+    lines += [f"Elsewhere:   {path}: retain import {shlex.quote(path)} --global" for path in others]
+    data = {
+        "root": location.root,
+        "kind": location.kind,
+        "scope": location.scope,
+        "reason": location.reason,
+        "exists": location.exists,
+        "enabled": config.flag("memory.enabled"),
+        "memories": findings.memories,
+        "bytes": findings.size,
         **counts,
-        "trashed": found.trashed,
-        "proposals": found.proposals,
-        "history": app.kept_history(),
-        "index": facts_data(index) if index else None,
-        "engines": [_engine_data(one) for one in engines],
-        "problems": [problem._asdict() for problem in found.problems],
-        "warnings": list(app.config.warnings),
+        "trashed": findings.trashed,
+        "proposals": findings.proposals,
+        "history": history,
+        "index": _facts_data(index) if index else None,
+        "engines": [
+            {
+                "part": engine.part,
+                "kind": engine.kind,
+                "address": engine.address,
+                "version": engine.version,
+                "waiting": engine.waiting,
+                "trouble": engine.trouble.why if engine.trouble else "",
+            }
+            for engine in engines
+        ],
+        "problems": [problem.to_dict() for problem in findings.problems],
+        "warnings": list(config.warnings),
+        "other_stores": others,
     }
-    warnings = [*app.config.warnings, *held_note(index.held if index else 0)]
-    warnings += [f"{one.part}: {one.trouble.why}" for one in engines if one.trouble]
-    return Output(data, "\n".join(lines) + "\n", warnings=warnings)
+    warnings = [*config.warnings, *held_note(index.held if index else 0)]
+    warnings += [f"{engine.part}: {engine.trouble.why}" for engine in engines if engine.trouble]
+    return Output(data, lines, warnings=warnings)
 
 
-def _index(app: App) -> tuple[Facts | None, str]:
-    """What the index holds, or why that cannot be said; status must never fail over it."""
-    if not app.place.exists or not app.config.flag("memory.enabled"):
-        return None, ""
+def _index_status(app: App) -> tuple[Facts | None, str, Sequence[State]]:
+    """What the index holds, or why that cannot be said, and its engines; this never fails."""
+    if not app.location.exists or not app.config.flag("memory.enabled"):
+        return None, "", []
     try:
-        return app.library.facts(), ""
+        facts = app.index_facts(is_fresh=True)  # the files were counted just now
     except RetainError as error:
-        return None, error.message
-
-
-def _engines(app: App) -> list[State]:
-    """How the parts of the index that live elsewhere are; most banks have none."""
+        return None, error.message, []
     if all(app.config.text(f"engine.{part}") == "sqlite" for part in ("text", "vector")):
-        return []
+        return facts, _facts_line(facts), []
     try:
-        return app.remote.glance()
+        return facts, _facts_line(facts), app.remote.glance()
     except RetainError:  # the line about the index has said why
-        return []
+        return facts, _facts_line(facts), []
 
 
-def _engine_line(one: State) -> str:
-    waits = f", {one.waiting} to be told" if one.waiting else ""
-    return f"{one.part} in {one.kind} at {one.address} ({one.answers}){waits}"
+def _counts(values: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in values.items())
 
 
-def _engine_data(one: State) -> dict[str, object]:
+def _facts_data(facts: Facts) -> dict[str, object]:
+    """What an index holds, as JSON."""
     return {
-        "part": one.part,
-        "kind": one.kind,
-        "address": one.address,
-        "version": one.version,
-        "waiting": one.waiting,
-        "trouble": one.trouble.why if one.trouble else "",
+        "chunks": facts.chunks,
+        "vectors": facts.vectors,
+        "pending": facts.pending,
+        "held": facts.held,
+        "model": facts.model or None,
     }
 
 
-def _counts(values: object) -> str:
-    assert isinstance(values, dict)  # noqa: S101 - the caller's own table
-    return ", ".join(f"{name or '(root)'} {count}" for name, count in sorted(values.items()))
+def _facts_line(facts: Facts) -> str:
+    """What an index holds, in a line."""
+    parts = [plural(facts.chunks, "chunk"), plural(facts.vectors, "vector")]
+    if facts.pending:
+        parts.append(f"{facts.pending} waiting for one")
+    if facts.vectors:
+        parts.append(f"by {facts.model}")
+    return ", ".join(parts)
 
 
-status_command = Command(
-    _no_arguments,
-    _status,
-    """Also lists every file that is skipped, cannot be parsed or should be looked at.
+def held_note(held: int) -> list[str]:
+    """What is said when so much is gone that it was hardly meant."""
+    note = (
+        f"{held} memories are missing from disk at once; they are left out and not forgotten. "
+        "Bring the files back, or say that it is meant: retain sync --force"
+    )
+    return [note] if held else []
 
-  retain status
-  retain status --json""",
-)
 
+@command("collections")
+def _collections(app: App) -> Output:
+    """
+    A collection is a directory of the bank; `put --collection NAME` makes one.
 
-def _collections(args: argparse.Namespace) -> Output:
-    rows = open_app(args).collections()
+      retain collections
+    """
+    rows = app.collections()
     table = Table(
         ("Collection", "Scope", "Memories"),
         [(name or "(root)", scope, str(count)) for name, scope, count in rows],
         empty="No collections yet.",
     )
     data = [{"collection": name, "scope": scope, "memories": count} for name, scope, count in rows]
-    return Output(data, table=table, quiet="".join(f"{name}\n" for name, _, _ in rows if name))
+    return Output(data, table=table, quiet=[name for name, _, _ in rows if name])
 
 
-collections_command = Command(
-    _no_arguments,
-    _collections,
-    """A collection is a directory of the bank; `put --collection NAME` makes one.
+@command("export", arg("target", metavar="OUT", help="a new .zip file, or a new directory"))
+def _export(app: App, target: str) -> Output:
+    """
+    Every file as it is, with a manifest of their hashes; `retain import` takes it back.
 
-  retain collections""",
+      retain export backup.zip
+      retain export ../memories-2026-11
+    """
+    export = app.export(target)
+    noun = "memory" if export.memories == 1 else "memories"
+    text = f"Exported {export.memories} {noun} to {export.path}\n"
+    return Output(export, text, quiet=[export.path], warnings=export.warnings)
+
+
+@command(
+    "import",
+    arg("source", metavar="SRC", help="a zip, a bank, a project, or a .md file"),
+    flag(
+        "--replace",
+        help="where a memory differs take theirs (yours becomes a version); default: keep yours",
+    ),
+    "--allow-secret",
 )
+def _import(app: App, source: str, replace: bool, allow_secret: bool) -> Output:
+    """
+    Takes a zip or directory from `retain export`, another bank, a project with .arcaneum,
+    .memories/ or .claude/memory/, a directory of Markdown files, or one file. All of it or
+    nothing; a second import of the same source changes nothing.
+
+      retain import backup.zip
+      retain import ~/old-project --global
+    """
+    with Bar("Indexing") as bar:
+        done = app.import_bank(source, replace=replace, allow_secret=allow_secret, progress=bar)
+    counts = (
+        (len(done.created), "new"),
+        (len(done.replaced), "replaced"),
+        (len(done.unchanged), "already here"),
+        (len(done.kept), "different here and kept; --replace takes theirs"),
+    )
+    lines = [f"  {count} {what}" for count, what in counts if count]
+    data = {key: value for key, value in done._asdict().items() if key != "changes"}
+    text = [f"Imported from {done.source}:", *lines]
+    return Output(data, text, quiet="", warnings=done.warnings)
+
+
+@command("stats")
+def _stats(app: App) -> Output:
+    """
+    Of the bank in force, brought up to date first.
+
+      retain stats
+      retain stats --json | jq .tags
+    """
+    stats = app.stats()
+    facts, root = stats.facts, app.location.root
+    data = {
+        **stats.to_dict(root),
+        **_facts_data(facts),
+        "index_size": stats.index_size,
+        "problems": [problem.to_dict() for problem in stats.problems],
+    }
+    rows = {
+        "Memories": f"{facts.memories} ({size(facts.size)})",
+        "Tags": _counts(stats.tags),
+        "Types": _counts(stats.types),
+        "Path": root,
+        "Index": f"{_facts_line(facts)} ({size(stats.index_size)})",
+    }
+    lines = [f"{name + ':':<10}{value}" for name, value in rows.items() if value]
+    return Output(data, lines, warnings=_index_warnings(stats.problems, facts.held))
+
+
+def _index_warnings(problems: Sequence[Problem], held: int) -> list[str]:
+    return [*(f"{problem.path}: {problem.reason}" for problem in problems), *held_note(held)]
+
+
+@command("sync", flag("--force", help="forget also what went missing all at once"), "--no-vectors")
+def _sync(app: App, force: bool, no_vectors: bool) -> Output:
+    """
+    Searches do this by themselves. When more than half of twenty or more memories are gone
+    at once, they are left out and not forgotten, in case a disk is missing; --force says that
+    it is meant.
+
+      retain sync
+      retain sync --force
+    """
+    with Bar("Indexing", _KEPT) as bar:
+        changes = app.sync(force=force, progress=bar)
+    return _finish_index(app, changes, no_vectors)
+
+
+@command("index", flag("--rebuild", help="set the index aside and make it anew"), "--no-vectors")
+def _index(app: App, rebuild: bool, no_vectors: bool) -> Output:
+    """
+    Takes in what changed and makes every vector that is missing. It can be interrupted and
+    goes on where it stopped. The index is derived: --rebuild makes it from the files alone, and
+    keeps the vectors that still fit.
+
+      retain index
+      retain index --rebuild
+    """
+    with Bar("Indexing", _KEPT) as bar:
+        changes = app.rebuild(bar) if rebuild else app.sync(progress=bar)
+    return _finish_index(app, changes, no_vectors)
+
+
+def _finish_index(app: App, changes: Changes, no_vectors: bool) -> Output:
+    """Make the vectors, then say what was done."""
+    vectors = 0
+    if not no_vectors:
+        with Bar("Vectors", _KEPT) as bar:
+            vectors = app.make_vectors(progress=bar)
+    facts = app.index_facts()
+    data = {
+        "added": changes.added,
+        "changed": changes.changed,
+        "removed": changes.removed,
+        "vectors_made": vectors,
+        **_facts_data(facts),
+        "problems": [problem.to_dict() for problem in changes.problems],
+    }
+    lines = [
+        f"{changes.added} added, {changes.changed} changed, {changes.removed} removed",
+        f"Index: {_facts_line(facts)}",
+    ]
+    warnings = _index_warnings(changes.problems, changes.held)
+    return Output(data, lines, quiet="", warnings=warnings)
+
+
+@command(
+    "doctor",
+    flag("--repair", help="make a faulty index anew, remove those of banks that are gone"),
+)
+def _doctor(app: App, repair: bool) -> Output:
+    """
+    Reads every file, and compares the index with what they say, down to each word and check
+    sum. It ends with code 1 when something is wrong that was not repaired. Files are never
+    changed; a faulty index is made anew with --repair. It also names what is kept in your state
+    directory for banks that are gone, and removes it with --repair; proposals are left.
+
+      retain doctor
+      retain doctor --repair
+    """
+    from retain.doctor import orphaned_states, remove_state
+
+    findings = app.status()
+    problems = [problem for problem in findings.problems if not problem.is_minor]
+    summary = f"{len(problems)} to be looked at" if problems else "all in order"
+    lines = [f"Files: {findings.memories} memories ({size(findings.size)}), {summary}"]
+    root = app.location.root
+    lines += [f"  {os.path.relpath(item.path, root)}: {item.reason}" for item in problems]
+    data: dict[str, object] = {
+        "healthy": True,
+        "memories": findings.memories,
+        "problems": [problem.to_dict() for problem in findings.problems],
+        "dangling": [],
+        "faults": [],
+        "repaired": False,
+        "notes": [],
+        "index": None,
+    }
+    is_ill = bool(problems)
+    messages, warnings = [], list(app.config.warnings)
+    if app.location.exists:
+        with Bar("Indexing", _KEPT) as bar:
+            health = app.health(repair=repair, progress=bar)
+        dangling = app.dangling_links()
+        held = held_note(health.facts.held)
+        is_ill = is_ill or bool(health.faults or held or dangling)
+        if dangling:
+            lines.append(f"Links: {len(dangling)} to no memory")
+            lines += [f"  {visible(source)}: [[{visible(name)}]]" for source, name in dangling]
+        state = "made anew, and now in order" if health.is_rebuilt else "in order"
+        if health.faults:
+            state = f"{len(health.faults)} faults" + " even when made anew" * health.is_rebuilt
+        lines.append(f"Index: {_facts_line(health.facts)}, {state}")
+        notes = () if health.is_rebuilt else health.notes
+        lines += [f"  {note}" for note in (*health.faults, *notes)]
+        if health.faults and not repair:
+            messages = ["`retain doctor --repair` makes the index anew; the memories stay."]
+        warnings += held
+        data |= {
+            "dangling": [{"source": source, "target": name} for source, name in dangling],
+            "faults": list(health.faults),
+            "repaired": health.is_rebuilt,
+            "notes": list(health.notes),
+            "index": _facts_data(health.facts),
+        }
+    else:
+        lines.append("Index: there is no bank yet")
+    states = orphaned_states(app.env)
+    if states:
+        lines.append(f"States: {len(states)} of banks that are gone{', removed' * repair}")
+        lines += [f"  {visible(orphan.path)}: {visible(orphan.bank)}" for orphan in states]
+        messages += [] if repair else ["`retain doctor --repair` removes what is kept for them."]
+    for orphan in states if repair else ():
+        remove_state(orphan)
+    data["states"] = [orphan.to_dict() for orphan in states]
+    data["healthy"] = not is_ill
+    return Output(
+        data,
+        lines,
+        quiet=None if is_ill else "",
+        messages=messages,
+        warnings=warnings,
+        code=int(is_ill),
+    )

@@ -1,46 +1,37 @@
-"""put, get, list, update, append, move, delete."""
+"""put, get, list, update, append, move, delete, and the text that people hand in."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import functools
+import os
+import re
+import sys
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from retain import shapes
 from retain.app import App
-from retain.cli.inputs import (
-    add_collection,
-    add_fields,
-    add_id,
-    add_secrets,
-    count,
-    draft_from,
-    read_text,
+from retain.app.memories import SORTS
+from retain.bank.memory_input import MemoryInput
+from retain.cli.command import (
+    Args,
+    Output,
+    arg,
+    collection_arg,
+    command,
+    flag,
+    limit_arg,
+    memory_arg,
+    same_bank,
+    split_words,
 )
-from retain.cli.parser import Command, Parser, open_app, same_bank
-from retain.cli.render import Output, Table, as_context, as_versions, wants_json
-from retain.drafts import Draft
-from retain.errors import RetainError, UsageError
-from retain.finding import SORTS
-from retain.guard.characters import visible
-from retain.model import STATUSES, Memory, Problem, Version, Written
+from retain.errors import LimitExceeded, NotFound, RetainError, UsageError
+from retain.memory import FREE_TYPES, STATUSES, Memory, Problem, Version, Written
+from retain.text.sanitize import visible
 
 if TYPE_CHECKING:
-    from retain.similar import Alike
-
-__all__ = [
-    "append_command",
-    "delete_command",
-    "get_command",
-    "list_command",
-    "move_command",
-    "put_command",
-    "update_command",
-    "written_output",
-]
+    from retain.cli.render import Table
+    from retain.search.duplicates import Alike
 
 _VERBS = {
     "created": "Stored memory",
@@ -51,10 +42,16 @@ _VERBS = {
     "restored": "Restored memory",
     "unchanged": "Unchanged",
 }
+_TEXT = arg(
+    "words",
+    nargs="*",
+    metavar="FILE",
+    help="a file with the text, or the text itself; - or nothing for stdin",
+)
 
 
-def written_output(written: Written) -> Output:
-    """What every change answers with."""
+def written_output(written: Written, note: str = "", *more: str) -> Output:
+    """The answer of every change; `more` are further lines about it."""
     memory = written.memory
     lines = [
         f"{_VERBS[written.status]}: {memory.id}",
@@ -65,397 +62,483 @@ def written_output(written: Written) -> Output:
         lines.append(f"Previous text kept as: {written.kept}")
     if written.commit:
         lines.append(f"Committed: {written.commit[:10]}")
-    text = "\n".join(lines) + "\n"
-    data = functools.partial(shapes.written, written)
-    return Output(data, text, quiet=f"{memory.ref}\n", warnings=written.warnings)
-
-
-# put
-
-
-def _put_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "file", nargs="?", default="-", help="the text to store: a file; - or nothing for stdin"
+    return Output(
+        written,
+        [*lines, *more],
+        quiet=[memory.ref],
+        messages=[note] if note else [],
+        warnings=written.warnings,
     )
-    parser.add_argument("--id", help="the memory's id or collection/id; else made from the text")
-    add_collection(parser, "where to store it (default: memories)")
-    add_fields(parser)
-    parser.add_argument("--created-by", default="", metavar="WHO", help="who wrote it")
-    parser.add_argument(
-        "--replace", action="store_true", help="make it the new text if the id is in use"
-    )
-    add_secrets(parser)
 
 
-def _put(args: argparse.Namespace) -> Output:
+@command(
+    "put",
+    _TEXT,
+    arg("--id", help="the memory's id or collection/id; else made from the text"),
+    collection_arg("where to store it (default: memories)"),
+    "metadata",
+    arg("--created-by", default="", metavar="WHO", help="who wrote it"),
+    flag("--replace", help="make it the new text if the id is in use"),
+    "--allow-secret",
+)
+def _put(app: App, args: Args) -> Output:
+    """
+    The id is the one given, else made from the title, the first heading, or the content.
+    With --id, a memory of that id gets the new text and whatever metadata you name, keeps its
+    other metadata, and its old text becomes a version; an id that was made up never replaces
+    anything unless you say --replace.
+
+      echo "# GPU Research" | retain put - --collection knowledge --id gpu-patterns --tags gpu,metal
+      retain put "The staging database is reset every night." --tags staging
+      retain put notes.md
+      retain put notes.md --type fact --context "From profiling" --metadata '{"priority": "high"}'
+    """
     if args.id == "":
         raise UsageError("--id is empty", unchanged="Nothing was stored.")
-    app = open_app(args)
-    text = read_text(args.file, app.config.number("memory.max_bytes"))
+    text, note = _read_words(app, args.words)
     written = app.put(
-        draft_from(args, text),
+        memory_input(args, text),
         collection=args.collection,
         name=args.id or "",
         created_by=args.created_by,
         replace=args.replace,
     )
-    output = written_output(written)
-    if getattr(args, "quiet", False) and not wants_json(args):
-        return output
-    found = _similar(app, written)
-    data = {**shapes.written(written), "similar": found and _similar_data(found)}
-    return output._replace(data=data, messages=_similar_notes(found, written, args))
+    output = written_output(written, note)
+    similar: Sequence[Alike] = []
+    if written.status != "unchanged" and (args.wants_json or not args.quiet):
+        with contextlib.suppress(RetainError):  # what was stored is stored whatever happens
+            similar = app.alike(written.memory.collection, written.memory.id)
+    data = {**written.to_dict(), "similar": [alike.to_dict() for alike in similar]}
+    messages = list(output.messages)
+    if similar:
+        from retain.cli.merge import similar_notes  # few memories are like another
+
+        messages += similar_notes(similar, written.memory.address, args)
+    return output._replace(data=data, messages=messages)
 
 
-def _similar(app: App, written: Written) -> Sequence[Alike]:
-    """Memories that seem to state the same fact; what was stored is stored whatever happens."""
-    if written.status == "unchanged":
-        return []
-    with contextlib.suppress(RetainError):
-        return app.library.alike(written.memory.collection, written.memory.id)
-    return []
-
-
-def _similar_data(found: Sequence[Alike]) -> list[dict[str, object]]:
-    return list(map(shapes.alike, found))
-
-
-def _similar_notes(
-    found: Sequence[Alike], written: Written, args: argparse.Namespace
-) -> Sequence[str]:
-    if not found:
-        return ()
-    from retain.cli.curating import similar_notes
-
-    return similar_notes(found, written.memory.address, same_bank(args))
-
-
-put_command = Command(
-    _put_arguments,
-    _put,
-    """The id is the one given, else made from the title, the first heading, or the content.
-With --id, a memory of that id gets the new text and whatever metadata you name, keeps its
-other metadata, and its old text becomes a version; an id that was made up never replaces
-anything unless you say --replace.
-
-  echo "# GPU Research" | retain put - --collection knowledge --id gpu-patterns --tags gpu,metal
-  retain put notes.md
-  retain put notes.md --type fact --context "From profiling" --metadata '{"priority": "high"}'""",
-)
-
-
-# get
-
-
-def _get_arguments(parser: Parser) -> None:
-    add_id(parser, handles=True)
-    add_collection(parser, "the collection it is in")
-    parser.add_argument(
+@command(
+    "get",
+    memory_arg(handles=True),
+    "--collection",
+    arg(
         "--format",
         choices=("context", "json", "raw"),
         default="context",
         help="context: for reading, the default; json; raw: the text alone, byte for byte",
-    )
-    parser.add_argument(
-        "--version", default="", metavar="V", help="as it was: v2, HEAD~1, a commit"
-    )
-    parser.add_argument("--show-versions", action="store_true", help="list its versions as well")
-
-
-def _get(args: argparse.Namespace) -> Output:
-    app = open_app(args)
-    memory = app.get(args.id, collection=args.collection, version=args.version)
-    versions = app.versions(memory.address) if args.show_versions else None
-    table = None if versions is None else as_versions(versions)
-    successor = app.successor(memory)
-    data = functools.partial(_get_data, memory, versions, successor)
-    warnings = [f"{memory.path}: {memory.problem}"] if memory.problem else []
-    messages = []
-    if memory.scope != app.place.scope:
-        messages = [f"(from your global bank: {memory.path})"]
-    if successor:
-        messages.append(f"{memory.ref} is superseded by {successor}")
-    if args.format == "raw":
-        raw = _raw(memory)
-        return Output(data, raw=raw, table=table, messages=messages, warnings=warnings)
-    text = as_context(memory)
-    text = text if text.endswith("\n") else f"{text}\n"
-    return Output(data, text, table=table, messages=messages, warnings=warnings)
-
-
-def _get_data(
-    memory: Memory, versions: Sequence[Version] | None, successor: str
-) -> dict[str, object]:
-    data = {**shapes.memory(memory, content=True), "superseded_by": successor or None}
-    if versions is not None:
-        data["versions"] = [one._asdict() for one in versions]
-    return data
-
-
-def _raw(memory: Memory) -> bytes:
-    """The body as it stands in the file; a file that cannot be parsed is all body."""
-    body = memory.body.encode("utf-8", "surrogateescape")
-    return memory.data if memory.problem and not memory.data.endswith(body) else body
-
-
-get_command = Command(
-    _get_arguments,
-    _get,
-    """An id alone is looked for in every collection, in the project's bank and then in yours.
-A brief calls each memory by a handle, which is understood here too. What was merged or
-superseded says by which.
-
-  retain get gpu-patterns
-  retain get m:4f2a
-  retain get knowledge/gpu-patterns --format raw
-  retain get gpu-patterns --version HEAD~2
-  retain get gpu-patterns --json | jq -r .hash""",
+    ),
+    arg("--version", default="", metavar="V", help="as it was: v2, HEAD~1, a commit"),
+    flag("--show-versions", help="list its versions as well"),
 )
+def _get(app: App, args: Args) -> Output:
+    """
+    An id alone is looked for in every collection, in the project's bank and then in yours.
+    A brief calls each memory by a handle, which is understood here too. What was merged or
+    superseded says by which.
+
+      retain get gpu-patterns
+      retain get m:4f2a
+      retain get knowledge/gpu-patterns --format raw
+      retain get gpu-patterns --version HEAD~2
+      retain get gpu-patterns --json | jq -r .hash
+    """
+    memory = app.get(args.ref, collection=args.collection, version=args.version)
+    successor = app.successors([memory]).get(memory.path, "")
+    data = {**memory.to_dict(content=True), "superseded_by": successor or None}
+    output = Output(data, warnings=[f"{memory.path}: {memory.problem}"] if memory.problem else [])
+    if args.show_versions:
+        versions = app.versions(memory.address)
+        data["versions"] = [version.to_dict() for version in versions]
+        output = output._replace(table=versions_table(versions))
+    messages = []
+    if memory.scope != app.location.scope:
+        messages = [f"(from your global bank: {memory.path})"]
+    if args.format != "raw":
+        return output._replace(text=_context(memory, successor), messages=messages)
+    raw = memory.body.encode("utf-8", "surrogateescape")
+    if memory.problem and not memory.data.endswith(raw):
+        raw = memory.data  # a file that cannot be parsed is all body
+    if status := _status(memory, successor):
+        messages.append(f"{memory.ref} is {status}")
+    return output._replace(raw=raw, messages=messages)
 
 
-# list
+def _status(memory: Memory, successor: str) -> str:
+    """How a memory stands, if it is not simply in force."""
+    status = "" if memory.status == "active" else memory.status
+    return ", ".join(filter(None, (status, f"superseded by {successor}" if successor else "")))
 
 
-def _list_arguments(parser: Parser) -> None:
-    add_collection(parser, "only this collection")
-    parser.add_argument(
+def _context(memory: Memory, successor: str) -> str:
+    """A memory as an agent reads it: what it is, where it comes from, then its text."""
+    created_by = memory.text("created_by") or "unknown"
+    facts = {
+        "ID": memory.id,
+        "Created": f"{memory.text('created_at') or 'unknown'} by {created_by}",
+        "Status": _status(memory, successor),
+        "Type": "" if memory.type in FREE_TYPES else memory.type,
+        "Context": memory.text("context"),
+        "Tags": ", ".join(memory.tags),
+        "Category": memory.text("category"),
+        "Related": ", ".join(memory.related_to),
+        "Source": memory.text("source"),
+    }
+    lines = [f"# {memory.title}", *(f"{name}: {value}" for name, value in facts.items() if value)]
+    body = memory.body
+    content = memory.meta.get("content")
+    if isinstance(content, dict):  # the text of a typed memory is in its fields
+        from retain.bank.records_json import render
+
+        body = "\n\n".join(filter(None, (render(content), body)))
+    text = "\n".join([*lines, "", body])
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def versions_table(versions: Sequence[Version]) -> Table:
+    """Versions as rows."""
+    from retain.cli.render import Table
+
+    return Table(
+        ("Version", "Time", "Author", "What"),
+        [(item.version, item.time, item.author, item.message) for item in versions],
+        empty="No earlier versions.",
+        flexible=("Author", "What"),
+    )
+
+
+@command(
+    "list",
+    collection_arg("only this collection"),
+    arg(
         "--filter",
         action="append",
         default=[],
         metavar="EXPR",
         help="key=a,b (either), key!=v, key>=v, key<=v, key~text; several must all hold",
-    )
-    parser.add_argument("--type", default="", help="only this type")
-    parser.add_argument(
+    ),
+    "--tags",
+    "--type",
+    arg(
         "--status",
         choices=(*STATUSES, "all"),
         default="",
         help="only this status, or all (default: all but retired)",
-    )
-    parser.add_argument("--sort", choices=SORTS, default="collection", help="what to sort by")
-    parser.add_argument("--reverse", action="store_true", help="turn the order round")
-    parser.add_argument("--limit", type=count, default=0, metavar="N", help="the first N only")
-    parser.add_argument("--format", choices=("table", "json"), default="table")
+    ),
+    arg("--sort", choices=SORTS, default="collection", help="what to sort by"),
+    flag("--reverse", help="turn the order round"),
+    limit_arg(0, "the first N only"),
+    arg("--format", choices=("table", "json"), default="table"),
+)
+def _list(app: App, args: Args) -> Output:
+    """
+    In a project, its own memories come first and then those of your global bank.
 
-
-def _list(args: argparse.Namespace) -> Output:
+      retain list
+      retain list --collection knowledge --tags gpu,metal --filter priority=high
+      retain list --type decision --sort updated --reverse --limit 5
+      retain list --filter 'created_at>=2026-01-01' --filter title~auth --json
+    """
     problems: list[Problem] = []
-    app = open_app(args)
     memories = app.list(
         collection=args.collection,
-        conditions=args.filter,
+        conditions=[*args.filter, *([f"tags={args.tags}"] if args.tags else [])],
         kind=args.type,
         status=args.status,
         sort=args.sort,
         reverse=args.reverse,
+        limit=args.limit,
         problems=problems,
     )
-    memories = memories[: args.limit] if args.limit else memories
+    empty = "No memories found."
+    if args.collection and not memories:
+        names = [name for name, _, _ in app.collections()]
+        if args.collection not in names:
+            missing = f"there is no collection {args.collection!r}, only {', '.join(names)}"
+            empty = f"No memories found: {missing}."
     left_out = sum(not problem.is_minor for problem in problems)
-    warnings = [f"{left_out} file(s) left out; `retain status` says why"] if left_out else []
+    counts = Counter(memory.id for memory in memories)
+    names = [memory.address if counts[memory.id] > 1 else memory.ref for memory in memories]
+    successors = app.successors(memories)
     return Output(
-        lambda: [shapes.memory(memory) for memory in memories],
-        table=_listing(memories, "" if memories else _none_found(app, args.collection)),
-        quiet="".join(f"{name}\n" for name in _names(memories)),
+        lambda: [
+            {**memory.to_dict(), "superseded_by": successors.get(memory.path)}
+            for memory in memories
+        ],
+        table=_memories_table(memories, successors, empty),
+        quiet=[visible(name, keep_newlines=False) for name in names],
+        warnings=[f"{left_out} file(s) left out; `retain status` says why"] if left_out else [],
+    )
+
+
+def _memories_table(memories: Sequence[Memory], successors: Mapping[str, str], empty: str) -> Table:
+    from retain.cli.render import Table
+
+    columns = {
+        "ID": [memory.id for memory in memories],
+        "Title": [memory.title for memory in memories],
+        "Collection": [memory.collection for memory in memories],
+        "Tags": [", ".join(memory.tags) for memory in memories],
+        "Created": [memory.text("created_at")[:10] for memory in memories],
+    }
+    scopes = [memory.scope for memory in memories]
+    if len(set(scopes)) > 1:
+        columns["Scope"] = scopes
+    statuses = [_status(memory, successors.get(memory.path, "")) or "active" for memory in memories]
+    if set(statuses) - {"active"}:
+        columns["Status"] = statuses
+    return Table(
+        tuple(columns),
+        list(zip(*columns.values(), strict=True)),
+        f"Memories ({len(memories)})",
+        empty,
+        flexible=("Title", "Collection", "Tags", "Status"),
+    )
+
+
+@command(
+    "update",
+    "ID",
+    "--collection",
+    arg("--content", metavar="FILE", help="the new text: a file, or - for stdin"),
+    "metadata",
+    flag("--merge-tags", help="add --tags to the ones there, do not replace"),
+    "--expect",
+    "--allow-secret",
+)
+def _update(app: App, args: Args) -> Output:
+    """
+    Everything you do not name stays as it is, byte for byte; the text before is kept as a
+    version. --metadata sets any other key, and null removes one.
+
+      retain update gpu-patterns --content updated.md
+      retain update gpu-patterns --tags metal,cuda --merge-tags
+      retain update gpu-patterns --metadata '{"priority": "high", "draft": null}'
+      retain update gpu-patterns --content new.md --expect 3f2a9c01
+    """
+    text = None if args.content is None else read_memory_text(app, args.content)
+    change = memory_input(args, text)._replace(merge_tags=args.merge_tags)
+    return written_output(
+        app.update(args.ref, change, collection=args.collection, expect=args.expect or "")
+    )
+
+
+@command(
+    "append",
+    "ID",
+    _TEXT,
+    "--collection",
+    arg("--content", metavar="FILE", help="the same, as with update"),
+    "--expect",
+    "--allow-secret",
+)
+def _append(app: App, args: Args) -> Output:
+    """
+    The text is added two line breaks after what is there.
+
+      retain append gpu-patterns "- Metal 3 has mesh shaders"
+      echo "- Metal 3 has mesh shaders" | retain append gpu-patterns -
+      retain append gpu-patterns more.md
+    """
+    if args.words and args.content is not None:
+        raise UsageError("the text to add was named twice", unchanged="Nothing was changed.")
+    if args.content is None:
+        text, note = _read_words(app, args.words)
+    else:
+        text, note = read_memory_text(app, args.content), ""
+    addition = MemoryInput(text=text, allow_secret=args.allow_secret)
+    written = app.append(args.ref, addition, collection=args.collection, expect=args.expect or "")
+    return written_output(written, note)
+
+
+@command(
+    "move",
+    "ID",
+    collection_arg("the collection it is in", "--from", dest="source"),
+    collection_arg("the collection to move it to"),
+    arg("--id", dest="new", default="", metavar="NEW", help="its new id"),
+    arg("--to", metavar="BANK", help="another bank: its path, or global for your own"),
+)
+def _move(
+    app: App, ref: str, source: str | None, collection: str | None, new: str, to: str | None
+) -> Output:
+    """
+    Its versions go with it, but for one that goes to another bank: what it was stays behind, in the
+    trash and among the versions. Nothing is ever moved over another memory.
+
+      retain move gpu-patterns --collection archive
+      retain move knowledge/gpu-patterns --id metal-patterns
+      retain move gpu-patterns --to global
+    """
+    if to is None:
+        return written_output(app.move(ref, collection=source, to_collection=collection, to_id=new))
+    if not to:
+        raise UsageError("--to needs a bank", unchanged="Nothing was moved.")
+    with contextlib.closing(App(everywhere=True) if to == "global" else App(bank=to)) as other:
+        if other.location.root == app.location.root:
+            raise UsageError(
+                f"{ref} is in {other.location.root} already", unchanged="Nothing was moved."
+            )
+        address = app.find_own(ref, source).address
+        written, deleted = app.move_over(address, other, to_collection=collection, to_id=new)
+    return written_output(written, "", f"What it was is in the trash as: {deleted.trashed.path}")
+
+
+@command("delete", memory_arg(nargs="+"), "--collection", "--expect")
+def _delete(app: App, args: Args) -> Output:
+    """
+    The file goes to .trash/ with the time in its name, and can be brought back. Where one of
+    several is not found, none is deleted.
+
+      retain delete gpu-patterns
+      retain delete scratch-1 scratch-2
+      retain restore --trash gpu-patterns
+    """
+    if args.expect and len(args.ref) > 1:
+        raise UsageError("--expect is about one memory", unchanged="Nothing was deleted.")
+    memories = [app.find_own(ref, args.collection) for ref in args.ref]
+    addresses = dict.fromkeys(memory.address for memory in memories)
+    lines, data, restores = [], [], []
+    warnings: list[str] = []
+    for address in addresses:
+        trashed, commit, notes = app.delete(address, expect=args.expect or "")
+        lines += [f"Deleted memory: {trashed.id}", f"In the trash as: {trashed.path}"]
+        lines += [f"Committed: {commit[:10]}"] if commit else []
+        restores.append(f"retain restore --trash {trashed.id}{same_bank(args)}")
+        warnings += notes
+        data.append(
+            {
+                "status": "deleted",
+                "id": trashed.id,
+                "collection": trashed.collection,
+                "moved_to": trashed.path,
+                "commit": commit or None,
+                "warnings": list(notes),
+            }
+        )
+    what = "it" if len(data) == 1 else "them"
+    return Output(
+        data[0] if len(args.ref) == 1 else data,
+        lines,
+        quiet="",
+        messages=[f"Bring {what} back with: {' && '.join(restores)}"],
         warnings=warnings,
     )
 
 
-def _names(memories: list[Memory]) -> list[str]:
-    """What each memory is called in another command."""
-    counts = Counter(memory.id for memory in memories)
-    names = (memory.address if counts[memory.id] > 1 else memory.ref for memory in memories)
-    return [visible(name, keep_newlines=False) for name in names]
+# What people hand in
+
+# What is meant as a path even where there is no such file: a slash, or an ending.
+_PATH = re.compile(r"\S*/\S*|\S+\.\w{1,8}")
 
 
-def _none_found(app: App, collection: str | None) -> str:
-    """What to say to an empty list: that there is no such collection, if that is the reason."""
-    names = [name for name, _, _ in app.collections()] if collection else []
-    if not collection or collection in names:
-        return "No memories found."
-    return f"No memories found: there is no collection {collection!r}, only {', '.join(names)}."
-
-
-def _listing(memories: list[Memory], empty: str) -> Table:
-    columns = ["ID", "Title", "Collection", "Tags", "Created"]
-    rows: list[list[Any]] = [
-        [
-            memory.id,
-            memory.title,
-            memory.collection,
-            ", ".join(memory.tags),
-            memory.text("created_at")[:10],
-        ]
-        for memory in memories
-    ]
-    if len({memory.scope for memory in memories}) > 1:
-        columns.append("Scope")
-        for row, memory in zip(rows, memories, strict=True):
-            row.append(memory.scope)
-    if any(memory.status != "active" for memory in memories):
-        columns.append("Status")
-        for row, memory in zip(rows, memories, strict=True):
-            row.append(memory.status)
-    title = f"Memories ({len(rows)})"
-    return Table(columns, rows, title, empty, flexible=("Title", "Collection", "Tags"))
-
-
-list_command = Command(
-    _list_arguments,
-    _list,
-    """In a project, its own memories come first and then those of your global bank.
-
-  retain list
-  retain list --collection knowledge --filter tags=gpu,metal --filter priority=high
-  retain list --type decision --sort updated --reverse --limit 5
-  retain list --filter created_at>=2026-01-01 --filter title~auth --json""",
-)
-
-
-# update, append
-
-
-def _update_arguments(parser: Parser) -> None:
-    add_id(parser)
-    add_collection(parser, "the collection it is in")
-    parser.add_argument("--content", metavar="FILE", help="the new text: a file, or - for stdin")
-    add_fields(parser)
-    parser.add_argument(
-        "--merge-tags", action="store_true", help="add --tags to the ones there, do not replace"
-    )
-    _add_expect(parser)
-    add_secrets(parser)
-
-
-def _update(args: argparse.Namespace) -> Output:
-    app = open_app(args)
-    limit = app.config.number("memory.max_bytes")
-    text = read_text(args.content, limit) if args.content is not None else None
-    draft = draft_from(args, text)._replace(merge_tags=args.merge_tags)
-    return written_output(
-        app.update(args.id, draft, collection=args.collection, expect=args.expect or "")
+def memory_input(args: Args, text: str | None) -> MemoryInput:
+    """What the options of `put`, `update` and `merge` ask to store."""
+    fields = _parse_metadata(args.metadata) if args.metadata is not None else {}
+    for name in ("status", "category", "context", "project", "priority"):
+        if (value := getattr(args, name)) is not None:
+            fields[name] = value
+    if args.related_to is not None:
+        fields["related_to"] = split_words(args.related_to)
+    if args.title == "":
+        fields["title"] = None
+    return MemoryInput(
+        text=text,
+        title=args.title or "",
+        type=args.type,
+        tags=None if args.tags is None else split_words(args.tags),
+        fields=fields,
+        allow_secret=args.allow_secret,
     )
 
 
-update_command = Command(
-    _update_arguments,
-    _update,
-    """Everything you do not name stays as it is, byte for byte; the text before is kept as a
-version. --metadata sets any other key, and null removes one.
+def _parse_metadata(text: str) -> dict[str, object]:
+    import json
 
-  retain update gpu-patterns --content updated.md
-  retain update gpu-patterns --tags metal,cuda --merge-tags
-  retain update gpu-patterns --metadata '{"priority": "high", "draft": null}'
-  retain update gpu-patterns --content new.md --expect 3f2a9c01...""",
-)
-
-
-def _append_arguments(parser: Parser) -> None:
-    add_id(parser)
-    parser.add_argument(
-        "file", nargs="?", help="the text to add: a file; - or nothing for stdin, as with put"
-    )
-    add_collection(parser, "the collection it is in")
-    parser.add_argument("--content", metavar="FILE", help="the same, as with update")
-    _add_expect(parser)
-    add_secrets(parser)
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"--metadata is not JSON: {error}",
+            unchanged="Nothing was changed.",
+            hint='Write an object, such as \'{"priority": "high"}\'.',
+        ) from error
+    if not isinstance(fields, dict):
+        raise UsageError('--metadata is a JSON object, such as \'{"priority": "high"}\'')
+    if "id" in fields:
+        raise UsageError("--metadata cannot set the id", hint="`retain move ID --id NEW` does.")
+    return fields
 
 
-def _append(args: argparse.Namespace) -> Output:
-    if None not in (args.file, args.content):
-        raise UsageError("the text to add was named twice", unchanged="Nothing was changed.")
-    app = open_app(args)
-    source = next(one for one in (args.file, args.content, "-") if one is not None)
-    text = read_text(source, app.config.number("memory.max_bytes"))
-    draft = Draft(text=text, allow_secret=args.allow_secret)
-    return written_output(
-        app.append(args.id, draft, collection=args.collection, expect=args.expect or "")
-    )
+def _read_words(app: App, words: Sequence[str]) -> tuple[str, str]:
+    """The text that words mean, and a note if it is the words themselves.
 
-
-append_command = Command(
-    _append_arguments,
-    _append,
-    """The text is added two line breaks after what is there.
-
-  echo "- Metal 3 has mesh shaders" | retain append gpu-patterns -
-  retain append gpu-patterns more.md""",
-)
-
-
-def _add_expect(parser: Parser) -> None:
-    parser.add_argument(
-        "--expect",
-        type=_hash,
-        metavar="HASH",
-        help="change it only if its hash is still this one (from `get --json`)",
-    )
-
-
-def _hash(text: str) -> str:
-    digits = text.removeprefix("sha256:").lower()
-    if not 8 <= len(digits) <= 64 or digits.strip("0123456789abcdef"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a hash: 8 to 64 hexadecimal digits")
-    return digits
-
-
-# move, delete
-
-
-def _move_arguments(parser: Parser) -> None:
-    add_id(parser)
-    add_collection(parser, "the collection it is in", "--from", dest="source")
-    add_collection(parser, "the collection to move it to")
-    parser.add_argument("--id", dest="new", default="", metavar="NEW", help="its new id")
-
-
-def _move(args: argparse.Namespace) -> Output:
-    return written_output(
-        open_app(args).move(
-            args.id, collection=args.source, to_collection=args.collection, to_id=args.new
+    They name a file, or `-` for standard input; what cannot be the name of a file is the text.
+    """
+    source = " ".join(words) or "-"
+    if source == "-" or os.path.lexists(source) or _PATH.fullmatch(source):
+        return read_memory_text(app, source), ""
+    if files := [word for word in words if os.path.lexists(word)]:
+        raise UsageError(
+            f"{files[0]} is a file, and other words stand beside it",
+            unchanged="Nothing was stored.",
+            hint="Name one file, or write the text in quotes.",
         )
+    limit = app.config.number("memory.max_bytes")
+    if len(os.fsencode(source)) > limit:
+        raise _too_large(source[:80], limit)
+    return f"{source}\n", "The text is what was typed: there is no file of that name."
+
+
+def read_memory_text(app: App, source: str) -> str:
+    """The text of a memory, in a file or on standard input, as large as the bank allows."""
+    return read_text(source, app.config.number("memory.max_bytes"))
+
+
+def read_text(source: str, limit: int, what: str = "a memory") -> str:
+    """The text in a file, or on standard input for `-`."""
+    name = "standard input" if source == "-" else source
+    data = _read(source, limit + 1)
+    if len(data) > limit:
+        raise _too_large(name[:80], limit, what)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{name} is not UTF-8 text (byte {error.start})",
+            unchanged="Nothing was stored.",
+            hint="A memory is text; convert the file to UTF-8 first.",
+        ) from error
+
+
+def _too_large(name: str, limit: int, what: str = "a memory") -> LimitExceeded:
+    return LimitExceeded(
+        f"{name} has more than {limit:,} bytes, the most {what} may have",
+        unchanged="Nothing was stored.",
+        hint="Split it, or raise memory.max_bytes in your own config.",
     )
 
 
-move_command = Command(
-    _move_arguments,
-    _move,
-    """Its versions go with it. Nothing is ever moved over another memory.
-
-  retain move gpu-patterns --collection archive
-  retain move knowledge/gpu-patterns --id metal-patterns""",
-)
-
-
-def _delete_arguments(parser: Parser) -> None:
-    add_id(parser)
-    add_collection(parser, "the collection it is in")
-    _add_expect(parser)
-
-
-def _delete(args: argparse.Namespace) -> Output:
-    done = open_app(args).delete(args.id, collection=args.collection, expect=args.expect or "")
-    trashed = done.trashed
-    text = f"Deleted memory: {trashed.id}\nIn the trash as: {trashed.path}\n"
-    if done.commit:
-        text += f"Committed: {done.commit[:10]}\n"
-    data = {
-        "status": "deleted",
-        "id": trashed.id,
-        "collection": trashed.collection,
-        "moved_to": trashed.path,
-        "commit": done.commit or None,
-        "warnings": list(done.warnings),
-    }
-    message = f"Bring it back with: retain restore --trash {trashed.id}{same_bank(args)}"
-    return Output(data, text, quiet="", messages=[message], warnings=done.warnings)
-
-
-delete_command = Command(
-    _delete_arguments,
-    _delete,
-    """The file goes to .trash/ with the time in its name, and can be brought back.
-
-  retain delete gpu-patterns
-  retain restore --trash gpu-patterns""",
-)
+def _read(source: str, most: int) -> bytes:
+    if source == "-":
+        if sys.stdin is None or sys.stdin.closed:
+            raise UsageError("standard input is closed; there is no text to read")
+        if sys.stdin.isatty():
+            print("Type the text; Ctrl-D on a new line ends it.", file=sys.stderr)
+        return sys.stdin.buffer.read(most)
+    try:
+        with open(source, "rb") as file:
+            return file.read(most)
+    except FileNotFoundError as error:
+        raise NotFound(
+            f"there is no file {source}",
+            unchanged="Nothing was stored.",
+            hint="Name a file, or - to read standard input.",
+        ) from error
+    except IsADirectoryError as error:
+        raise UsageError(
+            f"{source} is a directory",
+            unchanged="Nothing was stored.",
+            hint=f"`retain import {source}` takes over a whole directory.",
+        ) from error
+    except OSError as error:
+        raise RetainError(f"{source} cannot be read: {error.strerror}") from error

@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from retain.app import App
-from retain.drafts import Draft
+from retain.bank.memory_input import MemoryInput
 from retain.errors import Conflict, LimitExceeded, NotFound, RetainError
 from retain.facts import merging, view
 from retain.facts.merging import Entry, Fact, digest
 from retain.facts.view import Page
-
-__all__ = ["COLLECTION", "Again", "Log", "Synced", "Work", "plain", "ref_of"]
 
 COLLECTION: Final = "facts"
 
@@ -98,7 +96,7 @@ class Work:
     def _learn(self, number: int) -> None:
         text = self._page.items[number].text
         try:
-            clean = plain(self._app.gate.admitted(Draft(text=text))[0].text or "")
+            clean = plain(self._app.admit(MemoryInput(text=text))[0].text or "")
             _refuse_unfit(clean)
             ref, is_new = self._store(clean)
         except RetainError as error:
@@ -113,7 +111,9 @@ class Work:
         text = plain(self._page.items[number].text)
         try:
             _refuse_unfit(text)
-            written = self._app.update(ref_of(fact), Draft(text=f"{text}\n"), expect=fact.hash)
+            written = self._app.update(
+                ref_of(fact), MemoryInput(text=f"{text}\n"), expect=fact.hash
+            )
         except (Conflict, NotFound):
             raise Again from None
         except RetainError as error:
@@ -149,7 +149,7 @@ class Work:
         except Conflict:
             raise Again from None
         self._after = view.page(text)
-        self._log.notes.extend(self._app.keep(view.NAME, f"list facts in {view.NAME}"))
+        self._log.notes.extend(self._app.commit_profile(view.NAME, f"list facts in {view.NAME}"))
 
     def left(self, base: Sequence[Entry]) -> list[Entry]:
         """How the list is left: what each of its bullets shows, and of which fact."""

@@ -14,10 +14,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from retain.similar import NEAR, SAME
-from retain.words import words
-
-__all__ = ["KNOWN", "REPLACES", "Verdict", "is_said", "judged", "same_key"]
+from retain.search.duplicates import NEAR, SAME
+from retain.text.tokens import words
 
 KNOWN: Final = "known"
 REPLACES: Final = "replaces"

@@ -14,17 +14,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from retain import paths
+from retain import names
 from retain.app import App
-from retain.drafts import Draft
+from retain.bank.files import Directory, saving, turn
+from retain.bank.memory_input import MemoryInput
 from retain.errors import Busy, Conflict, NotFound, RetainError, UsageError
 from retain.facts import judging, merging, view
 from retain.facts.carrying import COLLECTION, Again, Log, Synced, Work, plain, ref_of
 from retain.facts.merging import Entry, Fact
-from retain.fsio import Directory, saving, turn
-from retain.model import Memory
-
-__all__ = ["TYPE", "Added", "Facts"]
+from retain.locate import state_directory
+from retain.memory import Memory
 
 TYPE: Final = "fact"
 
@@ -99,7 +98,7 @@ class Facts:
         `replaces` is the text or the id of a fact whose place it takes, whatever words tell.
         """
         clean, notes = self._admitted(text)
-        self._app.workspace.make()
+        self._app.ensure_bank()
         with contextlib.ExitStack() as held:
             with contextlib.suppress(Busy):  # a double is the worst that can come of it
                 held.enter_context(self._turn())
@@ -114,7 +113,7 @@ class Facts:
 
     def weighed(self, text: str, replaces: str = "") -> tuple[str, tuple[str, ...]]:
         """What a fact is to those that are known, and to which of them; nothing is written."""
-        if not self._app.place.exists:
+        if not self._app.location.exists:
             return "", ()
         _, old, known = self._weighed(self._admitted(text)[0], replaces)
         if old:
@@ -135,7 +134,7 @@ class Facts:
 
     def _admitted(self, text: str) -> tuple[str, tuple[str, ...]]:
         """A fact as it may be kept, and what is to be said of it."""
-        draft, notes = self._app.gate.admitted(Draft(text=text))
+        draft, notes = self._app.admit(MemoryInput(text=text))
         clean = plain(draft.text or "")
         if not judging.same_key(clean) or clean.startswith("---"):
             raise UsageError("there is no fact in this text", unchanged="Nothing was stored.")
@@ -147,7 +146,7 @@ class Facts:
 
         def nearness(one: str, others: Sequence[str]) -> Sequence[float] | None:
             try:
-                return self._app.library.nearness(one, others)
+                return self._app.cosines(one, others)
             except RetainError as error:
                 failed.append(f"facts were compared by their words alone: {error.message}")
                 return None
@@ -160,7 +159,7 @@ class Facts:
 
     def take(self, text: str, *, allow_secret: bool = False, **fields: str) -> Added:
         """Keep a fact of someone's own list as it stands there; only the very same one is known."""
-        draft, notes = self._app.gate.admitted(Draft(text=text, allow_secret=allow_secret))
+        draft, notes = self._app.admit(MemoryInput(text=text, allow_secret=allow_secret))
         clean = plain(draft.text or "")
         with contextlib.ExitStack() as held:
             with contextlib.suppress(Busy):
@@ -173,7 +172,7 @@ class Facts:
     ) -> tuple[str, bool]:
         """The ref of a fact's file, and whether it is new; another process may have made it."""
         given = {key: value for key, value in fields.items() if value}
-        draft = Draft(text=f"{text}\n", type=TYPE, fields=given, allow_secret=allow_secret)
+        draft = MemoryInput(text=f"{text}\n", type=TYPE, fields=given, allow_secret=allow_secret)
         for name in _names(text):
             address = f"{COLLECTION}/{name}"
             try:
@@ -190,7 +189,7 @@ class Facts:
         raise Conflict(f"no name is free for {text[:60]!r}", unchanged="Nothing was stored.")
 
     def _by_hand(self, text: str) -> tuple[str, bool]:
-        if self._app.place.scope == "project":  # whoever wrote the repository wrote this, too
+        if self._app.location.scope == "project":  # whoever wrote the repository wrote this, too
             return self._stored(text, "project", {"source": f"the project's {view.NAME}"})
         return self._stored(text, "", {"source": view.NAME})
 
@@ -199,7 +198,7 @@ class Facts:
         notes: list[str] = []
         for fact in old:
             try:
-                self._app.desk.supersede(f"{COLLECTION}/{fact.id}", ref)
+                self._app.supersede(f"{COLLECTION}/{fact.id}", ref)
                 done.append(ref_of(fact))
             except RetainError as error:
                 notes.append(f"{ref_of(fact)} is still in force beside {ref}: {error.message}")
@@ -213,7 +212,7 @@ class Facts:
         It never raises what a disk or a file may be the reason of: a conversation goes on.
         """
         try:
-            if not self._app.place.exists or view.NAME not in self._app.bank.kind.not_memories:
+            if not self._app.location.exists or view.NAME not in self._app.bank.kind.not_memories:
                 return Synced()
             with saving(os.path.join(self._app.bank.root, view.NAME)):
                 stamps = self._stamps()
@@ -287,10 +286,8 @@ class Facts:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[Directory]:
-        with (
-            Directory.open(self._app.bank.root) as root,
-            turn(root, _LOCK, patience=_PATIENCE) as state,
-        ):
+        folder = state_directory(self._app.bank.root, os.environ)
+        with turn(folder, _LOCK, patience=_PATIENCE) as state:
             yield state
 
     def _read(self) -> bytes | None:
@@ -348,7 +345,7 @@ def _left(state: Directory) -> list[Entry]:
 def _names(text: str) -> Iterator[str]:
     """Ids for a fact, the best first; the same for the same fact, so that two processes agree."""
     number = hashlib.sha256(judging.same_key(text).encode()).hexdigest()
-    if name := paths.slug(text.partition("\n")[0]):
+    if name := names.slug(text.partition("\n")[0]):
         yield name
         yield f"{name}-{number[:6]}"
     yield number[:12]
@@ -361,7 +358,7 @@ def _meant(words: str, facts: Sequence[Fact]) -> list[Fact]:
     key = judging.same_key(words)
     if not key:
         return []
-    name = words.strip().removeprefix(paths.GLOBAL).removeprefix(f"{COLLECTION}/")
+    name = words.strip().removeprefix(names.GLOBAL).removeprefix(f"{COLLECTION}/")
     for found in (
         [fact for fact in facts if fact.id == name],
         [fact for fact in facts if judging.same_key(fact.text) == key],

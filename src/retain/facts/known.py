@@ -14,14 +14,13 @@ from itertools import chain
 from typing import NamedTuple
 
 from retain.app import App
+from retain.app.banks import project_of
 from retain.errors import Ambiguous, NotFound
 from retain.facts.carrying import COLLECTION, Synced
 from retain.facts.judging import KNOWN, REPLACES, same_key
 from retain.facts.keeping import Added, Facts
-from retain.library import project_of
-from retain.paths import GLOBAL, from_home
-
-__all__ = ["Known", "One", "source_of"]
+from retain.locate import from_home
+from retain.names import GLOBAL
 
 PERSON = "person"  # of the setting chat.facts
 
@@ -42,7 +41,7 @@ class _Home(NamedTuple):
 
     @property
     def whose(self) -> str:
-        return {"global": "your own", "project": "the project's"}.get(self.app.place.scope, "")
+        return {"global": "your own", "project": "the project's"}.get(self.app.location.scope, "")
 
     def called(self, added: Added) -> Added:
         replaced = tuple(f"{self.prefix}{ref}" for ref in added.replaced)
@@ -55,7 +54,7 @@ class Known:
     def __init__(self, app: App) -> None:
         self._app = app
         self._homes = _homes(app)
-        place = app.place
+        place = app.location
         is_project = place.scope == "project"
         self._project = os.path.basename(project_of(place.root)) if is_project else ""
 
@@ -63,14 +62,14 @@ class Known:
         """Keep a fact, unless it is known; one that replaces another takes its place."""
         home, notes, is_of_other = self._chosen(text, replaces)
         replaces = "" if is_of_other else replaces
-        is_new = not home.app.place.exists
+        is_new = not home.app.location.exists
         # A project's own facts need not say whose they are.
-        project = self._project if home.app.place.scope == "global" else ""
+        project = self._project if home.app.location.scope == "global" else ""
         if project and source:  # each bank counts its chats alone: say whose this one is
             source = f"{source} in {_where(self._app)}"
         added = home.facts.add(text, by=by, replaces=replaces, source=source, project=project)
         if is_new:
-            self._app.workspace.forget()  # there is one bank more to look into
+            self._app.forget()  # there is one bank more to look into
         return home.called(added._replace(notes=(*added.notes, *notes)))
 
     def _chosen(self, text: str, replaces: str) -> tuple[_Home, list[str], bool]:
@@ -84,7 +83,7 @@ class Known:
         holders = [home for home, status, _ in verdicts if status == REPLACES]
         knowing = [home for home, status, _ in verdicts if status == KNOWN]
         chosen = next(iter((*holders, *knowing, first)))
-        if holders and first.app.place.scope == "global":
+        if holders and first.app.location.scope == "global":
             chosen = first  # nothing that stands in a project draws what the person says there
         notes = [
             f"{home.whose} list says otherwise, and was left alone: {home.prefix}{ref}"
@@ -152,13 +151,13 @@ def source_of(app: App, session: str, *, is_own: bool) -> str:
 
 def _where(app: App) -> str:
     """The project at hand, as the person would find it."""
-    return from_home(project_of(app.place.root), os.path.expanduser("~"))
+    return from_home(project_of(app.location.root), os.path.expanduser("~"))
 
 
 def _homes(app: App) -> tuple[_Home, ...]:
     """The banks whose facts count; a bank or `--local` that was asked for counts alone."""
     here = _Home(Facts(app), app)
-    if app.place.scope != "project" or app.workspace.local:
+    if app.is_alone:
         return (here,)
     own = app.own
     if not own.config.flag("memory.enabled"):

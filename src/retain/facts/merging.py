@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 
 from retain.facts.judging import same_key
 
-__all__ = ["Entry", "Fact", "Plan", "digest", "plan"]
-
 _FEW: Final = 5  # so many facts at least make a list that nobody empties in one go
 _LIKE: Final = 0.5  # from which likeness on a bullet is the old one, changed
 _IN_PLACE: Final = 0.25  # what it counts that it stands where the old one stood

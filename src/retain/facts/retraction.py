@@ -16,17 +16,15 @@ from retain.errors import Conflict, NotFound, RetainError
 from retain.facts.carrying import COLLECTION, plain
 from retain.facts.keeping import TYPE
 from retain.facts.known import Known, source_of
-from retain.guard.characters import flat
-from retain.paths import GLOBAL
+from retain.names import GLOBAL
+from retain.text.sanitize import flat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retain.app import App
-    from retain.model import Memory
+    from retain.memory import Memory
     from retain.sessions.model import Fact
-
-__all__ = ["Kept", "home_of", "kept", "retract"]
 
 
 class Kept(NamedTuple):
@@ -80,7 +78,7 @@ def _fact(app: App, ref: str) -> Memory | None:
     if not name.startswith(f"{COLLECTION}/"):
         return None
     try:
-        memory = home.ours(name)
+        memory = home.find_own(name)
     except RetainError:
         return None
     return memory if (memory.type, memory.ref) == (TYPE, name) else None
@@ -141,7 +139,7 @@ def _revived(app: App, old: _Old) -> bool:
     """Bring back the last text of a fact in which nothing had taken its place yet."""
     home, name = home_of(app, old.ref)
     try:
-        if home.ours(name).hash == old.memory.hash:
+        if home.find_own(name).hash == old.memory.hash:
             home.restore(name, old.version)
             return True
     except (NotFound, Conflict):  # somebody has deleted or edited it this very moment

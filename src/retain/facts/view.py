@@ -10,11 +10,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from retain import frontmatter
 from retain.errors import Unreadable
 from retain.facts.judging import same_key
-
-__all__ = ["Item", "Page", "fence_after", "is_showable", "page", "shown", "without"]
+from retain.text import frontmatter
 
 NAME: Final = "MEMORY.md"
 GENERAL: Final = "General Facts"

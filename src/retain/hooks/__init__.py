@@ -1,4 +1,4 @@
-"""What a host's hooks call: `retain hook EVENT`, JSON on standard input, an answer on output.
+"""Answer a host's hooks: `retain hook EVENT` reads JSON on standard input and prints JSON.
 
 Whatever goes wrong here, the host goes on as if there were no hook: nothing is printed, or whole
 JSON, and the exit code is 0 but for the one block that a stop may get. Only what an event needs is
@@ -7,19 +7,21 @@ loaded, and never anything but the standard library and Retain's own lighter hal
 
 from __future__ import annotations
 
+import json
 import os
+import select
+import signal
 import time
+from collections.abc import Mapping
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import NoReturn
+    from retain.config import Config
+    from retain.locate import Locator
 
-    from retain.hooks.call import Answer
-
-__all__ = ["EVENTS", "TOOLS", "called", "is_event", "main", "respond"]
-
-# Each event, by the name it has in a command, and what its host calls it.
+# Each event by the name it has in a command, and what its host calls it.
 EVENTS = {
     "session-start": "SessionStart",
     "user-prompt-submit": "UserPromptSubmit",
@@ -30,50 +32,129 @@ EVENTS = {
     "post-compact": "PostCompact",
     "session-end": "SessionEnd",
 }
-TOOLS = ("stats", "test")  # what a person may ask for in an event's place
-_TERMINATED = 15
+SESSION_EVENTS = ("stop", "pre-compact", "post-compact", "session-end")  # which look for memories
+NO_BANK = "There is no bank here: `retain init` makes one."
+TOOLS = ("test",)  # what a person may ask for in an event's place
+MAX_BYTES = 32_000_000  # of a payload: a tool's whole input is in it
+DEADLINE = 0.12  # seconds, until the settings are known
+_FIRST_WAIT = 2000  # milliseconds to wait for a host that does not begin
+_NEXT_WAIT = 1000  # and for one that neither goes on nor says that it is done
 _MISTAKE = 2
+_HANDLERS = {
+    "session-start": "session_start",
+    "user-prompt-submit": "user_prompt",
+    "pre-tool-use": "pre_tool",
+    "post-tool-use": "pre_tool",  # which calls post_tool for a file in a bank
+    **dict.fromkeys(SESSION_EVENTS, "stop"),
+}
+
+
+class Answer(NamedTuple):
+    """What the host is told, and for `retain hook test` the reason."""
+
+    out: str = ""
+    err: str = ""
+    code: int = 0
+    reason: str = ""
+
+
+class Call:
+    """One event of the host: its payload, its working directory and its deadline."""
+
+    def __init__(
+        self, event: str, payload: Mapping[str, object], env: Mapping[str, str], start: float
+    ) -> None:
+        self.event, self.payload, self.env = event, payload, env
+        self._start, self.end = start, start + DEADLINE
+
+    def text(self, key: str) -> str:
+        """A text of the payload; empty when there is none."""
+        value = self.payload.get(key)
+        return value if isinstance(value, str) else ""
+
+    @property
+    def cwd(self) -> str:
+        """The directory the host works in."""
+        path = self.text("cwd")
+        return path if os.path.isabs(path) and "\0" not in path else os.getcwd()
+
+    @cached_property
+    def locator(self) -> Locator:
+        """The banks in force in the working directory."""
+        from retain.locate import Locator  # 8 ms, which a file outside of every bank does not take
+
+        return Locator(self.cwd, self.env)
+
+    @cached_property
+    def config(self) -> Config:
+        """The settings in force in the working directory."""
+        config = self.locator.config
+        self.set_deadline(config)
+        return config
+
+    def set_deadline(self, config: Config) -> None:
+        """Set the deadline that some settings ask for."""
+        self.end = self._start + config.number("hooks.deadline_ms") / 1000
+
+    def off_reason(self, config: Config) -> str:
+        """Why some settings switch this event off; empty where it is on."""
+        switch = find_off_switch(self.event, config)
+        return f"It is switched off: {switch} ({config.value(switch).origin})." if switch else ""
+
+    @property
+    def left(self) -> float:
+        """How many seconds there are until an answer is due."""
+        return self.end - time.monotonic()
+
+    def is_late(self) -> bool:
+        """Whether an answer is due by now."""
+        return self.left < 0
+
+    def reply(self, fields: Mapping[str, object], **common: object) -> Answer:
+        """An answer with fields of this event alone, and with those any event may have."""
+        data = dict(common)
+        if fields:
+            data["hookSpecificOutput"] = {"hookEventName": EVENTS[self.event], **fields}
+        return Answer(json.dumps(data) + "\n" if data else "")
+
+
+def find_off_switch(event: str, config: Config) -> str:
+    """The setting that switches an event off; empty where it is on."""
+    switches = ["memory.enabled", f"hooks.{event.replace('-', '_')}"]
+    if event == "user-prompt-submit":
+        switches.append("retrieval.enabled")
+    elif event in SESSION_EVENTS:
+        switches.append("triage.enabled")
+    return next((key for key in switches if not config.flag(key)), "")
 
 
 def is_event(words: list[str]) -> bool:
-    """Whether a host calls, whatever follows: were it told of a mistake, it would be blocked."""
+    """Whether a host calls: it gets no usage error, because that would block it."""
     return bool(words) and not words[0].startswith("-") and words[0] not in TOOLS
 
 
-def main(event: str) -> NoReturn:
-    """Answer one event of the host's on standard output, and leave."""
-    import _signal  # type: ignore[import-not-found]  # `signal` loads `enum` besides
-
+def main(event: str) -> None:
+    """Answer one event of the host's on standard output, and leave the process."""
     start = time.monotonic()
     code = 0
     try:
         # A host that has no more time is told nothing; whatever is printed is printed at once.
-        _signal.signal(_TERMINATED, lambda *_: os._exit(0))
-        name = called(event)
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        name = event_name(event)
         if name:
-            from retain.hooks.call import printed, received
-
-            code = printed(respond(name, received(), os.environ, start))
+            code = print_answer(respond(name, read_payload(), os.environ, start))
         elif os.isatty(0):  # a person mistyped; a host may have events that are new to us
             known = ", ".join((*TOOLS, *EVENTS))
             os.write(2, f"retain: there is no hook {event!r}\nThere are: {known}.\n".encode())
             code = _MISTAKE
     except BaseException as error:  # noqa: BLE001 - a hook never breaks its host
-        _complain(error)
+        text = f"retain hook: {type(error).__name__}: {error}\n"
+        print_answer(Answer(err=text[:2000]))
     os._exit(code)  # the interpreter's own end takes longer than many an answer
 
 
-def _complain(error: BaseException) -> None:
-    try:
-        os.write(
-            2, f"retain hook: {type(error).__name__}: {error}\n"[:2000].encode(errors="replace")
-        )
-    except OSError:
-        return
-
-
-def called(event: str) -> str:
-    """The name of an event here, by that or by what the host calls it; empty for any other."""
+def event_name(event: str) -> str:
+    """Return an event's name, given that or the host's name for it; empty if unknown."""
     if event in EVENTS:
         return event
     return next((name for name, theirs in EVENTS.items() if theirs == event), "")
@@ -82,28 +163,56 @@ def called(event: str) -> str:
 def respond(
     event: str, payload: Mapping[str, object] | None, env: Mapping[str, str], start: float
 ) -> Answer:
-    """The answer to one event; RetainError and others are for whoever calls to bear."""
-    from retain.hooks.call import Answer, Call
-
+    """The answer to one event; only the code that the event needs is loaded."""
     if payload is None:
         return Answer()
-    call = Call(event, payload, env, start)
-    if event in ("pre-tool-use", "post-tool-use"):
-        from retain.hooks import guarding
+    handler = import_module(f"retain.hooks.{_HANDLERS[event]}")
+    answer: Answer = handler.answer(Call(event, payload, env, start))
+    return answer
 
-        return guarding.answer(call)
-    if event == "user-prompt-submit":
-        from retain.hooks import prompting
 
-        return prompting.answer(call)
-    if event == "stop":
-        from retain.hooks import stopping
+def read_payload() -> dict[str, object] | None:
+    """The host's JSON object from standard input; None for anything else.
 
-        return stopping.answer(call)
-    if event == "session-start":
-        from retain.hooks import opening
+    Some hosts never close the other end, so a whole object ends the reading as well. A long text
+    may look whole at the end of many of its parts, and is parsed only when it has doubled.
+    """
+    if os.isatty(0):
+        text = "retain hook: the host's JSON belongs on standard input; try `retain hook test`\n"
+        os.write(2, text.encode())
+        return None
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    data, tried, wait = bytearray(), 0, _FIRST_WAIT
+    while poll.poll(wait):
+        part = os.read(0, 1 << 16)
+        data += part
+        if not part or len(data) > MAX_BYTES:
+            break
+        wait = _NEXT_WAIT
+        if part.rstrip().endswith(b"}") and len(data) >= 2 * tried:
+            tried = len(data)
+            payload = _parse(data)
+            if payload is not None:
+                return payload
+    return _parse(data) if len(data) <= MAX_BYTES else None
 
-        return opening.answer(call)
-    from retain.hooks import closing
 
-    return closing.answer(call)
+def _parse(data: bytearray) -> dict[str, object] | None:
+    try:
+        payload = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return payload if isinstance(payload, dict) else None
+
+
+def print_answer(answer: Answer) -> int:
+    """Write an answer, each stream at once, and return its exit code."""
+    for number, text in ((1, answer.out), (2, answer.err)):
+        data = text.encode(errors="replace")
+        while data:
+            try:
+                data = data[os.write(number, data) :]
+            except OSError:  # nobody listens, and nobody need be told
+                break
+    return answer.code

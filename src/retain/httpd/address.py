@@ -14,8 +14,6 @@ from typing import Any, Final, NamedTuple
 from retain.errors import RetainError, UsageError
 from retain.httpd import token as tokens
 
-__all__ = ["Address", "is_free", "loopbacks", "take"]
-
 _HERE: Final = ("127.0.0.1", "localhost", "[::1]")
 _NAME: Final = re.compile(r"(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 _LOOPBACKS: Final = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6}

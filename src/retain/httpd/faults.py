@@ -11,8 +11,6 @@ import sys
 import traceback
 from typing import Final
 
-__all__ = ["described", "log_fault"]
-
 _MOST_STEPS: Final = 30  # of one error, the last ones: a recursion without end has thousands
 _MOST_ERRORS: Final = 8  # of those that led to each other
 

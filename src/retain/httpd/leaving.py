@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-__all__ = ["leave"]
-
 
 def leave(cleanup: Callable[[], None], grace: float, code: int = 0) -> NoReturn:
     """End now: an interpreter that waits for its threads would keep everyone waiting."""

@@ -19,8 +19,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from retain.httpd.leaving import leave
 from retain.httpd.wall import KNOWN, Limits
 
-__all__ = ["run"]
-
 _GRACE: Final = 2  # seconds for answers under way when the server ends
 _CONNECTIONS: Final = 256
 _MOST_SILENT: Final = 64  # of them that may have said nothing yet, or not all that they began

@@ -12,12 +12,10 @@ import secrets
 from collections.abc import Mapping
 from typing import Final
 
-from retain import bank
+from retain.bank.files import Directory, saving, write_whole
+from retain.bank.listing import make_bank
 from retain.errors import ConfigError, NotFound, Unsafe, UsageError
-from retain.fsio import Directory, saving, write_whole
-from retain.paths import global_root
-
-__all__ = ["VARIABLE", "kept", "path", "token"]
+from retain.locate import global_root
 
 VARIABLE: Final = "RETAIN_MCP_TOKEN"
 _NAME: Final = "mcp-token"
@@ -43,7 +41,7 @@ def token(env: Mapping[str, str], *, new: bool = False) -> str:
     if not new and (found := kept(env)):
         return found
     root = global_root(env)
-    bank.make(root)
+    make_bank(root)
     _hide_from_git(root)
     _write(path(env), new=new)
     made = kept(env)

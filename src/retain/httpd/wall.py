@@ -21,18 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from retain.httpd.faults import log_fault
 
-__all__ = [
-    "KNOWN",
-    "OPEN",
-    "Entrance",
-    "Limits",
-    "Refusal",
-    "Wall",
-    "bearer",
-    "header",
-    "shaped",
-]
-
 _DIGITS: Final = 18  # of a length; more are too large, whatever number they make
 _LINGER: Final = 1.0  # seconds in which a refused client may finish sending
 

@@ -1,4 +1,4 @@
 """What makes a bank searchable: one SQLite file, derived from the memories and disposable.
 
-`store` opens it, `rows` fills it, `text`, `vectors` and `graph` answer from it.
+`index` is the way in, `sync` fills it with `entries`, `fulltext`, `vectors` and `graph` answer.
 """

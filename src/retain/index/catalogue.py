@@ -1,4 +1,4 @@
-"""Memories listed from the index: chosen, sorted and counted, without a file opened."""
+"""Memories listed from the index: chosen, sorted, dated and counted, without a file opened."""
 
 from __future__ import annotations
 
@@ -6,28 +6,16 @@ import json
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-__all__ = [
-    "FACETS",
-    "ORDERS",
-    "Chosen",
-    "Kind",
-    "Listed",
-    "Order",
-    "Shelf",
-    "Survey",
-    "called",
-    "counted",
-    "failing",
-    "kinds",
-    "listed",
-    "parsed",
-    "survey",
-]
+from retain.index.database import fact
+from retain.index.graph import superseded
+from retain.names import key
 
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 FACETS: Final = ("scope", "collection", "type", "status", "tag", "month")
 
 
@@ -223,14 +211,16 @@ def _literal(word: str) -> str:
     return re.sub(r"[!%_]", r"!\g<0>", word)
 
 
-def kinds(connection: sqlite3.Connection, numbers: Iterable[int], scope: str = "") -> Counter[Kind]:
-    """Of which kinds these memories are, with their tags and days."""
+def kinds(
+    connection: sqlite3.Connection, numbers: Iterable[int], scope: str = ""
+) -> dict[int, Kind]:
+    """Of which kind each of these memories is, with its tags and day."""
     rows = connection.execute(
-        "SELECT collection, type, status, substr(created, 1, 10), tags FROM memories "
+        "SELECT number, collection, type, status, substr(created, 1, 10), tags FROM memories "
         "WHERE number IN (SELECT value FROM json_each(?))",
         (json.dumps(list(numbers)),),
     )
-    return Counter(Kind._make([*named, parsed(tags), scope]) for *named, tags in rows)
+    return {number: Kind._make([*named, parsed(tags), scope]) for number, *named, tags in rows}
 
 
 def listed(
@@ -244,10 +234,138 @@ def listed(
         "WHERE number IN (SELECT value FROM json_each(?))",
         (json.dumps(list(numbers)),),
     )
-    return {row[0]: _as_listed(scope, *row[1:]) for row in rows}
+    memories = {}
+    for number, *fields in rows:
+        memory = Listed._make([*fields, scope])
+        memories[number] = memory._replace(
+            tags=parsed(fields[6]), is_superseded=bool(fields[9]), start=memory.start or ""
+        )
+    names = {f"{key(one.collection)}/{key(one.id)}": number for number, one in memories.items()}
+    for name in superseded(connection, names):
+        if name in names:
+            memories[names[name]] = memories[names[name]]._replace(is_superseded=True)
+    return memories
 
 
-def _as_listed(scope: str, *row: Any) -> Listed:
-    *named, tags, created, changed, is_superseded, problem, start = row
-    facts = (created, changed, bool(is_superseded), problem, start or "", scope)
-    return Listed._make([*named, parsed(tags), *facts])
+# In time
+
+
+class Dated(NamedTuple):
+    """A memory in time."""
+
+    collection: str
+    id: str
+    title: str
+    type: str
+    status: str
+    tags: tuple[str, ...]
+    created: str
+    updated: str
+    created_by: str
+    source: str
+    changes: tuple[Mapping[str, Any], ...]  # what a typed memory tells of itself
+    ended: str = ""  # when it was retired or archived, if it is
+    reason: str = ""
+
+
+# A number that JSON does not know (YAML has .nan) makes a memory's fields unreadable here; it is
+# still dated by its file.
+_DATED: Final = """
+WITH read AS (
+  SELECT *, CASE WHEN json_valid(meta) THEN meta ELSE '{}' END AS fields
+  FROM memories WHERE NOT is_gone
+)
+SELECT collection, id, title, type, status, tags, created, modified,
+  json_extract(fields, '$.updated_at'), json_extract(fields, '$.created_by'),
+  json_extract(fields, '$.source'),
+  CASE status WHEN 'retired' THEN json_extract(fields, '$.retired_at')
+    WHEN 'archived' THEN json_extract(fields, '$.archived_at') END,
+  CASE status WHEN 'retired' THEN json_extract(fields, '$.retired_reason')
+    WHEN 'archived' THEN json_extract(fields, '$.archived_reason') END,
+  CASE WHEN json_type(fields, '$.changes') = 'array' THEN json_extract(fields, '$.changes') END
+FROM read
+"""
+
+
+def dated(connection: sqlite3.Connection) -> list[Dated]:
+    """Every memory with its times, in no order."""
+    memories = []
+    for row in connection.execute(_DATED):
+        *names, tags, created, modified, updated, author, source, ended, reason, changes = row
+        since = created or datetime.fromtimestamp(modified / 1e9, UTC).strftime(_TIME)
+        entries = [entry for entry in json.loads(changes or "[]") if isinstance(entry, dict)]
+        texts = ["" if value is None else str(value) for value in (author, source)]
+        ends = ["" if value is None else str(value) for value in (ended, reason)]
+        updated = since if updated in (None, "") else str(updated)
+        fields = (parsed(tags), since, updated, *texts, tuple(entries), *ends)
+        memories.append(Dated._make([*names, *fields]))
+    return memories
+
+
+# Counted
+
+
+class Facts(NamedTuple):
+    """An index at a glance."""
+
+    memories: int = 0
+    size: int = 0  # of the memories' files
+    chunks: int = 0
+    vectors: int = 0
+    pending: int = 0
+    held: int = 0
+    model: str = ""
+
+
+def facts(connection: sqlite3.Connection) -> Facts:
+    """Count what the index holds."""
+    there, size, held = connection.execute(
+        "SELECT count(*) FILTER (WHERE NOT is_gone), "
+        "coalesce(sum(size) FILTER (WHERE NOT is_gone), 0), count(*) FILTER (WHERE is_gone) "
+        "FROM memories"
+    ).fetchone()
+    (chunks,) = connection.execute("SELECT chunks FROM totals").fetchone()
+    (vectors,) = connection.execute("SELECT count(*) FROM vectors").fetchone()
+    (pending,) = connection.execute("SELECT count(*) FROM pending").fetchone()
+    model = fact(connection, "model")
+    return Facts(there, size, chunks, vectors, pending, held, str(model or ""))
+
+
+class Census(NamedTuple):
+    """The memories of which nothing is to be said but how many they are."""
+
+    counts: Sequence[tuple[str, str, str, int, int]]  # collection, type, status, memories, bytes
+    files: Set[tuple[str, str]]  # their collections and file names
+
+
+def census(connection: sqlite3.Connection) -> Census:
+    """Count the memories that are not odd."""
+    condition = "FROM memories WHERE NOT is_gone AND NOT is_odd"
+    counts = f"SELECT collection, type, status, count(*), sum(size) {condition} GROUP BY 1, 2, 3"
+    files = f"SELECT collection, file {condition}"
+    return Census(connection.execute(counts).fetchall(), set(connection.execute(files)))
+
+
+def files(connection: sqlite3.Connection) -> Set[tuple[str, str]]:
+    """Collection and name of every file that the index knows."""
+    return set(connection.execute("SELECT collection, file FROM memories WHERE NOT is_gone"))
+
+
+def tags(connection: sqlite3.Connection) -> Mapping[str, int]:
+    """How many memories bear each tag, the most common first."""
+    return dict(
+        connection.execute(
+            "SELECT t.value, count(*) FROM memories m, json_each(m.tags) t WHERE NOT m.is_gone "
+            "GROUP BY t.value ORDER BY count(*) DESC, t.value"
+        )
+    )
+
+
+def types(connection: sqlite3.Connection) -> Mapping[str, int]:
+    """How many memories are of each type, the most common first."""
+    return dict(
+        connection.execute(
+            "SELECT type, count(*) FROM memories WHERE NOT is_gone "
+            "GROUP BY type ORDER BY count(*) DESC, type"
+        )
+    )

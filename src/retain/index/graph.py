@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from retain.index.entries import FILE_ENDING
-from retain.links import normal
-from retain.paths import key
-
-__all__ = ["Edge", "connected", "edges_from", "edges_to", "named_files", "superseded"]
+from retain.memory import Memory
+from retain.names import key
 
 NAMED: Final = 0.25  # what a memory gains that links to a file the question names
 _AROUND: Final = ".,;:!?\"'`()[]{}<>"  # what a path may stand between in a sentence
@@ -71,26 +68,36 @@ def _edges(
     return [Edge(*row) for row in connection.execute(query, (values, most))]
 
 
-def superseded(connection: sqlite3.Connection) -> dict[str, int]:
+def superseded(
+    connection: sqlite3.Connection, among: Iterable[str] | None = None
+) -> dict[str, int]:
     """The memories that another one says it replaces, as `collection/key`, each with that one.
 
     A bare name means the one in the same collection, else the only one of that name. Of several
-    that replace one the newest counts.
+    that replace one the newest counts. `among` are the names in question, as `collection/key`.
     """
+    condition, values = "", []
+    if among is not None:
+        names = {name for ref in among for name in (ref, ref.rpartition("/")[2])}
+        condition, values = (
+            "AND l.target IN (SELECT value FROM json_each(?))",
+            [json.dumps([*names])],
+        )
     query = (
-        "SELECT l.target, m.collection, m.number FROM links l "
+        "SELECT l.target, m.collection, m.number FROM links l "  # noqa: S608 - our own words
         "JOIN memories m ON m.number = l.memory "
-        "WHERE l.memory_edge = 'supersedes' AND NOT m.is_gone AND m.status <> 'retired' "
-        "ORDER BY m.written, m.number"
+        f"WHERE l.memory_edge = 'supersedes' {condition} AND NOT m.is_gone "
+        "AND m.status <> 'retired' ORDER BY m.written, m.number"
     )
     return {
-        found: number
-        for target, where, number in connection.execute(query).fetchall()
-        for found in _meant(connection, key(target), key(where))
+        name: number
+        for target, where, number in connection.execute(query, values).fetchall()
+        for name in _named(connection, key(target), key(where))
     }
 
 
-def _meant(connection: sqlite3.Connection, target: str, collection: str) -> list[str]:
+def _named(connection: sqlite3.Connection, target: str, collection: str) -> list[str]:
+    """The memories that a name in a collection means, as `collection/key`."""
     if "/" in target:
         return [target]
     query = "SELECT DISTINCT collection FROM memories WHERE key = ?"
@@ -102,10 +109,14 @@ def _meant(connection: sqlite3.Connection, target: str, collection: str) -> list
 
 def named_files(connection: sqlite3.Connection, query: str) -> dict[int, float]:
     """Chunks that link to a file which a question names, with what that is worth."""
-    said = (word.strip(_AROUND) for word in query[:2_000].split())
-    named = [normal(word) for word in said if "/" in word or FILE_ENDING.search(word)]
-    if not named:
+    words = [word.strip(_AROUND) for word in query[:2_000].split()]
+    if not any("/" in word or "." in word for word in words):
         return {}
+    # Their patterns take 20 ms to compile, which a hook has for better things.
+    from retain.index.entries import FILE_ENDING
+    from retain.text.links import normalize_target
+
+    named = [normalize_target(word) for word in words if "/" in word or FILE_ENDING.search(word)]
     found = connection.execute(
         "SELECT DISTINCT (SELECT max(number) FROM chunks c WHERE c.memory = l.memory "
         "AND (c.line <= l.line OR c.number = (SELECT min(number) FROM chunks d "
@@ -116,23 +127,60 @@ def named_files(connection: sqlite3.Connection, query: str) -> dict[int, float]:
     return {chunk: NAMED for (chunk,) in found if chunk is not None}
 
 
-def connected(connection: sqlite3.Connection, memories: Iterable[int]) -> frozenset[int]:
-    """The memories that links connect with any of these: from, to, or by way of one file."""
-    numbers = json.dumps(sorted(memories))
-    targets = [target for (target,) in connection.execute(_TARGETS, (numbers,))]
-    names = [name for row in connection.execute(_NAMES, (numbers,)) for name in row]
-    # Memories by the last part of what is linked to; who else links to the same file; and who
-    # links to these.
-    keys = {key(target).rpartition("/")[2] for target in targets}
-    found = {number for (number,) in connection.execute(_NAMED, (json.dumps(sorted(keys)),))}
-    beside = json.dumps(sorted({*targets, *names}))
-    return frozenset(found | {number for (number,) in connection.execute(_LINKING, (beside,))})
+def numbers_of(connection: sqlite3.Connection, collection: str | None, name: str) -> list[int]:
+    """The memories of that name, in any spelling, in that collection or in any."""
+    query = "SELECT number, collection FROM memories WHERE key = ? AND NOT is_gone ORDER BY number"
+    return [
+        number
+        for number, where in connection.execute(query, (key(name),))
+        if collection is None or key(where) == key(collection)
+    ]
 
 
-_TARGETS: Final = "SELECT target FROM links WHERE memory IN (SELECT value FROM json_each(?))"
-_NAMES: Final = (
-    "SELECT key, collection || '/' || key FROM memories "
-    "WHERE number IN (SELECT value FROM json_each(?))"
-)
-_NAMED: Final = "SELECT number FROM memories WHERE key IN (SELECT value FROM json_each(?))"
-_LINKING: Final = "SELECT memory FROM links WHERE target IN (SELECT value FROM json_each(?))"
+def memory_of(connection: sqlite3.Connection, name: str) -> int | None:
+    """The memory that a link's target names, if there is one; merged memories live on in one."""
+    collection, _, last = name.rpartition("/")
+    found = numbers_of(connection, collection if "/" in name else None, last)
+    if found:
+        return found[0]
+    row = connection.execute(
+        "SELECT memory FROM links WHERE target = ? AND edge = 'merged_from' LIMIT 1", (name,)
+    ).fetchone()
+    return row[0] if row else None
+
+
+def ref_of(connection: sqlite3.Connection, number: int) -> str:
+    """A memory's id, with its collection if it is in one."""
+    query = "SELECT collection, id FROM memories WHERE number = ?"
+    collection, name = connection.execute(query, (number,)).fetchone()
+    return f"{collection}/{name}" if collection else str(name)
+
+
+def successors(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, str]:
+    """What each of these memories is superseded by, by its own word or the other's."""
+    rows = connection.execute(
+        "SELECT number, collection, key FROM memories "
+        "WHERE number IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(numbers)),),
+    )
+    names = {number: f"{key(collection)}/{name}" for number, collection, name in rows}
+    heirs = superseded(connection, names.values()) if names else {}
+    found = {
+        number: ref_of(connection, heirs[name]) for number, name in names.items() if name in heirs
+    }
+    for edge in edges_from(connection, names):
+        # What a memory says of itself counts more; a name that nobody has is told as it is.
+        if edge.memory_edge == "superseded_by":
+            heir = memory_of(connection, key(edge.target))
+            found[edge.memory] = edge.target if heir is None else ref_of(connection, heir)
+    return found
+
+
+def successors_of(connection: sqlite3.Connection, memories: Sequence[Memory]) -> dict[str, str]:
+    """What each of these memories is superseded by, by the path of its file."""
+    paths = {
+        number: memory.path
+        for memory in memories
+        for number in numbers_of(connection, memory.collection, memory.id)
+    }
+    return {paths[number]: ref for number, ref in successors(connection, paths).items()}

@@ -13,20 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from retain.index.schema import STATE
-
-__all__ = [
-    "Cache",
-    "Floats",
-    "Matrix",
-    "Mean",
-    "Numbers",
-    "nearest",
-    "of_chunks",
-    "of_memory",
-    "packed",
-    "total",
-]
+from retain.index.database import STATE
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Bytes = np.ndarray[Any, np.dtype[np.int8]]

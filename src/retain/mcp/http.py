@@ -18,8 +18,6 @@ from retain.httpd.address import take
 from retain.httpd.running import run
 from retain.httpd.wall import Limits, Wall, bearer
 
-__all__ = ["serve"]
-
 _SESSIONS: Final = 64  # clients of the revisions before 2026-07-28
 _IDLE: Final = 1_800.0  # seconds after which a silent one is forgotten
 

@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 
 from retain.app import App
 
-__all__ = ["PROMPTS", "Prompt"]
-
 
 class Prompt(NamedTuple):
     """One prompt; its argument is what it is about."""
@@ -24,7 +22,7 @@ class Prompt(NamedTuple):
 
 
 def _recall(app: App, task: str) -> str:
-    brief = app.library.brief(task).text.strip()
+    brief = app.brief(task).text.strip()
     known = brief or "Nothing that fits is stored yet."
     return (
         f"I am about to: {task}\n\n"
@@ -52,10 +50,10 @@ def _save(_app: App, topic: str) -> str:
 
 
 def _review(app: App, focus: str) -> str:
-    stats = app.library.stats()
+    stats = app.stats()
     only = f" Look only at what concerns {focus}, as a collection or a tag." if focus else ""
     return (
-        f"Let us tidy the memory bank at {app.place.root} ({stats.facts.memories} memories)."
+        f"Let us tidy the memory bank at {app.location.root} ({stats.facts.memories} memories)."
         f"{only}\n\n"
         "1. list_memories with status all, and say what changed in the last seven days.\n"
         "2. suggest_memory_merges, and for each group propose one text; merge only what I agree "

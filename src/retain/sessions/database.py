@@ -1,4 +1,4 @@
-"""The SQLite file that holds a bank's chats: made whole, opened with care, never set aside.
+"""The SQLite file that holds a person's chats, in their own bank.
 
 Unlike the index it is not derived. What is written is on disk when the call returns, a file that
 is not ours is left alone, and a damaged one is reported and kept.
@@ -16,24 +16,19 @@ from collections.abc import Callable, Iterator
 from typing import Final
 from urllib.parse import quote
 
-from retain import held
+from retain.bank.files import Directory, saving
+from retain.disk import is_network
 from retain.errors import Busy, NewerFormat, NotSaved, RetainError, Unreadable, Unsafe
-from retain.fsio import Directory, saving
-from retain.notice import is_network
 from retain.sessions import BESIDE, FILE, schema
-
-__all__ = ["Database"]
 
 WAIT_SECONDS: Final = 30.0
 _PAUSE: Final = 0.01
-_MAGIC: Final = b"SQLite format 3\0"
-_MARK: Final = schema.APPLICATION.to_bytes(4, "big")
 _INHERITED: Final[list[object]] = []  # connections of a parent process, kept from being closed
 # What every connection has, asserted by reading it back.
 PRAGMAS: Final = (
     ("busy_timeout", int(WAIT_SECONDS * 1000)),
     ("foreign_keys", 1),
-    ("trusted_schema", 0),
+    ("trusted_schema", 1),  # our own triggers keep the full-text index, in a file of the person's
     ("cell_size_check", 1),
     ("secure_delete", 1),  # a chat that is deleted is gone from the file as well
     ("temp_store", 2),
@@ -159,7 +154,7 @@ class Database:
             time.sleep(_PAUSE)
 
     def _check(self) -> None:
-        """Refuse what is no chat file of ours, before SQLite could change a byte of it."""
+        """Refuse links: SQLite would follow them."""
         for ending in BESIDE:
             with contextlib.suppress(FileNotFoundError):
                 if not stat.S_ISREG(os.lstat(self.path + ending).st_mode):
@@ -168,14 +163,6 @@ class Database:
                         unchanged="Nothing was read or changed.",
                         hint="Move it away; the chats themselves may be where it leads.",
                     )
-        try:
-            # Another part of this process may have it open: to close it would drop their locks.
-            head = held.through(self.path, lambda fd: os.pread(fd, 100, 0))
-        except OSError as error:
-            raise self._foreign(error.strerror or str(error)) from error
-        if not head.startswith(_MAGIC) or head[68:72] != _MARK:
-            raise self._foreign("it is not a chat file of Retain's")
-        self._refuse_newer(int.from_bytes(head[60:64], "big"))
 
     def _foreign(self, why: str) -> Unreadable:
         return Unreadable(
@@ -183,8 +170,17 @@ class Database:
             hint="Move it away if it is not yours; the next chat makes a new one.",
         )
 
-    def _refuse_newer(self, version: int) -> None:
-        if version > schema.LATEST:
+    def _verify(self, connection: sqlite3.Connection) -> None:
+        """Refuse a file that is not ours, or that a newer Retain made."""
+        try:
+            (mark,) = connection.execute("PRAGMA application_id").fetchone()
+        except sqlite3.DatabaseError as error:
+            if _family(error) == sqlite3.SQLITE_NOTADB:
+                raise self._foreign("it is not a chat file of Retain's") from error
+            raise
+        if mark != schema.APPLICATION:
+            raise self._foreign("it is not a chat file of Retain's")
+        if schema.version(connection) > schema.VERSION:
             raise NewerFormat(
                 f"{self.path} was made by a newer Retain and is left untouched",
                 hint="Upgrade Retain: pip install --upgrade retain-bank",
@@ -202,18 +198,11 @@ class Database:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection, journal: str) -> None:
+        self._verify(connection)
         _configure(connection, (*PRAGMAS, ("synchronous", _SYNCHRONOUS[journal])))
-        self._refuse_newer(schema.version(connection))
         mode = connection.execute(f"PRAGMA journal_mode = {journal}").fetchone()[0]
         if mode != journal:
             raise RetainError(f"SQLite's journal_mode is {mode}, not {journal}")
-        schema.migrate(connection)
-        if schema.objects(connection) != schema.expected():
-            # A trigger that came with a cloned repository would run at the next message.
-            raise self._foreign("its tables are not those that Retain makes")
-        # Every word of the schema is known to be ours now. Without this, older versions of SQLite
-        # let no trigger keep a full-text index.
-        _configure(connection, (("trusted_schema", 1),))
 
     def _read_only(self) -> sqlite3.Connection:
         """The chats on a disk that refuses to be written to."""
@@ -227,28 +216,19 @@ class Database:
             isolation_level=None,
             check_same_thread=False,
         )
-        _configure(connection, PRAGMAS)
-        if schema.version(connection) < schema.LATEST:
-            connection = _migrated(connection)
-        if schema.objects(connection) != schema.expected():
+        try:
+            self._verify(connection)
+            _configure(connection, PRAGMAS)
+        except BaseException:
             connection.close()
-            raise self._foreign("its tables are not those that Retain makes")
+            raise
         return connection
-
-
-def _migrated(old: sqlite3.Connection) -> sqlite3.Connection:
-    """A copy in memory, with the latest schema: the file itself cannot be given it."""
-    new = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    with contextlib.closing(old):
-        old.backup(new)
-    schema.migrate(new)
-    return new
 
 
 def _nothing() -> sqlite3.Connection:
     """An empty set of chats, in memory."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    schema.migrate(connection)
+    schema.create(connection)
     connection.execute("PRAGMA foreign_keys = 1")
     return connection
 

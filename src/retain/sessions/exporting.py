@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 
+from retain.bank.files import Directory, saving
 from retain.errors import Conflict, NotFound, UsageError
-from retain.fsio import Directory, saving
 from retain.sessions.formats import FORMATS
 from retain.sessions.model import Chat
-
-__all__ = ["export"]
 
 
 def export(path: str, *chats: Chat, form: str = "") -> None:

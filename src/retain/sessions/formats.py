@@ -15,22 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from retain.bank import now
 from retain.errors import ImportRefused
+from retain.memory import now
 from retain.sessions.model import Block, Chat, Compaction, Said, whole
 from retain.sessions.rows import MAX_MESSAGE, MAX_TAG, MAX_TAGS
-
-__all__ = [
-    "FORMATS",
-    "Read",
-    "as_json",
-    "as_jsonl",
-    "as_markdown",
-    "chat_of",
-    "document",
-    "moment",
-    "read",
-]
 
 _ROLES: Final = {
     "user": "user", "human": "user", "assistant": "assistant", "model": "assistant",

@@ -5,23 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-__all__ = [
-    "NEW",
-    "ROLES",
-    "Block",
-    "Chat",
-    "Compaction",
-    "Fact",
-    "Found",
-    "Message",
-    "Said",
-    "Session",
-    "Summary",
-    "Taken",
-    "titled",
-    "whole",
-]
-
 ROLES: Final = ("user", "assistant", "system")
 NEW: Final = "New session"  # the title until the person has said something
 _TITLE: Final = 60  # characters of the first message that become the title
@@ -41,6 +24,7 @@ class Session(NamedTuple):
     messages: int
     tokens: int
     model: str
+    project: str = ""  # the bank that it was held in; empty for the person's own
 
 
 class Message(NamedTuple):

@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from retain.errors import LimitExceeded
-from retain.guard.secrets import Redacted, redact, redact_value
 from retain.sessions.model import Block, Chat, Compaction, Said
-
-__all__ = ["Clean", "Redactor", "chat", "secrets_in"]
+from retain.text.secrets import Redacted, redact, redact_value
 
 _LONG = 10_000  # characters from which on it pays to remember what was searched
 

@@ -11,29 +11,7 @@ from typing import Final
 
 from retain.errors import LimitExceeded, NotFound, Unreadable, UsageError
 from retain.sessions.model import NEW, ROLES, Block, Chat, Compaction, Message, Said, Session, whole
-from retain.words import bag
-
-__all__ = [
-    "MAX_MESSAGE",
-    "MOST_LOADED",
-    "chat",
-    "checked_tags",
-    "day_of",
-    "insert_message",
-    "message",
-    "messages",
-    "next_id",
-    "note_number",
-    "note_summarised",
-    "packed",
-    "recent",
-    "require",
-    "session",
-    "sessions",
-    "text",
-    "touch",
-    "whole_number",
-]
+from retain.text.tokens import bag
 
 MAX_MESSAGE: Final = 8_000_000  # characters, blocks included
 MAX_TAGS: Final = 100
@@ -47,7 +25,7 @@ _SESSION: Final = """
 SELECT s.id, s.title, s.summary, s.created_at, s.updated_at, s.tags,
   (SELECT count(*) FROM messages m WHERE m.session_id = s.id),
   (SELECT total(m.token_count) FROM messages m WHERE m.session_id = s.id),
-  s.model
+  s.model, s.project
 FROM sessions s
 """
 _MESSAGE: Final = (
@@ -70,7 +48,7 @@ def sessions(
 
 
 def _session(row: Sequence[object]) -> Session:
-    name, title, summary, created, updated, tags, count, tokens, model = row
+    name, title, summary, created, updated, tags, count, tokens, model, project = row
     return Session(
         text(name),
         text(title) or NEW,
@@ -81,6 +59,7 @@ def _session(row: Sequence[object]) -> Session:
         whole_number(count),
         whole_number(tokens),
         text(model),
+        text(project),
     )
 
 
@@ -218,10 +197,9 @@ def touch(connection: sqlite3.Connection, name: str, when: str) -> None:
 
 def note_summarised(connection: sqlite3.Connection, name: str, through: int | None = None) -> None:
     """Note that a chat's summary speaks of its messages up to one, or up to the last."""
-    connection.execute("DELETE FROM summarised WHERE session_id = ?", (name,))
     connection.execute(
-        "INSERT INTO summarised SELECT id, coalesce(?, (SELECT max(m.id) FROM messages m "
-        "WHERE m.session_id = ?), 0) FROM sessions WHERE id = ? AND coalesce(summary, '') <> ''",
+        "UPDATE sessions SET summarised = CASE WHEN coalesce(summary, '') = '' THEN 0 ELSE "
+        "coalesce(?, (SELECT max(id) FROM messages WHERE session_id = ?), 0) END WHERE id = ?",
         (through, name, name),
     )
 

@@ -1,19 +1,17 @@
-"""The tables that chats are kept in, as an append-only list of named migrations."""
+"""The tables that chats are kept in."""
 
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
 from typing import Final
-
-__all__ = ["APPLICATION", "LATEST", "MIGRATIONS", "expected", "migrate", "objects", "version"]
 
 APPLICATION: Final = 0x5274_6E63  # "Rtnc", by which the file is told from anybody else's
 
-# `terms` are cut by `words`, as in the index: FTS5's own tokenizers take a line of Chinese for one
-# word, and a function of ours may not be called from a trigger in a file that could come from
-# anywhere.
-_FIRST: Final = """
+VERSION: Final = 1
+
+# `terms` are cut by `text.tokens`, as in the index: FTS5's own tokenizers take a line of Chinese
+# for one word. `project` is the bank that a chat was held in; empty for the person's own.
+_TABLES: Final = """
 CREATE TABLE sessions (
   id TEXT PRIMARY KEY,
   title TEXT,
@@ -22,10 +20,12 @@ CREATE TABLE sessions (
   updated_at TEXT NOT NULL,
   tags TEXT DEFAULT '[]',
   model TEXT NOT NULL DEFAULT '',
-  origin TEXT NOT NULL DEFAULT ''
+  origin TEXT NOT NULL DEFAULT '',
+  project TEXT NOT NULL DEFAULT '',
+  summarised INTEGER NOT NULL DEFAULT 0  -- the last message that the summary speaks of
 );
-CREATE INDEX sessions_updated ON sessions (updated_at);
-CREATE UNIQUE INDEX sessions_origin ON sessions (origin) WHERE origin <> '';
+CREATE INDEX sessions_updated ON sessions (project, updated_at);
+CREATE UNIQUE INDEX sessions_origin ON sessions (project, origin) WHERE origin <> '';
 CREATE TABLE messages (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   session_id TEXT NOT NULL REFERENCES sessions (id),
@@ -45,10 +45,11 @@ CREATE TABLE memories (
   created_at TEXT NOT NULL,
   superseded_by INTEGER REFERENCES memories (id) ON DELETE SET NULL,
   ref TEXT NOT NULL DEFAULT '',
-  terms TEXT NOT NULL DEFAULT ''
+  terms TEXT NOT NULL DEFAULT '',
+  project TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX memories_session ON memories (source_session);
-CREATE INDEX memories_ref ON memories (ref);
+CREATE INDEX memories_ref ON memories (project, ref);
 CREATE INDEX memories_superseded ON memories (superseded_by);
 
 -- What stands for the messages up to one of them when a model is asked; they themselves stay.
@@ -98,84 +99,16 @@ CREATE TRIGGER memories_update AFTER UPDATE OF id, terms ON memories BEGIN
 END;
 """
 
-# A table of its own: a column that is added later is spelled by SQLite, and not by every one alike.
-_SUMMARISED: Final = """
-CREATE TABLE summarised (
-  session_id TEXT PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE,
-  last_message INTEGER NOT NULL
-);
-INSERT INTO summarised
-SELECT s.id, coalesce((SELECT max(m.id) FROM messages m WHERE m.session_id = s.id), 0)
-FROM sessions s WHERE coalesce(s.summary, '') <> '';
-"""
-
-# Never change one that was released: add another. Nothing here is derived, so a migration keeps
-# every row.
-MIGRATIONS: Final = (
-    ("the first schema", _FIRST),
-    ("how far each summary goes", _SUMMARISED),
-)
-LATEST: Final = len(MIGRATIONS)
-# FTS5 makes tables of its own, which differ from one SQLite to the next.
-_OBJECTS: Final = r"""
-SELECT type, name, sql FROM sqlite_schema
-WHERE NOT (type IN ('table', 'index') AND name LIKE 'sqlite\_%' ESCAPE '\')
-AND NOT (type = 'table' AND name IN (
-  'messages_fts_data', 'messages_fts_idx', 'messages_fts_content', 'messages_fts_docsize',
-  'messages_fts_config', 'memories_fts_data', 'memories_fts_idx', 'memories_fts_content',
-  'memories_fts_docsize', 'memories_fts_config'
-))
-ORDER BY name
-"""
-
 
 def version(connection: sqlite3.Connection) -> int:
-    """How many migrations a file has seen."""
+    """Return the version of the schema in a file; 0 before there is one."""
     found: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return found
 
 
-def migrate(connection: sqlite3.Connection, to: int = LATEST) -> None:
-    """Bring a file to a schema, each migration in one transaction; whoever else tries, waits."""
-    while version(connection) < to:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            _step(connection, to)
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-
-
-def _step(connection: sqlite3.Connection, to: int) -> None:
-    seen = version(connection)
-    if seen >= to:  # someone else did it while this one waited
-        return
-    for statement in _statements(MIGRATIONS[seen][1]):
-        connection.execute(statement)
+def create(connection: sqlite3.Connection) -> None:
+    """Make the tables in an empty file."""
+    connection.executescript(f"BEGIN IMMEDIATE; {_TABLES}")
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {seen + 1}")
-
-
-def _statements(script: str) -> list[str]:
-    """A script's statements one by one: SQLite's way of running it whole would commit first."""
-    found: list[str] = []
-    pending = ""
-    for line in script.splitlines(keepends=True):
-        pending += line
-        if sqlite3.complete_statement(pending):
-            found.append(pending)
-            pending = ""
-    return found
-
-
-def objects(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """The tables, indexes and triggers that are in a file, as they were written."""
-    return connection.execute(_OBJECTS).fetchall()
-
-
-def expected() -> list[tuple[str, str, str]]:
-    """Those that a file of the latest schema has."""
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        migrate(connection)
-        return objects(connection)
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("COMMIT")

@@ -12,13 +12,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from retain.errors import LimitExceeded
-from retain.index.text import rarity_of, shares_of
+from retain.index.fulltext import rarity_of, shares_of
 from retain.sessions.model import NEW, Found, whole
 from retain.sessions.rows import text as text_of
 from retain.sessions.rows import whole_number
-from retain.words import query
-
-__all__ = ["MAX_QUERY", "search"]
+from retain.text.tokens import query
 
 MAX_QUERY: Final = 10_000  # characters
 _CANDIDATES: Final = 200
@@ -35,20 +33,20 @@ _MEMORIES: Final = """
 SELECT 'memory', m.source_session, s.title, '', m.fact, m.created_at, m.terms, 0
 FROM memories m LEFT JOIN sessions s ON s.id = m.source_session
 """
+# Only chats of one project are looked at: what was said in another never shows.
 _BEST_MESSAGES: Final = """
-JOIN (SELECT rowid FROM messages_fts WHERE messages_fts MATCH ? ORDER BY rank LIMIT ?) best
-ON best.rowid = m.id
+JOIN messages_fts f ON f.rowid = m.id
+WHERE messages_fts MATCH ? AND s.project = ? ORDER BY f.rank LIMIT ?
 """
 _BEST_MEMORIES: Final = """
-JOIN (SELECT rowid FROM memories_fts WHERE memories_fts MATCH ? ORDER BY rank LIMIT ?) best
-ON best.rowid = m.id WHERE m.superseded_by IS NULL
+JOIN memories_fts f ON f.rowid = m.id
+WHERE memories_fts MATCH ? AND m.project = ? AND m.superseded_by IS NULL ORDER BY f.rank LIMIT ?
 """
-_IN_FORCE: Final = "m.superseded_by IS NULL"
 _Row = tuple[object, ...]
 
 
-def search(connection: sqlite3.Connection, text: str, limit: int) -> list[Found]:
-    """What answers a question best, superseded facts left out."""
+def search(connection: sqlite3.Connection, text: str, limit: int, project: str) -> list[Found]:
+    """Find what answers a question best in a project's chats, superseded facts left out."""
     if len(text) > MAX_QUERY:
         raise LimitExceeded(
             f"the question has {len(text):,} characters, and {MAX_QUERY:,} is the limit",
@@ -57,12 +55,12 @@ def search(connection: sqlite3.Connection, text: str, limit: int) -> list[Found]
     text = whole(text)
     terms = list(dict.fromkeys(query(text)))[:_TERMS]
     if not terms:
-        return _literally(connection, text.strip(), limit)
+        return _literally(connection, text.strip(), limit, project)
     rarity = _rarity(connection, terms)
     highest = sum(rarity.values())
     spaced = [f" {term} " for term in rarity]
     found = []
-    for row in _candidates(connection, terms):
+    for row in _candidates(connection, terms, project):
         shares = shares_of(spaced, text_of(row[6]), _K1, _AVERAGE)
         score = sum(a * b for a, b in zip(rarity.values(), shares, strict=True)) / highest
         found.append(_found(row, score))
@@ -85,15 +83,15 @@ def _count(connection: sqlite3.Connection, term: str) -> int:
     return int(connection.execute(query, (term,)).fetchone()[0] or 0)
 
 
-def _candidates(connection: sqlite3.Connection, terms: Iterable[str]) -> list[_Row]:
+def _candidates(connection: sqlite3.Connection, terms: Iterable[str], project: str) -> list[_Row]:
     expression = " OR ".join('"' + term.replace('"', '""') + '"' for term in terms)
     rows: list[_Row] = []
     for wanted in (f"{_MESSAGES}{_BEST_MESSAGES}", f"{_MEMORIES}{_BEST_MEMORIES}"):
-        rows += connection.execute(wanted, (expression, _CANDIDATES)).fetchall()
+        rows += connection.execute(wanted, (expression, project, _CANDIDATES)).fetchall()
     return rows
 
 
-def _literally(connection: sqlite3.Connection, text: str, limit: int) -> list[Found]:
+def _literally(connection: sqlite3.Connection, text: str, limit: int, project: str) -> list[Found]:
     """What holds just these characters, newest first: `->` and `to be` are no terms."""
     if not text:
         return []
@@ -101,11 +99,11 @@ def _literally(connection: sqlite3.Connection, text: str, limit: int) -> list[Fo
     like = r" LIKE ? ESCAPE '\'"
     rows: list[_Row] = []
     for head, condition in (
-        (_MESSAGES, f"m.content{like}"),
-        (_MEMORIES, f"{_IN_FORCE} AND m.fact{like}"),
+        (_MESSAGES, f"s.project = ? AND m.content{like}"),
+        (_MEMORIES, f"m.project = ? AND m.superseded_by IS NULL AND m.fact{like}"),
     ):
         wanted = f"{head} WHERE {condition} ORDER BY m.id DESC LIMIT ?"
-        rows += connection.execute(wanted, (f"%{escaped}%", limit)).fetchall()
+        rows += connection.execute(wanted, (project, f"%{escaped}%", limit)).fetchall()
     found = [_found(row, 1.0) for row in rows]
     return sorted(found, key=lambda one: one.timestamp, reverse=True)[:limit]
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from typing import Final
 
-from retain import trash
-from retain.bank import now
+from retain.bank import trash
+from retain.bank.files import Directory, WriteTransaction
 from retain.errors import Ambiguous, Busy, Conflict, LimitExceeded, NotFound, UsageError
-from retain.fsio import Directory, Workshop
-from retain.model import Trashed
+from retain.memory import Trashed, now
 from retain.sessions import formats, rows, taking
 from retain.sessions import search as searching
 from retain.sessions.database import Database
@@ -34,9 +32,7 @@ from retain.sessions.model import (
     whole,
 )
 from retain.sessions.redaction import Clean, Redactor
-from retain.words import bag
-
-__all__ = ["LATEST", "Sessions"]
+from retain.text.tokens import bag
 
 LATEST: Final = "latest"  # in place of an id
 MAX_TEXT: Final = 100_000  # characters of a summary or a fact
@@ -45,19 +41,21 @@ _SHOWN: Final = 5  # ids that a message names
 _MANY: Final = 1000  # hits among which a listing looks for its chats
 _NEWEST: Final = f"ORDER BY {rows.USED.format('s.')} DESC, s.rowid DESC"
 # The counts of all chats would be made before they are put in order.
-_FIRST: Final = f"WHERE s.rowid IN (SELECT rowid FROM sessions s {_NEWEST} LIMIT ?)"  # noqa: S608
+_FIRST: Final = (
+    f"WHERE s.rowid IN (SELECT rowid FROM sessions s WHERE s.project = ? {_NEWEST} LIMIT ?)"  # noqa: S608
+)
 _FACTS: Final = (
     "SELECT id, fact, category, coalesce(source_session, ''), created_at, superseded_by, ref "
-    "FROM memories ORDER BY id"
+    "FROM memories WHERE project = ? ORDER BY id"
 )
 _SUMMARIES: Final = (
     "SELECT s.id, s.title, s.updated_at, s.summary, v.vector FROM sessions s "
     "LEFT JOIN summary_vectors v ON v.session_id = s.id AND v.model = ? "
-    "WHERE coalesce(s.summary, '') <> ''"
+    "WHERE s.project = ? AND coalesce(s.summary, '') <> ''"
 )
 _OUTDATED: Final = (
-    "WHERE EXISTS (SELECT 1 FROM messages m WHERE m.session_id = s.id AND m.id > coalesce("
-    "(SELECT z.last_message FROM summarised z WHERE z.session_id = s.id), 0))"
+    "WHERE s.project = ? AND EXISTS "
+    "(SELECT 1 FROM messages m WHERE m.session_id = s.id AND m.id > s.summarised)"
 )
 _EMPTY: Final = (
     "SELECT id, julianday(updated_at) < julianday('now', '-1 day') FROM sessions "
@@ -66,19 +64,24 @@ _EMPTY: Final = (
 
 
 class Sessions:
-    """The chats in one bank; any number of threads and processes may use them at once."""
+    """The chats that a person held in one project; threads and processes may share them.
+
+    All of a person's chats lie in one file in their own bank. `project` is the bank that a chat was
+    held in, empty for the person's own; chats of other projects are not seen.
+    """
 
     def __init__(
         self,
         root: str,
         make: Callable[[], object] | None = None,
         redacts: Callable[[], bool] = lambda: True,
+        project: str = "",
     ) -> None:
         """Open nothing yet; `make` is called before the file is first made.
 
         `redacts` tells whether secrets are left out of what is kept.
         """
-        self._root = root
+        self._root, self._project = root, project
         self._redacts, self._redactor = redacts, Redactor()
         # What was said here with a secret in it: the model of this process is sent it as it was.
         self._spoken: dict[int, tuple[str, tuple[Block, ...]]] = {}
@@ -89,13 +92,6 @@ class Sessions:
     def close(self) -> None:
         self._database.close()
 
-    @cached_property
-    def published(self) -> str:
-        """What a person should know where git tracks the chats, else empty; git is asked once."""
-        from retain.sessions.published import warning
-
-        return warning(self._root)
-
     # Chats
 
     def create(self, model: str = "") -> Session:
@@ -104,8 +100,9 @@ class Sessions:
         with self._database.writing() as connection:
             name = rows.next_id(connection, rows.day_of(""))
             connection.execute(
-                "INSERT INTO sessions (id, created_at, updated_at, model) VALUES (?, ?, ?, ?)",
-                (name, when, when, self._clean(whole(model))),
+                "INSERT INTO sessions (id, created_at, updated_at, model, project) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (name, when, when, self._clean(whole(model)), self._project),
             )
             return rows.session(connection, name)
 
@@ -116,7 +113,7 @@ class Sessions:
     def resolve(self, prefix: str) -> Session:
         """The chat that an id, the beginning of one, or `latest` names."""
         with self._database.reading() as connection:
-            found = _named(connection, prefix)
+            found = _named(connection, prefix, self._project)
         if len(found) > 1:
             names = ", ".join(one.id for one in found[:_SHOWN])
             more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
@@ -133,13 +130,16 @@ class Sessions:
         """Chats, the one that was used last first; with a query, those that speak of it."""
         with self._database.reading() as connection:
             if not query.strip():
-                return rows.sessions(connection, f"{_FIRST} {_NEWEST}", (max(0, limit),))
-            hits = searching.search(connection, query, _MANY)
+                values = (self._project, max(0, limit))
+                return rows.sessions(connection, f"{_FIRST} {_NEWEST}", values)
+            hits = searching.search(connection, query, _MANY, self._project)
             names = dict.fromkeys(one.session_id for one in hits if one.session_id)
             wanted = query.strip().casefold()
             return [
                 one
-                for one in rows.sessions(connection, _NEWEST)
+                for one in rows.sessions(
+                    connection, f"WHERE s.project = ? {_NEWEST}", (self._project,)
+                )
                 if one.id in names or wanted in f"{one.id} {one.title} {one.tags}".casefold()
             ][: max(0, limit)]
 
@@ -178,7 +178,8 @@ class Sessions:
     def outdated(self, limit: int = 1000) -> Sequence[Session]:
         """Chats that went on since their summary was made, or that have none; newest first."""
         with self._database.reading() as connection:
-            return rows.sessions(connection, f"{_OUTDATED} {_NEWEST} LIMIT ?", (max(0, limit),))
+            values = (self._project, max(0, limit))
+            return rows.sessions(connection, f"{_OUTDATED} {_NEWEST} LIMIT ?", values)
 
     def _set(self, session_id: str, column: str, value: str | None) -> None:
         with self._database.writing() as connection:
@@ -189,7 +190,7 @@ class Sessions:
     def delete(self, session_id: str) -> Trashed:
         """Write a chat to the bank's trash, from where it can be imported again; then remove it."""
         chat = self.chat(session_id)
-        with Directory.open(self._root) as root, Workshop.open(root, self.path) as shop:
+        with Directory.open(self._root) as root, WriteTransaction.open(root, self.path) as shop:
             kept = trash.keep(shop, f"{chat.id}.json", trash.CHATS, formats.as_json(chat).encode())
             with self._database.writing() as connection:
                 if rows.chat(connection, chat.id) != chat:
@@ -352,7 +353,7 @@ class Sessions:
     def search(self, query: str, limit: int = 10) -> Sequence[Found]:
         """Messages and facts that speak of something, the best first."""
         with self._database.reading() as connection:
-            return searching.search(connection, query, max(0, limit))
+            return searching.search(connection, query, max(0, limit), self._project)
 
     # What chats have saved
 
@@ -361,17 +362,27 @@ class Sessions:
         text, ref = self._clean(_limited(fact, "a fact")), whole(ref)
         with self._database.writing() as connection:
             known = connection.execute(
-                "SELECT id FROM memories WHERE fact = ? AND ref = ? AND superseded_by IS NULL",
-                (text, ref),
+                "SELECT id FROM memories WHERE project = ? AND fact = ? AND ref = ? "
+                "AND superseded_by IS NULL",
+                (self._project, text, ref),
             ).fetchone()
             if known:
                 return int(known[0])
             if session_id:
                 rows.require(connection, session_id)
             added = connection.execute(
-                "INSERT INTO memories (fact, category, source_session, created_at, ref, terms) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                (text, whole(category) or "general", session_id or None, now(), ref, bag(text)),
+                "INSERT INTO memories "
+                "(fact, category, source_session, created_at, ref, terms, project) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    text,
+                    whole(category) or "general",
+                    session_id or None,
+                    now(),
+                    ref,
+                    bag(text),
+                    self._project,
+                ),
             )
             return int(added.lastrowid or 0)
 
@@ -392,22 +403,26 @@ class Sessions:
 
         What it had taken the place of does not come back: it stays superseded, by itself.
         """
-        ref = whole(ref)
+        those = (self._project, whole(ref))
         with self._database.reading() as connection:
-            if not connection.execute("SELECT 1 FROM memories WHERE ref = ?", (ref,)).fetchone():
+            if not connection.execute(
+                "SELECT 1 FROM memories WHERE project = ? AND ref = ?", those
+            ).fetchone():
                 return 0
         with self._database.writing() as connection:
             connection.execute(
                 "UPDATE memories SET superseded_by = id WHERE superseded_by IN "
-                "(SELECT id FROM memories WHERE ref = ?)",
-                (ref,),
+                "(SELECT id FROM memories WHERE project = ? AND ref = ?)",
+                those,
             )
-            return connection.execute("DELETE FROM memories WHERE ref = ?", (ref,)).rowcount
+            return connection.execute(
+                "DELETE FROM memories WHERE project = ? AND ref = ?", those
+            ).rowcount
 
     def facts(self, *, superseded: bool = False) -> Sequence[Fact]:
         """What chats have saved, oldest first."""
         with self._database.reading() as connection:
-            found = [_fact(row) for row in connection.execute(_FACTS)]
+            found = [_fact(row) for row in connection.execute(_FACTS, (self._project,))]
         return [one for one in found if superseded or one.superseded_by is None]
 
     # Summaries
@@ -415,7 +430,7 @@ class Sessions:
     def summaries(self, model: str = "") -> Sequence[Summary]:
         """What each chat was about, newest first, with the vectors that this model made."""
         with self._database.reading() as connection:
-            found = connection.execute(f"{_SUMMARIES} {_NEWEST}", (model,))
+            found = connection.execute(f"{_SUMMARIES} {_NEWEST}", (model, self._project))
             return [
                 Summary(
                     rows.text(name),
@@ -448,18 +463,18 @@ class Sessions:
         """Store chats from elsewhere, all of them or none; those that are here are not doubled."""
         change = self._database.trying if dry_run else self._database.writing
         with change() as connection:
-            return [taking.take_in(connection, chat) for chat in chats]
+            return [taking.take_in(connection, chat, self._project) for chat in chats]
 
 
-def _named(connection: sqlite3.Connection, prefix: str) -> Sequence[Session]:
-    """The chats whose id is this or begins with it, with or without the word before the date."""
+def _named(connection: sqlite3.Connection, prefix: str, project: str) -> Sequence[Session]:
+    """Return the chats whose id is this or begins with it, with or without `session_`."""
     prefix = whole(prefix)
     if prefix == LATEST:
-        return rows.sessions(connection, f"{_FIRST} {_NEWEST}", (1,))
-    found = rows.sessions(connection, "WHERE s.id = ?", (prefix,))
+        return rows.sessions(connection, f"{_FIRST} {_NEWEST}", (project, 1))
+    found = rows.sessions(connection, "WHERE s.project = ? AND s.id = ?", (project, prefix))
     for start in (prefix, f"{rows.PREFIX}{prefix}") if prefix else ():
-        begins = "WHERE substr(s.id, 1, length(?1)) = ?1 ORDER BY s.id"
-        found = found or rows.sessions(connection, begins, (start,))
+        begins = "WHERE s.project = ? AND substr(s.id, 1, length(?2)) = ?2 ORDER BY s.id"
+        found = found or rows.sessions(connection, begins, (project, start))
     return found
 
 

@@ -12,25 +12,23 @@ from typing import Final
 from retain.sessions import rows
 from retain.sessions.model import NEW, Chat, Message, Said, Taken, titled, whole
 
-__all__ = ["take_in"]
-
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
-def take_in(connection: sqlite3.Connection, chat: Chat) -> Taken:
+def take_in(connection: sqlite3.Connection, chat: Chat, project: str = "") -> Taken:
     """Store a chat that is not here yet, or what was said since it was.
 
     One that began as a chat here did and went another way is a chat of its own.
     """
-    known = _known(connection, chat)
+    known = _known(connection, chat, project)
     there = rows.messages(connection, "session_id = ?", (known,)) if known else []
     at = _parting(there, chat.said)
     if at is not None:
         chat = chat._replace(origin=f"{chat.origin}:{_digest(chat.said[: at + 1])}")
-        known = _from(connection, chat.origin)
+        known = _from(connection, chat.origin, project)
         there = rows.messages(connection, "session_id = ?", (known,)) if known else []
     if not known:
-        return _new(connection, chat)
+        return _new(connection, chat, project)
     title = rows.session(connection, known).title
     if _parting(there, chat.said) is not None:
         return Taken(known, title, "differs", 0)
@@ -55,34 +53,36 @@ def _digest(said: Sequence[Said]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _from(connection: sqlite3.Connection, origin: str) -> str:
+def _from(connection: sqlite3.Connection, origin: str, project: str) -> str:
     """The id of the chat that came from there, or nothing."""
-    query = "SELECT id FROM sessions WHERE origin = ? AND origin <> ''"
-    found = connection.execute(query, (whole(origin),)).fetchone()
+    query = "SELECT id FROM sessions WHERE project = ? AND origin = ? AND origin <> ''"
+    found = connection.execute(query, (project, whole(origin))).fetchone()
     return str(found[0]) if found else ""
 
 
-def _known(connection: sqlite3.Connection, chat: Chat) -> str:
+def _known(connection: sqlite3.Connection, chat: Chat, project: str) -> str:
     """The id under which a chat is here already, or nothing.
 
     An id alone says little: two people have a first session of the same day.
     """
-    if found := _from(connection, chat.origin):
+    if found := _from(connection, chat.origin, project):
         return found
     first = connection.execute(
-        "SELECT role, content FROM messages WHERE session_id = ? ORDER BY id LIMIT 1", (chat.id,)
+        "SELECT m.role, m.content FROM messages m JOIN sessions s ON s.id = m.session_id "
+        "WHERE s.id = ? AND s.project = ? ORDER BY m.id LIMIT 1",
+        (chat.id, project),
     ).fetchone()
     begins = (chat.said[0].role, whole(chat.said[0].content)) if chat.said else None
     return chat.id if first is not None and tuple(first) == begins else ""
 
 
-def _new(connection: sqlite3.Connection, chat: Chat) -> Taken:
+def _new(connection: sqlite3.Connection, chat: Chat, project: str) -> Taken:
     name = _free_id(connection, chat)
     title = chat.title if chat.title != NEW else ""
     title = title or next((titled(one.content) for one in chat.said if one.role == "user"), "")
     connection.execute(
-        "INSERT INTO sessions (id, title, summary, created_at, updated_at, tags, model, origin) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO sessions (id, title, summary, created_at, updated_at, tags, model, origin, "
+        "project) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             name,
             whole(title) or None,
@@ -92,6 +92,7 @@ def _new(connection: sqlite3.Connection, chat: Chat) -> Taken:
             rows.checked_tags(chat.tags),
             whole(chat.model),
             whole(chat.origin),
+            project,
         ),
     )
     numbers = [rows.insert_message(connection, name, said) for said in chat.said]

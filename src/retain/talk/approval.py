@@ -17,22 +17,13 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from retain import bank, paths
+from retain import locate, names
+from retain.bank.files import Directory, WriteTransaction
+from retain.bank.listing import make_bank
 from retain.errors import ConfigError, NotFound, RetainError, UsageError
-from retain.fsio import Directory, Workshop
+from retain.memory import now
 from retain.talk.files import Change, Target, is_private
 from retain.talk.running import Command
-
-__all__ = [
-    "Answer",
-    "Approvals",
-    "Question",
-    "Rule",
-    "about_command",
-    "about_reading",
-    "about_writing",
-    "is_grave",
-]
 
 ONCE, SESSION, ALWAYS = YES = ("once", "session", "always")
 _MOST: Final = 1_000_000
@@ -226,7 +217,7 @@ class Approvals:
     """What is allowed in one project, by the person whose environment this is."""
 
     def __init__(self, env: Mapping[str, str], project: str, cwd: str = "") -> None:
-        self._root = paths.global_root(env)
+        self._root = locate.global_root(env)
         self._project = os.path.realpath(project)
         self._repository = _repository(os.path.realpath(cwd or project), self._project)
         self._calls: dict[tuple[str, ...], Rule] = {}
@@ -235,7 +226,7 @@ class Approvals:
     @property
     def path(self) -> str:
         """Where what is always allowed is kept."""
-        return os.path.join(self._root, paths.APPROVALS)
+        return os.path.join(self._root, names.APPROVALS)
 
     def decide(self, question: Question) -> str:
         """`allow` where the person has said so before, else `ask`."""
@@ -334,16 +325,16 @@ class Approvals:
         return known
 
     def _keep(self, rule: Rule) -> None:
-        bank.make(self._root)
-        new = {key: getattr(rule, key) for key in _KEPT} | {"since": bank.now()}
+        make_bank(self._root)
+        new = {key: getattr(rule, key) for key in _KEPT} | {"since": now()}
         self._change(lambda entries: entries if rule in map(_rule_of, entries) else [*entries, new])
 
     def _change(self, edit: _Edit) -> None:
         """Write the rules anew under the bank's lock: another chat may keep one at this moment."""
-        with Directory.open(self._root) as root, Workshop.open(root, self.path):
+        with Directory.open(self._root) as root, WriteTransaction.open(root, self.path):
             entries = self._entries()
             text = json.dumps({"version": 1, "approvals": edit(entries)}, indent=2)
-            root.put(paths.APPROVALS, f"{text}\n".encode())
+            root.put(names.APPROVALS, f"{text}\n".encode())
 
     def _entries(self) -> list[object]:
         """The rules as they are on disk; none that someone else could have put there."""
@@ -351,7 +342,7 @@ class Approvals:
             return []
         try:
             with Directory.open(self._root) as root:
-                data, facts = root.read_with_facts(paths.APPROVALS, _MOST)
+                data, facts = root.read_with_facts(names.APPROVALS, _MOST)
         except NotFound:
             return []
         hint = "Until it is in order, everything is asked about."

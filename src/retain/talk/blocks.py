@@ -6,13 +6,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.sizes import tokens
 from retain.talk.events import Block, Role, Text, Thought, ToolResult, ToolUse, Turn
+from retain.text.sizes import tokens
 
 if TYPE_CHECKING:
     from retain.sessions.model import Message
 
-__all__ = ["STOPPED", "begins", "block_size", "packed", "size", "turn"]
 
 # What a model, and whoever takes up the conversation again, is told of a reply that was stopped.
 STOPPED: Final = "[The person stopped this reply here.]"

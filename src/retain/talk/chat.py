@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from retain.errors import Busy, NotFound, RetainError, UsageError
 from retain.sessions.exporting import export
-from retain.sessions.store import LATEST
 from retain.talk import models
 from retain.talk.conversation import Conversation
 from retain.talk.happenings import Notice, notice
 from retain.talk.models.errors import ModelError
-from retain.talk.past import published
 from retain.talk.profile import Profile
 from retain.talk.retention import Retention
 from retain.talk.summaries import SUMMARY_SECONDS
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from retain.talk.retention import Saved
     from retain.talk.tools import Asker
 
-__all__ = ["Chat"]
 
 _CLOSE_SECONDS: Final = 3.0
 
@@ -61,7 +58,7 @@ class Chat:
         self.profile = Profile(app)
         self.toolbox = Toolbox(
             app,
-            app.workspace.cwd,
+            app.cwd,
             ask=ask,
             save=self._save_fact,
             is_doubtful=self._is_doubtful,
@@ -155,9 +152,7 @@ class Chat:
         return session
 
     def _meant(self, name: str) -> Session:
-        """The conversation of a name; a stranger's last one is not taken for the person's."""
-        if name == LATEST and (warning := published(self.app, self.sessions)):
-            raise UsageError(warning, hint="One that you know is yours can be resumed by its id.")
+        """The conversation of a name."""
         return self.sessions.resolve(name)
 
     def _take_model(self, name: str) -> None:
@@ -227,7 +222,7 @@ class Chat:
         """Write the conversation to a new file: Markdown, JSON lines or JSON, by its ending."""
         assert self.session  # noqa: S101 - whoever calls has looked
         chat = self.sessions.chat(self.session.id)
-        path = os.path.join(self.app.workspace.cwd, os.path.expanduser(path))
+        path = os.path.join(self.app.cwd, os.path.expanduser(path))
         export(path, chat)
         return path
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from retain.talk.approval import Question
 
-__all__ = ["Choice", "choices"]
-
 
 class Choice(NamedTuple):
     """One answer, the key for it, and what a yes that lasts will allow."""

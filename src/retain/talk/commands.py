@@ -6,28 +6,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import NotFound, RetainError, UsageError
-from retain.guard.characters import flat, visible
-from retain.paths import GLOBAL
-from retain.recall.asking import Wanted
+from retain.names import GLOBAL
+from retain.search.request import SearchRequest
 from retain.talk import models, skills
 from retain.talk.past import banks
 from retain.talk.tools import TOOLS
+from retain.text.sanitize import flat, visible
 
 if TYPE_CHECKING:
     from retain.talk.chat import Chat
     from retain.talk.retention import Saved
 
-__all__ = [
-    "COMMANDS",
-    "Command",
-    "Commands",
-    "Shown",
-    "completions",
-    "is_command",
-    "named",
-    "parted",
-    "told",
-]
 
 _EXCERPT: Final = 200
 _LISTED: Final = 15
@@ -186,7 +175,7 @@ class Commands:
     def _known(self, words: str) -> tuple[list[str], str]:
         """The memories that speak of something; without an index, what was said is still found."""
         try:
-            known = self._chat.app.library.search(Wanted(words, limit=8))
+            known = self._chat.app.search(SearchRequest(words, limit=8))
         except RetainError as error:
             return [], f" (memories cannot be searched: {_line(error.message)})"
         return [
@@ -248,7 +237,7 @@ class Commands:
     async def _resume(self, name: str) -> Shown:
         if not name:
             raise UsageError("say which", hint="`/sessions` lists them.")
-        if name.startswith(GLOBAL) and self._chat.app.place.scope != "global":
+        if name.startswith(GLOBAL) and self._chat.app.location.scope != "global":
             command = f"retain chat --global --resume {_line(name.removeprefix(GLOBAL), 60)}"
             text = f"That conversation is in your own bank: `{command}` goes on with it."
             return Shown(text, is_error=True)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from retain.errors import NotFound, RetainError
 from retain.facts.carrying import Synced
-from retain.sizes import tokens
 from retain.talk.events import Ask, ToolResult, ToolUse, Usage
 from retain.talk.happenings import (
     Assembled,
@@ -31,13 +30,13 @@ from retain.talk.happenings import (
 )
 from retain.talk.models import full_name
 from retain.talk.models.errors import ModelError
-from retain.talk.past import published
 from retain.talk.prompt import Prompt, assembled
 from retain.talk.reply import Reply, kept
 from retain.talk.retention import Retention
 from retain.talk.summaries import SUMMARY_SECONDS, Summaries
 from retain.talk.tools import summary
 from retain.talk.waiting import alone, aside, to_the_end
+from retain.text.sizes import tokens
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from retain.talk.profile import Profile
     from retain.talk.tools import Toolbox
 
-__all__ = ["CALLS", "ROUNDS", "Conversation"]
 
 ROUNDS: Final = 10  # of tools before a model must answer
 CALLS: Final = 32  # of tools in one round
@@ -155,9 +153,8 @@ class Conversation:
 
     def _begin(self, text: str) -> None:
         if self.prompt is None:
-            warning = published(self.app, self.sessions)
             retired = self.toolbox.approvals.retired()
-            self._untold += [notice(text) for text in (warning, *map(_retired, retired)) if text]
+            self._untold += [notice(text) for text in map(_retired, retired) if text]
         if self.session is not None:
             try:
                 self._summaries.outdated()

@@ -5,25 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-__all__ = [
-    "Ask",
-    "Block",
-    "Event",
-    "Finished",
-    "Reason",
-    "Retrying",
-    "Role",
-    "Text",
-    "TextDelta",
-    "Thinking",
-    "Thought",
-    "ToolResult",
-    "ToolSpec",
-    "ToolUse",
-    "Turn",
-    "Usage",
-]
-
 Role = Literal["user", "assistant", "system"]
 Reason = Literal["end", "tools", "length", "refused"]
 

@@ -12,29 +12,15 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from retain.bank.files import Directory, saving
 from retain.errors import Conflict, LimitExceeded, NotFound, Unreadable, Unsafe, UsageError
-from retain.fsio import Directory, saving
-from retain.guard.characters import revealed, strip_invisible, visible
 from retain.ownership import bank_of
+from retain.text.sanitize import reveal, strip_invisible, visible
+from retain.text.secrets import redact_visible
 
 if TYPE_CHECKING:
-    from retain.place import Place
+    from retain.locate import BankLocation
 
-__all__ = [
-    "MOST_SHOWN",
-    "Change",
-    "Project",
-    "Target",
-    "change",
-    "folder",
-    "harmless",
-    "is_private",
-    "project",
-    "read",
-    "target",
-    "writable",
-    "write",
-]
 
 MOST_SHOWN: Final = 50_000  # characters of one answer
 MOST_BYTES: Final = 1_000_000  # of a file that is read: all of it is searched for secrets
@@ -103,7 +89,7 @@ class Change(NamedTuple):
     diff: str
 
 
-def project(place: Place, cwd: str, env: Mapping[str, str]) -> Project:
+def project(place: BankLocation, cwd: str, env: Mapping[str, str]) -> Project:
     """The project around a working directory: where its bank or its repository is."""
     cwd = os.path.realpath(cwd)
     home = os.path.realpath(os.path.expanduser("~"))
@@ -264,8 +250,6 @@ def _names(around: Project, found: Target) -> str:
 
 def _text(around: Project, found: Target) -> tuple[str, list[str]]:
     """The whole text without its secrets, and what is to be said of it."""
-    from retain.guard.showing import shown
-
     with _naming(found.shown), folder(around, os.path.dirname(found.path)) as here:
         try:
             data = here.read(os.path.basename(found.path), MOST_BYTES)
@@ -282,7 +266,7 @@ def _text(around: Project, found: Target) -> tuple[str, list[str]]:
         notes.append("the lines end in CRLF; write_file keeps that")
     if "\ufffd" in text:
         notes.append("what is not UTF-8 is shown as \ufffd")
-    text, kinds = shown(text)
+    text, kinds = redact_visible(text)
     if kinds:
         what = "1 secret is" if len(kinds) == 1 else f"{len(kinds)} secrets are"
         notes.append(f"{what} not shown: {', '.join(sorted(set(kinds)))}")
@@ -364,7 +348,7 @@ def _difference(old: str, new: str, name: str, is_new: bool) -> str:
             f"the difference has {len(lines):,} lines, more than the {_MOST_DIFF:,} that a person "
             "can be shown; nothing was written. Change less at once."
         )
-    return "\n".join(map(revealed, lines))
+    return "\n".join(map(reveal, lines))
 
 
 def _has_windows_breaks(text: str) -> bool:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from retain.sizes import cut, tokens
 from retain.talk import blocks
 from retain.talk.events import Block, Text, ToolResult, Turn
+from retain.text.sizes import cut, tokens
 
 if TYPE_CHECKING:
     from retain.sessions.model import Message
 
-__all__ = ["Fitted", "with_words_before"]
 
 _SHORTENED: Final = 200  # tokens that are kept of a tool's result for which there is no room
 

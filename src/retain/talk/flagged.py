@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 from retain.facts.judging import same_key
 from retain.facts.view import fence_after
 
-__all__ = ["TAG", "anywhere", "found", "parted", "without"]
-
 TAG: Final = "[MEMORY]"
 
 _MOST: Final = 1_000  # facts of one reply; more is a model gone wild
@@ -175,7 +173,7 @@ def _is_shortened(before: str) -> bool:
 
 def _tidy(fact: str) -> str:
     """A fact as one line, without invisible characters and without emphasis around all of it."""
-    from retain.guard.characters import strip_invisible
+    from retain.text.sanitize import strip_invisible
 
     fact = " ".join(strip_invisible(fact).split())
     for mark in ("**", "__", "*", "_"):

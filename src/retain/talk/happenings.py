@@ -5,21 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from retain.facts.carrying import Synced
-from retain.guard.characters import visible
 from retain.talk.events import Event, ToolResult, ToolUse
 from retain.talk.prompt import Prompt
 from retain.talk.retention import Saved
-
-__all__ = [
-    "Assembled",
-    "Happening",
-    "MemorySaved",
-    "Notice",
-    "ToolDone",
-    "ToolStarted",
-    "changes",
-    "notice",
-]
+from retain.text.sanitize import visible
 
 
 class Assembled(NamedTuple):

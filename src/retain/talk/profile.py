@@ -9,15 +9,13 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple
 
-from retain import paths
+from retain import names
 from retain.app import App
+from retain.bank.bank import Bank
+from retain.bank.files import Directory
 from retain.errors import NotFound, RetainError
 from retain.facts.carrying import Synced
 from retain.facts.known import Known
-from retain.fsio import Directory
-from retain.reading import Reader
-
-__all__ = ["Profile", "Text"]
 
 
 class Text(NamedTuple):
@@ -44,24 +42,24 @@ class Profile:
         """The profile files that are there and have something in them, the project's own first."""
         return [
             text
-            for opened in self._app.workspace.banks()
-            if opened.bank.place.exists
-            for name in paths.PROFILES
+            for opened in self._app.readable()
+            if opened.bank.location.exists
+            for name in names.PROFILES
             if name in opened.bank.kind.not_memories and (text := _read(opened.bank, name))
         ]
 
 
-def _read(bank: Reader, name: str) -> Text | None:
+def _read(bank: Bank, name: str) -> Text | None:
     """A profile file, None where there is nothing to say about it."""
     try:
         data = _bytes(bank, name)
     except RetainError as error:
-        return Text(name, bank.place.scope, "", error.message)
+        return Text(name, bank.location.scope, "", error.message)
     text = (data or b"").decode("utf-8-sig", "replace")
-    return Text(name, bank.place.scope, text) if text.strip() else None
+    return Text(name, bank.location.scope, text) if text.strip() else None
 
 
-def _bytes(bank: Reader, name: str) -> bytes | None:
+def _bytes(bank: Bank, name: str) -> bytes | None:
     with contextlib.suppress(NotFound), Directory.open(bank.root) as root:
         return root.read(name, bank.max_bytes)
     return None

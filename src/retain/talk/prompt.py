@@ -16,33 +16,31 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.brief import scoped
+from retain.bank.files import Directory
 from retain.errors import NotFound, RetainError
 from retain.facts import view
 from retain.facts.judging import same_key
 from retain.facts.keeping import TYPE as FACT
-from retain.fsio import Directory
-from retain.guard.characters import strip_invisible
-from retain.recall.found import FAR_BEHIND
-from retain.sizes import cut, tokens
+from retain.memory import FAR_BEHIND
+from retain.search.brief import scoped
 from retain.talk import flagged, skills
 from retain.talk.events import ToolSpec, Turn
-from retain.talk.fences import fenced
 from retain.talk.fitting import Fitted, with_words_before
 from retain.talk.models.turns import PARTING
 from retain.talk.past import relevant
-from retain.talk.redaction import without_secrets
+from retain.text.sanitize import fence, strip_invisible
+from retain.text.secrets import redact_with_note
+from retain.text.sizes import cut, tokens
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.model import Hit
-    from retain.place import Place
+    from retain.locate import BankLocation
+    from retain.memory import Hit
     from retain.sessions.model import Message
     from retain.sessions.store import Sessions
     from retain.talk import profile as profiles
     from retain.talk.profile import Profile
 
-__all__ = ["Part", "Prompt", "assembled"]
 
 _MARGIN: Final = 500  # tokens by which a count may err, at most
 _INSTRUCTIONS: Final = "context/system_prompt.md"
@@ -218,7 +216,7 @@ def _size(tool: ToolSpec) -> int:
 
 def _limited(part: Part, room: int) -> Part:
     """A part with as much of its text as there is room for, and no secret in it."""
-    text, secrets = without_secrets(part.text)
+    text, secrets = redact_with_note(part.text)
     shown = cut(text, room) if room >= min(_LEAST, tokens(text)) else ""
     cutting = f"cut to {tokens(shown)} tokens" if shown else "no room"
     notes = (part.note, secrets, cutting if shown != text else "")
@@ -227,11 +225,11 @@ def _limited(part: Part, room: int) -> Part:
 
 def _fenced(part: Part, name: str, note: str, room: int) -> Part:
     """The same between marks, which take room as well."""
-    around = tokens(fenced(name, note, ""))
+    around = tokens(fence(name, note, ""))
     held = _limited(part, room - around)
     if not held.text:
         return held
-    text = fenced(name, note, held.text)
+    text = fence(name, note, held.text)
     return held._replace(text=text, tokens=tokens(text), is_data=True)
 
 
@@ -240,7 +238,7 @@ def _fenced(part: Part, name: str, note: str, room: int) -> Part:
 
 def _instructions(around: _Surroundings) -> Part:
     """The person's own instructions; ours where there are none."""
-    place = around.app.workspace.own
+    place = around.app.global_location
     own = _read_instructions(place)
     if own is None or not own.text:
         name = f"{_INSTRUCTIONS} (built in)"
@@ -251,9 +249,9 @@ def _instructions(around: _Surroundings) -> Part:
 def _project_instructions(around: _Surroundings) -> Iterator[Part]:
     """What the project has to say, which never stands in the place of what the person says."""
     app = around.app
-    if os.path.realpath(app.place.root) == os.path.realpath(app.workspace.own.root):
+    if os.path.realpath(app.location.root) == os.path.realpath(app.global_location.root):
         return
-    found = _read_instructions(app.place)
+    found = _read_instructions(app.location)
     if found is None:
         return
     if not found.text:
@@ -262,7 +260,7 @@ def _project_instructions(around: _Surroundings) -> Iterator[Part]:
     yield _fenced(found, "project-instructions", _OF_PROJECT, int(around.room * _PROJECT_SHARE))
 
 
-def _read_instructions(place: Place) -> Part | None:
+def _read_instructions(place: BankLocation) -> Part | None:
     """A bank's instructions, or why they cannot be read; None where there are none."""
     is_foreign = place.scope != "global"
     part = Part(f"{_INSTRUCTIONS} ({place.scope})", "", is_stable=True, is_foreign=is_foreign)
@@ -342,14 +340,14 @@ def _memories(around: _Surroundings, question: str, listed: frozenset[str]) -> t
                 twice.append(f"{_detail(around.app, hit)} (in MEMORY.md)")
             return None
         return hit._replace(
-            text=without_secrets(hit.text)[0],
-            title=without_secrets(hit.title)[0],
-            question=without_secrets(hit.question)[0],
-            header_path=without_secrets(hit.header_path)[0],
+            text=redact_with_note(hit.text)[0],
+            title=redact_with_note(hit.title)[0],
+            question=redact_with_note(hit.question)[0],
+            header_path=redact_with_note(hit.header_path)[0],
         )
 
     try:
-        found = around.app.library.brief(question, max(room - tokens(head), 1), shown=shown)
+        found = around.app.brief(question, max(room - tokens(head), 1), shown=shown)
     except RetainError as error:
         return part._replace(note=error.message), 0
     notes = [f"{found.left_out} more: no room"] if found.left_out and found.items else []
@@ -369,8 +367,8 @@ def _memories(around: _Surroundings, question: str, listed: frozenset[str]) -> t
 
 def _detail(app: App, hit: Hit) -> str:
     """A memory as `/context` lists it, by the name that leads to it from here."""
-    ref = hit.ref if app.place.scope == hit.scope else scoped(hit.ref, hit.scope)
-    return f"{ref}: {without_secrets(hit.title or hit.text)[0]}"
+    ref = hit.ref if app.location.scope == hit.scope else scoped(hit.ref, hit.scope)
+    return f"{ref}: {redact_with_note(hit.title or hit.text)[0]}"
 
 
 def _sessions(around: _Surroundings, question: str, own: str) -> Part:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from retain.sessions.model import Message
     from retain.sessions.store import Sessions
 
-__all__ = ["Reply", "kept"]
 
 _FLUSH_SECONDS: Final = 0.5  # how much of a streamed reply a kill may cost
 

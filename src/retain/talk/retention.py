@@ -15,9 +15,7 @@ from retain.facts.keeping import Added
 from retain.facts.known import Known
 from retain.talk import flagged
 from retain.talk.told import Told
-from retain.words import words
-
-__all__ = ["MOST", "Mirror", "Mirrored", "Retention", "Saved"]
+from retain.text.tokens import words
 
 MOST: Final = 20  # facts of one reply; more is a model gone wild, and a bank full of noise
 

@@ -17,21 +17,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import NotFound, UsageError
+from retain.text.secrets import redact, redact_visible
 
 if TYPE_CHECKING:
-    from retain.fsio import Directory
+    from retain.bank.files import Directory
 
-__all__ = [
-    "MOST_SECONDS",
-    "USUAL_SECONDS",
-    "Command",
-    "Ran",
-    "cleaned",
-    "environment",
-    "parsed",
-    "program",
-    "run",
-]
 
 USUAL_SECONDS: Final = 30
 MOST_SECONDS: Final = 600
@@ -163,8 +153,6 @@ def environment(env: Mapping[str, str]) -> dict[str, str]:
 def _is_secret(name: str, text: str) -> bool:
     if name in _PLAIN:
         return False
-    from retain.guard.secrets import redact
-
     upper = name.upper()
     return (
         not _SECRET_PARTS.isdisjoint(upper.split("_"))
@@ -222,10 +210,8 @@ def _shortened(text: str) -> str:
 
 def cleaned(data: bytes) -> str:
     """What a command printed as text: no colours, no secrets, nothing that acts on a screen."""
-    from retain.guard.showing import shown
-
     text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    return shown(_ESCAPES.sub("", text)).text
+    return redact_visible(_ESCAPES.sub("", text)).text
 
 
 async def run(

@@ -12,17 +12,17 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain import markdown, paths
+from retain.bank import markdown
+from retain.bank.files import Directory
 from retain.errors import NotFound, RetainError
-from retain.fsio import Directory
-from retain.guard.fences import harmless
-from retain.talk.fences import fenced
+from retain.names import check_id, key
+from retain.text.sanitize import escape_fences, fence
+from retain.text.secrets import redact_visible
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.place import Place
+    from retain.locate import BankLocation
 
-__all__ = ["ABOUT", "FENCE", "Skill", "catalogue", "listed", "skill", "skills"]
 
 FOLDER: Final = "skills"
 FILE: Final = "SKILL.md"
@@ -65,9 +65,9 @@ def listed(found: Sequence[Skill]) -> str:
 
 def skill(app: App, name: str) -> str:
     """A skill's text, with whose it is."""
-    wanted = paths.key(name.strip())
+    wanted = key(name.strip())
     known = list(skills(app))
-    one = next((one for one in known if paths.key(one.name) == wanted), None)
+    one = next((one for one in known if key(one.name) == wanted), None)
     if one is None:
         names = ", ".join(one.name for one in known) or "none"
         raise NotFound(f"there is no skill {name[:100]!r}; there are: {names}")
@@ -77,7 +77,7 @@ def skill(app: App, name: str) -> str:
     whose = "yours"
     if one.scope != "global":
         whose = "this project's: written by whoever wrote the repository"
-    return fenced("skill", _READ_NOTE, text, name=one.name, file=one.path, source=whose)
+    return fence("skill", _READ_NOTE, text, name=one.name, file=one.path, source=whose)
 
 
 def skills(app: App) -> Iterator[Skill]:
@@ -86,15 +86,15 @@ def skills(app: App) -> Iterator[Skill]:
     A project's with the name of one of theirs is called `project:NAME`.
     """
     seen: set[str] = set()
-    places = [place for place, _ in app.workspace.readable()]
+    places = app.locations()
     for place in sorted(places, key=lambda one: one.scope != "global"):
-        for one in sorted(_of(place), key=lambda one: (paths.key(one.name), one.path)):
+        for one in sorted(_of(place), key=lambda one: (key(one.name), one.path)):
             name = one.name
-            if paths.key(name) in seen and one.scope != "global":
+            if key(name) in seen and one.scope != "global":
                 name = f"{_PROJECT}{name}"
-            if paths.key(name) in seen:
+            if key(name) in seen:
                 continue
-            seen.add(paths.key(name))
+            seen.add(key(name))
             yield one._replace(name=name)
             if len(seen) >= _MOST_SKILLS:
                 return
@@ -104,7 +104,7 @@ def _whose(one: Skill) -> str:
     return "" if one.scope == "global" else " (project)"
 
 
-def _of(place: Place) -> list[Skill]:
+def _of(place: BankLocation) -> list[Skill]:
     """The skills of one bank; what is out of order there is passed over."""
     found: list[Skill] = []
     if place.kind not in _KINDS or not place.exists:
@@ -121,7 +121,7 @@ def _of(place: Place) -> list[Skill]:
 
 
 def _read(folder: Directory, name: str, scope: str) -> Skill:
-    name = paths.check_id(name)
+    name = check_id(name)
     with folder.child(name) as here:
         document = markdown.parse(here.read(FILE, _MOST_BYTES))
     # The folder's name is what a skill is read by; its own is used where it can be one.
@@ -129,7 +129,7 @@ def _read(folder: Directory, name: str, scope: str) -> Skill:
     called = name
     with contextlib.suppress(RetainError):
         if isinstance(stated, str):
-            called = paths.check_id(stated.strip())
+            called = check_id(stated.strip())
     described = document.meta.get("description")
     description = _line(described if isinstance(described, str) else "") or "(no description)"
     if len(description) > _MOST_DESCRIBED:
@@ -144,6 +144,4 @@ def _line(text: str) -> str:
 
 
 def _harmless(text: str) -> str:
-    from retain.guard.showing import shown
-
-    return harmless(shown(text.replace("\r\n", "\n")).text)
+    return escape_fences(redact_visible(text.replace("\r\n", "\n")).text)

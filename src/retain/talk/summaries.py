@@ -9,13 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from retain.errors import NotFound, RetainError
-from retain.guard.fences import harmless
-from retain.sizes import cut, tokens
 from retain.talk import blocks, past
 from retain.talk.events import Ask, Retrying, Text, TextDelta, ToolResult, ToolUse, Turn
 from retain.talk.models.errors import ModelError
 from retain.talk.tools import summary
 from retain.talk.waiting import Away, aside, to_the_end
+from retain.text.sanitize import escape_fences
+from retain.text.sizes import cut, tokens
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from retain.sessions.store import Sessions
     from retain.talk.models import Model
 
-__all__ = ["SUMMARY_SECONDS", "Summaries"]
 
 SUMMARY_SECONDS: Final = 20
 
@@ -184,7 +183,7 @@ def _spoken(message: Message) -> str:
             lines.append(f"Assistant used: {summary(block.name, block.input)}")
         elif isinstance(block, ToolResult):
             lines.append(f"Result: {cut(block.text, _SHOWN_RESULT)}")
-    return harmless("\n".join(lines))
+    return escape_fences("\n".join(lines))
 
 
 def _ends(talk: str, room: int) -> str:

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from retain.facts.judging import same_key
 from retain.talk import flagged
 from retain.talk.events import ToolResult, ToolUse
-from retain.words import words
+from retain.text.tokens import words
 
 if TYPE_CHECKING:
     from retain.talk.events import Turn
     from retain.talk.prompt import Prompt
 
-__all__ = ["Told"]
 
 _SAVING: Final = "save_memory"  # what it gives is the model's own words again
 _OWN_WORDS: Final = 2 / 3  # of a fact, beside who it is about, in a message that says the same

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from retain.errors import RetainError, UsageError
 from retain.facts.keeping import TYPE as FACT
-from retain.guard.characters import revealed, spelled, visible
 from retain.talk import approval, files, running, skills
 from retain.talk.approval import ONCE, YES, Answer, Approvals, Question
 from retain.talk.events import ToolSpec
 from retain.talk.waiting import in_turn, within
+from retain.text.sanitize import reveal, visible
 
 if TYPE_CHECKING:
     from retain.app import App
 
-__all__ = ["TOOLS", "Asker", "Saver", "Toolbox", "summary"]
 
 Asker = Callable[[Question], Awaitable[Answer]]
 Saver = Callable[[str, str], str]  # a fact and the one it replaces; what became of it
@@ -176,8 +175,8 @@ class Toolbox:
         is_doubtful: Callable[[str, str], bool] = lambda *_: False,
         turn: threading.RLock | None = None,
     ) -> None:
-        self.env = app.workspace.env
-        self.project = files.project(app.place, cwd, self.env)
+        self.env = app.env
+        self.project = files.project(app.location, cwd, self.env)
         self.approvals = approvals or Approvals(self.env, self.project.root, cwd)
         self._app, self._ask, self._save, self._is_doubtful = app, ask, save, is_doubtful
         self.own: set[str] = set()
@@ -266,7 +265,7 @@ class Toolbox:
             words = ("/bin/sh", "-c", command.text)
         words = (running.program(words[0], cwd.path, self.env), *words[1:])
         seconds = given.get("timeout", running.USUAL_SECONDS)
-        shown = "\n".join(map(spelled, command.text.split("\n")))
+        shown = "\n".join(reveal(line, is_command=True) for line in command.text.split("\n"))
         elsewhere = "" if cwd.path == self.project.cwd else cwd.path
         lines = [shown, f"in {visible(elsewhere)}"] if elsewhere else [shown]
         title = summary("run_command", given).removeprefix("run_command ")
@@ -311,7 +310,7 @@ class Toolbox:
             title = summary("save_memory", given).removeprefix("save_memory ")
             reason = "is not what you said, and other texts were read"
             lines = [fact, f"replaces: {replaces}"] if replaces else [fact]
-            detail = "\n".join(map(revealed, lines))
+            detail = "\n".join(map(reveal, lines))
             question = Question(
                 call, "save_memory", f"Remember: {title}", detail, reason, choices=(ONCE,)
             )
@@ -326,9 +325,9 @@ class Toolbox:
 
 def _recalled(app: App, query: str, limit: int) -> tuple[str, bool]:
     """What is remembered of a question, and whether all of it are the person's own facts."""
-    from retain.guard.secrets import redact
+    from retain.text.secrets import redact
 
-    found = app.library.brief(query, _BUDGET, limit)
+    found = app.brief(query, _BUDGET, limit)
     notes = []
     if found.left_out:
         notes.append(f"{found.left_out} more would fit, but not in here; ask more precisely")

@@ -10,8 +10,6 @@ from typing import Any, Final, Protocol, TypeVar
 
 from retain.errors import Busy, RetainError
 
-__all__ = ["Away", "alone", "aside", "in_turn", "to_the_end", "within"]
-
 _TURN_SECONDS: Final = 30.0  # a tool that hangs keeps its turn, and the chat must say so
 
 _Result = TypeVar("_Result")

@@ -6,24 +6,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-__all__ = [
-    "Again",
-    "Changed",
-    "Compared",
-    "Deleted",
-    "Hits",
-    "Links",
-    "Memories",
-    "Memory",
-    "Names",
-    "Preview",
-    "Searches",
-    "SearchesChanged",
-    "Trash",
-    "Version",
-    "Versions",
-]
-
 
 class Again(BaseModel):
     """A call that takes something back; its path is below /api/v1."""

@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retain.errors import RetainError, UsageError
 from retain.httpd.wall import shaped
@@ -25,8 +27,6 @@ from retain.web.operation import Operation, body_of, failed
 from retain.web.operations import OPERATIONS
 from retain.web.rendering import Static, failure
 from retain.web.talks import Talks
-
-__all__ = ["build"]
 
 _OLD: Final = "The link was used already, or is too old"
 _FAULT: Final = "Something went wrong in Retain; its log has more"
@@ -44,6 +44,16 @@ def build(office: Office, live: Live, entrance: Entrance, checkup: Checkup) -> S
         yield
         await talks.close()
 
+    class Counted:
+        """Notes what was told before a page was made, so that the page can ask what came later."""
+
+        def __init__(self, app: ASGIApp) -> None:
+            self._app = app
+
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            scope["told"] = live.count
+            await self._app(scope, receive, send)
+
     app = Starlette(
         routes=[
             *pages.ROUTES,
@@ -56,6 +66,7 @@ def build(office: Office, live: Live, entrance: Entrance, checkup: Checkup) -> S
         ],
         exception_handlers={HTTPException: _refused, RetainError: _failed, Exception: _broken},
         lifespan=lifespan,
+        middleware=[Middleware(Counted)],
     )
     app.router.redirect_slashes = False
     app.state.office, app.state.live, app.state.entrance = office, live, entrance

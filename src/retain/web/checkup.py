@@ -15,10 +15,9 @@ from retain.httpd.faults import log_fault
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.model import Problem
-    from retain.similar import Cluster, Member, Proposal
+    from retain.memory import Problem
+    from retain.search.duplicates import Cluster, Member, Proposal
 
-__all__ = ["Checkup", "Found", "Loose", "State", "Work"]
 
 Work = Literal["look", "sync", "vectors", "rebuild", "repair"]
 Progress = Callable[[int, int], None]
@@ -123,7 +122,7 @@ class Checkup:
         try:
             app = self._open(False)
             try:
-                if app.place.exists:
+                if app.location.exists:
                     said = _WORKS[work](app, self._progress)
                     found = _found(app, self._progress)
                 else:
@@ -153,23 +152,23 @@ def _look(_app: App, _progress: Progress) -> str:
 
 
 def _sync(app: App, progress: Progress) -> str:
-    done = app.library.sync(progress=progress)
+    done = app.sync(progress=progress)
     said = f"{done.added} added, {done.changed} changed, {done.removed} removed."
     return f"{said} {done.held} are missing at once and kept in mind." if done.held else said
 
 
 def _vectors(app: App, progress: Progress) -> str:
-    return f"{app.library.fill(progress=progress)} vectors made."
+    return f"{app.make_vectors(progress=progress)} vectors made."
 
 
 def _rebuild(app: App, progress: Progress) -> str:
-    done = app.library.rebuild(progress)
-    made = app.library.fill(progress=progress)
+    done = app.rebuild(progress)
+    made = app.make_vectors(progress=progress)
     return f"The index was made anew: {done.added} memories, {made} new vectors."
 
 
 def _repair(app: App, progress: Progress) -> str:
-    done = app.library.health(repair=True, progress=progress)
+    done = app.health(repair=True, progress=progress)
     if done.is_rebuilt:
         return "The index had faults and was made anew."
     return "The index was compared with every file, and is in order."
@@ -186,8 +185,8 @@ _WORKS: Final[Mapping[str, Callable[[App, Progress], str]]] = {
 
 def _found(app: App, progress: Progress) -> Found:
     """All that takes long to find out."""
-    status, stats = app.status(), app.library.stats()
-    health = app.library.health()
+    status, stats = app.status(), app.stats()
+    health = app.health()
     pairs, groups, unsure = _meanings(app, progress)
     return Found(
         time.time(),
@@ -209,10 +208,10 @@ def _found(app: App, progress: Progress) -> Found:
 
 def _meanings(app: App, progress: Progress) -> tuple[list[Proposal], list[Cluster], str]:
     """What is alike by its meaning, or why that is not known: it hides nothing else."""
-    if not app.library.has_model():
+    if not app.has_model():
         return [], [], "no model compares what memories mean (recall.embedder)"
     try:
-        app.library.fill(progress=progress)
+        app.make_vectors(progress=progress)
         pairs, groups = _alike(app)
     except RetainError as error:
         return [], [], str(error)
@@ -221,11 +220,11 @@ def _meanings(app: App, progress: Progress) -> tuple[list[Proposal], list[Cluste
 
 def _alike(app: App) -> tuple[list[Proposal], list[Cluster]]:
     """Pairs and groups that are alike; many that are alike are one group, not many pairs."""
-    groups = app.library.suggest_merges(_NEAR, "", _GROUPS, ignored=True)
+    groups = app.suggest_merges(_NEAR, "", _GROUPS, ignored=True)
     large = [{one.ref for one in group.members} for group in groups if len(group.members) > 2]
     pairs = [
         one
-        for one in app.library.dedupe(ignored=True)
+        for one in app.dedupe(ignored=True)
         if not any({one.older.ref, one.newer.ref} <= group for group in large)
     ]
     paired = [{one.older.ref, one.newer.ref} for one in pairs]
@@ -234,7 +233,7 @@ def _alike(app: App) -> tuple[list[Proposal], list[Cluster]]:
 
 
 def _loose(app: App) -> list[Loose]:
-    graph = app.library.graph()
+    graph = app.graph()
     states = {
         node.name: (("dangling" if node.kind == "dangling" else node.freshness), node.now_at)
         for node in graph.nodes

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final, NamedTuple
 
-__all__ = ["LANGUAGES", "Piece", "pieces"]
-
 _HASH: Final = r"(?<![^\s;(){}])#[^\n]*+"
 _SLASHES: Final = r"(?<!:)//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?"
 _DASHES: Final = r"--[^\n]*+"

@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
-__all__ = ["Compared", "Line", "Side", "compared"]
-
 _AROUND: Final = 3  # lines that are the same and shown around those that are not
 _MOST_LINES: Final = (
     6_000  # of which lines that moved are looked for; beyond, the middle is one block

@@ -7,14 +7,12 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
-from retain.codec import codec
-from retain.model import Memory
-from retain.typed.shape import is_record, record
+from retain.bank.markdown import parse_file
+from retain.memory import Memory
+from retain.records.codec import is_record, load_record
 from retain.web import leading
 from retain.web.leading import resolving
 from retain.web.prose import Budget, rendered
-
-__all__ = ["Content", "Field", "content", "parsed", "targets"]
 
 # Where the order of a list is the order of doing.
 _STEPS: Final = ("steps", "next_actions")
@@ -44,7 +42,7 @@ def parsed(suffix: str, text: str, *, is_body: bool = False) -> Memory:
     data = text.encode("utf-8", "replace")
     if is_body:
         return Memory("", "", f"x{suffix}", {}, text, data)
-    document = codec(f"x{suffix}").parse(data)
+    document = parse_file(f"x{suffix}", data)
     return Memory("", "", f"x{suffix}", document.meta, document.body, data, document.problem)
 
 
@@ -64,7 +62,7 @@ def content(memory: Memory, found: Mapping[str, str]) -> Content:
     fields: tuple[Field, ...] = ()
     body = memory.body
     if is_record(memory):
-        inner = record(memory).get("content")
+        inner = load_record(memory).get("content")
         fields = tuple(_fields(inner, laid_out)) if isinstance(inner, dict) else ()
         if memory.path.endswith(".json") and fields:
             body = ""  # there it is the same fields once more, as plain text

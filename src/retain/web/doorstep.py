@@ -16,10 +16,8 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from retain.fsio import write_whole
-from retain.warm import is_safe_folder
-
-__all__ = ["laid", "taken_away"]
+from retain.bank.files import write_whole
+from retain.daemon.client import is_private
 
 _SECONDS: Final = 20  # a browser that has to be started first needs some
 _PAGE: Final = """<!doctype html>
@@ -37,7 +35,7 @@ def laid(link: str, env: Mapping[str, str]) -> str:
     folder = f"{base}/retain-{os.geteuid()}"
     with contextlib.suppress(OSError):
         os.mkdir(folder, 0o700)
-    if not is_safe_folder(folder):
+    if not is_private(folder):
         return ""
     path = Path(folder, f"open-{secrets.token_hex(8)}.html")
     write_whole(str(path), _PAGE.format(link=escape(link)).encode())

@@ -26,8 +26,6 @@ from starlette.types import Scope
 
 from retain.httpd.wall import OPEN, Refusal, bearer, header
 
-__all__ = ["DAYS", "ENTER", "NONCE", "PROOF", "Entrance", "name", "proof"]
-
 ENTER: Final = "/api/v1/enter"
 NONCE: Final = "X-Retain-Nonce"
 PROOF: Final = "X-Retain-Proof"

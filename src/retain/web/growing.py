@@ -9,8 +9,6 @@ from typing import Final
 from retain.web.script import Script
 from retain.web.spoken import inert
 
-__all__ = ["Growing"]
-
 _PAUSE: Final = 0.05  # seconds between two words to the pages; smooth, and not a word a token
 _FENCES: Final = ("```", "~~~")
 

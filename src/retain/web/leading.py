@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from retain.links import links
+from retain.text.links import find_links
 from retain.web.office import Office
 from retain.web.prose import Resolve, linked
 from retain.web.rendering import address
@@ -14,7 +14,6 @@ from retain.web.rendering import address
 if TYPE_CHECKING:
     from retain.app import App
 
-__all__ = ["places", "resolving", "targets"]
 
 # Of texts that are shown together: links that are looked up, and how many are read to find them.
 _MOST: Final = 2_000
@@ -28,14 +27,14 @@ def targets(texts: Iterable[str]) -> list[str]:
     """
     written = islice((one for text in texts for one in linked(text)), _MOST_READ)
     different = islice(dict.fromkeys(written), _MOST)
-    return list(dict.fromkeys(link.target for one in different for link in links(one)))
+    return list(dict.fromkeys(link.target for one in different for link in find_links(one)))
 
 
 def places(app: App, office: Office, named: Sequence[str]) -> dict[str, str]:
     """The page of each memory that is linked to, by its name there; empty where there is none."""
     if not named:
         return {}
-    found = app.library.addresses(named)
+    found = app.resolve_links(named)
     with office.turn:
         pages = {
             target: address(office.scope_of(scope), collection, name)
@@ -48,7 +47,7 @@ def resolving(found: Mapping[str, str]) -> Resolve:
     """What tells, of a link's target, its page; None for one that nobody looked up."""
 
     def resolve(target: str) -> str | None:
-        named = (link.target for link in links(f"[[{target}]]"))
+        named = (link.target for link in find_links(f"[[{target}]]"))
         return next((found[name] for name in named if name in found), None)
 
     return resolve

@@ -7,17 +7,15 @@ import contextlib
 import json
 import os
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from retain import sessions
-from retain.capture import inbox
+from retain.capture.inbox import Inbox
 from retain.errors import RetainError
 from retain.httpd.faults import described, log_fault
 from retain.web.office import HERE, OWN, Office
-
-__all__ = ["Live"]
 
 _MOST_WAITING: Final = 64  # words that one page may be behind; each says "look", so one is enough
 _MOST_PAGES: Final = 100  # fewer than the connections of a server, so that others are still served
@@ -34,6 +32,8 @@ class Live:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pages: set[asyncio.Queue[str]] = set()
         self._is_over = False
+        # Goes up with every word: a page that was made before it has missed something.
+        self.count = time.time_ns()
         self.at_end: list[Callable[[], None]] = []  # whoever else has pages that listen
 
     def start(self) -> None:
@@ -77,8 +77,9 @@ class Live:
             with contextlib.suppress(RetainError):  # no bank that could be opened, so far
                 roots = roots or self._office.roots()
                 if proposals.is_other(roots):
-                    self.tell("inbox", {"count": sum(map(inbox.count, roots))})
-                if chats.is_other(roots):
+                    count = sum(Inbox(root, os.environ).count() for root in roots)
+                    self.tell("inbox", {"count": count})
+                if chats.is_other([self._office.chats()]):
                     self.tell("sessions", {})
 
     def tell(self, event: str, data: Mapping[str, object]) -> None:
@@ -88,6 +89,7 @@ class Live:
             self._loop.call_soon_threadsafe(self._spread, line)
 
     def _spread(self, line: str) -> None:
+        self.count += 1
         for page in self._pages:
             if page.qsize() < _MOST_WAITING:
                 page.put_nowait(line)
@@ -110,7 +112,8 @@ class Live:
         page: asyncio.Queue[str] = asyncio.Queue()
         self._pages.add(page)
         try:
-            yield "retry: 2000\n\n"
+            # By the count a page sees that something was told after it was made, and before this.
+            yield f"retry: 2000\nevent: count\ndata: {self.count}\n\n"
             while not self._is_over:
                 try:
                     line = await asyncio.wait_for(page.get(), _BREATH_SECONDS)
@@ -136,12 +139,12 @@ class _Glance:
 
 def _proposals(root: str) -> object:
     """What changes with every file that comes into an inbox or leaves it."""
-    return _stamp(os.path.join(root, inbox.FOLDER))
+    return _stamp(Inbox(root, os.environ).path)
 
 
-def _chats(root: str) -> object:
+def _chats(path: str) -> object:
     """What changes with every word that is written to the chats, be it only to the log so far."""
-    return [_stamp(os.path.join(root, f"{sessions.FILE}{ending}")) for ending in ("", "-wal")]
+    return [_stamp(f"{path}{ending}") for ending in ("", "-wal")]
 
 
 def _stamp(path: str) -> tuple[int, int]:

@@ -7,18 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+from retain.bank.filters import Filter
 from retain.errors import UsageError
-from retain.filters import Filter
 from retain.index.catalogue import FACETS, ORDERS, Chosen, Listed, counted
-from retain.model import Answer, Hit
-from retain.recall.asking import Conditions, Wanted, conditions
+from retain.memory import Answer, Hit
+from retain.search.request import Filters, SearchRequest, parse_filters
 
 if TYPE_CHECKING:
     from starlette.datastructures import QueryParams
 
     from retain.app import App
 
-__all__ = ["LONGEST", "PAGE", "Found", "Sought", "found", "sought"]
 
 PAGE: Final = 50
 LONGEST: Final = 4_000  # characters of a question; in any script they fit into an address
@@ -137,7 +136,7 @@ def found(app: App, wanted: Sought, limit: int = PAGE, offset: int | None = None
     start = (wanted.page - 1) * limit if offset is None else offset
     if wanted.question:
         return _searched(app, wanted, limit, start)
-    shelf = app.library.shelf(wanted.chosen, wanted.order, limit, start)
+    shelf = app.browse(wanted.chosen, wanted.order, limit, start)
     facets = {name: _ordered(shelf.facets.get(name, {}), wanted, name) for name in FACETS}
     return Found(shelf.total, (), shelf.memories, facets)
 
@@ -152,29 +151,29 @@ def _searched(app: App, wanted: Sought, limit: int, start: int) -> Found:
     # The conditions know dates to the second, and facets to the day: the conditions decide.
     chosen = wanted.chosen._replace(since="", until="")
     if chosen == Chosen():
-        answer, tally = app.library.considered(asking)
+        answer, tally = app.search_with_tally(asking)
         every = tally
     else:
-        _, every = app.library.considered(asking._replace(limit=1, explain=False))
-        narrow = asking._replace(conditions=_narrowed(wanted.chosen, asking.conditions))
+        _, every = app.search_with_tally(asking._replace(limit=1, explain=False))
+        narrow = asking._replace(filters=_narrowed(wanted.chosen, asking.filters))
         # What is far below the best of all is so among fewer as well, or the counts would lie.
-        answer, tally = app.library.considered(narrow._replace(best=every.best), chosen.scope)
+        answer, tally = app.search_with_tally(narrow._replace(best=every.best), chosen.scope)
     facets = counted(every.kinds, chosen)
     shown = {name: _ordered(facets[name], wanted, name) for name in FACETS}
     total, considered = sum(tally.kinds.values()), sum(every.kinds.values())
     return Found(total, answer.hits[start:], (), shown, answer, considered, tally.left)
 
 
-def _asking(wanted: Sought, limit: int) -> Wanted:
-    asked: Conditions = conditions(since=wanted.chosen.since, until=wanted.chosen.until)
+def _asking(wanted: Sought, limit: int) -> SearchRequest:
+    asked: Filters = parse_filters(since=wanted.chosen.since, until=wanted.chosen.until)
     if wanted.chosen.status:
         # A search shows retired memories to whoever speaks of the status, and to nobody else.
-        asked = asked._replace(filters=(Filter("status", "!=", ("",)),))
-    wide = Wanted(wanted.question, mode=wanted.mode, conditions=asked, breadth=PAGE)
+        asked = asked._replace(metadata=(Filter("status", "!=", ("",)),))
+    wide = SearchRequest(wanted.question, mode=wanted.mode, filters=asked, breadth=PAGE)
     return wide._replace(limit=limit, explain=True, share=0.0 if wanted.is_wide else _SHARE)
 
 
-def _narrowed(chosen: Chosen, asked: Conditions) -> Conditions:
+def _narrowed(chosen: Chosen, asked: Filters) -> Filters:
     """Conditions that leave what was chosen and nothing else."""
     # An engine takes one collection and one type by itself; either of several is for a filter.
     filtered = {"status": chosen.status} if chosen.status else {}
@@ -185,7 +184,7 @@ def _narrowed(chosen: Chosen, asked: Conditions) -> Conditions:
         type=chosen.type[0] if len(chosen.type) == 1 else "",
         tags=tuple(tag.casefold() for tag in chosen.tag),
         months=chosen.month,
-        filters=tuple(Filter(name, "=", values) for name, values in filtered.items()),
+        metadata=tuple(Filter(name, "=", values) for name, values in filtered.items()),
     )
 
 

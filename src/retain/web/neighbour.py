@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 from retain.httpd.address import loopbacks
 from retain.web.entrance import NONCE, PROOF, name, proof
 
-__all__ = ["Neighbour", "find"]
-
 _HOST: Final = "127.0.0.1"
 _SECONDS: Final = 5.0
 _MOST: Final = 65_536

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import anyio.to_thread
 
+from retain.embedding_worker import EmbeddingWorker
 from retain.errors import NotFound, RetainError
-from retain.filling import Filling
 from retain.httpd.faults import log_fault
-from retain.paths import from_home
-from retain.sync import Changes
+from retain.index.sync import Changes
+from retain.locate import from_home
 
 if TYPE_CHECKING:
     from retain.app import App
 
-__all__ = ["HERE", "OWN", "Office", "Scope"]
 
 HERE: Final = "here"  # the bank in force
 OWN: Final = "global"  # the person's own, where a project's is in force
@@ -39,7 +38,7 @@ class Office:
     def __init__(self, open_app: Callable[[bool], App]) -> None:
         self._open = open_app
         self._apps: dict[str, App] = {}
-        self._fillings: dict[App, Filling] = {}
+        self._workers: dict[App, EmbeddingWorker] = {}
         self.turn = threading.RLock()
         self.ended = threading.Event()
         self._where = ""
@@ -81,7 +80,7 @@ class Office:
     def _own(self) -> App:
         """The person's own bank, where it is shown: a bank that was asked for is shown alone."""
         here = self.app()
-        if here.place.root == here.workspace.own.root:
+        if here.location.root == here.global_location.root:
             return here  # both are one bank: it is opened once
         if OWN not in self.scopes:
             raise NotFound("your own bank is not shown here", hint="retain web --global shows it.")
@@ -98,18 +97,18 @@ class Office:
         """The bank in force, as people call it; every page says it, so it waits for no turn."""
         if not self._where:
             with self.turn:
-                self._where = from_home(self.app().place.root, os.environ.get("HOME", ""))
+                self._where = from_home(self.app().location.root, os.environ.get("HOME", ""))
         return self._where
 
     def scope_of(self, shown: str) -> Scope:
         """Which of the two banks has a memory of this scope, as listings and hits call it."""
-        return OWN if shown == "global" and self.app().place.scope != "global" else HERE
+        return OWN if shown == "global" and self.app().location.scope != "global" else HERE
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
         """The banks there are, the one in force first."""
         here = self.app()
-        is_alone = here.place.scope != "project" or here.workspace.local
+        is_alone = here.is_alone
         return (HERE,) if is_alone else (HERE, OWN)
 
     @property
@@ -127,24 +126,28 @@ class Office:
     def roots(self) -> list[str]:
         """Where the banks are, the one in force first."""
         with self.turn:
-            return [self.app(scope).place.root for scope in self.scopes]
+            return [self.app(scope).location.root for scope in self.scopes]
+
+    def chats(self) -> str:
+        """Return the file that the chats are in."""
+        with self.turn:
+            return self.app(self.scopes[0]).sessions.path
 
     def _fill(self, app: App, *, writes: bool) -> None:
-        if app not in self._fillings:
+        if app not in self._workers:
             failed = partial(log_fault, doing="making vectors")
-            self._fillings[app] = Filling(app.library, failed)
+            self._workers[app] = EmbeddingWorker(app, failed)
         if writes:
-            self._fillings[app].wake()
+            self._workers[app].wake()
         else:
-            self._fillings[app].notice()
+            self._workers[app].notice()
 
     def changes(self, scope: str = HERE) -> Iterator[Changes]:
         """What happens to the files of a bank, whoever indexes them, until the end."""
         while not self.ended.is_set():
             try:
                 with self.turn:
-                    library = self.app(scope).library
-                    watching = library.watch(self.ended, self.turn, all_events=True)
+                    watching = self.app(scope).watch(self.ended, self.turn, all_events=True)
                 yield from watching
             except NotFound:  # the bank is made with the first memory
                 self.ended.wait(1)
@@ -154,8 +157,8 @@ class Office:
     def close(self) -> None:
         """Let go of the banks; every file is safe already."""
         self.ended.set()
-        for filling in self._fillings.values():
-            filling.end()
+        for worker in self._workers.values():
+            worker.end()
         with self.turn, contextlib.ExitStack() as stack:
             for app in {id(one): one for one in self._apps.values()}.values():
                 stack.callback(app.close)

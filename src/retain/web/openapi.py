@@ -13,8 +13,6 @@ from retain import __version__
 from retain.web.office import HERE, OWN
 from retain.web.operation import Operation
 
-__all__ = ["document"]
-
 _REF: Final = "#/components/schemas/{model}"
 _PART: Final = re.compile(r"{(\w+)(?::\w+)?}")
 _ERROR: Final = {

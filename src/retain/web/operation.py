@@ -14,25 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from retain.errors import LimitExceeded, NotSaved, RetainError, UsageError
-from retain.serving.answering import told
 from retain.web.office import Office
-
-__all__ = [
-    "ROOT",
-    "Answer",
-    "Call",
-    "Given",
-    "Gives",
-    "Many",
-    "Name",
-    "Operation",
-    "body_of",
-    "collection_of",
-    "failed",
-    "named",
-    "queried",
-    "status_of",
-]
 
 ROOT: Final = (
     ":root"  # in an address: the collection without a name; no collection can be so called
@@ -119,7 +101,7 @@ class Operation(NamedTuple):
         except RetainError as error:
             return failed(error)
         except OSError as error:  # the disk's word, without the place where it stands
-            said = told(RetainError(error.strerror or "the disk refused"))
+            said = {"error": RetainError(error.strerror or "the disk refused").to_dict()}
             return Answer(said, _disk_status(error))
         return found if isinstance(found, Response) else Answer(found)
 
@@ -135,7 +117,7 @@ class Answer(JSONResponse):
 
 def failed(error: RetainError) -> JSONResponse:
     """A refusal as an answer."""
-    return Answer(told(error), status_of(error))
+    return Answer({"error": error.to_dict()}, status_of(error))
 
 
 def status_of(error: RetainError) -> int:

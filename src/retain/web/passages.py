@@ -10,10 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
-from retain import words
-from retain.model import Hit
-
-__all__ = ["Part", "Why", "excerpt", "marked", "plain", "why"]
+from retain.memory import Hit
+from retain.text import tokens
 
 _WORD: Final = re.compile(r"\w+(?:[.'\u2019+#]\w+)*(?:\+\+|#)?")
 # What stands before a line, and what stands around words.
@@ -130,7 +128,7 @@ def _spans(text: str, wanted: frozenset[str]) -> Iterator[tuple[int, int]]:
 @lru_cache(maxsize=20_000)
 def _stems(word: str) -> tuple[str, ...]:
     """A word's terms; fifty passages on a page have most of their words in common."""
-    return tuple(words.words(word))
+    return tuple(tokens.words(word))
 
 
 def _inside(word: re.Match[str], found: Collection[str]) -> Iterator[tuple[int, int]]:

@@ -9,10 +9,9 @@ import anyio.to_thread
 from retain.errors import HistoryError
 
 if TYPE_CHECKING:
-    from retain.history import History
-    from retain.model import Memory, Version
+    from retain.bank.history import History
+    from retain.memory import Memory, Version
 
-__all__ = ["Past", "past"]
 
 _MOST: Final = 200  # versions; a page with more helps nobody
 

@@ -15,10 +15,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup
 
-from retain.links import links
+from retain.text.links import find_links
 from retain.web.colours import LANGUAGES, pieces
-
-__all__ = ["Budget", "Resolve", "ago", "linked", "marked", "rendered"]
 
 _WEB: Final = ("http://", "https://")
 _LINKS: Final = ("http", "https", "mailto")
@@ -146,7 +144,7 @@ def _shown_wiki(_self: Any, tokens: Sequence[Token], index: int, _options: Any, 
 
 def _is_file(target: str) -> bool:
     """Whether double brackets name a file of the project, which has no page here."""
-    return any(link.kind == "ghost" for link in links(f"[[{target}]]"))
+    return any(link.kind == "ghost" for link in find_links(f"[[{target}]]"))
 
 
 def _shown_picture(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:

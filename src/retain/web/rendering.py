@@ -21,8 +21,6 @@ from retain.web import prose
 from retain.web.office import Office
 from retain.web.operation import ROOT, status_of
 
-__all__ = ["Static", "address", "failure", "page", "part"]
-
 _KINDS: Final = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -103,6 +101,7 @@ def page(
 
     def made() -> bytes:
         given = {"here": "", "place": office.where, "bank": _mark(office), **values}
+        given["told"] = request.scope.get("told", "")
         given["layout"] = layout
         text = _templates().get_template(template).render(given)
         return text.encode("utf-8", "replace")  # a file's name may hold bytes that are no text

@@ -12,8 +12,6 @@ import time
 from collections.abc import AsyncGenerator, Collection
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Script", "Word"]
-
 _BREATH_SECONDS: Final = 15.0  # a sign of life, by which a page that is gone is noticed
 _MOST_WORDS: Final = 1_000  # kept for pages that come late; the session itself has everything
 _MOST_CHARACTERS: Final = 8_000_000  # of all of them together

@@ -13,11 +13,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
+from retain.bank.files import turn, write_whole
 from retain.errors import LimitExceeded, NotFound, RetainError, Unreadable, UsageError
-from retain.fsio import Directory, make_folder, turn, write_whole
-from retain.machine import key_path
-
-__all__ = ["Searches"]
+from retain.locate import state_home
 
 _FILE: Final = "searches.json"
 _MOST: Final = 200
@@ -29,7 +27,7 @@ class Searches:
     """The file of one person's searches; several servers of theirs may use it."""
 
     def __init__(self) -> None:
-        self._path = os.path.join(os.path.dirname(key_path()), _FILE)
+        self._path = os.path.join(state_home(os.environ), _FILE)
 
     def all(self) -> list[dict[str, str]]:
         """Every search, by name; of a file that cannot be read none, as pages go on without."""
@@ -70,9 +68,7 @@ class Searches:
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
         """Between reading the file and writing it nobody else may do either."""
-        folder = os.path.dirname(self._path)
-        make_folder(folder)
-        with Directory.open(folder) as root, turn(root, "searches.lock"):
+        with turn(os.path.dirname(self._path), "searches.lock"):
             yield
 
     def _read(self) -> dict[str, str]:

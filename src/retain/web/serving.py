@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from retain.app import App
 
-__all__ = ["Welcome", "serve"]
 
 # No word of a page may load, run or send anything elsewhere, whatever a memory says.
 _POLICY: Final = (
@@ -69,7 +68,7 @@ def serve(
     hosts, origins = address.hosts | names, address.origins | {f"http://{one}" for one in names}
     wall = Wall(app, entrance, hosts, origins, limits, _HEADERS, is_page=_is_page)
     with office.turn:
-        bank = office.app().place.root
+        bank = office.app().location.root
 
     def ready() -> None:
         path = f"/enter#{entrance.code()}"

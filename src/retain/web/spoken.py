@@ -7,24 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from retain.facts.retraction import Kept
-from retain.guard.characters import flat, visible
 from retain.sessions.model import Compaction, Message
 from retain.talk import blocks, flagged
 from retain.talk.events import Block, Text, ToolResult, ToolUse
 from retain.talk.tools import summary
+from retain.text.sanitize import flat, visible
 from retain.web.prose import Budget, Resolve, rendered
-
-__all__ = [
-    "Piece",
-    "dressed",
-    "fact_piece",
-    "inert",
-    "laid_out",
-    "outlined",
-    "shown_result",
-    "shown_tool",
-    "texts",
-]
 
 _MOST_RESULT: Final = 20_000  # characters of what a tool gave, on a page
 _MOST_INPUT: Final = 10_000

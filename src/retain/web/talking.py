@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from retain.errors import Busy, Conflict, LimitExceeded, NotFound, RetainError, UsageError
 from retain.facts.retraction import kept, retract
-from retain.guard.characters import flat
 from retain.httpd.faults import log_fault
 from retain.talk import models
 from retain.talk.approval import Answer, Question
@@ -25,6 +24,7 @@ from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, Too
 from retain.talk.models.access import key_variable
 from retain.talk.models.errors import ModelError
 from retain.talk.models.setup import LOCAL, key_file
+from retain.text.sanitize import flat
 from retain.web import spoken
 from retain.web.growing import Growing
 from retain.web.leading import resolving
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from retain.sessions.model import Message, Session
     from retain.web.prose import Resolve
 
-__all__ = ["Talk"]
 
 _SHOWN: Final = 60  # messages of a conversation that is taken up again
 _MOST_QUEUED: Final = 20

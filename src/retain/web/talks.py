@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from retain.errors import Conflict, LimitExceeded, NotFound, RetainError
 from retain.facts.retraction import retract
 from retain.httpd.faults import log_fault
-from retain.paths import GLOBAL
+from retain.names import GLOBAL
 from retain.web.leading import places, targets
 from retain.web.office import HERE, Office
 from retain.web.rendering import address
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from retain.app import App
     from retain.web.live import Live
 
-__all__ = ["Talks"]
 
 _MOST: Final = 32  # each has a bank open, and perhaps a model's connection
 _MOST_PAGES: Final = 64  # that listen; fewer than the connections of a server
@@ -103,10 +102,10 @@ class Talks:
 
     def page_of(self, app: App, ref: str) -> str:
         """The address of the memory that a conversation calls so."""
-        is_own = ref.startswith(GLOBAL) or app.place.scope == "global"
+        is_own = ref.startswith(GLOBAL) or app.location.scope == "global"
         collection, _, name = ref.removeprefix(GLOBAL).rpartition("/")
         with self._office.turn:
-            scope = self._office.scope_of("global" if is_own else app.place.scope)
+            scope = self._office.scope_of("global" if is_own else app.location.scope)
         return address(scope, collection, name)
 
     def _places(self, app: App, texts: Sequence[str]) -> Mapping[str, str]:

@@ -8,27 +8,16 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from retain import records
-from retain.model import Memory, Trashed, Written
-from retain.typed.lifecycle import STATE_FIELDS
+from retain.bank import records_json
+from retain.memory import Memory, Trashed, Written
+from retain.records.lifecycle import STATE_FIELDS
 from retain.web.operation import ROOT
 from retain.web.rendering import address
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.typed.ledger import Outcome
+    from retain.records.service import Outcome
 
-__all__ = [
-    "api_path",
-    "changed",
-    "deleting",
-    "moving",
-    "restoring",
-    "said",
-    "to_call",
-    "to_version",
-    "untrashing",
-]
 
 Data = dict[str, Any]
 
@@ -78,7 +67,7 @@ def said(memory: Memory) -> str:
     hash of its file, of several steps only the last could be taken back.
     """
     is_json = memory.path.endswith(".json") and not memory.problem
-    fields = records.load(memory.data) if is_json else {**memory.meta, "": memory.body}
+    fields = records_json.load(memory.data) if is_json else {**memory.meta, "": memory.body}
     stated = {str(name): value for name, value in fields.items() if name not in _TRACES}
     state = [memory.status, memory.text(f"{memory.status}_reason")]
     text = json.dumps([state, sorted(stated.items())], default=str)
@@ -93,8 +82,8 @@ def to_version(app: App, scope: str, before: Memory, done: Written) -> list[Data
     kept = done.kept or _kept(app, before, after)
     path = api_path(scope, after.collection, after.id)
     if kept:
-        exact = {"exact": True} if after.path.endswith(".json") else {}
-        return [to_call("POST", f"{path}/versions/{kept}/restore", {"expect": after.hash, **exact})]
+        body = {"expect": after.hash, "exact": True}
+        return [to_call("POST", f"{path}/versions/{kept}/restore", body)]
     source = before.data.decode("utf-8", "replace")
     return [to_call("PUT", f"{path}/source", {"source": source, "expect": after.hash})]
 

@@ -14,11 +14,9 @@ from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from retain.config import Config
-from retain.paths import global_root
+from retain.locate import global_root
 from retain.talk.models.errors import ModelError
 from retain.talk.models.setup import FILE, LOCALLY, key_file
-
-__all__ = ["Access", "access", "environment", "key_variable"]
 
 _MAX_BYTES: Final = 100_000
 _VISIBLE: Final = re.compile(r"[!-~]+")

@@ -29,7 +29,6 @@ from retain.talk.models.remote import Remote
 if TYPE_CHECKING:
     from anthropic import APIStatusError, AsyncAnthropic
 
-__all__ = ["Claude"]
 
 _MAX_TOKENS: Final = 16_000  # the API wants a number; thinking counts as well
 _CACHED: Final = {"cache_control": {"type": "ephemeral"}}

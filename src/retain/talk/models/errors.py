@@ -6,8 +6,6 @@ from typing import Final, Literal
 
 from retain.errors import RetainError
 
-__all__ = ["Kind", "ModelError"]
-
 Kind = Literal[
     "no_key",
     "bad_key",

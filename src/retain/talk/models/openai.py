@@ -28,7 +28,6 @@ from retain.talk.models.remote import Remote
 if TYPE_CHECKING:
     from openai import APIError, AsyncOpenAI
 
-__all__ = ["Compatible"]
 
 _REASONS: Final[Mapping[str, Reason]] = {
     "tool_calls": "tools",

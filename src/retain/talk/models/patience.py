@@ -10,8 +10,6 @@ from typing import NamedTuple
 from retain.talk.events import Event, Retrying, TextDelta, Thinking
 from retain.talk.models.errors import ModelError
 
-__all__ = ["Patience", "patiently"]
-
 
 class Patience(NamedTuple):
     """Seconds: before each new attempt, and at most for each step of one."""

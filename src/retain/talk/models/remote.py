@@ -14,8 +14,6 @@ from retain.talk.models.access import Access
 from retain.talk.models.errors import ModelError
 from retain.talk.models.patience import Patience, patiently
 
-__all__ = ["Growing", "Remote"]
-
 
 class Growing(Protocol):
     """A reply being put together from the pieces of its stream."""

@@ -6,9 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from retain.paths import from_home, global_root
-
-__all__ = ["FILE", "LOCAL", "LOCALLY", "key_file"]
+from retain.locate import from_home, global_root
 
 FILE: Final = "chat.env"
 _SETS: Final = ("retain config set chat.model NAME", "retain config set chat.base_url")

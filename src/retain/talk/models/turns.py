@@ -10,10 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from retain.sessions.redaction import secrets_in
-from retain.sizes import tokens
 from retain.talk.events import Ask, Block, Role, Text, Thought, ToolResult, ToolUse, Turn, Usage
-
-__all__ = ["PARTING", "arguments", "called", "clean", "counts", "estimate", "mended"]
+from retain.text.sizes import tokens
 
 PARTING: Final = "\n\n---\n\n"
 _UNFINISHED: Final = "This was interrupted, and there is no result."

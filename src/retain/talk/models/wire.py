@@ -9,27 +9,16 @@ from collections.abc import Collection, Iterator, Mapping, Set
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from retain.guard.characters import visible
 from retain.talk.models.access import Access
 from retain.talk.models.errors import ModelError
 from retain.talk.models.patience import Patience
+from retain.text.sanitize import visible
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
     import httpx2
 
-__all__ = [
-    "ERRORS_OF_GARBAGE",
-    "client",
-    "cut_off",
-    "garbled",
-    "lost",
-    "refusal",
-    "tls",
-    "transport_errors",
-    "waiting",
-]
 
 # What the packages raise on answers that make no sense.
 ERRORS_OF_GARBAGE: Final = (

@@ -9,20 +9,17 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from retain.errors import RetainError
-from retain.guard.characters import flat
 from retain.talk.approval import Answer
 from retain.talk.prompt import Part, Prompt
+from retain.text.sanitize import flat
 from retain.web import spoken
 from retain.web.office import Scope
 from retain.web.operation import Answer as Answered
-from retain.web.operation import Call, Given, Gives, Operation
-from retain.web.operations.given import Name
+from retain.web.operation import Call, Given, Gives, Name, Operation
 from retain.web.rendering import address
 from retain.web.subjects.sessions import page_of_session
 from retain.web.talking import Talk
 from retain.web.talks import Talks
-
-__all__ = ["OPERATIONS", "Fact", "Undone"]
 
 Data = dict[str, Any]
 

@@ -7,11 +7,9 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from retain.errors import Conflict
-from retain.model import Memory
+from retain.memory import Memory
 from retain.web import undoing
 from retain.web.operation import Given, Many, Name
-
-__all__ = ["ONE", "Expected", "Name", "Reason", "Step", "Tags", "Text", "refuse_newer"]
 
 ONE: Final = "/memories/{scope}/{collection}/{id}"
 

@@ -9,8 +9,6 @@ import anyio.to_thread
 from retain.web.operation import Answer, Call, Gives, Operation
 from retain.web.subjects.graph import Look, Net, network
 
-__all__ = ["OPERATIONS"]
-
 
 class Node(Gives):
     """One node; `page` is the path of a memory's page."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from retain.app import App
     from retain.web.live import Live
 
-__all__ = ["OPERATIONS"]
 
 Data = dict[str, Any]
 
@@ -245,7 +244,7 @@ async def _settle(call: Call) -> Data:
 
 
 def _done(app: App, given: Settling) -> Data:
-    if not app.place.exists:
+    if not app.location.exists:
         raise NotFound("there is no bank yet")
     return _SETTLING[given.action](app, given)
 
@@ -257,8 +256,8 @@ def _ref(text: str) -> str:
 def _superseded(app: App, given: Settling) -> Data:
     if len(given.others) != 1:
         raise UsageError("one memory takes the place of one other", hint="Name it in others.")
-    older, newer = app.ours(_ref(given.others[0])), app.ours(_ref(given.keep))
-    done, taking = app.desk.supersede(older.address, newer.address)
+    older, newer = app.find_own(_ref(given.others[0])), app.find_own(_ref(given.keep))
+    done, taking = app.supersede(older.address, newer.address)
     undo = [
         *undoing.restoring(app, HERE, older, done),
         *undoing.restoring(app, HERE, newer, taking),
@@ -267,17 +266,17 @@ def _superseded(app: App, given: Settling) -> Data:
 
 
 def _stepped(app: App, given: Settling) -> Data:
-    before = app.ours(_ref(given.keep))
+    before = app.find_own(_ref(given.keep))
     if given.action == "retire":
-        done = app.desk.retire(before.address, "stated twice")
+        done = app.retire(before.address, "stated twice")
     else:
-        done = app.desk.restore(before.address)
+        done = app.unretire(before.address)
     undo = undoing.restoring(app, HERE, before, done)
     return undoing.changed(HERE, done.memory, done.status, done.warnings, undo)
 
 
 def _merged(app: App, given: Settling) -> Data:
-    done = app.unite(_ref(given.keep), [_ref(ref) for ref in given.others])
+    done = app.merge_into_first(_ref(given.keep), [_ref(ref) for ref in given.others])
     after = done.written.memory
     undo = [undoing.deleting(HERE, after), *undoing.untrashing(HERE, done.trashed)]
     return undoing.changed(HERE, after, "merged", done.written.warnings, undo)
@@ -285,10 +284,10 @@ def _merged(app: App, given: Settling) -> Data:
 
 def _set_apart(app: App, given: Settling) -> Data:
     """Say of memories that are alike that they may be, or take that back."""
-    found = [app.ours(_ref(ref)) for ref in (given.keep, *given.others)]
+    found = [app.find_own(_ref(ref)) for ref in (given.keep, *given.others)]
     is_again = given.action == "heed"
     refs = [one.ref for one in found]
-    app.library.set_apart(refs, again=is_again)
+    app.ignore_pair(refs, again=is_again)
     body = {"keep": refs[0], "others": refs[1:], "action": "ignore" if is_again else "heed"}
     undo = [undoing.to_call("POST", "/health/settle", body)]
     return undoing.changed(HERE, found[0], "heeded" if is_again else "ignored", (), undo)

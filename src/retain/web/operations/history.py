@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio.to_thread
 
-from retain import shapes
 from retain.web import answers, contents, leading, undoing
 from retain.web.comparing import compared
-from retain.web.operation import Call, Given, Operation, named
-from retain.web.operations.given import ONE, Expected, Name, Text, refuse_newer
+from retain.web.operation import Call, Given, Name, Operation, named
+from retain.web.operations.given import ONE, Expected, Text, refuse_newer
 from retain.web.past import past
 from retain.web.rendering import part
 
@@ -19,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from retain.app import App
-    from retain.model import Memory
+    from retain.memory import Memory
 
-__all__ = ["OPERATIONS"]
 
 Data = dict[str, Any]
 
@@ -57,16 +55,20 @@ class Thrown(Given):
 
 
 async def _versions(call: Call) -> Data:
-    memory, history = await call.office.use(lambda app: app.past(named(call)), call.path["scope"])
+    memory, history = await call.office.use(
+        lambda app: app.with_history(named(call)), call.path["scope"]
+    )
     known = await past(history, memory)
-    return {"versions": [one._asdict() for one in known.versions], "problem": known.problem}
+    return {"versions": [one.to_dict() for one in known.versions], "problem": known.problem}
 
 
 async def _version(call: Call) -> Data:
-    memory, history = await call.office.use(lambda app: app.past(named(call)), call.path["scope"])
+    memory, history = await call.office.use(
+        lambda app: app.with_history(named(call)), call.path["scope"]
+    )
     found = await anyio.to_thread.run_sync(history.at, memory, call.path["version"])
     source = found.data.decode("utf-8", "replace")
-    return {**shapes.memory(found, content=True), "source": source}
+    return {**found.to_dict(content=True), "source": source}
 
 
 async def _restore(call: Call) -> Data:
@@ -74,10 +76,10 @@ async def _restore(call: Call) -> Data:
     scope = call.path["scope"]
 
     def work(app: App) -> Data:
-        before = app.ours(named(call))
+        before = app.find_own(named(call))
         refuse_newer(before, given.expect)
         if given.exact:
-            done = app.take_back(before.address, call.path["version"], expect=given.expect)
+            done = app.undo_to(before.address, call.path["version"], expect=given.expect)
         else:
             done = app.restore(before.address, call.path["version"], expect=given.expect)
         undo = undoing.to_version(app, scope, before, done)
@@ -88,10 +90,10 @@ async def _restore(call: Call) -> Data:
 
 async def _links(call: Call) -> Data:
     def read(app: App) -> Data:
-        ref = app.ours(named(call)).address
-        shortfall = app.library.shortfalls()
-        near = [shapes.related(one, shortfall) for one in app.library.related(ref)]
-        return {**shapes.graph(app.library.connections(ref)), "related": near}
+        ref = app.find_own(named(call)).address
+        shortfall = app.shortfalls().to_dict()
+        near = [{**one.to_dict(), "degraded": shortfall} for one in app.related(ref)]
+        return {**app.connections(ref).to_dict(), "related": near}
 
     return await call.office.use(read, call.path["scope"])
 

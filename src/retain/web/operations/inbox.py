@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from pydantic import Field
 
-from retain import shapes
-from retain.capture import inbox
+from retain.capture.inbox import MAX_TEXT
+from retain.capture.inbox import Inbox as BankInbox
 from retain.errors import Conflict, NotFound
 from retain.web.office import HERE, OWN, Office, Scope
 from retain.web.operation import Call, Given, Gives, Many, Name, Operation
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from retain.app import App
     from retain.capture.inbox import Proposal
 
-__all__ = ["OPERATIONS"]
 
 Data = dict[str, Any]
 Id = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
@@ -42,7 +42,7 @@ class Words(Given):
 
     category: Name
     title: Name
-    text: Annotated[str, Field(min_length=1, max_length=inbox.LONGEST)]
+    text: Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
     expect: Name = ""
 
 
@@ -157,7 +157,11 @@ class Reopened(Gives):
 async def count(office: Office) -> int:
     """How many proposals wait, in every bank there is."""
     scopes = await office.use(lambda _app: office.scopes)
-    return sum([await office.use(lambda app: inbox.count(app.place.root), one) for one in scopes])
+    return sum([await office.use(_waiting, scope) for scope in scopes])
+
+
+def _waiting(app: App) -> int:
+    return BankInbox(app.location.root, os.environ).count()
 
 
 def _scope(call: Call) -> Scope:
@@ -201,7 +205,7 @@ async def _talk(call: Call) -> Data:
         review = app.inbox
         every = [*review.proposals(), *review.dropped()]
         (one,) = _found([One(id=call.path["id"])], every)
-        said = review.span(one)
+        said = review.excerpt(one)
         messages = [message._asdict() for message in said.messages]
         return {"messages": messages, "missing": said.missing, "cut": said.is_cut}
 
@@ -219,7 +223,7 @@ async def _accept(call: Call) -> Data:
 
     def work(app: App) -> Data:
         review = app.inbox
-        return shapes.reviewed(review.accept(_found(given.proposals, review.proposals())))
+        return review.accept(_found(given.proposals, review.proposals())).to_dict()
 
     return await _told(call, await call.office.use(work, _scope(call), writes=True))
 
@@ -229,7 +233,7 @@ async def _drop(call: Call) -> Data:
 
     def work(app: App) -> Data:
         review = app.inbox
-        return shapes.reviewed(review.drop(_found(given.proposals, review.proposals())))
+        return review.drop(_found(given.proposals, review.proposals())).to_dict()
 
     return await _told(call, await call.office.use(work, _scope(call)))
 
@@ -239,7 +243,7 @@ async def _restore(call: Call) -> Data:
 
     def work(app: App) -> Data:
         review = app.inbox
-        return shapes.reviewed(review.restore(_found(given.proposals, review.dropped())))
+        return review.restore(_found(given.proposals, review.dropped())).to_dict()
 
     return await _told(call, await call.office.use(work, _scope(call)))
 

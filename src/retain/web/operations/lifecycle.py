@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field
 
-from retain.drafts import Draft
-from retain.typed.ledger import Outcome
+from retain.bank.memory_input import MemoryInput
+from retain.records.service import Outcome
 from retain.web import answers, undoing
-from retain.web.operation import Call, Given, Many, Operation, collection_of, named
-from retain.web.operations.given import ONE, Name, Reason, Step, Tags, Text, refuse_newer
+from retain.web.operation import Call, Given, Many, Name, Operation, collection_of, named
+from retain.web.operations.given import ONE, Reason, Step, Tags, Text, refuse_newer
 
 if TYPE_CHECKING:
     from retain.app import App
 
-__all__ = ["OPERATIONS"]
 
 Data = dict[str, Any]
 Taken = Callable[["App", str, str], Outcome]
@@ -53,7 +52,7 @@ def _stepping(to: str, step: Taken) -> Callable[[Call], Awaitable[Data]]:
         scope, reason = call.path["scope"], str(getattr(call.body, "reason", ""))
 
         def work(app: App) -> Data:
-            before = app.ours(named(call))
+            before = app.find_own(named(call))
             # Whoever asks again, because no answer came, asks for what is so already.
             refuse_newer(before, call.body.expect, "" if before.status == to else call.body.said)
             done = step(app, named(call), reason)
@@ -65,10 +64,10 @@ def _stepping(to: str, step: Taken) -> Callable[[Call], Awaitable[Data]]:
     return handler
 
 
-_retire = _stepping("retired", lambda app, ref, reason: app.desk.retire(ref, reason))
-_archive = _stepping("archived", lambda app, ref, reason: app.desk.archive(ref, reason))
-_restore = _stepping("active", lambda app, ref, _reason: app.desk.restore(ref))
-_unarchive = _stepping("active", lambda app, ref, _reason: app.desk.unarchive(ref))
+_retire = _stepping("retired", lambda app, ref, reason: app.retire(ref, reason))
+_archive = _stepping("archived", lambda app, ref, reason: app.archive(ref, reason))
+_restore = _stepping("active", lambda app, ref, _reason: app.unretire(ref))
+_unarchive = _stepping("active", lambda app, ref, _reason: app.unarchive(ref))
 
 
 async def _supersede(call: Call) -> Data:
@@ -76,8 +75,8 @@ async def _supersede(call: Call) -> Data:
     scope = call.path["scope"]
 
     def work(app: App) -> Data:
-        before, other = app.ours(named(call)), app.ours(given.by)
-        done, taking = app.desk.supersede(named(call), other.address)
+        before, other = app.find_own(named(call)), app.find_own(given.by)
+        done, taking = app.supersede(named(call), other.address)
         # Its own memory last: that is where a page goes on after an undo.
         undo = [
             *undoing.restoring(app, scope, other, taking),
@@ -91,12 +90,12 @@ async def _supersede(call: Call) -> Data:
 async def _merge(call: Call) -> Data:
     given: Merging = call.body
     scope = call.path["scope"]
-    draft = Draft(given.text, given.title, "", given.tags)
+    draft = MemoryInput(given.text, given.title, "", given.tags)
     collection = None if given.collection is None else collection_of(given.collection)
 
     def work(app: App) -> Data:
         seen = [Seen(ref=one) if isinstance(one, str) else one for one in given.sources]
-        expect = {app.ours(one.ref).address: one.expect for one in seen}
+        expect = {app.find_own(one.ref).address: one.expect for one in seen}
         refs = [one.ref for one in seen]
         done = app.merge(refs, given.id, draft, collection=collection, expect=expect)
         after = done.written.memory

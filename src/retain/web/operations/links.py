@@ -9,8 +9,6 @@ from typing_extensions import TypedDict
 from retain.web.entrance import Entrance
 from retain.web.operation import Call, Operation
 
-__all__ = ["OPERATIONS"]
-
 
 class Link(TypedDict):
     """Where a browser gets in, once and soon; and the bank that it will see."""
@@ -21,7 +19,7 @@ class Link(TypedDict):
 
 async def _link(call: Call) -> Link:
     entrance: Entrance = call.request.app.state.entrance
-    bank = await call.office.use(lambda app: app.place.root)
+    bank = await call.office.use(lambda app: app.location.root)
     return {"path": f"/enter#{entrance.code()}", "bank": bank}
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from retain import drafts, shapes
-from retain.drafts import Draft
-from retain.model import Memory
+from retain.bank.memory_input import MemoryInput, clean_tags
+from retain.memory import Memory
 from retain.web import answers, undoing
 from retain.web.office import Scope
-from retain.web.operation import Call, Given, Operation, collection_of, named
-from retain.web.operations.given import ONE, Expected, Name, Step, Tags, Text, refuse_newer
+from retain.web.operation import Call, Given, Name, Operation, collection_of, named
+from retain.web.operations.given import ONE, Expected, Step, Tags, Text, refuse_newer
 
 if TYPE_CHECKING:
     from retain.app import App
 
-__all__ = ["OPERATIONS"]
 
 Data = dict[str, Any]
 
@@ -69,7 +67,7 @@ class Place(Step):
 async def _create(call: Call) -> Data:
     given: New = call.body
     scope = call.path["scope"]
-    draft = Draft(given.text, given.title, given.type, drafts.tags(given.tags) or None)
+    draft = MemoryInput(given.text, given.title, given.type, clean_tags(given.tags) or None)
 
     def work(app: App) -> Data:
         done = app.put(
@@ -85,24 +83,24 @@ async def _create(call: Call) -> Data:
 
 
 async def _get(call: Call) -> Data:
-    found = await call.office.use(lambda app: app.ours(named(call)), call.path["scope"])
-    return {**shapes.memory(found, content=True), "source": found.data.decode("utf-8", "replace")}
+    found = await call.office.use(lambda app: app.find_own(named(call)), call.path["scope"])
+    return {**found.to_dict(content=True), "source": found.data.decode("utf-8", "replace")}
 
 
 async def _update(call: Call) -> Data:
     given: Changed = call.body
     scope = call.path["scope"]
     heads = {"title": given.title, "type": given.type}
-    draft = Draft(
+    draft = MemoryInput(
         given.text,
         given.title or "",
         given.type or "",
-        None if given.tags is None else drafts.tags(given.tags),
+        None if given.tags is None else clean_tags(given.tags),
         fields={key: None for key, value in heads.items() if value == ""},
     )
 
     def work(app: App) -> Data:
-        before = app.ours(named(call))
+        before = app.find_own(named(call))
         done = app.update(named(call), draft, expect=given.expect or before.hash)
         undo = undoing.to_version(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
@@ -115,13 +113,10 @@ async def _rewrite(call: Call) -> Data:
     scope = call.path["scope"]
 
     def work(app: App) -> Data:
-        before = app.ours(named(call))
+        before = app.find_own(named(call))
 
-        def rewritten(memory: Memory) -> str:
-            refuse_newer(memory, given.expect)
-            return given.source
-
-        done = app.edit(named(call), rewritten)
+        refuse_newer(before, given.expect)
+        done = app.rewrite(before, given.source)
         undo = undoing.to_version(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
@@ -133,13 +128,13 @@ async def _tag(call: Call) -> Data:
     scope = call.path["scope"]
 
     def work(app: App) -> Data:
-        before = app.ours(named(call))
+        before = app.find_own(named(call))
         gone = set(given.remove) - set(given.add)
-        wanted = dict.fromkeys((*before.tags, *drafts.tags(given.add)))
+        wanted = dict.fromkeys((*before.tags, *clean_tags(given.add)))
         tags = [tag for tag in wanted if tag not in gone]
         if tags == list(before.tags):
             return undoing.changed(scope, before, "unchanged", (), ())
-        done = app.update(named(call), Draft(tags=tags), expect=before.hash)
+        done = app.update(named(call), MemoryInput(tags=tags), expect=before.hash)
         undo = undoing.to_version(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
@@ -152,7 +147,7 @@ async def _move(call: Call) -> Data:
     collection = None if given.collection is None else collection_of(given.collection)
 
     def work(app: App) -> Data:
-        before = app.ours(named(call))
+        before = app.find_own(named(call))
         refuse_newer(before, given.expect, given.said)
         if given.scope and call.office.app(given.scope) is not app:
             done = _moved_over(app, before, call.office.app(given.scope), scope, given)

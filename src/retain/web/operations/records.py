@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from retain import drafts
+from retain.bank.memory_input import clean_tags
 from retain.web import answers, undoing
-from retain.web.operation import Call, Given, Operation, named
-from retain.web.operations.given import ONE, Name, Tags, Text
+from retain.web.operation import Call, Given, Name, Operation, named
+from retain.web.operations.given import ONE, Tags, Text
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.typed.ledger import Outcome
+    from retain.records.service import Outcome
 
-__all__ = ["OPERATIONS"]
 
 Data = dict[str, Any]
 
@@ -54,12 +53,12 @@ async def _create(call: Call) -> Data:
     scope = call.path["scope"]
 
     def work(app: App) -> Data:
-        done = app.desk.record(
+        done = app.record(
             given.category,
             given.content,
             name=given.id,
             title=given.title.strip(),
-            tags=drafts.tags(given.tags),
+            tags=clean_tags(given.tags),
         )
         undo = [undoing.deleting(scope, done.memory)]
         return undoing.changed(scope, done.memory, done.status, _said(done), undo)
@@ -72,13 +71,13 @@ async def _revise(call: Call) -> Data:
     scope = call.path["scope"]
 
     def work(app: App) -> Data:
-        before = app.ours(named(call))
-        done = app.desk.revise(
+        before = app.find_own(named(call))
+        done = app.revise(
             named(call),
             given.content,
             expect=given.expect or before.hash,
             title=None if given.title is None else given.title.strip(),
-            tags=None if given.tags is None else drafts.tags(given.tags),
+            tags=None if given.tags is None else clean_tags(given.tags),
         )
         undo = undoing.restoring(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, _said(done), undo)

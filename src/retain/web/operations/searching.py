@@ -8,22 +8,19 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from retain import shapes
 from retain.index.catalogue import Chosen, Listed
-from retain.model import Hit
-from retain.recall.asking import Wanted
+from retain.memory import Hit
+from retain.search.request import SearchRequest
 from retain.web import answers, looking, undoing
 from retain.web.looking import Sought
 from retain.web.office import HERE, OWN, Office, Scope
-from retain.web.operation import Call, Given, Many, Operation, collection_of
-from retain.web.operations.given import Name
+from retain.web.operation import Call, Given, Many, Name, Operation, collection_of
 from retain.web.rendering import address
 from retain.web.searches import Searches
 
 if TYPE_CHECKING:
     from retain.app import App
 
-__all__ = ["OPERATIONS"]
 
 Data = dict[str, Any]
 Names = Annotated[Many[Name], Field(max_length=200)]
@@ -44,7 +41,7 @@ class Facets(Given):
 
     def chosen(self, app: App) -> Chosen:
         """The same as the engine calls it, for whom the bank in force has another name."""
-        names = {HERE: app.place.scope, OWN: "global"}
+        names = {HERE: app.location.scope, OWN: "global"}
         return Chosen(
             tuple(map(collection_of, self.collection)),
             self.type,
@@ -131,11 +128,12 @@ async def _search(call: Call) -> Data:
             return {**_NOTHING, "query": given.q, "mode": given.mode}
         found = looking.found(app, wanted, given.limit, given.offset)
         assert found.answer is not None  # noqa: S101 - there is a question
-        told = shapes.answer(given.q, given.mode, found.answer._replace(hits=found.hits))
+        answer = found.answer._replace(hits=found.hits)
+        told = {"query": given.q, "mode": given.mode, **answer.to_dict()}
         pages = [
             address(call.office.scope_of(hit.scope), hit.collection, hit.id) for hit in found.hits
         ]
-        hits = zip(list(map(shapes.hit, found.hits)), pages, strict=True)
+        hits = zip([hit.to_dict() for hit in found.hits], pages, strict=True)
         return {
             **told,
             "total": found.total,
@@ -150,10 +148,10 @@ async def _names(call: Call) -> Data:
     given: Begun = call.query
 
     def read(app: App) -> Data:
-        if not app.place.exists:
+        if not app.location.exists:
             return {"memories": []}
         # Who does not know what a memory is called may still know what it is about.
-        found = app.library.called(given.q, given.limit) or _nearest(app, given)
+        found = app.find_by_name(given.q, given.limit) or _nearest(app, given)
         return {"memories": [_name(given.scope, one) for one in found]}
 
     return await call.office.use(read, given.scope)
@@ -162,7 +160,9 @@ async def _names(call: Call) -> Data:
 def _nearest(app: App, given: Begun) -> Sequence[Hit]:
     if not given.q.strip():
         return ()
-    answer, _ = app.library.considered(Wanted(given.q, limit=given.limit), [app.place.scope])
+    answer, _ = app.search_with_tally(
+        SearchRequest(given.q, limit=given.limit), [app.location.scope]
+    )
     return answer.hits
 
 

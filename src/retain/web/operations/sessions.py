@@ -7,14 +7,13 @@ from urllib.parse import quote
 
 from pydantic import Field
 
+from retain.bank.trash import CHATS
 from retain.errors import NotFound
-from retain.guard.characters import flat
 from retain.sessions.formats import FORMATS, document
-from retain.trash import CHATS
+from retain.text.sanitize import flat
 from retain.web import answers, undoing
-from retain.web.operation import Call, Given, Gives, Many, Operation
+from retain.web.operation import Call, Given, Gives, Many, Name, Operation
 from retain.web.operations.chat import Fact, Undone
-from retain.web.operations.given import Name
 from retain.web.subjects.sessions import Listed, listed
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from retain.web.live import Live
     from retain.web.talks import Talks
 
-__all__ = ["OPERATIONS"]
 
 Data = dict[str, Any]
 
@@ -198,7 +196,7 @@ async def _restore(call: Call) -> Data:
 
 def _brought_back(app: App, name: str) -> str:
     """Import a chat from the trash; only what lies there can be named."""
-    for one in app.trashed():
+    for one in app.own.trashed():
         if one.collection == CHATS and one.name == name:
             done = app.import_chats(one.path, allow_secret=True)
             return next(iter((*done.new, *done.grown, *done.unchanged, *done.differing)), "")

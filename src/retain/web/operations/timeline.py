@@ -7,8 +7,6 @@ from typing import Any, Final
 from retain.web.operation import Call, Gives, Operation
 from retain.web.subjects.timeline import Happened, Window, happenings
 
-__all__ = ["OPERATIONS"]
-
 
 class Event(Gives):
     """One thing that happened; `page` is where it can be looked at."""

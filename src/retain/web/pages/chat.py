@@ -13,8 +13,6 @@ from retain.web.office import HERE, OWN, Office
 from retain.web.rendering import page
 from retain.web.talks import Talks
 
-__all__ = ["ROUTES"]
-
 
 async def _chat(request: Request) -> Response:
     office: Office = request.app.state.office

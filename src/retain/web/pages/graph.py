@@ -18,8 +18,6 @@ from retain.web.operation import queried
 from retain.web.rendering import page
 from retain.web.subjects.graph import Link, Look, Net, Node, network
 
-__all__ = ["ROUTES"]
-
 _LISTED: Final = 50
 _MOST_LINKS: Final = 40  # of one node, in words
 _KINDS: Final = {

@@ -12,15 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from retain.bank.trash import CHATS
 from retain.errors import Conflict
-from retain.shapes import size
-from retain.trash import CHATS
+from retain.text.sizes import size
 from retain.web.checkup import Checkup
 from retain.web.office import HERE, Office
 from retain.web.rendering import page
 from retain.web.subjects.health import Now, now
-
-__all__ = ["ROUTES"]
 
 _DOING: Final = {
     "look": "Looking the bank over",
@@ -45,7 +43,7 @@ async def _health(request: Request) -> Response:
     checkup: Checkup = request.app.state.checkup
     scope = await office.settled(request.query_params.get("bank", HERE))
     checkup.look_first()
-    known, place = await office.use(lambda app: (now(app), app.place), scope)
+    known, place = await office.use(lambda app: (now(app), app.location), scope)
     facts, trashed, _ = known
     _look_again(checkup)
     values = {

@@ -15,9 +15,6 @@ from retain.web.prose import Budget, rendered
 from retain.web.rendering import page
 from retain.web.subjects.inbox import waiting
 
-__all__ = ["ROUTES"]
-
-
 _PAGE: Final = 50
 _MOST: Final = 500  # proposals on a page
 

@@ -11,10 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from retain.brief import cautions
 from retain.index.catalogue import Chosen, Listed
-from retain.model import Hit
-from retain.recall.sureness import fits, sureness, terms
+from retain.memory import Hit
+from retain.search.rank import describe_fit, fits, query_terms
 from retain.web import looking, passages
 from retain.web.looking import PAGE, Found, Sought
 from retain.web.office import Office
@@ -24,7 +23,6 @@ from retain.web.searches import Searches
 if TYPE_CHECKING:
     from retain.app import App
 
-__all__ = ["ROUTES"]
 
 _MOST: Final = {"tag": 40, "month": 36, "type": 30, "collection": 60}  # values of a facet shown
 _FEW: Final = 8  # values that are shown before the rest is unfolded
@@ -115,21 +113,21 @@ async def _all(request: Request) -> Response:
 
 
 def _sureness(wanted: Sought, found: Found) -> str:
-    return sureness(found.answer, terms(wanted.question)) if found.answer else ""
+    return describe_fit(found.answer, query_terms(wanted.question)) if found.answer else ""
 
 
 def _is_unsure(wanted: Sought, found: Found) -> bool:
     """Whether nothing is sure to fit, not even every word of the question."""
-    return found.answer is not None and not fits(found.answer, terms(wanted.question))
+    return found.answer is not None and not fits(found.answer, query_terms(wanted.question))
 
 
 def _view(app: App, office: Office, wanted: Sought) -> _View:
     found = looking.found(app, wanted)
-    asked = terms(wanted.question)
+    asked = query_terms(wanted.question)
     rows = [_of_hit(office, hit, asked) for hit in found.hits]
     rows += [_of_listed(office, one) for one in found.listed]
     # Only an empty answer has to know whether there is anything at all.
-    has_any = bool(rows) or bool(app.library.shelf(_ALL, "updated", 1, 0).total)
+    has_any = bool(rows) or bool(app.browse(_ALL, "updated", 1, 0).total)
     scopes = {"global": "yours", "project": "project", "bank": "this bank"}
     return _View(rows, found, scopes, Searches().all(), has_any)
 
@@ -153,7 +151,7 @@ def _of_hit(office: Office, hit: Hit, asked: frozenset[str]) -> Row:
         passages.excerpt(hit.text, asked, hit.title),
         hit.is_superseded,
         scope != office.scopes[0],
-        tuple(note for note in cautions(hit) if note != hit.status),  # a badge says that
+        tuple(note for note in hit.cautions if note != hit.status),  # a badge says that
         hit.header_path if hit.header_path != hit.title else "",
         hit.score,
         passages.why(hit),

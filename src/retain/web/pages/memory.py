@@ -11,9 +11,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from retain.errors import RetainError
-from retain.model import Memory
-from retain.recall.graph import MOST_AROUND, Graph
-from retain.recall.related import Related
+from retain.memory import Memory
+from retain.search.related import MOST_AROUND, Graph, Related
 from retain.web import contents, leading
 from retain.web.comparing import Compared, compared
 from retain.web.office import Office
@@ -26,7 +25,6 @@ from retain.web.undoing import api_path
 if TYPE_CHECKING:
     from retain.app import App
 
-__all__ = ["ONE", "ROUTES", "named", "ref"]
 
 _MOST_SHOWN: Final = 200  # links, each way
 _NEAR: Final = 6  # memories that are shown as related
@@ -82,11 +80,14 @@ def _more(found: Sequence[Link]) -> str:
 async def _one(request: Request) -> Response:
     office: Office = request.app.state.office
     scope = request.path_params["scope"]
-    (memory, history), app = await office.use(lambda app: (app.past(ref(request)), app), scope)
+    (memory, history), app = await office.use(
+        lambda app: (app.with_history(ref(request)), app), scope
+    )
     # Not while the bank waits: git takes its time, and so does a long text.
     known = await past(history, memory)
     targets = await anyio.to_thread.run_sync(contents.targets, memory)
-    successor = await anyio.to_thread.run_sync(app.successor, memory)
+    successors = await anyio.to_thread.run_sync(app.successors, [memory])
+    successor = successors.get(memory.path, "")
     read = await office.use(lambda app: _around(app, office, memory, scope, targets), scope)
     values = {
         **named(request, memory),
@@ -121,8 +122,8 @@ def _around(
     app: App, office: Office, memory: Memory, scope: str, targets: Sequence[str]
 ) -> _Around:
     try:
-        graph = app.library.connections(memory.address)
-        near = app.library.related(memory.address, _NEAR)
+        graph = app.connections(memory.address)
+        near = app.related(memory.address, _NEAR)
     except RetainError:  # an index that cannot be used hides what is around, not the memory
         graph, near = Graph((), ()), []
     links, backlinks = _sides(graph, memory, scope)
@@ -185,7 +186,7 @@ async def _history(request: Request) -> Response:
     older = request.query_params.get("older", "")
     newer = request.query_params.get("newer", "") or "current"
     scope = request.path_params["scope"]
-    memory, history = await office.use(lambda app: app.past(ref(request)), scope)
+    memory, history = await office.use(lambda app: app.with_history(ref(request)), scope)
     known = await past(history, memory)
     first = older or (known.versions[0].version if known.versions else "current")
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from retain.sessions.model import Session
     from retain.web.talks import Talks
 
-__all__ = ["ROUTES"]
 
 _PAGE: Final = 50
 _MOST: Final = 500  # chats on one page; what comes after them begins another

@@ -16,8 +16,6 @@ from retain.web.operation import queried
 from retain.web.rendering import page
 from retain.web.subjects.timeline import PAGE, Cell, Happened, Happenings, Window, happenings, weeks
 
-__all__ = ["ROUTES"]
-
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 _VERBS: Final = {

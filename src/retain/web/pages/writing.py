@@ -10,10 +10,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from retain.errors import BadName, RetainError, UsageError
-from retain.model import FREE_TYPES, Memory
-from retain.paths import check_collection, check_id
-from retain.typed import forms, sheets
-from retain.typed.shape import is_record, record
+from retain.memory import FREE_TYPES, Memory
+from retain.names import check_collection, check_id
+from retain.records import forms
+from retain.records.codec import is_record, load_record
 from retain.web.office import HERE, OWN, Office
 from retain.web.pages.memory import ONE, named, ref
 from retain.web.rendering import page
@@ -21,7 +21,6 @@ from retain.web.rendering import page
 if TYPE_CHECKING:
     from retain.app import App
 
-__all__ = ["ROUTES"]
 
 _BANKS: Final = {"here": "project", "global": "yours"}
 
@@ -32,22 +31,22 @@ class _Sheet(NamedTuple):
     category: str
     folder: str
     says: str  # the field that a text without fields goes to
-    entries: Sequence[sheets.Entry]
+    entries: Sequence[forms.Entry]
     others: Sequence[str]  # what the memory says besides, which stays as it is
 
 
 def _sheet(app: App, category: str, content: Mapping[str, object]) -> _Sheet | None:
     """The sheet of a category; None where there is no such category."""
     try:
-        form = forms.form(category, app.ledger.rules)
+        form = forms.form(category, app.records.rules)
     except UsageError:
         return None
     return _Sheet(
         category,
         form.folder,
-        forms.says(form),
-        sheets.entries(form, content),
-        [str(name) for name in sheets.others(form, content)],
+        form.main_field,
+        forms.entries(form, content),
+        [str(name) for name in forms.other_fields(form, content)],
     )
 
 
@@ -55,7 +54,7 @@ async def _edit(request: Request) -> Response:
     office: Office = request.app.state.office
 
     def read(app: App) -> tuple[Memory, _Sheet | None, list[str]]:
-        memory = app.ours(ref(request))
+        memory = app.find_own(ref(request))
         return memory, _laid_out(app, memory), _types(app)
 
     memory, sheet, types = await office.use(read, request.path_params["scope"])
@@ -83,7 +82,7 @@ async def _edit(request: Request) -> Response:
 
 def _laid_out(app: App, memory: Memory) -> _Sheet | None:
     """A typed memory's content on the sheet of its category, if it can be."""
-    content = record(memory).get("content") if is_record(memory) else None
+    content = load_record(memory).get("content") if is_record(memory) else None
     return _sheet(app, memory.type, content) if isinstance(content, dict) else None
 
 
@@ -104,7 +103,7 @@ async def _new(request: Request) -> Response:
         found = [name for name, _, _ in app.collections() if name]
         scopes = office.scopes
         banks = office.app(scope if scope in scopes else HERE)
-        kinds = [one.name for one in banks.ledger.rules.categories.values() if one.enabled]
+        kinds = [one.name for one in banks.records.rules.categories.values() if one.enabled]
         asked = request.query_params.get("type", "")[:400]
         return {
             "types": _types(app),
@@ -156,7 +155,7 @@ def _wanted(request: Request) -> dict[str, str]:
 def _types(app: App) -> list[str]:
     """The types that a plain memory can have: the usual ones, and those in use."""
     try:
-        used = app.library.types()
+        used = app.count_types()
     except RetainError:
         used = {}
     return list(dict.fromkeys((*FREE_TYPES, *sorted(used))))

@@ -12,7 +12,7 @@ const tell = (name, detail) => document.dispatchEvent(new CustomEvent(`retain:${
 const pause = (failures) => Math.min(LONGEST, 500 * 2 ** failures);
 
 let live = null;
-let isBehind = false; // something may have happened that this page was not told
+let isBehind = false; // it did not listen for a while
 let failures = 0;
 let again = 0;
 
@@ -20,10 +20,15 @@ function listen() {
   live = new EventSource("/api/v1/events");
   for (const name of NEWS) live.addEventListener(name, (event) => tell(name, JSON.parse(event.data)));
   live.addEventListener("error", fail);
+  // Something may have been told after this page was made, and while it did not listen.
+  live.addEventListener("count", (event) => {
+    const { dataset } = document.documentElement;
+    if (isBehind || event.data !== dataset.told) for (const name of NEWS) tell(name, {});
+    [dataset.told, isBehind] = [event.data, false];
+  });
   live.addEventListener("open", () => {
     if (lost.textContent) say("Retain answers again.");
-    if (isBehind) for (const name of NEWS) tell(name, {});
-    [lost.textContent, isBehind, failures] = ["", false, 0];
+    [lost.textContent, failures] = ["", 0];
   });
 }
 

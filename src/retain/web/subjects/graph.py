@@ -16,10 +16,9 @@ from retain.web.operation import ROOT, Given, Many, Name
 from retain.web.rendering import address
 
 if TYPE_CHECKING:
-    from retain.index.calendar import Dated
-    from retain.recall.graph import Graph
+    from retain.index.catalogue import Dated
+    from retain.search.related import Graph
 
-__all__ = ["HIDDEN", "Link", "Look", "Net", "Node", "network"]
 
 HIDDEN: Final = {"tags": "tag", "files": "ghost", "dangling": "dangling"}
 _TAG: Final = "tag:"
@@ -90,9 +89,7 @@ async def network(office: Office, look: Look) -> Net:
     found: list[tuple[str, Graph, list[Dated]]] = []
     for scope in await _scopes(office, look.scope):
         try:
-            graph, dated = await office.use(
-                lambda app: (app.library.graph(), app.library.dated()), scope
-            )
+            graph, dated = await office.use(lambda app: (app.graph(), app.dated_memories()), scope)
         except NotFound:  # a bank is made with its first memory
             continue
         found.append((scope, graph, dated))

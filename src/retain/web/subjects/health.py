@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from retain.index.checking import Facts
+from retain.index.catalogue import Facts
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.model import Trashed
-
-__all__ = ["Now", "now"]
+    from retain.memory import Trashed
 
 
 class Now(NamedTuple):
@@ -24,6 +22,6 @@ class Now(NamedTuple):
 
 def now(app: App) -> Now:
     """How a bank is; one that is not there yet is empty."""
-    if not app.place.exists:
+    if not app.location.exists:
         return Now()
-    return Now(app.library.facts(), app.trashed(), app.library.apart())
+    return Now(app.index_facts(), app.trashed(), app.ignored_pairs())

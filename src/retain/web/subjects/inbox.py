@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from retain import shapes
 from retain.web.office import Office, Scope
 
 if TYPE_CHECKING:
     from retain.app import App
+    from retain.app.review import Review
     from retain.capture.inbox import Proposal
-    from retain.review import Review
-
-__all__ = ["Waiting", "hash_of", "shown", "waiting"]
 
 
 class Waiting(NamedTuple):
@@ -35,19 +32,25 @@ async def waiting(office: Office) -> list[Waiting]:
 
 
 def _waiting(app: App, scope: Scope) -> Waiting:
-    if not app.place.exists:
+    if not app.location.exists:
         return Waiting(scope, (), (), (), ())
-    review, problems = app.inbox, list[str]()
-    proposals = [shown(review, one, scope) for one in review.proposals(problems)]
-    dropped = [shown(review, one, scope) for one in review.dropped(problems)]
-    categories = [one.name for one in app.ledger.rules.categories.values() if one.enabled]
-    return Waiting(scope, proposals, dropped[::-1], problems, categories)
+    review = app.inbox
+    proposals, problems = review.inbox.scan()
+    dropped, more = review.inbox.scan(dropped=True)
+    categories = [one.name for one in app.records.rules.categories.values() if one.enabled]
+    return Waiting(
+        scope,
+        [shown(review, one, scope) for one in proposals],
+        [shown(review, one, scope) for one in reversed(dropped)],
+        [*problems, *more],
+        categories,
+    )
 
 
 def shown(review: Review, one: Proposal, scope: Scope) -> dict[str, Any]:
     """A proposal, all that is told of it, and the hash of its words."""
     more = {"scope": scope, "source": review.source(one), "hash": hash_of(one)}
-    return {**shapes.proposal(one), "text": one.text, **more}
+    return {**one.to_dict(), "text": one.text, **more}
 
 
 def hash_of(one: Proposal) -> str:

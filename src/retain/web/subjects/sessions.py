@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import anyio.to_thread
 
-from retain.guard.characters import flat
+from retain.text.sanitize import flat
 from retain.web.office import HERE, Office
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from retain.app import App
     from retain.sessions.model import Session
 
-__all__ = ["Listed", "listed", "page_of_session"]
 
 _EXCERPT: Final = 240
 _HITS: Final = 200

@@ -11,12 +11,10 @@ from urllib.parse import quote, urlencode
 import anyio.to_thread
 from pydantic import Field
 
-from retain.chronicle import Event
+from retain.timeline import Event
 from retain.web.office import Office
 from retain.web.operation import Given, Name
 from retain.web.rendering import address
-
-__all__ = ["PAGE", "Cell", "Happened", "Happenings", "Window", "happenings", "weeks"]
 
 PAGE: Final = 60
 _WEEKS: Final = 53
@@ -87,7 +85,7 @@ async def happenings(office: Office, window: Window) -> Happenings:
     found: list[tuple[str, Sequence[Event]]] = []
     for scope in await office.use(lambda _app: office.scopes):
         if window.scope in ("all", scope):
-            events = await office.use(lambda app: app.chronicle(), scope)
+            events = await office.use(lambda app: app.timeline(), scope)
             found.append((scope, events))
     return await anyio.to_thread.run_sync(
         lambda: _counted([Happened(scope, one) for scope, some in found for one in some], window)

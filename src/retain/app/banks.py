@@ -1,0 +1,403 @@
+"""The banks around one working directory: found, opened, indexed, and their settings changed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from retain import locate, names
+from retain.bank.bank import Bank
+from retain.bank.files import Directory, WriteTransaction, write_whole
+from retain.bank.history import History
+from retain.bank.listing import make_bank
+from retain.bank.memory_input import find_agent
+from retain.config import Config, config_file, read_file, set_key, unset_key
+from retain.disk import make_private_directory
+from retain.errors import Ambiguous, NotFound, RetainError, UsageError
+from retain.index.index import Index, Model
+from retain.locate import BankLocation, Locator
+from retain.memory import Memory
+from retain.search import brief
+
+if TYPE_CHECKING:
+    from retain.config import Scalar, Setting
+    from retain.index.engines.choosing import Engines
+
+_HANDLE: Final = re.compile(r"m:[0-9a-f]{4,64}")  # as a brief calls a memory
+# Where a project's bank stands in the project, by which the project is found.
+_IN_PROJECT: Final = ("/.retain", "/.memories", "/.claude/memory")
+
+
+class OpenBank(NamedTuple):
+    """A bank and its own settings: a project's config says nothing about the person's bank."""
+
+    bank: Bank
+    config: Config
+
+    @classmethod
+    def open(cls, location: BankLocation, config: Config) -> OpenBank:
+        is_off = config.text("versioning.mode") == "off"
+        max_versions = 0 if is_off else config.number("versioning.max_versions")
+        max_bytes = config.number("memory.max_bytes")
+        return cls(Bank(location, max_bytes=max_bytes, max_versions=max_versions), config)
+
+    def history(self) -> History:
+        """The earlier texts of the bank's memories."""
+        return History(self.bank, use_git=self.config.text("versioning.mode") == "auto")
+
+
+class Banks:
+    """What all verbs of the app work on: the bank in force, and the others that a read looks in."""
+
+    def __init__(
+        self,
+        *,
+        bank: str = "",
+        local: bool = False,
+        everywhere: bool = False,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stays: bool = False,
+    ) -> None:
+        self.env: Mapping[str, str] = os.environ if env is None else env
+        self.cwd = os.getcwd() if cwd is None else cwd
+        self._locator = Locator(self.cwd, self.env, bank=bank, local=local, everywhere=everywhere)
+        self._stays = stays  # in a process that lives on
+        self._indexes: dict[str, Index] = {}
+        # An index is closed in good order also where nobody thinks of it.
+        self._finalizer = weakref.finalize(self, close_all, self._indexes)
+
+    @property
+    def location(self) -> BankLocation:
+        """Where the bank in force is."""
+        return self._locator.location
+
+    @property
+    def global_location(self) -> BankLocation:
+        """Where the person's own bank is."""
+        return self._locator.own
+
+    @property
+    def config(self) -> Config:
+        """The settings of the bank in force."""
+        return self._locator.config
+
+    def latest_config(self) -> Config:
+        """The same, those for engines as the person has them by now."""
+        return self._locator.latest_config()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether reads look in no other bank, whichever there are."""
+        return self.location.scope != "project" or self._locator.local
+
+    # Opening
+
+    @cached_property
+    def opened(self) -> OpenBank:
+        """The bank in force, whether or not memory is switched off there."""
+        location = self.location
+        if location.scope == "bank" and not location.exists:
+            raise NotFound(
+                f"there is no bank at {location.root} ({location.reason})",
+                hint=f"`retain init --bank {location.root}` makes one.",
+            )
+        return OpenBank.open(location, self.config)
+
+    @property
+    def writable(self) -> OpenBank:
+        """The bank that writes go to, if memory is switched on there."""
+        self.refuse_switched_off()
+        return self.opened
+
+    @property
+    def bank(self) -> Bank:
+        """The bank that writes go to."""
+        return self.writable.bank
+
+    def readable(self) -> list[OpenBank]:
+        """The banks a read looks in: the project's, then the person's own."""
+        (_, *others) = self._locator.readable()
+        return [self.opened, *(OpenBank.open(*other) for other in others)]
+
+    def locations(self) -> list[BankLocation]:
+        """Where the banks are that a read looks in."""
+        return [location for location, _ in self._locator.readable()]
+
+    def refuse_switched_off(self) -> None:
+        """Raise where memory is switched off for the bank in force."""
+        self._locator.refuse_switched_off()
+
+    def forget(self) -> None:
+        """Look again next time: a bank was made, or a setting was changed."""
+        self._locator.forget()
+        self.__dict__.pop("opened", None)
+
+    def init(self) -> tuple[BankLocation, bool]:
+        """Make a bank where one was asked for, and say whether it is new."""
+        named = self._locator.named or self.env.get("RETAIN_BANK", "")
+        if self._locator.everywhere:
+            root, scope = locate.global_root(self.env), "global"
+        elif named:
+            root, scope = os.path.join(self.cwd, os.path.expanduser(named)), "bank"
+        else:
+            root, scope = os.path.join(self.cwd, ".retain"), "project"
+            locate.refuse_link(root)
+            around = self.bank_above()
+            if around and names.is_inside(os.path.join(self.cwd, "x"), around.root):
+                raise UsageError(
+                    f"{self.cwd} is inside the bank {around.root}",
+                    unchanged="Nothing was made.",
+                    hint="Go to a project's root directory first.",
+                )
+        root = os.path.abspath(root)
+        if os.path.realpath(root) == locate.global_root(self.env):
+            scope = "global"  # `retain init` in the home directory
+        return BankLocation(root, "retain", scope, "made by init", True), make_bank(root)
+
+    def bank_above(self) -> BankLocation | None:
+        """The bank that a new one here would hide: a project's above, or another tool's store."""
+        with contextlib.suppress(RetainError):
+            return locate.find_bank(self.cwd, self.env, local=True)
+        return None
+
+    def ensure_bank(self) -> None:
+        """Make the person's own bank, or a project's configured one, if it is not there yet."""
+        if self.location.exists or self.location.scope == "bank":
+            return
+        make = make_bank if self.location.kind == "retain" else make_private_directory
+        make(self.location.root)
+        self.forget()
+
+    # Settings
+
+    def config_files(self) -> tuple[str, str]:
+        """The person's own config file and the bank's; neither need be in order."""
+        return self._locator.user_file, config_file(self._locator.find().root)
+
+    def set_config(self, setting: Setting, value: Scalar) -> str:
+        """Write a setting to the bank's config, or the person's own with --global; the file."""
+        user, path = self.config_files()
+        if path != user and not setting.project:
+            raise UsageError(
+                f"{setting.key} is yours to set, not a project's",
+                unchanged="Nothing was changed.",
+                hint=f"Set it in your own config: `retain config set {setting.key} ... --global`.",
+            )
+        return self._change_config(setting, value)[0]
+
+    def unset_config(self, setting: Setting) -> tuple[str, bool]:
+        """Take a setting out of that config; the file, and whether it was there."""
+        return self._change_config(setting, None)
+
+    def _change_config(self, setting: Setting, value: Scalar | None) -> tuple[str, bool]:
+        # Models, addresses and guards are not an agent's to set: it may do a stranger's will.
+        agent = "" if setting.project else find_agent(self.env)
+        if agent:
+            raise UsageError(
+                f"{setting.key} is the person's own to set, and {agent} runs this command",
+                unchanged="Nothing was changed.",
+                hint=f"Ask them to run it themselves: `retain config set {setting.key} ...`",
+            )
+        location, (user, path) = self._locator.find(), self.config_files()
+        if location.kind != "retain":
+            from retain.foreign import refuse_setting
+
+            refuse_setting(location.root, location.foreign_config, setting.key, value)
+        read_file(path)  # a newer format or a broken file is not to be written to
+        if value is None and unset_key(_read_text(path), setting.key) is None:
+            return path, False
+        if not location.exists:
+            make_bank(location.root)
+        # The person may keep their own config elsewhere, behind a link; a project may not.
+        file = os.path.realpath(path) if path == user else path
+        with (
+            Directory.open(os.path.realpath(location.root)) as root,
+            WriteTransaction.open(root, path),
+        ):
+            old = _read_text(file)
+            new = unset_key(old, setting.key) if value is None else set_key(old, setting.key, value)
+            write_whole(file, (old if new is None else new).encode())
+        self.forget()
+        return path, True
+
+    # Finding memories
+
+    def find_memory(self, ref: str, collection: str | None = None) -> tuple[Memory, OpenBank]:
+        """A memory and the bank it is in; the project's before the person's own."""
+        banks = self.readable()
+        if _HANDLE.fullmatch(ref):
+            ref = _resolve_handle(ref, banks)
+        if ref.startswith(names.GLOBAL):
+            ref = ref.removeprefix(names.GLOBAL)
+            banks = [it for it in banks if it.bank.location.scope == "global"] or banks
+        errors = []
+        for opened in banks:
+            try:
+                return opened.bank.find(ref, collection), opened
+            except NotFound as error:
+                errors.append(error)
+        raise _explain(errors[0], ref, collection, [opened.bank for opened in banks])
+
+    def find_own(self, ref: str, collection: str | None = None) -> Memory:
+        """A memory of the bank in force, the only one that writes change."""
+        if _HANDLE.fullmatch(ref):
+            ref = _resolve_handle(ref, [self.writable])
+        ref = self._own_ref(ref)
+        try:
+            return self.bank.find(ref, collection)
+        except NotFound as error:
+            raise self._explain_missing(error, ref, collection) from None
+
+    def _own_ref(self, ref: str) -> str:
+        """A reference without its `global:`, if that is the bank in force."""
+        if ref.startswith(names.GLOBAL) and self.location.scope != "global":
+            raise NotFound(
+                f"{ref.removeprefix(names.GLOBAL)!r} is in your global bank, and writes go to "
+                f"{self.location.root}",
+                unchanged="Nothing was changed.",
+                hint="Change it with --global.",
+            )
+        return ref.removeprefix(names.GLOBAL)
+
+    def _explain_missing(self, error: NotFound, ref: str, collection: str | None) -> NotFound:
+        """A better answer for a memory that is in the other bank, merged, or in the trash."""
+        for other in self.readable()[1:]:
+            if other.bank.holds(ref, collection):
+                return NotFound(
+                    f"{ref!r} is not in {self.location.root}",
+                    unchanged="Nothing was changed.",
+                    hint=f"It is in your global bank ({other.bank.root}): add --global.",
+                )
+        return _explain(error, ref, collection, [self.bank])
+
+    # Indexes
+
+    def index(self) -> Index:
+        """The index of the bank in force, which must exist."""
+        index = self._index_of(self.writable)
+        if not index.location.exists:
+            raise NotFound(
+                f"there is no bank at {index.bank.root} yet",
+                hint="It is made with the first memory: echo '# Title' | retain put -",
+            )
+        return index
+
+    def indexes(self) -> list[Index]:
+        """The indexes of the banks a read looks in, the project's own first."""
+        return [self._index_of(one) for one in self.readable() if one.bank.location.exists]
+
+    def _index_of(self, opened: OpenBank) -> Index:
+        root, location = opened.bank.root, opened.bank.location
+        if root in self._indexes and self._indexes[root].location != location:
+            self._indexes.pop(root).close()  # it was looked for before it was made
+        if root not in self._indexes:
+            self._indexes[root] = Index(
+                opened.bank,
+                self.env,
+                self._model(),
+                partial(_make_engines, self._locator),
+                settings=self._locator.latest_config,
+                project="" if location.scope == "global" else project_of(root),
+                stays=self._stays,
+            )
+        return self._indexes[root]
+
+    def _model(self) -> Model:
+        config = self.config
+        # Who comes and goes asks someone who has the model loaded: any bank's has the same.
+        warm = () if self._stays else (self.location.root, locate.global_root(self.env))
+        key = self.env.get("RETAIN_RECALL_API_KEY", "")
+        return Model(config.text("recall.embedder"), config.text("recall.model"), key, warm)
+
+    @property
+    def has_engines(self) -> bool:
+        """Whether a person has chosen that parts of the index live elsewhere."""
+        return _has_engines(self.latest_config())
+
+
+def close_all(indexes: dict[str, Index]) -> None:
+    while indexes:
+        indexes.popitem()[1].close()
+
+
+def _has_engines(config: Config) -> bool:
+    return any(config.text(f"engine.{part}") != "sqlite" for part in ("text", "vector"))
+
+
+def _make_engines(locator: Locator, index: Index) -> Engines | None:
+    """The engines a person chose; what loads them is imported where any was."""
+    config = locator.latest_config()
+    if not _has_engines(config):
+        return None
+    from retain.index.engines.choosing import chosen
+
+    model = None
+    with contextlib.suppress(RetainError):  # a model that cannot be had makes no vectors to send
+        model = index.embedder
+    return chosen(config, locator.env, index.bank.root, index.database, model)
+
+
+def project_of(root: str) -> str:
+    """The project that a bank's links are about: the directory the bank stands in."""
+    for ending in _IN_PROJECT:
+        if root.endswith(ending):
+            return root.removesuffix(ending)
+    return os.path.dirname(root)
+
+
+def _resolve_handle(handle: str, banks: Sequence[OpenBank]) -> str:
+    """The reference of the memory that a brief called by a handle."""
+    length = len(handle) - len("m:")
+    refs = dict.fromkeys(
+        brief.scoped(f"{collection}/{name}", scope)
+        for opened in banks
+        for scope in [opened.bank.location.scope]
+        for collection, name in opened.bank.names()
+        if handle == brief.handle(f"{collection}/{name}".removeprefix("/"), length, scope)
+    )
+    if not refs:
+        raise NotFound(
+            f"no memory has the handle {handle}",
+            hint="It may be moved or deleted by now; `retain search` finds it by its text.",
+        )
+    if len(refs) > 1:
+        raise Ambiguous(
+            f"{handle} stands for several memories: {', '.join(refs)}",
+            unchanged="Nothing was changed.",
+            hint="Name the one you mean by its id.",
+        )
+    return next(iter(refs))
+
+
+def _explain(error: NotFound, ref: str, collection: str | None, banks: Sequence[Bank]) -> NotFound:
+    """The same error for a memory that was merged or deleted, or whose name is misspelt."""
+    for bank in banks:
+        if heir := bank.merged_into(ref, collection):
+            return NotFound(
+                f"{ref} was merged into {heir}",
+                hint=f"See: retain get {heir}",
+                details={"merged_into": heir},
+            )
+    for bank in banks:
+        if trashed := bank.find_trashed(ref, collection):
+            return NotFound(
+                f"{ref!r} was deleted on {trashed.deleted_at} and is in the trash",
+                hint=f"Bring it back: retain restore {ref}",
+                details={"trashed": trashed.name},
+            )
+    if near := banks[0].near(ref, collection):
+        error.hint = f"Did you mean {' or '.join(near)}?"
+    return error
+
+
+def _read_text(path: str) -> str:
+    if not os.path.exists(path):
+        return ""
+    with open(path, encoding="utf-8", newline="") as file:
+        return file.read()

@@ -1,0 +1,512 @@
+"""The verbs that are answered from the index: search, links, briefs, and the index's own upkeep."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from retain.app.banks import Banks, close_all
+from retain.capture.inbox import Inbox
+from retain.errors import Busy, Conflict, NotFound, RetainError
+from retain.index import catalogue
+from retain.index.database import MEMORY_STATE, Damaged
+from retain.index.graph import successors_of
+from retain.memory import Data, Degraded, Hit, Problem
+from retain.search import brief, duplicates, related
+from retain.search.rank import Recency
+from retain.search.request import SearchRequest, share, whole
+from retain.search.search import Search, prepare, search, with_links
+from retain.text.links import find_links
+from retain.text.sizes import size
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from datetime import datetime
+    from threading import Event
+
+    from retain.index.index import Index
+    from retain.index.sync import Changes, Progress
+    from retain.memory import Answer, Memory
+
+_BUSY_SECONDS: Final = 1.0  # until a watch looks again where another process is at work
+
+
+class Stats(NamedTuple):
+    """A bank and its index in numbers."""
+
+    facts: catalogue.Facts
+    tags: Mapping[str, int]
+    types: Mapping[str, int]
+    index_size: int
+    problems: tuple[Problem, ...]
+
+    def to_dict(self, root: str) -> Data:
+        return {
+            "count": self.facts.memories,
+            "total_size": size(self.facts.size).replace(" ", ""),
+            "bytes": self.facts.size,
+            "tags": dict(self.tags),
+            "types": dict(self.types),
+            "memory_path": root,
+        }
+
+
+class Health(NamedTuple):
+    """How an index is: what it holds, what is wrong with it, what was done about that."""
+
+    facts: catalogue.Facts
+    faults: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    is_rebuilt: bool = False
+
+
+class Queries(Banks):
+    """What is answered from the indexes of the banks in force."""
+
+    # Searching
+
+    def search(self, request: SearchRequest, *, now: datetime | None = None) -> Answer:
+        """Rank the memories of every bank in force for a query."""
+        indexes = self.indexes()
+        return with_links(indexes, search(indexes, request, self._recency(), now))
+
+    def search_with_tally(
+        self, request: SearchRequest, scopes: Collection[str] = ()
+    ) -> tuple[Answer, Search]:
+        """The same, and the search itself, which knows what it has considered beside the hits.
+
+        `scopes` leaves the other banks out.
+        """
+        indexes = self.indexes()
+        chosen = [index for index in indexes if not scopes or index.location.scope in scopes]
+        tally = Search(chosen, request, self._recency(), counts=True)
+        return with_links(indexes, tally.answer()), tally
+
+    def _recency(self) -> Recency:
+        values = self.config.values
+        return Recency.parse(
+            float(values["memory.recency_boost_days"].value),
+            float(values["memory.recency_boost_factor"].value),
+            self.config.text("memory.recency_by_type"),
+        )
+
+    def brief(
+        self,
+        query: str,
+        budget: int = 2000,
+        limit: int = 12,
+        *,
+        shown: Callable[[Hit], Hit | None] | None = None,
+    ) -> brief.Brief:
+        """The best hits packed into a token budget, ready for a prompt.
+
+        `shown` gives a hit as it may be shown, or None where it need not be.
+        """
+        budget = whole("budget", budget)
+        answer = self.search(SearchRequest(query, limit=limit))
+        if not answer.is_confident:
+            return brief.pack(answer, budget)
+        if shown:
+            answer = answer._replace(hits=tuple(filter(None, map(shown, answer.hits))))
+        names = (
+            brief.scoped(f"{collection}/{name}" if collection else name, index.location.scope)
+            for index in self.indexes()
+            for collection, name in index.bank.names()
+        )
+        return brief.pack(answer, budget, names)
+
+    def read_body(self, hit: Hit) -> str:
+        """The whole text of the memory that a hit is from; empty when it is gone by now."""
+        for index in self.indexes():
+            if index.owns(hit):
+                with index.bank.reader() as reader:
+                    read = reader.read(hit.collection, os.path.basename(hit.path))
+                return read[0].body if read else ""
+        return ""
+
+    def shortfalls(self) -> Degraded:
+        """What answers about the bank in force have to do without, after a try to mend it."""
+        index = self.index()
+        index.refresh()
+        degraded = prepare(index)
+        return degraded._replace(reasons=(*degraded.reasons, *index.shortfalls))
+
+    # Links
+
+    def linked(self, target: str, query: str = "", limit: int = 5) -> Answer:
+        """The memories that link to a document, ranked by a question or the newest first."""
+        document = related.Document.of(target, self.cwd)
+        request = SearchRequest(query, limit=limit)
+        return related.linked(self.indexes(), document, request, self._recency())
+
+    def successor(self, memory: Memory) -> str:
+        """What a memory says it is superseded by, in its frontmatter or in its text."""
+        if memory.superseded_by or "[[" not in memory.body:
+            return memory.superseded_by
+        stated = (link for link in find_links(memory.body) if link.memory_edge == "superseded_by")
+        return next((link.target for link in stated if link.kind != "ghost"), "")
+
+    def successors(self, memories: Sequence[Memory]) -> dict[str, str]:
+        """What memories are superseded by, by their own words or another's, by path.
+
+        The index is asked as it is: a command that shows one memory does not look at all files.
+        """
+        found = {memory.path: name for memory in memories if (name := self.successor(memory))}
+        with contextlib.suppress(RetainError, OSError):  # each still says what it says of itself
+            for index in self.indexes():
+                mine = [
+                    memory
+                    for memory in memories
+                    if memory.path.startswith(f"{index.bank.root}/") and memory.ref.isprintable()
+                ]
+                if mine:
+                    found |= index.look(partial(successors_of, memories=mine))
+        return found
+
+    def graph(self, ref: str = "", depth: int = 2) -> related.Graph:
+        """The links of the bank in force, or those around one memory or file."""
+        depth = whole("depth", depth, least=0)
+        return related.graph_of(self.index(), ref, depth, cwd=self.cwd)
+
+    def dangling_links(self) -> list[tuple[str, str]]:
+        """The links of the bank in force that lead to no memory: who links, and to what."""
+        edges = self.graph().edges
+        dangling = [(edge.source, edge.target[1:]) for edge in edges if edge.target[:1] == "?"]
+        return list(dict.fromkeys(dangling))
+
+    def connections(self, ref: str) -> related.Graph:
+        """The links of one memory of the bank in force, and those to it."""
+        return related.connections(self.index(), ref)
+
+    def resolve_links(self, targets: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+        """Scope, collection and id of the memories that links name; the project's own first."""
+        found: dict[str, tuple[str, str, str]] = {}
+        for index in self.indexes() if targets else ():
+            left = [target for target in targets if target not in found]
+            for target, address in related.addresses(index, left).items():
+                found[target] = index.location.scope, *address
+        return found
+
+    def find_ghost(self, path: str) -> str:
+        """The linked file that a path means, as the graph names it; empty if none does."""
+        return related.ghost_of(self.index(), path, self.cwd)
+
+    def related(self, ref: str, limit: int = 10) -> list[related.Related]:
+        """Memories connected with one: by links, files, tags or meaning."""
+        limit = whole("limit", limit)
+        self.shortfalls()  # a few missing vectors are made first, as for a search
+        return related.related(self.index(), ref, limit)
+
+    # Duplicates
+
+    def suggest_merges(
+        self, threshold: float, kind: str, limit: int, *, ignored: bool = False
+    ) -> list[duplicates.Cluster]:
+        """Groups of memories that could be one; those that a person ignores only if asked for."""
+        threshold, limit = share("threshold", threshold), whole("limit", limit)
+        index = self._filled_index()
+        apart = () if ignored else self.ignored_pairs()
+        # As many more are asked for as may be left out.
+        most = limit + len(apart)
+        clusters = duplicates.clusters(index, threshold=threshold, kind=kind, limit=most)
+        return [one for one in clusters if not _is_ignored(one.members, apart)][:limit]
+
+    def dedupe(self, *, ignored: bool = False) -> list[duplicates.Proposal]:
+        """Pairs of memories that state one fact twice, as proposals; see `suggest_merges`."""
+        apart = () if ignored else self.ignored_pairs()
+        proposals = duplicates.proposals(self._filled_index())
+        return [one for one in proposals if not _is_ignored((one.older, one.newer), apart)]
+
+    def ignored_pairs(self) -> Sequence[frozenset[str]]:
+        """The memories of the bank in force that are alike, and a person says they may be."""
+        return Inbox(self.location.root, self.env).ignored()
+
+    def ignore_pair(self, refs: Sequence[str], *, again: bool = False) -> None:
+        """Ignore from now on that these memories are alike, or speak of it again."""
+        inbox = Inbox(self.location.root, self.env)
+        (inbox.heed if again else inbox.ignore)(refs)
+
+    def alike(self, collection: str, name: str) -> list[duplicates.Alike]:
+        """Memories that seem to state the same fact as one that was just written."""
+        return duplicates.alike(self._index_of(self.writable), collection, name)
+
+    def cosines(self, text: str, others: Sequence[str]) -> list[float] | None:
+        """How near texts are to one, as cosines; None without a model to tell."""
+        return duplicates.cosines(self._index_of(self.writable), text, others)
+
+    def _filled_index(self) -> Index:
+        """The index of the bank in force with every vector made."""
+        index = self.index()
+        index.refresh()
+        index.make_vectors()
+        return index
+
+    # Listings
+
+    def browse(
+        self, chosen: catalogue.Chosen, order: str, limit: int, offset: int
+    ) -> catalogue.Shelf:
+        """One page of the memories of every bank in force that were chosen, from the index."""
+        surveys = []
+        for index in self.indexes():
+            read = partial(catalogue.survey, chosen=chosen, order=order, scope=index.location.scope)
+            surveys.append((index, index.read(read)))
+        facets = {
+            name: sum((survey.facets[name] for _, survey in surveys), Counter[str]())
+            for name in catalogue.FACETS
+        }
+        total = sum(len(survey.found) for _, survey in surveys)
+        # One page in one order over all banks.
+        rows = merge(
+            *(
+                [(key, at, number) for key, number in survey.found]
+                for at, (_, survey) in enumerate(surveys)
+            ),
+            key=itemgetter(0),
+            reverse=catalogue.ORDERS[order].is_descending,
+        )
+        page = [(at, number) for _, at, number in islice(rows, offset, offset + limit)]
+        shown: dict[tuple[int, int], catalogue.Listed] = {}
+        for at, (index, _) in enumerate(surveys):
+            numbers = [number for where, number in page if where == at]
+            listed = self._list_numbers(index, numbers, is_fresh=True)
+            shown |= {(at, number): one for number, one in listed.items()}
+        # What was deleted in between is left out.
+        return catalogue.Shelf(total, tuple(shown[one] for one in page if one in shown), facets)
+
+    def find_by_name(self, words: str, limit: int) -> list[catalogue.Listed]:
+        """Memories of the bank in force by their title and their name, as a person begins them."""
+        index = self.index()
+        numbers = index.read(partial(catalogue.called, words=words.split(), limit=limit))
+        listed = self._list_numbers(index, numbers)
+        return [listed[number] for number in numbers if number in listed]
+
+    def _list_numbers(
+        self, index: Index, numbers: Sequence[int], *, is_fresh: bool = False
+    ) -> Mapping[int, catalogue.Listed]:
+        read = partial(catalogue.listed, numbers=numbers, scope=index.location.scope)
+        return index.read(read, is_fresh=is_fresh) if numbers else {}
+
+    def dated_memories(self) -> list[catalogue.Dated]:
+        """Every memory of the bank in force with its times and its author, from the index."""
+        return self.index().read(catalogue.dated)
+
+    def count_types(self) -> Mapping[str, int]:
+        """How many memories there are of each type, in every bank in force."""
+        return sum((Counter(index.read(catalogue.types)) for index in self.indexes()), Counter())
+
+    # The index
+
+    def sync(self, *, force: bool = False, progress: Progress | None = None) -> Changes:
+        """Bring the index of the bank in force in step with its files."""
+        return self.index().refresh(force=force, force_look=True, progress=progress)
+
+    def refresh(self, progress: Progress) -> None:
+        """Bring the index of every bank in force in step with its files, with someone watching."""
+        for index in self.indexes():
+            index.refresh(progress=progress)
+
+    def watch(
+        self,
+        ended: Event,
+        turn: AbstractContextManager[object] | None = None,
+        *,
+        all_events: bool = False,
+    ) -> Iterator[Changes]:
+        """Keep the bank in force in step with its files until `ended` is set.
+
+        With `all_events` also looks that took in nothing: another process may have indexed a
+        change already, and whoever shows it has not heard of that.
+
+        Where other threads use the index, `turn` is the lock under which they do.
+        """
+        held, heard, state = 0, 0, None
+        while not ended.is_set():
+            try:
+                with turn or contextlib.nullcontext():
+                    index = self.index()
+                    count = index.watcher.count
+                    changes = self.sync()
+                    now = index.look(lambda connection: connection.execute(MEMORY_STATE).fetchone())
+            except Busy:  # another process is at work: there will be something to see later
+                ended.wait(_BUSY_SECONDS)
+                continue
+            is_news = now != state or 0 < heard != count
+            if changes.any or changes.held != held or (all_events and is_news):
+                yield changes
+            held, heard, state = changes.held, count, now
+            index.watcher.wait(heard, ended)
+
+    def rebuild(self, progress: Progress | None = None) -> Changes:
+        """Set the index aside and make it anew; vectors that still fit are kept."""
+        from retain.index.engines import outbox
+
+        index = self.index()
+        held = index.refresh(force_look=True).held
+        if held:
+            raise Conflict(
+                f"{held} memories are missing from disk at once; a new index would forget them",
+                unchanged="The index was left as it is.",
+                hint="Bring the files back, or say that it is meant: retain sync --force",
+            )
+        told: outbox.Kept = ((), ())
+        with contextlib.suppress(Damaged):  # as much as can be saved, from a damaged one too
+            index.database.checkpoint()
+            told = index.look(outbox.kept)
+        index.database.replace("it was asked for")
+        changes = index.refresh(force_look=True, progress=progress)
+        with index.database.writing() as connection:
+            outbox.keep(connection, told)
+        return changes
+
+    def make_vectors(
+        self,
+        *,
+        progress: Progress | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Make the vectors that are missing in the bank in force."""
+        return self.index().make_vectors(progress=progress, is_stopped=is_stopped)
+
+    def pending_vectors(self) -> int:
+        """How many chunks of the bank in force have no vector yet."""
+        from retain.index import embeddings
+
+        index = self.index()
+        return 0 if index.embedder is None else index.read(embeddings.pending)
+
+    def has_model(self) -> bool:
+        """Whether there is a model to make vectors with; it is not loaded."""
+        return self.config.text("recall.embedder") != "none"
+
+    def index_facts(self, *, is_fresh: bool = False) -> catalogue.Facts:
+        """What the index of the bank in force holds; `is_fresh` if it was just brought in step."""
+        facts = self.index().read(catalogue.facts, is_fresh=is_fresh)
+        return facts if self.has_model() else facts._replace(pending=0)
+
+    def stats(self) -> Stats:
+        """The bank in force in numbers."""
+        if not self.bank.location.exists:
+            return Stats(catalogue.Facts(), {}, {}, 0, ())
+        from retain.doctor import read_unless
+
+        index = self.index()
+        self.sync()
+        problems: list[Problem] = []
+        # The index does not remember what it left out.
+        for _ in read_unless(index.bank, index.look(catalogue.files), problems):
+            pass
+        return Stats(
+            self.index_facts(is_fresh=True),
+            index.look(catalogue.tags),
+            index.look(catalogue.types),
+            0 if index.database.is_temporary else os.path.getsize(index.database.path),
+            tuple(problem for problem in problems if not problem.is_minor),
+        )
+
+    def health(self, *, repair: bool = False, progress: Progress | None = None) -> Health:
+        """Compare the index of the bank in force with the files; a wrong one can be made anew."""
+        from retain.doctor import index_faults
+
+        index = self.index()
+        is_rebuilt = False
+        for _ in range(2):  # what someone wrote meanwhile is no fault
+            held = self.sync().held
+            faults = index_faults(index.bank, index.database)
+            if not faults:
+                break
+        if faults and repair and not held:
+            self.rebuild(progress)
+            faults, is_rebuilt = index_faults(index.bank, index.database), True
+        return Health(self.index_facts(), tuple(faults), tuple(index.database.notes), is_rebuilt)
+
+    # Engines
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something was taken in that nobody has told engines of yet."""
+        return any(index.has_news for index in list(self._indexes.values()))
+
+    def deliver(self, *, is_stopped: Callable[[], bool] = lambda: False) -> bool:
+        """Tell engines what they lack, except those that are down; whether something still waits.
+
+        It is for the bank in force and for those that were looked in. Nobody waits for this: what
+        cannot be delivered now is told later, by whoever comes next.
+        """
+        if not self.has_engines:
+            for index in list(self._indexes.values()):
+                index.has_news = False
+            return False
+        with contextlib.suppress(NotFound):  # a bank that is not made yet has nothing to tell
+            self.index()
+        indexes = [index for index in list(self._indexes.values()) if index.location.exists]
+        waits = [_deliver(index, is_stopped) for index in indexes]
+        return any(waits)
+
+    def stop_waiting(self) -> None:
+        """Have nobody wait for an engine any longer: the program ends."""
+        for index in list(self._indexes.values()):
+            index.leave()
+
+    def _close_indexes(self) -> None:
+        """Let go of every index; the next question opens them again."""
+        for index in self._indexes.values():
+            with contextlib.suppress(RetainError):
+                _send_off(index, self.env)
+        close_all(self._indexes)
+
+
+def _is_ignored(members: Iterable[duplicates.Member], apart: Iterable[frozenset[str]]) -> bool:
+    refs = {member.ref for member in members}
+    return any(refs <= pair for pair in apart)
+
+
+def _deliver(index: Index, is_stopped: Callable[[], bool]) -> bool:
+    """Tell the engines of one bank what they lack; whether something still waits."""
+    engines, index.has_news = index.engines, False
+    if engines is None:
+        return False
+
+    def is_over() -> bool:  # also where the person has chosen others meanwhile
+        return is_stopped() or index.engines is not engines
+
+    waits = False
+    for part, sender in engines.senders.items():
+        try:
+            trouble = engines.wires[part].delivery() or engines.wires[part].trouble()
+            if is_over() or (trouble and not trouble.is_over):
+                waits = True
+            else:
+                waits = bool(sender.push(is_stopped=is_over).left) or waits
+        except RetainError:  # `retain engine status` tells
+            waits = True
+    if waits and is_stopped():
+        index.has_news = True  # which is sent off when the bank is closed
+    return waits
+
+
+def _send_off(index: Index, env: Mapping[str, str]) -> None:
+    """Have engines told by a process of its own: nobody should wait for a client to load.
+
+    After a search as well: what could not be told before may be told by now, and it may be
+    time to ask what other machines have told.
+    """
+    if not (index.has_news or index.has_searched):
+        return
+    has_news, index.has_news, index.has_searched = index.has_news, False, False
+    engines = index.engines
+    for part, wire in engines.wires.items() if engines else ():
+        trouble = wire.delivery() or wire.trouble()
+        is_down = trouble is not None and not trouble.is_over
+        if engines and not is_down and engines.senders[part].waits(for_vectors=has_news):
+            from retain.index.engines.sending import send_off
+
+            send_off(index.bank.root, env)
+            return

@@ -1,0 +1,1 @@
+"""The files of a bank, which are the truth: read, written, versioned, trashed, committed."""

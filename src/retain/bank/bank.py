@@ -1,0 +1,684 @@
+"""One bank: memories as files, created, read, changed and removed without losing a byte."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from retain.bank import history, listing, trash
+from retain.bank.files import (
+    JOURNAL,
+    TRASH,
+    Directory,
+    FileWrite,
+    WriteTransaction,
+    locked,
+    versions_dir,
+)
+from retain.bank.listing import Entry, Listing, Stamp
+from retain.bank.markdown import edit_file, parse_file
+from retain.errors import (
+    BadName,
+    Conflict,
+    LimitExceeded,
+    NotFound,
+    RetainError,
+    Unreadable,
+    Unsafe,
+    UsageError,
+)
+from retain.locate import BankLocation
+from retain.memory import Memory, Problem, Trashed, Written
+from retain.names import KINDS, SUFFIXES, check_collection, check_id, key, split_ref
+
+
+class Bank:
+    """A directory of memories; links are never followed."""
+
+    def __init__(
+        self, location: BankLocation, *, max_bytes: int = 2_000_000, max_versions: int = 10
+    ) -> None:
+        self.location = location
+        self.root = location.root
+        self.kind = KINDS[location.kind]
+        self.max_bytes = max_bytes
+        self.max_versions = max_versions
+
+    # Reading
+
+    def memories(
+        self,
+        collection: str | None = None,
+        problems: list[Problem] | None = None,
+        *,
+        reverse: bool = False,
+    ) -> Iterator[Memory]:
+        """Every memory, by collection and id; what is passed over goes into `problems`."""
+        problems = [] if problems is None else problems
+        files = self.files(collection, problems)
+        files.sort(key=lambda entry: (entry.collection, entry.id), reverse=reverse)
+        with self.reader() as reader:
+            for file in files:
+                path = os.path.join(self.root, file.collection, file.name)
+                with listing.note_problem(path, problems):
+                    read = reader.read(file.collection, file.name)
+                    if read:
+                        yield read[0]
+
+    def newest(self, collection: str) -> Iterator[Memory]:
+        """The memories of one collection, what was written last first."""
+        for name, folder in self._folders(collection, []):
+            stamps = listing.list_stamps(folder).stamped()
+            entries = list(listing.list_entries(folder, name, self.kind, []))
+            entries.sort(key=lambda entry: stamps.get(entry.name, (0, 0))[1], reverse=True)
+            for entry in entries:
+                with listing.note_problem(folder.path, []):
+                    yield self.read(folder, entry)[0]
+
+    def collections(self) -> list[str]:
+        """The collections, the root first as the empty string."""
+        if not self.location.exists:
+            return []
+        with self._open() as root:
+            return listing.list_collections(root, self.kind, [])
+
+    def files(self, collection: str | None, problems: list[Problem]) -> list[Entry]:
+        """Where the memories stand; no file is read."""
+        return [
+            entry
+            for name, folder in self._folders(collection, problems)
+            for entry in listing.list_entries(folder, name, self.kind, problems)
+        ]
+
+    def names(self, collection: str | None = None) -> list[tuple[str, str]]:
+        """Collection and id of every memory; no file is read."""
+        return [(entry.collection, entry.id) for entry in self.files(collection, [])]
+
+    def counts(self) -> dict[str, int]:
+        """How many memories each collection has, the root's under the empty string."""
+        return {
+            name: len(list(listing.list_entries(folder, name, self.kind, [])))
+            for name, folder in self._folders(None, [])
+        }
+
+    def listings(self) -> dict[str, Listing]:
+        """The names and stamps of each collection's files, memories or not."""
+        return {name: listing.list_stamps(folder) for name, folder in self._folders(None, [])}
+
+    def _folders(
+        self, collection: str | None, problems: list[Problem]
+    ) -> Iterator[tuple[str, Directory]]:
+        """Each collection and its open directory; one that cannot be read is a problem."""
+        if not self.location.exists:  # a bank that nobody has written to yet
+            return
+        with self._open() as root:
+            for name in listing.list_collections(root, self.kind, problems):
+                if collection is None or key(name) == key(collection):
+                    path = os.path.join(root.path, name)
+                    with listing.note_problem(path, problems), root.child(name) as folder:
+                        yield name, folder
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[Directory]:
+        with Directory.open(self.root) as root:
+            if os.path.lexists(os.path.join(root.path, TRASH, JOURNAL)):
+                # A killed import is undone before anyone reads half of it. One that is still under
+                # way holds the lock, and is left to finish.
+                with (
+                    contextlib.suppress(RetainError),
+                    WriteTransaction.open(root, root.path, patience=0.0),
+                ):
+                    pass
+            yield root
+
+    def find(self, ref: str, collection: str | None = None) -> Memory:
+        """The one memory a reference names, or NotFound or Ambiguous."""
+        with self._open() as root, self._find(root, ref, collection) as (_, memory):
+            return memory
+
+    @contextlib.contextmanager
+    def _find(
+        self, root: Directory, ref: str, collection: str | None
+    ) -> Iterator[tuple[Directory, Memory]]:
+        """The memory a reference names, with its directory held open."""
+        entry = listing.match_one(root, self.kind, *split_ref(ref, collection))
+        with root.child(entry.collection) as folder:
+            yield folder, self.read(folder, entry)[0]
+
+    def near(self, ref: str, collection: str | None = None) -> list[str]:
+        """Ids that are like the one a reference names."""
+        import difflib
+
+        named, wanted = split_ref(ref, collection)
+        ids = list(dict.fromkeys(name for _, name in self.names(named)))
+        longer = [name for name in ids if wanted in name]
+        return longer[:3] or difflib.get_close_matches(wanted, ids, 3, 0.5)
+
+    def merged_into(self, ref: str, collection: str | None = None) -> str:
+        """The memory that stands for one that was merged; to find it every file is read."""
+        named, wanted = split_ref(ref, collection)
+        name = key(wanted if named is None else f"{named}/{wanted}".removeprefix("/"))
+        for memory in self.memories():
+            former = {key(old) for old in memory.merged_from}
+            if named is None:
+                former = {old.rpartition("/")[2] for old in former}
+            if name in former:
+                return memory.ref
+        return ""
+
+    def holds(self, ref: str, collection: str | None = None) -> bool:
+        """Whether a reference names a memory here, or several."""
+        with contextlib.suppress(NotFound), self._open() as root:
+            return bool(listing.match_entries(root, self.kind, *split_ref(ref, collection)))
+        return False
+
+    @contextlib.contextmanager
+    def reader(self) -> Iterator[FileReader]:
+        """The bank with its directories kept open, for reading many files one after the other."""
+        with contextlib.ExitStack() as opened:
+            root = opened.enter_context(self._open()) if self.location.exists else None
+            yield FileReader(self, root, opened)
+
+    def trashed(self) -> list[Trashed]:
+        """What can be brought back, newest first."""
+        if not self.location.exists:
+            return []
+        with self._open() as root:
+            return trash.list_trash(root)
+
+    def find_trashed(self, ref: str, collection: str | None = None) -> Trashed | None:
+        """The newest deleted memory that a reference names."""
+        if not self.location.exists:
+            return None
+        with self._open() as root:
+            return trash.find_trashed(root, ref, collection)
+
+    def read_trashed(self, entry: Trashed) -> Memory:
+        """Return a deleted memory as it was."""
+        with Directory.open(self.root) as root, root.descend(TRASH, entry.collection) as folder:
+            return self.read(folder, Entry(entry.id, entry.collection, entry.name))[0]
+
+    def versions(self, memory: Memory) -> list[history.Numbered]:
+        """The numbered versions of a memory, oldest first."""
+        with (
+            contextlib.suppress(NotFound),
+            Directory.open(self.root) as root,
+            versions_dir(root, memory.collection, memory.id) as folder,
+        ):
+            return history.list_versions(folder)
+        return []
+
+    def read_version(self, memory: Memory, number: int) -> bytes | None:
+        """A numbered version's bytes, or None."""
+        with (
+            contextlib.suppress(NotFound),
+            Directory.open(self.root) as root,
+            versions_dir(root, memory.collection, memory.id) as folder,
+        ):
+            for version in history.list_versions(folder):
+                if version.number == number:
+                    return folder.read(version.name, self.max_bytes)
+        return None
+
+    def read(self, folder: Directory, entry: Entry) -> tuple[Memory, Stamp]:
+        """A memory, and the stamp its file had just before it was read."""
+        data, facts = folder.read_with_facts(entry.name, self.max_bytes)
+        return self.parse(folder.path, entry, data), Stamp.of(facts)
+
+    def parse(self, folder: str, entry: Entry, data: bytes) -> Memory:
+        """A memory from its file's bytes."""
+        meta, body, problem = parse_file(entry.name, data)
+        path, scope = f"{folder}/{entry.name}", self.location.scope
+        return Memory(entry.id, entry.collection, path, meta, body, data, problem, scope)
+
+    # Writing one memory
+
+    @contextlib.contextmanager
+    def lock_memory(self, ref: str, collection: str | None = None) -> Iterator[LockedMemory]:
+        """The memory a reference names, as it is now that nobody else may write."""
+        with (
+            self._open() as root,
+            locked(root),
+            self._find(root, ref, collection) as (folder, memory),
+            WriteTransaction.open(root, memory.path) as transaction,
+            _name_unreadable(memory.path),
+        ):
+            yield LockedMemory(self, transaction, folder, memory)
+
+    @contextlib.contextmanager
+    def lock_name(self, collection: str, name: str, suffix: str = ".md") -> Iterator[Slot]:
+        """A name for a memory, free or taken, while nobody else may write."""
+        collection, name = self.check_collection(collection), check_id(name)
+        file = name + suffix
+        with (
+            self.transaction(os.path.join(collection, file)) as transaction,
+            self.folder(transaction.root, collection) as (spelt, folder),
+        ):
+            listing.refuse_reserved(self.kind, spelt, file)
+            taken = listing.match_entry(folder, spelt, self.kind, name)
+            with _name_unreadable(os.path.join(folder.path, taken.name if taken else file)):
+                yield Slot(self, transaction, folder, Entry(name, spelt, file), taken)
+
+    def create(self, collection: str, name: str, data: bytes, *, suffix: str = ".md") -> Written:
+        """Store a new memory; a name already taken, in any spelling, is a Conflict."""
+        with self.lock_name(collection, name, suffix) as slot:
+            return slot.create(data)
+
+    def change(
+        self,
+        ref: str,
+        edit: Callable[[Memory], bytes],
+        *,
+        expect: str = "",
+        status: str = "updated",
+    ) -> Written:
+        """Give a memory a new text; the old one is kept, and nobody else's is overwritten."""
+        with self.lock_memory(ref) as change:
+            return change.write(edit(change.memory), expect=expect, status=status)
+
+    def delete(self, ref: str, *, expect: str = "") -> Trashed:
+        """Move a memory to the trash."""
+        with self.lock_memory(ref) as change:
+            return change.delete(expect)
+
+    def move(self, ref: str, *, to_collection: str | None = None, to_id: str = "") -> Written:
+        """Give a memory another collection or id; its versions go with it."""
+        with self.lock_memory(ref) as change:
+            return change.move(to_collection, to_id)
+
+    def rewrite(self, name: str, data: bytes, expected: bytes | None) -> None:
+        """Give a file of the bank's own another text; a Conflict if it is not the one expected.
+
+        None is expected of a file that is to be new. What a person wrote is kept as a version.
+        """
+        self.check_size(data)
+        with self.transaction(name) as transaction:
+            if expected is None:
+                transaction.create(transaction.root, name, data)
+            else:
+                self.replace(transaction, transaction.root, Entry("", "", name), data, expected)
+
+    def replace(
+        self,
+        transaction: WriteTransaction,
+        folder: Directory,
+        entry: Entry,
+        data: bytes,
+        expected: bytes,
+    ) -> str:
+        """Swap in a new text and keep the old one; the version it became, or nothing."""
+        self.check_size(data)
+        if not self.max_versions:
+            transaction.replace(folder, entry.name, data, expected)
+            return ""
+        with versions_dir(transaction.root, entry.collection, entry.name, create=True) as kept:
+            label = history.next_label(kept, entry.name)
+            transaction.replace(folder, entry.name, data, expected, kept, label)
+            history.prune_versions(transaction, kept, self.max_versions)
+            return label.partition("_")[0]
+
+    # Writing several
+
+    def place_all(
+        self, new: Sequence[tuple[str, str, bytes]], changed: Sequence[tuple[Memory, bytes]] = ()
+    ) -> list[Memory]:
+        """Store many memories (collection, file name, bytes) and new texts: all or none."""
+        for collection, _, data in new:
+            self.check_collection(collection)
+            self.check_size(data)
+        with self.transaction("") as transaction:
+            root = transaction.root
+            spelt = {key(name): name for name in listing.list_collections(root, self.kind, [])}
+            files = [FileWrite(spelt.get(key(c), c), name, data) for c, name, data in new]
+            self._refuse_taken(files)
+            for memory, data in changed:
+                self.check_size(data)
+                name = os.path.basename(memory.path)
+                with versions_dir(root, memory.collection, name, create=True) as kept:
+                    label = history.next_label(kept, name)
+                files.append(FileWrite(memory.collection, name, data, memory.data, label))
+            transaction.place_all(files)
+            for memory, _ in changed:
+                with versions_dir(root, memory.collection, memory.id) as kept:
+                    history.prune_versions(transaction, kept, self.max_versions)
+        return [
+            self.parse(
+                os.path.join(self.root, file.collection).rstrip("/"),
+                Entry(os.path.splitext(file.name)[0], file.collection, file.name),
+                file.data,
+            )
+            for file in files
+        ]
+
+    def _refuse_taken(self, files: Sequence[FileWrite]) -> None:
+        """Refuse a batch that would meet a memory; each collection is listed once."""
+        taken = {
+            (entry.collection, key(entry.id)): entry.name
+            for name in {file.collection for file in files}
+            for entry in self.files(name, [])
+        }
+        for file in files:
+            listing.refuse_reserved(self.kind, file.collection, file.name)
+            there = taken.get((file.collection, key(os.path.splitext(file.name)[0])))
+            if there:
+                raise _taken_error(os.path.join(self.root, file.collection, there))
+
+    def merge(
+        self, sources: Sequence[Memory], collection: str, name: str, data: bytes
+    ) -> tuple[Memory, list[Trashed]]:
+        """Put one memory in the place of several, which go to the trash: all of it or nothing.
+
+        The new one is placed first, so a kill half way leaves too much, never too little. A source
+        that was changed since it was read is a Conflict.
+        """
+        with (
+            self.lock_name(collection, name) as slot,
+            contextlib.ExitStack() as opened,
+            contextlib.ExitStack() as undo,
+        ):
+            transaction = slot.transaction
+            after = slot.create(data).memory
+            undo.callback(transaction.remove, slot.folder, slot.entry.name)
+            trashed = []
+            for memory in sources:
+                file = os.path.basename(memory.path)
+                folder = opened.enter_context(transaction.root.child(memory.collection))
+                try:
+                    thrown = trash.throw_away(
+                        transaction, folder, file, memory.collection, memory.data
+                    )
+                except (Conflict, FileNotFoundError):
+                    raise changed_error(memory, "merged") from None
+                undo.callback(trash.take_back, transaction, thrown, folder, file)
+                trashed.append(thrown)
+            undo.pop_all()
+            return after, trashed
+
+    # The trash
+
+    def untrash(self, wanted: str, *, collection: str | None = None, to_id: str = "") -> Written:
+        """Bring back the newest trashed memory of that id, or that very trash entry."""
+        with self.transaction(wanted) as transaction:
+            thrown = trash.find_trashed(transaction.root, wanted, collection)
+            if thrown is None:
+                raise NotFound(
+                    f"there is no {wanted!r} in the trash of {self.root}",
+                    hint="`retain trash list` shows what can be brought back.",
+                )
+            if thrown.collection == trash.CHATS:
+                raise UsageError(
+                    f"{thrown.id} is a chat, not a memory",
+                    hint=f"Bring it back: retain sessions import {thrown.path}",
+                )
+            name = check_id(to_id or thrown.id)
+            self.check_collection(thrown.collection)
+            suffix = os.path.splitext(thrown.name)[1]
+            file = name + (suffix if suffix in SUFFIXES else ".md")
+            with (
+                self.folder(transaction.root, thrown.collection) as (spelt, folder),
+                contextlib.ExitStack() as undo,
+            ):
+                listing.refuse_reserved(self.kind, spelt, f"{name}.md")
+                if taken := listing.match_entry(folder, spelt, self.kind, name):
+                    command = f"`retain restore --trash {thrown.name} --id NEW`"
+                    hint = f"Bring it back under another id: {command}."
+                    raise _taken_error(os.path.join(folder.path, taken.name), hint)
+                trash.take_back(transaction, thrown, folder, file)
+                undo.callback(trash.put_back, transaction, thrown, folder, file)
+                memory, _ = self.read(folder, Entry(name, spelt, file))
+                written = LockedMemory(self, transaction, folder, memory).restate("restored")
+                undo.pop_all()
+                return written
+
+    def put_aside(self, memory: Memory, text: str) -> Trashed:
+        """Keep in the trash what someone meant to make of a memory, as JSON."""
+        with self.transaction(memory.path) as transaction:
+            name = f"{memory.id}.json"
+            return trash.put_aside(transaction, name, memory.collection, f"{text}\n".encode())
+
+    def discard(self, trashed: Trashed) -> None:
+        """Destroy one entry of the trash for good."""
+        with self.transaction(trashed.path) as transaction:
+            trash.discard(transaction, trashed)
+
+    def empty_trash(self, before: str = "") -> list[Trashed]:
+        """Destroy what is in the trash, or what was deleted before a time."""
+        with self.transaction(TRASH) as transaction:
+            entries = trash.list_trash(transaction.root)
+            doomed = [entry for entry in entries if not before or entry.deleted_at < before]
+            for entry in doomed:
+                trash.discard(transaction, entry)
+        return doomed
+
+    # What every write shares
+
+    @contextlib.contextmanager
+    def lock_contents(self, paths: Iterable[str]) -> Iterator[dict[str, bytes | None]]:
+        """The bytes these files have, None for one that is gone, while no one may write."""
+        with self.transaction("") as transaction:
+            contents: dict[str, bytes | None] = {}
+            for path in paths:
+                collection, name = os.path.split(os.path.relpath(path, self.root))
+                contents[path] = None
+                with contextlib.suppress(NotFound), transaction.root.child(collection) as folder:
+                    contents[path] = folder.read(name, self.max_bytes)
+            yield contents
+
+    @contextlib.contextmanager
+    def transaction(self, purpose: str) -> Iterator[WriteTransaction]:
+        """The bank's lock; a disk that refuses is reported with the path of `purpose`."""
+        path = os.path.join(self.root, purpose)
+        with Directory.open(self.root) as root, WriteTransaction.open(root, path) as transaction:
+            yield transaction
+
+    @contextlib.contextmanager
+    def folder(self, root: Directory, collection: str) -> Iterator[tuple[str, Directory]]:
+        """A collection as it is spelt on disk, and its directory, made if it is new."""
+        names = listing.list_collections(root, self.kind, [])
+        spelt = next((name for name in names if key(name) == key(collection)), collection)
+        with root.child(spelt, create=True) as folder:
+            yield spelt, folder
+
+    def check_collection(self, collection: str) -> str:
+        name = check_collection(collection)
+        if name in self.kind.not_collections:
+            raise BadName(f"{name!r} is not a collection: the bank keeps other things there")
+        return name
+
+    def check_size(self, data: bytes) -> None:
+        if len(data) > self.max_bytes:
+            raise LimitExceeded(
+                f"the memory would have {len(data):,} bytes, and {self.max_bytes:,} is the limit",
+                unchanged="Nothing was stored.",
+                hint="Split it, or raise memory.max_bytes in your own config.",
+            )
+
+
+class FileReader:
+    """A bank whose directories are opened once."""
+
+    def __init__(self, bank: Bank, root: Directory | None, opened: contextlib.ExitStack) -> None:
+        self.root = bank.root
+        self._bank, self._root, self._opened = bank, root, opened
+        self._folders: dict[str, Directory | None] = {}
+
+    def read(self, collection: str, name: str) -> tuple[Memory, Stamp] | None:
+        """A memory by its file's name, with the stamp it had before it was read; None if gone."""
+        if "/" in name or not name.endswith(SUFFIXES):
+            return None
+        if collection not in self._folders:
+            self._folders[collection] = None
+            with contextlib.suppress(NotFound, Unsafe):
+                if self._root:
+                    child = self._root.child(collection)
+                    self._folders[collection] = self._opened.enter_context(child)
+        folder = self._folders[collection]
+        with contextlib.suppress(NotFound):
+            if folder:
+                return self._bank.read(folder, Entry(name.rpartition(".")[0], collection, name))
+        return None
+
+
+class LockedMemory(NamedTuple):
+    """A memory as it is on disk, with the right to change it."""
+
+    bank: Bank
+    transaction: WriteTransaction
+    folder: Directory
+    memory: Memory
+
+    @property
+    def _entry(self) -> Entry:
+        return Entry(self.memory.id, self.memory.collection, os.path.basename(self.memory.path))
+
+    def reread(self) -> LockedMemory:
+        """The memory as it is now, after somebody without the lock has changed it."""
+        return self._replace(memory=self.bank.read(self.folder, self._entry)[0])
+
+    def write(
+        self, data: bytes, *, expect: str = "", status: str = "updated", keep_lost: bool = True
+    ) -> Written:
+        """Give the memory a new text; a Conflict if it is not the one that was read.
+
+        The old text becomes a version. A text that comes second is kept in the trash, unless its
+        writer tries again.
+        """
+        before, entry = self.memory, self._entry
+        if has_hash(before, expect):
+            if data == before.data:
+                return Written(before, "unchanged")
+            try:
+                kept = self.bank.replace(self.transaction, self.folder, entry, data, before.data)
+            except Conflict:
+                if not keep_lost:
+                    raise
+            else:
+                return Written(self.bank.parse(self.folder.path, entry, data), status, kept)
+        aside = trash.put_aside(self.transaction, entry.name, entry.collection, data)
+        raise Conflict(
+            f"{before.path} was changed by someone else since it was read",
+            unchanged=f"It is as they left it; your text is in the trash as {aside.name}.",
+            hint=f"Read it again with `retain get {before.ref}` and repeat your change, or see "
+            f"both: `retain restore --trash {aside.name} --id NEW`.",
+        )
+
+    def delete(self, expect: str = "") -> Trashed:
+        """Move the memory to the trash."""
+        if not has_hash(self.memory, expect):
+            raise changed_error(self.memory, "deleted")
+        _, collection, name = self._entry
+        return trash.throw_away(self.transaction, self.folder, name, collection, self.memory.data)
+
+    def move(self, to_collection: str | None = None, to_id: str = "") -> Written:
+        """Give the memory another collection or id; its versions go with it."""
+        bank, transaction, old = self.bank, self.transaction, self._entry
+        new = check_id(to_id) if to_id else old.id
+        target = old.collection
+        if to_collection is not None:
+            target = bank.check_collection(to_collection)
+        with bank.folder(transaction.root, target) as (spelt, there):
+            entry = Entry(new, spelt, new + os.path.splitext(old.name)[1])
+            if entry[1:] == old[1:]:
+                return Written(self.memory, "unchanged")
+            taken = listing.match_entry(there, spelt, bank.kind, new)
+            if taken and taken[1:] != old[1:]:
+                raise _taken_error(os.path.join(there.path, taken.name))
+            listing.refuse_reserved(bank.kind, spelt, f"{new}.md")
+            places = ((old.collection, old.id), (spelt, new))
+            with contextlib.ExitStack() as undo:
+                transaction.move(self.folder, old.name, there, entry.name)
+                undo.callback(transaction.move, there, entry.name, self.folder, old.name)
+                history.move_versions(transaction, *places)
+                undo.callback(history.move_versions, transaction, *places[::-1])
+                moved = bank.parse(there.path, entry, self.memory.data)
+                written = LockedMemory(bank, transaction, there, moved).restate("moved")
+                undo.pop_all()
+            return written
+
+    def restate(self, status: str) -> Written:
+        """Make a file's own `id:` agree with its name after it got a new one.
+
+        The name is the identity. A kill before this leaves a stale `id:`, which status reports;
+        the memory itself is in one place at every moment.
+        """
+        memory = self.memory
+        if str(memory.meta.get("id", memory.id)) == memory.id:
+            return Written(memory, status)
+        written = self.write(restate_id(memory), status=status)
+        return written._replace(status=status)
+
+
+class Slot(NamedTuple):
+    """The name that a memory is to have: free, or taken by another."""
+
+    bank: Bank
+    transaction: WriteTransaction
+    folder: Directory
+    entry: Entry
+    taken: Entry | None
+
+    def create(self, data: bytes) -> Written:
+        """Store a new memory under the name, or refuse with a Conflict."""
+        if self.taken:
+            raise _taken_error(os.path.join(self.folder.path, self.taken.name))
+        self.bank.check_size(data)
+        self.transaction.create(self.folder, self.entry.name, data)
+        memory = self.bank.parse(self.folder.path, self.entry, data)
+        others = [
+            entry.collection or "the bank's root"
+            for entry in listing.match_entries(
+                self.transaction.root, self.bank.kind, None, memory.id
+            )
+            if entry.collection != memory.collection
+        ]
+        if not others:
+            return Written(memory, "created")
+        warning = f"the id {memory.id!r} is also in {', '.join(others)}; "
+        warning += f"call this one {memory.address}"
+        return Written(memory, "created", warnings=(warning,))
+
+    def open_taken(self, entry: Entry) -> LockedMemory:
+        """The memory that has the name already."""
+        memory, _ = self.bank.read(self.folder, entry)
+        return LockedMemory(self.bank, self.transaction, self.folder, memory)
+
+
+def has_hash(memory: Memory, expect: str) -> bool:
+    """Whether a memory has the hash, or the beginning of it, that somebody has read."""
+    wanted = expect.removeprefix("sha256:").lower()
+    return not expect or (len(wanted) >= 8 and memory.hash.startswith(wanted))
+
+
+def restate_id(memory: Memory) -> bytes:
+    """A memory's bytes with its own `id:` set to its name, if it states one."""
+    if memory.problem or "id" not in memory.meta:
+        return memory.data
+    return edit_file(memory.path, memory.data, {"id": memory.id})
+
+
+def changed_error(memory: Memory, what: str) -> Conflict:
+    return Conflict(
+        f"{memory.path} was changed by someone else since it was read",
+        unchanged=f"It was not {what}.",
+        hint=f"Read it again with `retain get {memory.ref}`.",
+    )
+
+
+def _taken_error(path: str, hint: str = "") -> Conflict:
+    return Conflict(
+        f"{path} exists already",
+        unchanged="It was left as it is.",
+        hint=hint or "Choose another id, or change that memory with `retain update`.",
+    )
+
+
+@contextlib.contextmanager
+def _name_unreadable(path: str) -> Iterator[None]:
+    """Say of which file it is that something could not be read."""
+    try:
+        yield
+    except Unreadable as error:
+        message = f"{path}: {error.message}"
+        raise Unreadable(message, unchanged=error.unchanged, hint=error.hint) from error

@@ -1,0 +1,635 @@
+"""The only writer: directories held by handle, files placed whole, one lock per bank.
+
+Every path below a bank's root is reached through a directory handle and opened without
+following links, so what was checked is what is used. A new text is written beside the bank's
+files, synced, and then put in place by one rename; an old text gets its place among the versions
+first, is swapped out, never overwritten, and is looked at once more before it is let go. What the
+disk refuses half way is taken back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from retain.disk import make_private_directory, open_directory
+from retain.errors import (
+    Busy,
+    Conflict,
+    LimitExceeded,
+    NotFound,
+    NotSaved,
+    RetainError,
+    Unsafe,
+)
+
+LOCK_SECONDS: Final = 10.0
+TRASH: Final = ".trash"  # deleted files, and drafts under hidden names
+JOURNAL: Final = ".journal"  # names the files of a batch that is not finished, in the trash
+VERSIONS: Final = ".versions"
+DRAFT: Final = ".new-"  # how the name of a file begins that is not yet in place
+
+_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
+_ODD: Final = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO)  # a link, or a thing of another kind
+
+
+class Directory:
+    """An open directory; its entries are reached by handle, so no link is ever followed."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+
+    @classmethod
+    def open(cls, path: str) -> Directory:
+        """Open a bank's root, whose own path the caller has resolved."""
+        try:
+            fd = os.open(path, _FOLDER)
+        except FileNotFoundError as error:
+            raise NotFound(
+                f"there is no bank at {path}",
+                hint="`retain init` makes one here, `retain init --bank PATH` anywhere.",
+            ) from error
+        except OSError as error:
+            raise _refuse(error, path) from error
+        with contextlib.suppress(FileNotFoundError):  # a system without /proc
+            if os.readlink(f"/proc/self/fd/{fd}") != os.path.abspath(path):
+                os.close(fd)  # a link has crept in above it
+                raise _refuse(OSError(errno.ELOOP, ""), path)
+        return cls(path, fd)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    def __enter__(self) -> Directory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def child(self, name: str, *, create: bool = False) -> Directory:
+        """A directory in this one; the root's own name is the empty string."""
+        if not name:
+            return Directory(self.path, os.dup(self.fd))
+        if "/" in name or "\0" in name or name in (".", ".."):
+            raise Unsafe(f"{name!r} is not the name of a directory in {self.path}")
+        path, made = os.path.join(self.path, name), False
+        if create:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=self.fd)
+                made = True
+                os.fsync(self.fd)
+        try:
+            folder = Directory(path, os.open(name, _FOLDER, dir_fd=self.fd))
+        except OSError as error:
+            if create and error.errno not in _ODD:
+                raise  # a refusal to save, which the writer puts in words
+            if error.errno == errno.ENOENT:
+                raise NotFound(f"there is no directory {path}") from error
+            raise _refuse(error, path) from error
+        try:
+            if made:
+                os.fchmod(folder.fd, 0o700)  # a umask may have taken bits away
+            if create and name.startswith(".") and not folder.has(".gitignore"):
+                # A directory of Retain's own stays out of whatever repository the bank is in.
+                _write_at(folder.fd, ".gitignore", b"*\n", f".gitignore.{_unique()}")
+        except BaseException:
+            folder.close()
+            raise
+        return folder
+
+    def descend(self, *names: str, create: bool = False) -> Directory:
+        """A directory further down, one link-free step at a time."""
+        here = self.child("")
+        for name in filter(None, names):
+            with here:
+                here = here.child(name, create=create)
+        return here
+
+    def entries(self) -> list[os.DirEntry[str]]:
+        """What is in the directory, in a fixed order."""
+        try:
+            with os.scandir(self.fd) as entries:
+                return sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            raise _refuse(error, self.path) from error
+
+    def has(self, name: str) -> bool:
+        try:
+            os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _refuse(error, os.path.join(self.path, name)) from error
+        return True
+
+    def read(self, name: str, limit: int) -> bytes:
+        """A plain file's bytes, up to a limit; links and devices are refused."""
+        return self.read_with_facts(name, limit)[0]
+
+    def read_with_facts(self, name: str, limit: int) -> tuple[bytes, os.stat_result]:
+        """The same, with what the file system said of the file just before."""
+        path = f"{self.path}/{name}"
+        try:
+            fd = os.open(name, _READ, dir_fd=self.fd)
+        except FileNotFoundError as error:
+            raise NotFound(f"there is no file {path}") from error
+        except OSError as error:
+            raise _refuse(error, path) from error
+        try:
+            facts = os.fstat(fd)
+            if not stat.S_ISREG(facts.st_mode):
+                raise Unsafe(f"{path} is not a plain file")
+            if facts.st_size > limit:
+                raise LimitExceeded(f"{path} is larger than {limit:,} bytes")
+            data = os.read(fd, facts.st_size + 1)
+            # It may grow while it is read.
+            while len(data) > facts.st_size and (more := os.read(fd, 1 << 20)):
+                data += more
+                if len(data) > limit:
+                    raise LimitExceeded(f"{path} is larger than {limit:,} bytes")
+            return data, facts
+        except OSError as error:
+            raise _refuse(error, path) from error
+        finally:
+            os.close(fd)
+
+    def holds(self, name: str, expected: bytes) -> bool:
+        """Whether a plain file has just these bytes."""
+        try:
+            return self.read(name, len(expected)) == expected
+        except RetainError:
+            return False
+
+    def sync(self) -> None:
+        os.fsync(self.fd)
+
+    # For a directory that needs no lock, because its files are only ever placed whole
+
+    def place(self, name: str, data: bytes) -> bool:
+        """Put a new private file in place, all of it; False if there is one of that name."""
+        try:
+            _create(self, self, name, data)
+        except Conflict:
+            return False
+        return True
+
+    def put(self, name: str, data: bytes, mode: int = 0o600) -> None:
+        """Put a file in place, whatever has that name; a link is replaced, not followed."""
+        _write_at(self.fd, name, data, _draft_name(), mode)
+
+    def rename(self, name: str, new: str) -> None:
+        """Give a file another name here, or raise Conflict for one that is taken."""
+        _link_new(self, name, self, new)
+
+
+def _refuse(error: OSError, path: str) -> RetainError:
+    if error.errno in _ODD:
+        return Unsafe(
+            f"{path} is a link or not of the kind it should be; Retain does not follow it",
+            unchanged="Nothing was read or changed.",
+        )
+    return RetainError(f"{path} cannot be read: {error.strerror}")
+
+
+@contextlib.contextmanager
+def saving(path: str) -> Iterator[None]:
+    """Turn the disk's refusals into news about the file that was to be saved."""
+    try:
+        yield
+    except OSError as error:
+        raise NotSaved(
+            f"not saved: {path}: {error.strerror or error}",
+            unchanged="The old file, if there was one, is intact.",
+            hint="Free space or mend the permissions, then run the command again.",
+        ) from error
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Write a file that is not a memory: a config, an export. Wholly old or wholly new."""
+    folder, name = os.path.split(path)
+    with saving(path), open_directory(folder or ".") as fd:
+        mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.isfile(path) else 0o600
+        _write_at(fd, name, data, f".{name}.{_unique()}", mode)
+
+
+def _write_at(folder: int, name: str, data: bytes, draft: str, mode: int = 0o600) -> None:
+    try:
+        _write_new(folder, draft, data, mode)
+        os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft, dir_fd=folder)
+        raise
+
+
+class FileWrite(NamedTuple):
+    """One file of a batch: a new one, or the new text of one that has the expected text."""
+
+    collection: str
+    name: str
+    data: bytes
+    expected: bytes | None = None
+    label: str = ""  # the version that the old text becomes
+
+
+_Journal = Sequence[tuple[str, str, str, str]]  # collection, name, digest and version of each file
+
+
+def versions_dir(root: Directory, collection: str, name: str, *, create: bool = False) -> Directory:
+    """The directory of a memory's earlier texts; `name` may be its id or its file."""
+    stem = os.path.splitext(name)[0] if name.endswith((".md", ".json")) else name
+    return root.descend(VERSIONS, collection, stem, create=create)
+
+
+class WriteTransaction:
+    """The right to write in one bank, held by one process at a time.
+
+    A text is written into the trash directory under a hidden name and gets its real name when it
+    is synced, so a killed writer's text is found there.
+    """
+
+    def __init__(self, root: Directory, drafts: Directory) -> None:
+        self.root = root
+        self._drafts = drafts
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(
+        cls, root: Directory, purpose: str, *, patience: float | None = None
+    ) -> Iterator[WriteTransaction]:
+        """Wait for the bank's lock, and hold it until the work on `purpose` is done."""
+        with saving(purpose), locked(root, patience), root.child(TRASH, create=True) as drafts:
+            transaction = cls(root, drafts)
+            transaction._recover()
+            yield transaction
+
+    def create(self, folder: Directory, name: str, data: bytes) -> None:
+        """Place a new file; one that is already there is left alone."""
+        _create(self._drafts, folder, name, data)
+
+    def replace(
+        self,
+        folder: Directory,
+        name: str,
+        data: bytes,
+        expected: bytes,
+        versions: Directory | None = None,
+        label: str = "",
+    ) -> None:
+        """Give a file a new text, unless it is no longer the one expected; keep the old one."""
+        with _write_draft(self._drafts, folder, name, data, _mode(folder, name)) as draft:
+            try:
+                if versions:
+                    _link(folder, name, versions, label)
+                    versions.sync()
+                self._swap(folder, name, draft, expected)
+            except BaseException as error:
+                with contextlib.suppress(FileNotFoundError):
+                    if versions and _inode(folder, name) == _inode(versions, label):
+                        os.unlink(label, dir_fd=versions.fd)
+                if isinstance(error, FileNotFoundError) and not folder.has(name):
+                    raise changed_meanwhile(os.path.join(folder.path, name)) from error
+                raise
+            # The old text has another name, or nobody wants it kept. Should this fail, it is
+            # not the write that failed: the next writer removes it.
+            with contextlib.suppress(OSError):
+                os.unlink(draft, dir_fd=self._drafts.fd)
+
+    def _swap(self, folder: Directory, name: str, draft: str, expected: bytes) -> None:
+        """Exchange a file with its draft, and back again if it was not what was expected."""
+        _exchange(self._drafts, draft, folder, name)
+        with contextlib.ExitStack() as undo:
+            undo.callback(_exchange, self._drafts, draft, folder, name)
+            # Nothing at all is there when someone deletes the trash at this moment; the old text
+            # has its second name, and there is no way back.
+            if not self._drafts.holds(draft, expected) and self._drafts.has(draft):
+                raise changed_meanwhile(os.path.join(folder.path, name))
+            folder.sync()
+            undo.pop_all()
+
+    def move(self, source: Directory, name: str, target: Directory, new: str) -> None:
+        """Rename a file, never over another one."""
+        _rename_new(source, name, target, new)
+        _settle(source, name, target, new, target, source)
+
+    def remove(self, folder: Directory, name: str) -> None:
+        """Remove a file for good."""
+        os.unlink(name, dir_fd=folder.fd)
+        folder.sync()
+
+    def place_all(self, files: Sequence[FileWrite]) -> None:
+        """Place many files, new ones and new texts of old ones: all of them or none.
+
+        A journal names them before the first is placed; whoever finds one, this process after a
+        failure or the next after a kill, undoes what it names.
+        """
+        journal = [(file.collection, file.name, _digest(file.data), file.label) for file in files]
+        with saving(os.path.join(self._drafts.path, JOURNAL)):
+            _write_at(self._drafts.fd, JOURNAL, json.dumps(journal).encode(), f"{JOURNAL}.new")
+        placed = 0
+        try:
+            for file in files:
+                with self.root.child(file.collection, create=True) as folder:
+                    self._place(folder, file)
+                placed += 1
+            self._end_journal()
+        except BaseException:
+            self._undo(journal[:placed])
+            raise
+
+    def _place(self, folder: Directory, file: FileWrite) -> None:
+        if file.expected is None:
+            self.create(folder, file.name, file.data)
+            return
+        with versions_dir(self.root, file.collection, file.name, create=True) as versions:
+            self.replace(folder, file.name, file.data, file.expected, versions, file.label)
+
+    def _end_journal(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(JOURNAL, dir_fd=self._drafts.fd)
+        self._drafts.sync()
+
+    def _undo(self, journal: _Journal) -> None:
+        """Undo what an unfinished batch did, except where someone has changed it since."""
+        for collection, name, digest, label in journal:
+            with contextlib.suppress(RetainError), self.root.child(collection) as folder:
+                if _digest(folder.read(name, 1 << 40)) != digest:
+                    continue
+                if label:
+                    with versions_dir(self.root, collection, name) as versions:
+                        draft = _draft_name()
+                        _link(versions, label, self._drafts, draft)
+                        _exchange(self._drafts, draft, folder, name)
+                        os.unlink(label, dir_fd=versions.fd)
+                else:
+                    os.unlink(name, dir_fd=folder.fd)
+                folder.sync()
+        for entry in self._leftovers():
+            os.unlink(entry.name, dir_fd=self._drafts.fd)
+        self._end_journal()
+
+    def _leftovers(self) -> list[os.DirEntry[str]]:
+        """Drafts of a killed writer: only the holder of the lock writes any."""
+        return [
+            entry
+            for entry in self._drafts.entries()
+            if entry.name.startswith(DRAFT) and entry.is_file(follow_symlinks=False)
+        ]
+
+    def _recover(self) -> None:
+        """Undo a killed batch, and show a killed writer's draft among what was deleted.
+
+        It may be an unfinished new text or an old one that is no version yet: keep it either
+        way, unless it is empty or has its place elsewhere already.
+        """
+        if self._drafts.has(JOURNAL):
+            self._undo(_read_journal(self._drafts))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{JOURNAL}.new", dir_fd=self._drafts.fd)
+        stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime())
+        for entry in self._leftovers():
+            facts = entry.stat(follow_symlinks=False)
+            if not facts.st_size or facts.st_nlink > 1:
+                os.unlink(entry.name, dir_fd=self._drafts.fd)
+            else:
+                new = f"recovered-{entry.name.removeprefix(DRAFT)[:50]}_{stamp}.md"
+                self.move(self._drafts, entry.name, self._drafts, new)
+
+
+def _create(drafts: Directory, folder: Directory, name: str, data: bytes) -> None:
+    """Place a new file by way of a draft; one that is already there is left alone."""
+    with _write_draft(drafts, folder, name, data, 0o600) as draft:
+        # Not renameat2, which would cost a new memory the import of ctypes.
+        _link_new(drafts, draft, folder, name)
+        _settle(drafts, draft, folder, name, folder)
+
+
+@contextlib.contextmanager
+def _write_draft(
+    drafts: Directory, folder: Directory, name: str, data: bytes, mode: int
+) -> Iterator[str]:
+    """A finished, synced draft of a file; removed again when placing it fails."""
+    draft = _draft_name()
+    with saving(os.path.join(folder.path, name)):
+        made = 0
+        try:
+            made = _write_new(drafts.fd, draft, data, mode)
+            yield draft
+        except BaseException:
+            # Under this name may be the old text by now, if it could not be swapped back:
+            # that is left to the next writer.
+            with contextlib.suppress(OSError):
+                if made in (0, _inode(drafts, draft)):
+                    os.unlink(draft, dir_fd=drafts.fd)
+            raise
+
+
+def _read_journal(folder: Directory) -> _Journal:
+    """The files a journal names; one that came with a cloned project may name anything."""
+    try:
+        entries = [tuple(map(str, entry)) for entry in json.loads(folder.read(JOURNAL, 1 << 26))]
+        return [
+            (collection, name, digest, label)
+            for collection, name, digest, label in entries
+            if name.endswith((".md", ".json"))
+            and not any(
+                "/" in part or "\0" in part or part[:1] == "." for part in (collection, name, label)
+            )
+        ]
+    except (ValueError, TypeError, RecursionError):
+        return ()  # ours are whole, so this is none of ours
+
+
+def changed_meanwhile(path: str) -> Conflict:
+    """What to tell a person whose update came second."""
+    return Conflict(
+        f"{path} was changed by someone else meanwhile",
+        unchanged="The file is as they left it.",
+        hint="Read it again with `retain get`, then repeat your change.",
+    )
+
+
+def _digest(data: bytes) -> str:
+    import hashlib  # loads OpenSSL, which a hook does not need
+
+    return hashlib.sha256(data).hexdigest()
+
+
+def _draft_name() -> str:
+    return f"{DRAFT}{_unique()}"
+
+
+def _unique() -> str:
+    return f"{os.getpid()}-{time.monotonic_ns():x}-{os.urandom(3).hex()}"
+
+
+def _write_new(folder: int, name: str, data: bytes, mode: int) -> int:
+    """Write and sync a file of a name that is free, and return its inode."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(name, flags, 0o600, dir_fd=folder)
+    try:
+        os.fchmod(fd, mode)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fsync(fd)
+        return os.fstat(fd).st_ino
+    finally:
+        os.close(fd)
+
+
+def _mode(folder: Directory, name: str) -> int:
+    """A file's permissions, private ones for a file that is gone."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=folder.fd, follow_symlinks=False).st_mode & 0o777
+    return 0o600
+
+
+def _inode(folder: Directory, name: str) -> int:
+    return os.stat(name, dir_fd=folder.fd, follow_symlinks=False).st_ino
+
+
+@contextlib.contextmanager
+def locked(root: Directory, patience: float | None = None) -> Iterator[None]:
+    """Hold the bank's lock, which is on its own directory: no file is made for it.
+
+    Whoever holds it may take it again through the same handle; the first to end it ends it.
+    """
+    patience = LOCK_SECONDS if patience is None else patience
+    _wait_for(root.fd, root.path, time.monotonic() + patience)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(root.fd, fcntl.LOCK_UN)
+
+
+@contextlib.contextmanager
+def locked_directory(path: str) -> Iterator[None]:
+    """Hold the lock on a directory that is not a bank's."""
+    with open_directory(path) as fd:
+        _wait_for(fd, path, time.monotonic() + LOCK_SECONDS)
+        yield
+
+
+@contextlib.contextmanager
+def turn(folder: str, name: str, *, patience: float | None = None) -> Iterator[Directory]:
+    """Wait for a turn at a job that one process does at a time; yield the state directory.
+
+    The directory may be deleted at any time with the lock in it: whatever is done here must also be
+    right when two do it.
+    """
+    give_up = time.monotonic() + (LOCK_SECONDS if patience is None else patience)
+    make_private_directory(folder)
+    with Directory.open(folder) as state:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(name, flags, 0o600, dir_fd=state.fd)
+        try:
+            _wait_for(fd, os.path.join(state.path, name), give_up)
+            yield state
+        finally:
+            os.close(fd)
+
+
+def _wait_for(fd: int, path: str, give_up: float) -> None:
+    pause = 0.001
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                raise Busy(
+                    f"another process has held the lock on {path} for {LOCK_SECONDS:g} seconds",
+                    unchanged="Nothing was changed.",
+                    hint="Try again; if it persists, see which process holds it open.",
+                ) from None
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.02)
+        except OSError:
+            return  # this file system has no such locks
+        else:
+            return
+
+
+_NOREPLACE: Final = 1
+_EXCHANGE: Final = 2
+
+
+def _exchange(folder: Directory, name: str, other: Directory, other_name: str) -> None:
+    """Swap two files: in one step, or in three that leave no name empty where that is lacking."""
+    if _renameat2(folder.fd, name, other.fd, other_name, _EXCHANGE):
+        return
+    aside = _draft_name()
+    _link(other, other_name, folder, aside)
+    os.rename(name, other_name, src_dir_fd=folder.fd, dst_dir_fd=other.fd)
+    os.rename(aside, name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
+
+
+def _rename_new(source: Directory, name: str, target: Directory, new: str) -> None:
+    """Rename a file, never over another one."""
+    try:
+        if _renameat2(source.fd, name, target.fd, new, _NOREPLACE):
+            return
+    except FileExistsError as error:
+        raise _taken(target, new) from error
+    _link_new(source, name, target, new)
+
+
+def _link_new(source: Directory, name: str, target: Directory, new: str) -> None:
+    """Rename a file by way of a second name, which cannot be taken."""
+    try:
+        _link(source, name, target, new)
+    except FileExistsError as error:
+        raise _taken(target, new) from error
+    try:
+        os.unlink(name, dir_fd=source.fd)
+    except OSError:
+        os.unlink(new, dir_fd=target.fd)
+        raise
+
+
+def _link(folder: Directory, name: str, other: Directory, new: str) -> None:
+    """Give a file a second name."""
+    os.link(name, new, src_dir_fd=folder.fd, dst_dir_fd=other.fd, follow_symlinks=False)
+
+
+def _taken(folder: Directory, name: str) -> Conflict:
+    return Conflict(
+        f"{os.path.join(folder.path, name)} exists already",
+        unchanged="It was left as it is.",
+    )
+
+
+def _settle(source: Directory, name: str, target: Directory, new: str, *folders: Directory) -> None:
+    """Sync what a rename changed, and rename back when the disk cannot promise to remember it."""
+    try:
+        for folder in folders:
+            folder.sync()
+    except OSError:
+        _rename_new(target, new, source, name)
+        raise
+
+
+def _renameat2(one: int, name: str, other: int, other_name: str, flag: int) -> bool:
+    """Whether the system made this kind of rename; False where it or its disk cannot."""
+    import ctypes  # 4 ms, which a new memory does not need
+
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        return False
+    if call(one, os.fsencode(name), other, os.fsencode(other_name), flag) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
+        return False
+    raise OSError(code, os.strerror(code))

@@ -1,0 +1,561 @@
+"""Git, and the only place that starts it: history read, commits made beside the user's work.
+
+A repository is written by strangers, so nothing in its configuration may start a process: every
+command runs from an absolute path with a scrubbed environment, no terminal, no hooks, no filters,
+no network and a deadline. Commits go through `git fast-import`, which looks at no work tree and no
+index, so staged work is never part of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from retain.bank.files import locked_directory
+from retain.errors import HistoryError, RetainError
+
+TIMEOUT_SECONDS: Final = 10.0
+LARGEST_BLOB: Final = 64 * 1024 * 1024
+LONGEST_REVISION: Final = 250
+LONGEST_MESSAGE: Final = 16_000
+ARGUMENT_BYTES: Final = 100_000
+HEAD_MOVED_PAUSES: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+INDEX_LOCKED_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.0)
+SAVED: Final = "the file is saved and will be committed with its next change"
+
+_YES_OR_NO: Final = (0, 1)  # any other status, also that of a killed process, is a failure
+_FILE_MODES: Final = ("100644", "100755")
+_TREE_MODE: Final = "040000"
+_KINDS: Final = {"120000": "a symlink", "160000": "a submodule", _TREE_MODE: "a directory"}
+_LATEST: Final = 253402300799  # the last second of the year 9999
+_NOBODY: Final = b"Retain <retain@localhost>"
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL_BUT_NEWLINE: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+_FULL_HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+# The command line is the last word in git's configuration, so these win over the repository's own.
+# A split index would leave its shared half in the git directory.
+_SETTINGS: Final = """
+core.hooksPath=/dev/null core.fsmonitor=false core.pager=cat core.editor=false core.askPass=
+core.sshCommand=false core.gitProxy=none core.alternateRefsCommand=false core.quotePath=false
+core.splitIndex=false core.untrackedCache=keep credential.helper= protocol.allow=never
+safe.bareRepository=explicit submodule.recurse=false commit.gpgSign=false gpg.program=false
+log.showSignature=false log.showRoot=true diff.external= diff.orderFile=/dev/null
+i18n.commitEncoding=UTF-8 i18n.logOutputEncoding=UTF-8 user.useConfigOnly=true gc.auto=0
+maintenance.auto=false
+""".split()
+
+_VARIABLES: Final = {
+    "LC_ALL": "C",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_LITERAL_PATHSPECS": "1",
+    # protocol.allow alone loses to a hostile protocol.<name>.allow; an empty list loses to nothing.
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_TRACE2": "0",
+    "GIT_TRACE2_EVENT": "0",
+    "GIT_TRACE2_PERF": "0",
+}
+
+# Three NULs cannot come from an author, a subject or a path, and so they part the records.
+_LOG: Final = (
+    *("--no-ext-diff", "--no-textconv", "--no-color", "--no-notes", "--no-mailmap"),
+    *("--no-show-signature", "--no-relative", "--diff-merges=off", "--encoding=UTF-8"),
+    *("-z", "--name-only", "--format=%x00%x00H%H%x00%at%x00%an%x00%s"),
+)
+
+# A file in the git directory tells what is under way without starting a process.
+_UNDER_WAY: Final = (
+    ("rebase-merge", "a rebase is under way"),
+    ("rebase-apply", "a rebase or a patch series is under way"),
+    ("MERGE_HEAD", "a merge is under way"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick is under way"),
+    ("REVERT_HEAD", "a revert is under way"),
+    ("sequencer", "a cherry-pick or a revert is under way"),
+    ("BISECT_LOG", "a bisect is under way"),
+)
+
+
+class Answer(NamedTuple):
+    """What a git process leaves behind."""
+
+    status: int
+    out: bytes
+    err: str
+
+    @property
+    def line(self) -> str:
+        return os.fsdecode(self.out).rstrip("\n")
+
+
+class Commit(NamedTuple):
+    """One commit that changed a file, and the file's path at that commit."""
+
+    hash: str
+    time: str
+    author: str
+    subject: str
+    path: str
+
+
+class Outcome(NamedTuple):
+    """What became of a commit: its hash if there is one, and what the person should know."""
+
+    commit: str | None
+    warning: str
+
+
+class Head(NamedTuple):
+    """Where HEAD is: no branch when detached, no commit when the branch is unborn."""
+
+    branch: str
+    commit: str
+
+
+class Entry(NamedTuple):
+    """A path's mode and object in a tree or an index."""
+
+    mode: str
+    object: str
+
+
+# One process
+
+
+def run(
+    arguments: Iterable[str],
+    directory: str,
+    stdin: bytes = b"",
+    variables: Mapping[str, str] | None = None,
+) -> Answer:
+    """Run one git command and return what it says."""
+    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
+    kept.pop("SSH_ASKPASS", None)
+    try:
+        process = subprocess.Popen(
+            [_find_git(), "--no-pager", *settings, *arguments],
+            cwd=directory,
+            env=kept | _VARIABLES | dict(variables or {}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # A session of its own has no terminal to prompt on, and is stopped as a whole.
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise HistoryError(f"git could not be started: {error}") from error
+    with process:
+        try:
+            out, err = process.communicate(stdin, timeout=TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            _stop(process)
+            raise HistoryError(f"git did not answer within {TIMEOUT_SECONDS:g} s") from None
+        except BaseException:
+            _stop(process)
+            raise
+    return Answer(process.returncode, out, err.decode("utf-8", "replace"))
+
+
+def _find_git() -> str:
+    """Git's absolute path; a relative entry of PATH could name a file in the work tree."""
+    for directory in os.get_exec_path():
+        candidate = os.path.join(directory, "git")
+        if os.path.isabs(directory) and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    raise HistoryError("git is not installed", hint="install git 2.31 or later")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End a git process and its children, first in the way that lets git remove its lock files."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=1.0)
+
+
+def _failure(what: str, answer: Answer) -> HistoryError:
+    last = answer.err.strip().rpartition("\n")[2]
+    return HistoryError(f"{what}: {_printable(last)}" if last else what)
+
+
+def _printable(text: str) -> str:
+    """Text that is safe in a message: no control characters, no broken encoding."""
+    readable = text.encode("utf-8", "surrogateescape" if _is_encodable(text) else "replace")
+    return _CONTROL.sub("?", readable.decode("utf-8", "replace"))
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class Repository:
+    """A work tree and its git directory."""
+
+    def __init__(self, root: str, git_dir: str, algorithm: str) -> None:
+        self.root = root
+        self.git_dir = git_dir
+        self._algorithm = algorithm
+
+    @classmethod
+    def containing(cls, directory: str) -> Repository | None:
+        """The repository whose work tree holds the directory, or None without any fuss."""
+        try:
+            directory = above = os.path.realpath(directory)
+            while not os.path.lexists(os.path.join(above, ".git")):
+                above, below = os.path.dirname(above), above
+                if above == below:
+                    return None  # and no process was started
+            question = ("--show-toplevel", "--git-dir", "--show-object-format")
+            answer = run(("rev-parse", "--path-format=absolute", *question), above)
+        except (HistoryError, OSError, ValueError):
+            return None
+        lines = answer.line.split("\n")
+        # A git older than 2.31 echoes --path-format as one more line, and so shows its age.
+        if answer.status or len(lines) != len(question):
+            return None
+        root, git_dir, algorithm = os.path.realpath(lines[0]), lines[1], lines[2]
+        # core.worktree can name any place at all; only a tree around the directory is of use.
+        if not _is_inside(directory, root) or _is_inside(directory, os.path.realpath(git_dir)):
+            return None
+        return cls(root, git_dir, algorithm)
+
+    def relative(self, path: str) -> str:
+        """An absolute path as a path in the work tree."""
+        if not os.path.isabs(path) or "\0" in path:
+            raise HistoryError(f"not an absolute path: {_printable(path)}")
+        folder, name = os.path.split(path)
+        if name in ("", ".", ".."):
+            raise HistoryError(f"not the path of a file: {_printable(path)}")
+        # Only the folder is resolved: a link in the file's own place is refused later, by its mode.
+        whole = os.path.join(os.path.realpath(folder), name)
+        if not _is_inside(whole, self.root):
+            raise HistoryError(f"{_printable(path)} is outside the work tree")
+        inner = whole[len(self.root.rstrip("/")) + 1 :]
+        if not inner or ".git" in inner.lower().split("/") or not _is_encodable(inner):
+            raise HistoryError(f"git cannot hold the path {_printable(path)}")
+        return inner
+
+    def ask(self, *arguments: str) -> Answer:
+        """Run a command in the work tree; its status is the caller's to judge."""
+        return run(arguments, self.root)
+
+    def _tell(self, *arguments: str) -> Answer:
+        answer = self.ask(*arguments)
+        if answer.status:
+            raise _failure(f"git {arguments[0]} failed", answer)
+        return answer
+
+    # History
+
+    def head(self) -> Head:
+        branch = self.ask("symbolic-ref", "--quiet", "HEAD")
+        if branch.status not in _YES_OR_NO:
+            raise _failure("git could not read HEAD", branch)
+        # Not peeled to ^{commit}: a branch whose commit is missing is broken, not unborn.
+        commit = self.ask("rev-parse", "--verify", "--quiet", "HEAD")
+        return Head(branch.line, "" if commit.status else commit.line)
+
+    def log(self, path: str, limit: int = 0) -> list[Commit]:
+        """The commits that changed a file, newest first, through its renames."""
+        inner = self.relative(path)
+        count = (f"--max-count={limit}",) if limit > 0 else ()
+        # Renames need file contents, which a partial clone may lack: then history without them.
+        for renames in ("--follow", "--no-renames"):
+            answer = self.ask(
+                "log", renames, *_LOG, *count, "--end-of-options", "HEAD", "--", inner
+            )
+            if not answer.status:
+                return _parse_log(answer.out, inner)
+        if not self.head().commit:
+            return []
+        raise _failure("git could not list the history", answer)
+
+    def resolve(self, revision: str) -> str:
+        """The full hash of the commit a revision names."""
+        hint = "list the versions with `retain versions ID`"
+        is_unfit = not revision or revision.startswith("-") or len(revision) > LONGEST_REVISION
+        if is_unfit or _CONTROL.search(revision) or not _is_encodable(revision):
+            raise HistoryError(f"not a version: {_printable(revision[:80])}", hint=hint)
+        name = f"{revision}^{{commit}}"
+        answer = self.ask("rev-parse", "--verify", "--quiet", "--end-of-options", name)
+        # `^HEAD` resolves too, to something that is no hash.
+        if answer.status or not _FULL_HASH.fullmatch(answer.line):
+            raise HistoryError(f"no such version: {_printable(revision)}", hint=hint)
+        return answer.line
+
+    def read(self, commit: str, path: str) -> bytes | None:
+        """A file's bytes at a commit, under the name it had then, or None."""
+        inner = self.relative(path)
+        entry = self._file_at(commit, inner)
+        if entry is None:
+            older = self._name_at(commit, path)
+            entry = self._file_at(commit, older) if older not in ("", inner) else None
+        if entry is None:
+            return None
+        # A few kilobytes of a hostile repository can unpack to gigabytes.
+        size = self._tell("cat-file", "-s", entry.object).line
+        if int(size) > LARGEST_BLOB:
+            raise HistoryError(f"{_printable(inner)} is too large in git: {size} bytes")
+        return self._tell("cat-file", "blob", entry.object).out
+
+    def is_tracked(self, path: str) -> bool:
+        """Whether HEAD has a file."""
+        inner, head = self.relative(path), self.head()
+        return self._file_at(head.commit, inner) is not None
+
+    def _file_at(self, commit: str, inner: str) -> Entry | None:
+        entry = self._entries(commit, [inner]).get(inner)
+        return entry if entry and entry.mode in _FILE_MODES else None
+
+    def _entries(self, commit: str, paths: Iterable[str]) -> dict[str, Entry]:
+        """What a commit holds at these paths."""
+        if not commit:
+            return {}
+        few = _few(paths)
+        answer = self._tell("ls-tree", "-z", "-t" if few else "-rt", commit, "--", *few)
+        return {path: Entry(*facts.split()[::2]) for facts, path in _records(answer.out)}
+
+    def _staged(self, paths: Iterable[str]) -> dict[str, Entry]:
+        """What the user's index holds at these paths."""
+        entries: dict[str, Entry] = {}
+        answer = self._tell("ls-files", "-z", "--stage", "--", *_few(paths))
+        for facts, path in _records(answer.out):
+            mode, name, stage = facts.split()
+            entries[path] = Entry(mode if stage == "0" else "unmerged", name)
+        return entries
+
+    def _name_at(self, commit: str, path: str) -> str:
+        """The name a file had at a commit, or an empty string."""
+        names: list[Commit] = []
+        for entry in self.log(path):
+            if names and names[-1].path == entry.path:
+                names.pop()
+            names.append(entry)
+        # Newest name first: the first one already taken by then is the one in force then.
+        for taken in names:
+            if not self.ask("merge-base", "--is-ancestor", taken.hash, commit).status:
+                return taken.path
+        return ""
+
+    # Commits
+
+    def commit(self, changes: Mapping[str, bytes | None], message: str) -> Outcome:
+        """Commit just these files, with nothing of the user's staged work, or say why not."""
+        try:
+            wanted = {self.relative(path): content for path, content in changes.items()}
+            for name, reason in _UNDER_WAY:
+                if os.path.lexists(os.path.join(self.git_dir, name)):
+                    return _postpone(reason)
+            with locked_directory(self.git_dir):
+                return self._commit(wanted, _clean_message(message))
+        except RetainError as error:
+            return _postpone(error.message)
+        except OSError as error:
+            return _postpone(f"{error.strerror or error} in {_printable(self.git_dir)}")
+
+    def _commit(self, wanted: Mapping[str, bytes | None], message: bytes) -> Outcome:
+        ignored = self._find_ignored([path for path in wanted if wanted[path] is not None])
+        wanted = {path: content for path, content in wanted.items() if path not in ignored}
+        note = ""
+        if ignored:
+            note = f"not committed: .gitignore excludes {_list_some(ignored)}; "
+            note += "the file is saved on disk only"
+        for pause in HEAD_MOVED_PAUSES if wanted else ():
+            head = self.head()
+            if not head.branch:
+                return _postpone("HEAD is detached")
+            before, after = self._plan(head.commit, wanted)
+            if not after:
+                return Outcome(None, note)
+            commit = self._import(head.commit, after, wanted, message)
+            if commit:
+                notes = (note, self._refresh_index(before, after))
+                return Outcome(commit, "; ".join(filter(None, notes)))
+            time.sleep(pause)
+        return _postpone("the branch kept moving") if wanted else Outcome(None, note)
+
+    def _find_ignored(self, paths: Sequence[str]) -> set[str]:
+        if not paths:
+            return set()
+        # This command alone refuses literal paths: a leading ./ keeps :(magic) out, and --no-index
+        # keeps it from matching the index by wildcard, so tracked files are told apart here.
+        stdin = b"".join(b"./%b\0" % os.fsencode(path) for path in paths)
+        question = ("check-ignore", "--no-index", "-z", "--stdin")
+        answer = run(question, self.root, stdin, {"GIT_LITERAL_PATHSPECS": "0"})
+        if answer.status not in _YES_OR_NO:
+            raise _failure("git could not read the ignore rules", answer)
+        names = answer.out.split(b"\0")
+        excluded = {os.fsdecode(name.removeprefix(b"./")) for name in names if name}
+        return excluded.difference(self._staged(excluded)) if excluded else excluded
+
+    def _plan(
+        self, commit: str, wanted: Mapping[str, bytes | None]
+    ) -> tuple[dict[str, Entry], dict[str, Entry | None]]:
+        """What HEAD has at these paths, and what will differ: None is an entry to remove."""
+        folders = {path[:at] for path in wanted for at, char in enumerate(path) if char == "/"}
+        entries = self._entries(commit, [*sorted(folders), *wanted])
+        for path in entries.keys() & {*folders, *wanted}:
+            mode = entries[path].mode
+            if mode not in ((_TREE_MODE,) if path in folders else _FILE_MODES):
+                raise HistoryError(f"{_printable(path)} is {_KINDS.get(mode, 'a file')} in git")
+        before = {path: entries[path] for path in wanted if path in entries}
+        after: dict[str, Entry | None] = {}
+        for path, content in wanted.items():
+            old, new = before.get(path), None
+            if content is not None:
+                blob = b"blob %d\0%b" % (len(content), content)
+                name = hashlib.new(self._algorithm, blob, usedforsecurity=False).hexdigest()
+                new = Entry(old.mode if old else _FILE_MODES[0], name)
+            if new != old:
+                after[path] = new
+        return before, after
+
+    def _import(
+        self,
+        parent: str,
+        edits: Mapping[str, Entry | None],
+        contents: Mapping[str, bytes | None],
+        message: bytes,
+    ) -> str:
+        """Commit edits on top of `parent`; the new hash, or nothing if the branch has moved."""
+        # HEAD, not the branch's name: a branch switched to meanwhile at this commit is right too.
+        lines = [b"commit HEAD\nmark :1\n"]
+        lines += [
+            b"%b %b\n" % (who.encode(), self._identity(who)) for who in ("author", "committer")
+        ]
+        lines.append(b"data %d\n%b\n" % (len(message), message))
+        lines += [f"from {parent}\n".encode()] if parent else []
+        for path, entry in edits.items():
+            content = contents[path]
+            if entry is None or content is None:
+                lines.append(b"D %b\n" % _quote(path))
+            else:
+                lines.append(b"M %b inline %b\n" % (entry.mode.encode(), _quote(path)))
+                lines.append(b"data %d\n%b\n" % (len(content), content))
+        lines.append(b"\nget-mark :1\n")
+        answer = run(("fast-import", "--quiet"), self.root, b"".join(lines))
+        if answer.status not in _YES_OR_NO:
+            raise _failure("git fast-import failed", answer)
+        return "" if answer.status else answer.line
+
+    def _identity(self, who: str) -> bytes:
+        # user.useConfigOnly makes git refuse to guess an identity, which costs nothing to find out.
+        answer = self.ask("var", f"GIT_{who.upper()}_IDENT")
+        return b"%b %d +0000" % (_NOBODY, time.time()) if answer.status else answer.out.strip()
+
+    def _refresh_index(self, before: Mapping[str, Entry], after: Mapping[str, Entry | None]) -> str:
+        """Bring the user's index up to date where nothing is staged, or say what to run."""
+        with contextlib.suppress(HistoryError, OSError):
+            for pause in INDEX_LOCKED_PAUSES:
+                # Asked anew each time: whoever holds the lock may be staging one of these paths.
+                staged = self._staged(after)
+                ours = {path for path in after if staged.get(path) == before.get(path)}
+                if not ours or self._edit_index({path: after[path] for path in ours}):
+                    theirs = after.keys() - ours
+                    return _note_staged(path for path in theirs if staged.get(path) != after[path])
+                time.sleep(pause)
+        return (
+            f"committed, but git's index is locked or broken: run {_reset(after)} when it is free"
+        )
+
+    def _edit_index(self, edits: Mapping[str, Entry | None]) -> bool:
+        """Set entries of the user's index, unless it is locked."""
+        index = os.path.join(self.git_dir, "index")
+        facts = os.stat(index) if os.path.exists(index) else None
+        nothing = Entry("0", "0" * hashlib.new(self._algorithm).digest_size * 2)  # mode 0 removes
+        lines = ((entry or nothing, os.fsencode(path)) for path, entry in edits.items())
+        stdin = b"".join(f"{e.mode} {e.object}\t".encode() + path + b"\0" for e, path in lines)
+        # Whoever writes an index looks again at files changed a moment ago, through their filters:
+        # commands of the repository's choice. In an empty work tree there is nothing to look at.
+        with tempfile.TemporaryDirectory() as empty:
+            places = {"GIT_DIR": self.git_dir, "GIT_WORK_TREE": empty}
+            answer = run(("update-index", "-z", "--index-info"), empty, stdin, places)
+        if facts and not answer.status:
+            # An unchanged date keeps git's own doubt about files changed in the same instant.
+            os.utime(index, ns=(facts.st_mtime_ns, facts.st_mtime_ns))
+        return not answer.status
+
+
+def _is_inside(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _few(paths: Iterable[str]) -> list[str]:
+    """The paths if they fit a command line; none, which asks for everything, if they do not."""
+    names = list(paths)
+    return names if sum(len(os.fsencode(name)) + 1 for name in names) < ARGUMENT_BYTES else []
+
+
+def _records(out: bytes) -> Iterator[tuple[str, str]]:
+    """The facts and the path of each record of ls-tree or ls-files."""
+    for record in out.split(b"\0"):
+        facts, tab, path = record.partition(b"\t")
+        if tab:
+            yield facts.decode("ascii"), os.fsdecode(path)
+
+
+def _parse_log(out: bytes, newest_name: str) -> list[Commit]:
+    commits: list[Commit] = []
+    path = newest_name
+    for record in (b"\0" + out).split(b"\0\0\0H")[1:]:
+        name, seconds, author, subject, rest = (record + b"\0").split(b"\0", 4)
+        # Git writes one newline, and only one, before the path.
+        changed = rest.removeprefix(b"\n").strip(b"\0")
+        path = os.fsdecode(changed) if changed else path
+        moment = time.gmtime(min(max(int(seconds or b"0"), 0), _LATEST))  # it may be absurd
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", moment)
+        who, what = author.decode("utf-8", "replace"), subject.decode("utf-8", "replace")
+        commits.append(Commit(name.decode(), when, who, what, path))
+    return commits
+
+
+def _quote(path: str) -> bytes:
+    """A path as fast-import reads it, in the quotes of C."""
+    text = os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    return b'"' + text + b'"'
+
+
+def _clean_message(message: str) -> bytes:
+    text = message.replace("\r\n", "\n").replace("\t", " ").encode("utf-8", "replace").decode()
+    text = _CONTROL_BUT_NEWLINE.sub("", text).strip()[:LONGEST_MESSAGE]
+    return f"{text or 'Update memories'}\n".encode()
+
+
+def _postpone(reason: str) -> Outcome:
+    return Outcome(None, f"not committed: {reason}; {SAVED}")
+
+
+def _list_some(paths: Iterable[str]) -> str:
+    names = sorted(paths)
+    more = f" and {len(names) - 3} more" if names[3:] else ""
+    return ", ".join(map(_printable, names[:3])) + more
+
+
+def _reset(paths: Iterable[str]) -> str:
+    return f"`git reset -q -- {' '.join(shlex.quote(_printable(path)) for path in sorted(paths))}`"
+
+
+def _note_staged(paths: Iterable[str]) -> str:
+    names = sorted(paths)
+    if not names:
+        return ""
+    return (
+        f"committed, but other content of {_list_some(names)} is staged and was left alone: "
+        f"the next `git commit` brings it back unless you run {_reset(names)}"
+    )

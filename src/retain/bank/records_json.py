@@ -1,0 +1,202 @@
+"""JSON records as memories: the second codec, with the same promise to touch only what changes.
+
+A record's `category` is a memory's type and its `record_status` a memory's status; its `content`
+object is shown as readable text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import inf
+from typing import Any, Final, NamedTuple, NoReturn
+
+from retain.bank.markdown import Document
+from retain.errors import Unreadable
+from retain.text.frontmatter import MAX_DEPTH, is_deep, same
+
+_TO_RECORD: Final = {"type": "category", "status": "record_status"}
+_FROM_RECORD: Final = {theirs: ours for ours, theirs in _TO_RECORD.items()}
+_YES_NO: Final = {True: "yes", False: "no"}
+_SPACE: Final = " \t\r\n"
+
+
+def parse(data: bytes) -> Document:
+    """Read a record; one that makes no sense is all body, with the problem named."""
+    try:
+        record = load(data)
+    except Unreadable as error:
+        return Document({}, data.decode("utf-8", "replace"), error.message)
+    meta = {_FROM_RECORD.get(key, key): value for key, value in record.items() if key != "content"}
+    return Document(_relations(record) | meta, render(record.get("content")))
+
+
+def _relations(record: Mapping[str, object]) -> dict[str, object]:
+    """What replaced a record and what it replaces; its schema leaves only its changes to say so."""
+    changes = record.get("changes")
+    return {
+        entry["field"]: entry["new_value"]
+        for entry in (changes if isinstance(changes, list) else ())
+        if isinstance(entry, dict)
+        and entry.get("field") in ("superseded_by", "supersedes")
+        and isinstance(entry.get("new_value"), str)
+    }
+
+
+def load(data: bytes) -> dict[str, object]:
+    """A record's fields as they stand in its file, or Unreadable with the reason."""
+    try:
+        text = data.decode("utf-8-sig")
+        record = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_no_number, parse_float=_float
+        )
+        if "\\u" in text:
+            # Half a character, as in "\\ud800", can be written in JSON but not in any file.
+            json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"not UTF-8 at byte {error.start}") from error
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"not valid JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise Unreadable("the JSON is not an object")
+    if is_deep(record):
+        raise Unreadable(f"the record is nested deeper than {MAX_DEPTH} levels")
+    return record
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in record:
+            raise Unreadable(f"the key {name!r} stands twice in the record")
+        record[name] = value
+    return record
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name[:40]} is not a JSON number")
+
+
+def _float(text: str) -> float:
+    """A number as it is written; one that no float can hold would come out as no number at all."""
+    number = float(text)
+    if abs(number) == inf:
+        _no_number(text)
+    return number
+
+
+def render(content: object) -> str:
+    """A record's content as text a person can read."""
+    if not isinstance(content, dict):
+        return "" if content is None else str(content)
+    return "\n".join(
+        _render_field(key, value) for key, value in content.items() if value is not None
+    )
+
+
+def _render_field(key: str, value: object) -> str:
+    name = key.replace("_", " ").capitalize()
+    if isinstance(value, list):
+        return "\n".join([f"{name}:", *(f"- {_inline(item)}" for item in value)])
+    return f"{name}: {_inline(value)}"
+
+
+def _inline(value: object) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{key.replace('_', ' ')}: {_inline(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_inline, value))
+    return _YES_NO[value] if isinstance(value, bool) else str(value)
+
+
+def edit(data: bytes, changes: Mapping[str, object], body: str | None = None) -> bytes:
+    """Change keys (None removes one) or, given a JSON object, the content; nothing else moves."""
+    wanted = {_TO_RECORD.get(key, key): value for key, value in changes.items()}
+    if body is not None:
+        wanted["content"] = _content(body)
+    before = load(data)
+    expected = {key: value for key, value in before.items() if key not in wanted}
+    expected |= {key: value for key, value in wanted.items() if value is not None}
+    text = data.decode("utf-8")
+    for key, value in wanted.items():
+        if (key in before) != (key in expected) or not same(before.get(key), value):
+            text = _change_one(text, key, value)
+    after = text.encode()
+    if not same(load(after), expected):
+        raise Unreadable("the record cannot be changed without disturbing its other keys")
+    return after
+
+
+def _content(body: str) -> object:
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise Unreadable(
+            "a record's content is a JSON object, and the text given is not one",
+            unchanged="The record was left as it is.",
+            hint='Give an object such as {"rule": "...", "impact": ["..."]}.',
+        )
+    return content
+
+
+class _Spans(NamedTuple):
+    """Where each top-level pair starts and its value starts and ends, and where the object ends."""
+
+    pairs: dict[str, tuple[int, int, int]]
+    end: int
+
+
+def _spans(text: str) -> _Spans:
+    decoder = json.JSONDecoder()
+    pairs: dict[str, tuple[int, int, int]] = {}
+    at = _skip(text, text.index("{") + 1)
+    while text[at] != "}":
+        start = at
+        key, at = decoder.raw_decode(text, at)
+        value = _skip(text, _skip(text, at) + 1)
+        _, at = decoder.raw_decode(text, value)
+        pairs[key] = (start, value, at)
+        at = _skip(text, at)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+    return _Spans(pairs, at)
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at] in _SPACE:
+        at += 1
+    return at
+
+
+def _change_one(text: str, key: str, value: object) -> str:
+    spans = _spans(text)
+    last, gap = text.index("{") + 1, " "
+    if spans.pairs:
+        start, _, last = list(spans.pairs.values())[-1]
+        gap = text[len(text[:start].rstrip(_SPACE)) : start]
+    if key not in spans.pairs:
+        comma = "," if spans.pairs else ""
+        return f"{text[:last]}{comma}{gap}{json.dumps(key)}: {_dump(value, gap)}{text[last:]}"
+    start, value_start, end = spans.pairs[key]
+    if value is None:
+        return _remove(text, start, end)
+    return text[:value_start] + _dump(value, gap) + text[end:]
+
+
+def _remove(text: str, start: int, end: int) -> str:
+    after = _skip(text, end)
+    if text[after] == ",":
+        return text[:start] + text[_skip(text, after + 1) :]
+    before = text[:start].rstrip(_SPACE)
+    return before.removesuffix(",") + text[end:]
+
+
+def _dump(value: object, gap: str) -> str:
+    """A value over several lines or on one, as the space before a key shows the file is written."""
+    if "\n" not in gap:
+        return json.dumps(value, ensure_ascii=False)
+    newline = "\r\n" if "\r\n" in gap else "\n"
+    pad = gap.rpartition("\n")[2]
+    return json.dumps(value, ensure_ascii=False, indent=pad or 2).replace("\n", newline + pad)

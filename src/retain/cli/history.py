@@ -1,0 +1,146 @@
+"""versions, diff, restore, trash."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+from retain.cli.command import Args, Output, arg, command, confirm, either, flag, memory_arg, plural
+from retain.cli.memories import versions_table, written_output
+from retain.cli.render import Table, colour_diff
+from retain.errors import UsageError
+from retain.text.sizes import size
+
+if TYPE_CHECKING:
+    from retain.app import App
+
+
+@command("versions", "ID", "--collection")
+def _versions(app: App, ref: str, collection: str | None) -> Output:
+    """
+    In a git work tree these are its commits; everywhere, the last texts are kept as v1, v2 ...
+
+      retain versions gpu-patterns
+    """
+    versions = app.versions(ref, collection=collection)
+    return Output(
+        versions, table=versions_table(versions), quiet=[version.version for version in versions]
+    )
+
+
+@command(
+    "diff",
+    "ID",
+    "--collection",
+    arg("--from", dest="older", default="", metavar="A", help="v1, HEAD~2, ..."),
+    arg("--to", dest="newer", default="", metavar="B", help="default: the present text"),
+)
+def _diff(app: App, ref: str, collection: str | None, older: str, newer: str) -> Output:
+    """
+    Without --from, the last text that differs is compared with the present one.
+
+      retain diff gpu-patterns
+      retain diff gpu-patterns --from HEAD~2 --to HEAD
+      retain diff gpu-patterns --from v1 --to v2
+    """
+    diff = app.diff(ref, collection=collection, older=older, newer=newer)
+    messages = [] if diff else ["No differences."]
+    return Output({"id": ref, "diff": diff}, diff, messages=messages, paint=colour_diff)
+
+
+@command(
+    "restore",
+    memory_arg(nargs="?"),
+    "--collection",
+    either(
+        arg("--version", metavar="V", help="the text to bring back: v2, HEAD~1, a commit"),
+        arg(
+            "--trash",
+            metavar="ID",
+            nargs="?",
+            const="",
+            help="the deleted memory to bring back",
+            completes="trashed",
+        ),
+    ),
+    arg("--id", dest="new", default="", metavar="NEW", help="with --trash: under another id"),
+)
+def _restore(app: App, args: Args) -> Output:
+    """
+    Alone it puts a retired memory in force again, or brings a deleted one back from the trash;
+    with --version it brings an earlier text back, and the present one is not lost: it becomes
+    the newest version. In a git work tree the restored file is committed, that one file alone,
+    if git has it already.
+
+      retain restore use-mysql
+      retain restore gpu-patterns --version v2
+      retain restore gpu-patterns --version HEAD~1
+      retain restore --trash gpu-patterns
+    """
+    ref, collection = args.ref, args.collection
+    if args.trash is not None:
+        if bool(args.trash) == bool(ref):
+            raise UsageError("with --trash, name the memory once: retain restore --trash ID")
+        written = app.untrash(args.trash or ref, collection=collection, to_id=args.new)
+    elif ref is None or args.new:
+        raise UsageError("name one memory: retain restore ID, with --version V for an older text")
+    elif args.version is not None:
+        written = app.restore(ref, args.version, collection=collection)
+    elif app.is_deleted(ref, collection):
+        written = app.untrash(ref, collection=collection)
+    else:
+        from retain.cli.lifecycle import restore_retired
+
+        return restore_retired(app, ref, collection)
+    return written_output(written)
+
+
+@command(
+    "trash",
+    arg("action", choices=("list", "empty"), help="what to do"),
+    arg("--older-than", default="", metavar="AGE", help="with empty: only what is older, as 30d"),
+    flag("--yes", help="with empty: do not ask"),
+)
+def _trash(app: App, action: str, older_than: str, yes: bool) -> Output:
+    """
+    Deleted memories wait in the bank's .trash/ until you empty it.
+
+      retain trash list
+      retain restore --trash gpu-patterns
+      retain trash empty --older-than 30d
+    """
+    if action == "list":
+        entries = app.trashed()
+        table = Table(
+            ("ID", "Collection", "Deleted", "Size", "Entry"),
+            [
+                (entry.id, entry.collection, entry.deleted_at, size(entry.size), entry.name)
+                for entry in entries
+            ],
+            empty="The trash is empty.",
+            flexible=("Collection",),
+        )
+        return Output(entries, table=table, quiet=[entry.name for entry in entries])
+    before = _before(older_than)
+    number = sum(not before or entry.deleted_at < before for entry in app.trashed())
+    if number and not yes:
+        confirm(
+            f"Destroy {number} trashed file(s) for good?",
+            f"emptying the trash destroys {number} file(s) for good",
+            "Nothing was destroyed.",
+        )
+    gone = app.empty_trash(before)
+    text = f"Destroyed {plural(len(gone), 'trashed file')}.\n"
+    return Output(gone, text, quiet="")
+
+
+def _before(age: str) -> str:
+    """The time that an age such as 30d reaches back to."""
+    if not age:
+        return ""
+    match = re.fullmatch(r"([0-9]{1,6})([dhm])", age)
+    if not match:
+        raise UsageError(f"{age!r} is not an age", hint="Write 30d, 12h or 90m.")
+    seconds = int(match[1]) * {"d": 86_400, "h": 3_600, "m": 60}[match[2]]
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(max(0.0, time.time() - seconds)))

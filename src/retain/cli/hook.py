@@ -1,0 +1,212 @@
+"""hook: which of a host's hooks are on here, and one of them tried.
+
+A host's own call, `retain hook EVENT`, never gets here: it is answered before this is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from retain.cli.command import Args, Output, arg, command
+from retain.cli.render import Table
+from retain.errors import NotFound, UsageError
+from retain.hooks import EVENTS, SESSION_EVENTS, event_name, find_off_switch
+
+if TYPE_CHECKING:
+    from retain.app import App
+    from retain.config import Config
+    from retain.hooks.trial import Trial
+
+_TOOL_EVENTS: Final = ("pre-tool-use", "post-tool-use")
+_MAX_PAYLOAD: Final = 300  # characters that are shown
+_BLOCKED: Final = 2
+_NO_PLUGIN: Final = (
+    "Claude Code has no plugin of Retain's installed: without --plugin-dir, no hook runs there."
+)
+
+
+@command(
+    "hook",
+    about="""\
+A host such as Claude Code calls `retain hook EVENT` with JSON on standard input; the plugin
+sets that up. Events: session-start, user-prompt-submit, pre-tool-use, post-tool-use, stop,
+pre-compact, post-compact, session-end. Any other is answered with nothing. A hook that fails
+lets the host go on as if there were none. `retain hook` alone says which are on; each has a
+switch of its own.
+
+  retain hook
+  retain hook test user-prompt-submit --prompt "which database do we use?"
+  retain config set hooks.stop false""",
+)
+def _list(app: App) -> Output:
+    from retain.hosts.install import find_plugin
+
+    hooks = [_describe(event, app.config) for event in EVENTS]
+    rows = [
+        (hook["event"], "on" if hook["on"] else f"off: {hook['switch']}", hook["about"])
+        for hook in hooks
+    ]
+    # Where a switch is: a path in a cell would leave no room for what the hook does.
+    off = {f"{hook['switch']} is off: {hook['origin']}": None for hook in hooks if not hook["on"]}
+    bank = f"Bank: {app.location.root} ({app.location.scope})"
+    if not app.location.exists:
+        bank = "There is no bank here: `retain init` makes one, and hooks say nothing until then."
+    installed = find_plugin(os.environ)
+    host = f"Claude Code has the plugin {installed}." if installed else _NO_PLUGIN
+    return Output(
+        hooks,
+        table=Table(("Event", "State", "What it does"), rows),
+        quiet="".join(f"{hook['event']}\n" for hook in hooks if hook["on"]),
+        messages=[*off, bank, host],
+        warnings=app.config.warnings,
+    )
+
+
+def _describe(event: str, config: Config) -> dict[str, Any]:
+    """An event, and the setting that switches it off, or the one that would."""
+    from retain.config import SETTINGS
+
+    own, off = f"hooks.{event.replace('-', '_')}", find_off_switch(event, config)
+    return {
+        "event": event,
+        "host_event": EVENTS[event],
+        "on": not off,
+        "switch": off or own,
+        "origin": config.value(off or own).origin,
+        "about": SETTINGS[own].about,
+    }
+
+
+@command(
+    "hook test",
+    arg(
+        "event",
+        nargs="?",
+        type=lambda text: event_name(text) or text,  # also by what the host calls it
+        choices=tuple(EVENTS),
+        metavar="EVENT",
+        help="which hook; none: list them",
+    ),
+    arg("--prompt", metavar="TEXT", help="with user-prompt-submit: what is asked"),
+    arg(
+        "--file",
+        metavar="PATH",
+        default="",
+        help="the file that a tool writes, or the transcript that is looked at",
+    ),
+    arg("--payload", metavar="FILE", help="JSON that replaces parts of the made-up payload"),
+)
+def _test(app: App, args: Args) -> Output:
+    """
+    run a hook on a made-up event and show its answer
+
+    The hook runs as a host runs it, in a process of its own. A prompt and a session's start are
+    answered from your bank; whatever would block, propose or put aside meets an empty copy with
+    your settings, and nothing of it stays. Events: session-start, user-prompt-submit,
+    pre-tool-use, post-tool-use, stop, pre-compact, post-compact, session-end.
+
+      retain hook test user-prompt-submit --prompt "which database do we use?"
+      retain hook test pre-tool-use --file .retain/decisions/x.md
+      retain hook test stop --file ~/.claude/projects/-home-ada-app/SESSION.jsonl
+    """
+    from retain.hooks.trial import run_trial
+
+    if args.event is None:
+        if args.prompt is not None or args.file or args.payload:
+            raise UsageError("an event is missing", hint=f"One of {', '.join(EVENTS)}.")
+        hint = "`retain hook test EVENT` runs one on a made-up event, and shows its answer."
+        return _list(app)._replace(messages=[hint])
+    payload = _payload(args, app)
+    trial = run_trial(
+        args.event, app.location, os.environ, payload, is_named=args.names_bank, file=args.file
+    )
+    says = "\n\n".join(_explain(trial))
+    reason = f"Reason:   {trial.reason}\n" if says and trial.reason else ""
+    says = says or f"Nothing: the host goes on. {trial.reason}".strip()
+    data = {
+        "event": trial.event,
+        "host_event": EVENTS[trial.event],
+        "payload": trial.payload,
+        "exit_code": trial.code,
+        "milliseconds": round(trial.milliseconds, 1),
+        "stdout": trial.out,
+        "stderr": trial.err,
+        "says": says,
+        "reason": trial.reason or None,
+        "proposals": [
+            {"category": one.category, "title": one.title, "score": one.score}
+            for one in trial.proposals
+        ],
+    }
+    shown = json.dumps(trial.payload, ensure_ascii=False)
+    shown = shown if len(shown) <= _MAX_PAYLOAD else f"{shown[:_MAX_PAYLOAD]} ..."
+    text = (
+        f"Event:    {trial.event} ({EVENTS[trial.event]})\n"
+        f"Payload:  {shown}\n"
+        f"Exit:     {trial.code}\n"
+        f"Took:     {trial.milliseconds:.0f} ms, with the start of its process\n"
+        f"{reason}\n{says}\n"
+    )
+    return Output(data, text, quiet=f"{says}\n")
+
+
+def _payload(args: Args, app: App) -> dict[str, object]:
+    """What a person wants the payload to say."""
+    payload = _read_payload(args.payload) if args.payload else {}
+    if args.prompt is not None:
+        if args.event != "user-prompt-submit":
+            raise UsageError(f"--prompt belongs to user-prompt-submit, not to {args.event}")
+        payload["prompt"] = args.prompt
+    elif args.event == "user-prompt-submit" and "prompt" not in payload and app.location.exists:
+        newest = next(iter(app.list(sort="updated", reverse=True)), None)
+        if newest:  # a question that the bank has an answer to
+            payload["prompt"] = f"What do we know about this: {newest.title}?"
+    if args.file:
+        if args.event not in (*_TOOL_EVENTS, *SESSION_EVENTS):
+            raise UsageError(f"--file says nothing to {args.event}")
+        if args.event != "pre-tool-use" and not os.path.isfile(args.file):
+            hint = "--file takes the path of a file that is there."
+            raise NotFound(f"there is no file {args.file}", hint=hint)
+    return payload
+
+
+def _read_payload(path: str) -> dict[str, object]:
+    try:
+        with open(path, "rb") as file:
+            payload = json.load(file)
+    except OSError as error:
+        hint = "--payload takes a file with a JSON object; what it lacks is made up."
+        raise NotFound(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is no JSON: {error}") from error
+    if not isinstance(payload, dict):
+        raise UsageError(f"{path} holds no JSON object")
+    return payload
+
+
+def _explain(trial: Trial) -> list[str]:
+    """What the host makes of a hook's answer, in words."""
+    answer = json.loads(trial.out) if trial.out.strip() else {}
+    special = answer.get("hookSpecificOutput", {})
+    parts = []
+    if context := special.get("additionalContext"):
+        parts.append(f"The host puts this before the model:\n\n{context.strip()}")
+    if special.get("permissionDecision") == "deny":
+        reason = special.get("permissionDecisionReason")
+        parts.append(f"The host refuses the tool's call and tells the agent:\n\n{reason}")
+    if answer.get("decision") == "block":
+        parts.append(f"The host tells the agent:\n\n{answer.get('reason')}")
+    if note := answer.get("systemMessage"):
+        parts.append(f"The host tells you:\n\n{note}")
+    errors = trial.err.strip()
+    if trial.code == _BLOCKED:
+        parts.append(f"The host keeps the agent at work and tells it:\n\n{errors}")
+    if trial.proposals:
+        where = "It would wait in the inbox (here: of a copy of the bank, which is gone again):"
+        titles = (f"  [{one.category}] {one.title}" for one in trial.proposals)
+        parts.append("\n".join([where, *titles]))
+    if errors and trial.code != _BLOCKED:
+        parts.append(f"Standard error:\n\n{errors}")
+    return parts

@@ -1,0 +1,199 @@
+"""merge, suggest-merges, dedupe."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from retain.app import App
+from retain.cli.command import (
+    Args,
+    Output,
+    arg,
+    collection_arg,
+    command,
+    limit_arg,
+    same_bank,
+    share,
+)
+from retain.cli.memories import memory_input, read_memory_text
+from retain.cli.search import shortfalls
+
+if TYPE_CHECKING:
+    from retain.search.duplicates import Alike, Member
+
+
+@command(
+    "merge",
+    arg(
+        "sources",
+        nargs="+",
+        metavar="ID",
+        help="two memories or more: id or collection/id",
+        completes="memories",
+    ),
+    arg("--into", required=True, metavar="NEW", help="the id of the new memory"),
+    arg("--content", required=True, metavar="FILE", help="its text: a file, or - for stdin"),
+    collection_arg("where to store it (default: where the first one is)"),
+    "metadata",
+    "--allow-secret",
+)
+def _merge(app: App, args: Args) -> Output:
+    """
+    The new text is yours; tags and links of the old memories live on in it, links to them
+    lead to it, and they themselves go to the trash: all of it or nothing.
+
+      retain merge auth-1 auth-2 auth-3 --into auth --content summary.md
+      echo "# Auth, in short" | retain merge auth-1 auth-2 --into auth --content - --tags auth
+    """
+    sources = [app.find_own(ref).address for ref in args.sources]
+    text = read_memory_text(app, args.content)
+    written, trashed = app.merge(
+        sources, args.into, memory_input(args, text), collection=args.collection
+    )
+    memory = written.memory
+    lines = [
+        f"Merged {len(trashed)} memories into: {memory.ref}",
+        f"File: {memory.path}",
+        *(f"In the trash as: {entry.path}" for entry in trashed),
+    ]
+    if written.commit:
+        lines.append(f"Committed: {written.commit[:10]}")
+    data = {
+        "status": "merged",
+        "target": memory.ref,
+        "sources_merged": len(trashed),
+        "trashed": [entry.name for entry in trashed],
+        "id": memory.id,
+        "collection": memory.collection,
+        "file_path": memory.path,
+        "hash": memory.hash,
+        "commit": written.commit or None,
+        "warnings": list(written.warnings),
+    }
+    bank = same_bank(args)
+    undo = [f"  retain restore --trash {shlex.quote(entry.name)}{bank}" for entry in trashed]
+    return Output(
+        data,
+        lines,
+        quiet=[memory.ref],
+        messages=["Bring one back with:", *undo],
+        warnings=written.warnings,
+    )
+
+
+@command(
+    "suggest-merges",
+    arg("--threshold", type=share, default=0.85, metavar="X", help="how alike, up to 1 (0.85)"),
+    arg(
+        "--type",
+        dest="kind",
+        metavar="TYPE",
+        default="journal",
+        help="only of this type (journal); all for any",
+    ),
+    limit_arg(5, "groups (5)"),
+)
+def _suggest_merges(app: App, threshold: float, kind: str, limit: int, args: Args) -> Output:
+    """
+    Nothing is merged: each group comes with the command that would do it.
+
+      retain suggest-merges
+      retain suggest-merges --threshold 0.7 --type all --json
+    """
+    kind = "" if kind == "all" else kind
+    clusters = app.suggest_merges(threshold, kind, limit)
+    data, texts = [], []
+    for number, cluster in enumerate(clusters):
+        merge = _merge_command([_quote(member) for member in cluster.members], args)
+        data.append({**cluster.to_dict(number, threshold), "command": merge})
+        lines = [f"{cluster.score:.2f}  group {number}: {len(cluster.members)} memories"]
+        lines += [f"      {member.ref}: {member.preview}" for member in cluster.members]
+        texts.append("\n".join([*lines, f"      {merge}\n"]))
+    messages = _if_none(app, clusters, "No memories are alike enough to be merged.")
+    if kind and app.has_model():
+        messages.append(f"Only memories of the type {kind} were compared; --type all takes any.")
+    return Output(
+        data,
+        "\n".join(texts),
+        quiet=[" ".join(member.ref for member in cluster.members) for cluster in clusters],
+        messages=messages,
+    )
+
+
+def _quote(member: Member) -> str:
+    """A memory as an argument that names it alone."""
+    return shlex.quote(f"{member.collection}/{member.id}")
+
+
+def _merge_command(refs: Sequence[str], args: Args) -> str:
+    return f"retain merge {' '.join(refs)} --into NEW --content FILE{same_bank(args)}"
+
+
+def _supersede_command(older: Member, newer: str, args: Args) -> str:
+    return f"retain supersede {_quote(older)} --by {shlex.quote(newer)}{same_bank(args)}"
+
+
+def _if_none(app: App, values: Sequence[object], message: str) -> list[str]:
+    """Say why there is nothing, where there is nothing."""
+    if not app.has_model():
+        message = "Memories are compared by a model, and recall.embedder is none."
+    return [] if values else [message]
+
+
+@command("dedupe")
+def _dedupe(app: App, args: Args) -> Output:
+    """
+    Short memories that say the same, or state a fact anew. Nothing is changed: each pair
+    comes with the command that accepts it. A memory that is superseded stays, is ranked lower
+    and says so.
+
+      retain dedupe
+      retain dedupe --json | jq -r '.[].command'
+    """
+    pairs = app.dedupe()
+    degraded = app.shortfalls()
+    data, texts = [], []
+    for pair in pairs:
+        older, newer = pair.older, pair.newer
+        accept = _supersede_command(older, newer.ref, args)
+        if pair.action == "merge":
+            accept = _merge_command([_quote(older), _quote(newer)], args)
+        data.append(
+            {
+                "action": pair.action,
+                "score": pair.score,
+                "reason": pair.reason,
+                "older": older.to_dict(),
+                "newer": newer.to_dict(),
+                "command": accept,
+                "degraded": degraded.to_dict(),
+            }
+        )
+        texts.append(
+            f"{pair.score:.2f}  {pair.action}: {pair.reason}\n"
+            f"      older  {older.ref}: {older.preview}\n"
+            f"      newer  {newer.ref}: {newer.preview}\n"
+            f"      {accept}\n"
+        )
+    return Output(
+        data,
+        "\n".join(texts),
+        quiet=[f"{pair.older.ref} {pair.newer.ref}" for pair in pairs],
+        messages=_if_none(app, pairs, "No fact seems to be stated twice."),
+        warnings=shortfalls(degraded),
+    )
+
+
+def similar_notes(similar: Sequence[Alike], new: str, args: Args) -> list[str]:
+    """What `put` says of memories that are like the one just stored, and what can be done."""
+    lines = []
+    for alike in similar[:3]:
+        merge = _merge_command([_quote(alike.member), shlex.quote(new)], args)
+        lines += [
+            f"Looks like {alike.member.ref} ({alike.score:.2f}): {alike.member.preview}",
+            f"  if this one replaces it: {_supersede_command(alike.member, new, args)}",
+            f"  or make them one: {merge}",
+        ]
+    return lines

@@ -1,0 +1,531 @@
+"""search, brief, linked, related, graph."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+from retain.app import App
+from retain.cli.command import (
+    Args,
+    Line,
+    Output,
+    arg,
+    choice_flag,
+    collection_arg,
+    command,
+    count,
+    either,
+    flag,
+    limit_arg,
+    memory_arg,
+    share,
+    split_words,
+)
+from retain.errors import BadName, NotFound, RetainError, UsageError
+from retain.memory import Answer, Degraded, Hit, Linked
+from retain.text.tokens import words
+
+if TYPE_CHECKING:
+    from retain.search.related import Graph, Node
+    from retain.search.request import SearchRequest
+
+_INDENT = " " * 6
+_MAX_LINES = 6
+_MAX_CHARS = 240
+_MAX_BATCH_BYTES = 100_000_000
+_WORD = re.compile(r"\w[\w.'+#-]{0,39}")
+
+
+@command(
+    "search",
+    arg("words", nargs="*", metavar="QUERY", help="words, or a whole question"),
+    collection_arg("only in this collection"),
+    arg(
+        "--filter",
+        action="append",
+        default=[],
+        metavar="EXPR",
+        help="as in `retain list`: key=a,b, key!=v, key>=v, key~text; several must all hold",
+    ),
+    "--type",
+    "--tags",
+    arg("--since", default="", metavar="WHEN", help="7d, 2026-05-08, last week ..."),
+    arg("--until", default="", metavar="WHEN", help="the same, its end included"),
+    limit_arg(10, "how many (10)"),
+    either(
+        choice_flag("--semantic", "mode", "semantic", "by meaning alone", default="hybrid"),
+        choice_flag("--text", "mode", "text", "by words alone"),
+    ),
+    arg("--min-score", type=share, default=0.0, metavar="X", help="nothing below, from 0 to 1"),
+    flag("--explain", help="say where each score comes from"),
+    flag("--full", help="whole memories, not excerpts"),
+    arg(
+        "--per",
+        choices=("memory", "chunk"),
+        default="memory",
+        help="each memory once, by its best part (the default), or every part by itself",
+    ),
+    arg(
+        "--batch",
+        metavar="FILE",
+        help="one query on each line of a file (- is stdin); one JSON answer on each line",
+    ),
+)
+def _search(app: App, args: Args) -> Output:
+    """
+    Words and meaning count together; a question may name people, files and dates. Files that
+    changed since the last command are taken in first. Each hit says how it is scored (0 to 1),
+    where it stands, and whether a file it links to changed, moved or went since it was written,
+    or is yet to be made.
+
+      retain search "GPU acceleration"
+      retain search "what did we decide about tokens last week" --type decision --since 30d
+      retain search "JWT" --tags auth,security --text --explain
+      retain search "auth" --filter priority=high --json | jq -r '.hits[].id'
+      retain search --batch questions.txt > answers.jsonl
+    """
+    if args.words and args.batch is not None:
+        raise UsageError(
+            f"a query ({' '.join(args.words)!r}) and --batch {args.batch} were both given",
+            unchanged="Nothing was searched.",
+            hint="Leave one out: --batch reads its queries from the file, one on each line.",
+        )
+    if not args.words and args.batch is None:
+        raise UsageError('say what to look for: retain search "QUERY", or --batch FILE')
+    request = _make_request(args)
+    if args.batch is not None:
+        return Output(None, stream=_answer_batch(app, request, _read_lines(args.batch), args.full))
+    if sys.stderr.isatty():  # someone is looking on: a first index should not seem to hang
+        from retain.cli.render import Bar
+
+        with Bar("Indexing") as bar:
+            app.refresh(bar)
+    answer = app.search(request)
+    notes = _missing_names(app, request, answer)
+    asked = set(words(request.query))
+    scope = app.location.scope
+    several = any(hit.scope != scope for hit in answer.hits)
+    texts = [
+        _render_hit(hit, app.read_body(hit) if args.full else _excerpt(hit, asked), several)
+        for hit in answer.hits
+    ]
+    return Output(
+        lambda: _answer_data(app, request, answer, notes, full=args.full),
+        "\n".join(texts),
+        quiet=[hit.ref for hit in answer.hits],
+        messages=[*_judge(request.query, answer), *notes],
+        warnings=shortfalls(answer.degraded),
+        paint=_highlight(asked),
+    )
+
+
+def _make_request(args: Args) -> SearchRequest:
+    from retain.search.request import SearchRequest, parse_filters
+
+    filters = parse_filters(
+        collection=args.collection,
+        kind=args.type,
+        tags=split_words(args.tags),
+        since=args.since,
+        until=args.until,
+        filters=args.filter,
+    )
+    query = " ".join(args.words)
+    return SearchRequest(
+        query, args.limit, args.mode, args.per, filters, args.min_score, args.explain
+    )
+
+
+def _answer_batch(
+    app: App, request: SearchRequest, queries: Sequence[str], full: bool
+) -> Iterator[Line]:
+    """One answer for each query; the bank, its index and the model are opened once for all."""
+    for query in queries:
+        single = request._replace(query=query)
+        answer = app.search(single)
+        notes = _missing_names(app, single, answer)
+        yield Line(_answer_data(app, single, answer, notes, full=full))
+
+
+def _answer_data(
+    app: App, request: SearchRequest, answer: Answer, notes: Sequence[str], *, full: bool
+) -> dict[str, object]:
+    data = {"query": request.query, "mode": request.mode, **answer.to_dict()}
+    if full:
+        data["hits"] = [{**hit.to_dict(), "content": app.read_body(hit)} for hit in answer.hits]
+    return {**data, "notes": list(notes)}
+
+
+def _read_lines(source: str) -> list[str]:
+    """The queries in a file, or on standard input for `-`, one on each line, empty ones too."""
+    from retain.cli.memories import read_text
+
+    try:
+        text = read_text(source, _MAX_BATCH_BYTES, "a batch").removeprefix("\ufeff")
+    except RetainError as error:
+        error.unchanged = "Nothing was searched."
+        error.hint = "Name a file with one query on each line, or - to read standard input."
+        raise
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
+
+
+def _missing_names(app: App, request: SearchRequest, answer: Answer) -> list[str]:
+    """What a search without hits asks for that this bank does not have at all."""
+    if answer.hits:
+        return []
+    notes = []
+
+    def note_missing(what: str, name: str, known: Iterable[str]) -> None:
+        if (name or "(root)") not in known:
+            names = ", ".join(sorted(known)) or "none yet"
+            notes.append(f"there is no {what} {name!r}; there are: {names}")
+
+    if request.filters.collection is not None:
+        names = {name or "(root)" for name, _, _ in app.collections()}
+        note_missing("collection", request.filters.collection, names)
+    if request.filters.type:
+        note_missing("memory of the type", request.filters.type, app.count_types())
+    return notes
+
+
+def shortfalls(degraded: Degraded) -> list[str]:
+    """In what an answer falls short, for a person."""
+    notes = list(degraded.reasons)
+    if degraded.pending:
+        notes.append(
+            f"{degraded.pending} parts are found by their words only until they have a vector; "
+            "`retain index` makes them"
+        )
+    return notes
+
+
+def _judge(query: str, answer: Answer) -> list[str]:
+    """What is to be said of an answer that is not simply one."""
+    from retain.search.rank import describe_fit, query_terms
+
+    if not answer.hits:
+        return ["Nothing found."]
+    return [] if answer.is_confident else [describe_fit(answer, query_terms(query))]
+
+
+def _render_hit(hit: Hit, text: str, several: bool) -> str:
+    """One hit: where it is and what to beware of, then what it says."""
+    about = [
+        hit.ref,
+        hit.header_path or hit.title,
+        f"line {hit.line}",
+        hit.created_at[:10],
+        ", ".join(hit.tags),
+        hit.scope if several else "",
+        *dict.fromkeys(hit.cautions),
+    ]
+    head = " · ".join(_flat(part) for part in about if part)
+    below = [*text.splitlines(), *_explain(hit.explanation)]
+    lines = [f"{hit.score:.2f}  {head}", *(f"{_INDENT}{line}" for line in below)]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _excerpt(hit: Hit, asked: Set[str]) -> str:
+    """The lines around the first one that answers the question."""
+    lines = [line.rstrip() for line in hit.text.splitlines() if line.strip()]
+    if hit.header_path and len(lines) > 1 and lines[0].startswith("#"):
+        del lines[0]  # the heading, which stands in the line above
+    meets = [number for number, line in enumerate(lines) if asked & set(words(line))]
+    first = max(0, min(meets[0] - 1, len(lines) - _MAX_LINES)) if meets else 0
+    excerpt = ["…"] if first else []
+    for line in lines[first : first + _MAX_LINES]:
+        if len(line) > _MAX_CHARS:  # what stands around the first word that was asked for
+            places = (at.start() for at in _WORD.finditer(line) if asked & set(words(at[0])))
+            start = max(0, min(next(places, 0) - _MAX_CHARS // 3, len(line) - _MAX_CHARS))
+            end = start + _MAX_CHARS
+            cut = line[start:end].strip()
+            line = f"{'…' * (start > 0)}{cut}{'…' * (end < len(line))}"  # noqa: PLW2901
+        excerpt.append(line)
+    if first + _MAX_LINES < len(lines):
+        excerpt.append("…")
+    return "\n".join(excerpt)
+
+
+def _explain(why: Mapping[str, Any] | None) -> list[str]:
+    """Each arm's rank and score, what every part added, and every boost."""
+    if why is None:
+        return []
+    arms = []
+    for name in ("text", "vector"):
+        rank, score = (why[name]["rank"], why[name]["score"]) if why[name] else (None, 0.0)
+        arms.append(f"{name} {f'#{rank} ' if rank else ''}({score:.3f})")
+    added = ", ".join(f"{name} {value:+.3f}" for name, value in (why["parts"] or {}).items())
+    boosts = ", ".join(f"{name} x{value:g}" for name, value in (why["boosts"] or {}).items())
+    step = ""
+    if shown := why["shown"]:
+        less = f" - {shown['granted']:g} granted" if shown["granted"] else ""
+        step = f"sum {why['sum']:.3f}{less}, shown by {shown['slope']:g} around {shown['middle']:g}"
+    parts = (", ".join(arms), f"= {added}" if added else "", boosts, step)
+    lines = ["why: " + "; ".join(filter(None, parts))]
+    lines += [
+        f"{name} in the question: {', '.join(map(str, why[name]))}"
+        for name in ("names", "dates")
+        if why[name]
+    ]
+    return lines
+
+
+def _highlight(asked: Set[str]) -> Callable[[str], str]:
+    """Bold for the words of a question, in the text under each head."""
+
+    def bold(match: re.Match[str]) -> str:
+        word = match[0].rstrip(".'-")
+        is_asked = asked & set(words(word))
+        return f"\x1b[1m{word}\x1b[0m{match[0][len(word) :]}" if is_asked else match[0]
+
+    def paint(text: str) -> str:
+        return "".join(
+            _WORD.sub(bold, line) if line.startswith(_INDENT) else line
+            for line in text.splitlines(keepends=True)
+        )
+
+    return paint
+
+
+@command(
+    "brief",
+    arg("query", metavar="QUERY", help="what you are about to do"),
+    arg("--budget", type=count, default=2000, metavar="N", help="tokens it may have (2000)"),
+    limit_arg(12, "memories (12)"),
+)
+def _brief(app: App, query: str, budget: int, limit: int) -> Output:
+    """
+    What an agent should know before it starts: the best hits with title, date, source and a
+    handle, fenced as data. `retain get m:4f2a` gives the whole memory. When nothing fits, it
+    prints nothing.
+
+      retain brief "move the login to JWT"
+      retain brief "GPU kernels" --budget 800 --json
+    """
+    brief = app.brief(query, budget, limit)
+    message = "Nothing fits well enough; `retain search` lists what is nearest."
+    if brief.left_out:
+        message = f"{brief.left_out} memories fit the question, but not into {budget} tokens."
+    return Output(
+        {"query": query, **brief.to_dict()},
+        brief.text,
+        quiet=brief.text,
+        messages=[] if brief.items else [message],
+        warnings=shortfalls(brief.degraded),
+    )
+
+
+@command(
+    "linked",
+    arg("document", metavar="DOC", help="a file of the project, or a memory"),
+    arg("query", nargs="?", default="", metavar="QUERY", help="rank by this; else newest first"),
+    limit_arg(5, "how many (5)"),
+)
+def _linked(app: App, document: str, query: str, limit: int) -> Output:
+    """
+    A memory links to a file by naming it in double brackets: [[src/auth.py]]. The words
+    around it tell how: mentions, plans, refactors, debugs, related_to. Each link says whether
+    the file is still what it was: fresh, changed, moved or gone; planned is one that never was.
+    DOC is a path from where you stand, from the project's root as links have it, or a whole one;
+    a file that moved is found by its new name too.
+
+      retain linked src/auth.py
+      retain linked src/auth.py "refactor plans" --limit 10 --json
+    """
+    answer = app.linked(document, query, limit)
+    texts = []
+    for hit in answer.hits:
+        head = " · ".join(filter(None, (hit.ref, _flat(hit.title), hit.created_at[:10])))
+        texts.append(f"{hit.score:.2f}  {head}\n" if query else f"{head}\n")
+        for link in hit.links:
+            anchor = f"at #{_flat(link.anchor)}" if link.anchor else ""
+            about = (link.edge, f"line {link.line}", anchor, _freshness(link))
+            texts[-1] += f"{_INDENT}{', '.join(filter(None, about))}: {_flat(link.context)}\n"
+    return Output(
+        [{**hit.to_backlink(), "degraded": answer.degraded.to_dict()} for hit in answer.hits],
+        "\n".join(texts),
+        quiet=[hit.ref for hit in answer.hits],
+        messages=[] if answer.hits else [f"No memory links to {document}."],
+        warnings=shortfalls(answer.degraded),
+        paint=_highlight(set(words(query))),
+    )
+
+
+def _freshness(file: Linked | Node) -> str:
+    """How a linked file is now, in words."""
+    return f"moved to {file.now_at}" if file.freshness == "moved" else file.freshness
+
+
+@command("related", memory_arg(handles=True), limit_arg(10, "how many (10)"))
+def _related(app: App, ref: str, limit: int) -> Output:
+    """
+    By links in either direction, files that both link to, tags they share, and meaning.
+
+      retain related auth-plan
+      retain related m:4f2a
+      retain related auth-plan --limit 3 --quiet
+    """
+    from retain.cli.render import Table
+
+    related = app.related(app.find_own(ref).address, limit)
+    degraded = app.shortfalls()
+    names = [f"{memory.collection}/{memory.id}".removeprefix("/") for memory in related]
+    rows = []
+    for name, memory in zip(names, related, strict=True):
+        reasons = ", ".join(f"{why} {value:.2f}" for why, value in memory.reasons.items())
+        rows.append((f"{memory.score:.2f}", name, memory.title, reasons))
+    return Output(
+        [{**memory.to_dict(), "degraded": degraded.to_dict()} for memory in related],
+        table=Table(
+            ("Score", "Memory", "Title", "Why"),
+            rows,
+            empty="Nothing is connected with it.",
+            flexible=("Title",),
+        ),
+        quiet=names,
+        warnings=shortfalls(degraded),
+    )
+
+
+# graph
+
+
+@command(
+    "graph",
+    memory_arg(handles=True, more="; or a file that memories link to", nargs="?"),
+    arg("--depth", type=count, default=2, metavar="N", help="with an ID: how many steps away (2)"),
+    arg(
+        "--format",
+        choices=("tree", "json", "dot"),
+        default="tree",
+        help="tree: for reading, the default; json; dot: for Graphviz",
+    ),
+)
+def _graph(app: App, ref: str | None, depth: int, args: Args) -> Output:
+    """
+    The whole bank, or what is within some steps of one memory or file, in both directions.
+    Files outside the bank say how they are now; a link that leads nowhere says so; ↑ marks what
+    is drawn elsewhere already.
+
+      retain graph
+      retain graph auth-plan --depth 1
+      retain graph src/auth.py
+      retain graph --format dot | dot -Tsvg > graph.svg
+    """
+    address = start = ""  # as it is asked for, and as it is drawn
+    if ref:
+        try:
+            memory = app.find_own(ref)
+            address, start = memory.address, memory.ref
+        except (NotFound, BadName):
+            address = start = app.find_ghost(ref) if app.location.exists else ""
+            if not start:
+                raise
+    graph = app.graph(address, depth)
+    return Output(
+        graph,
+        render_dot(graph) if args.format == "dot" else render_tree(graph, start),
+        quiet=[node.name for node in graph.nodes],
+        messages=[] if graph.nodes else ["There are no memories yet."],
+    )
+
+
+def render_tree(graph: Graph, start: str = "") -> str:
+    """Draw an indented tree: from one memory outwards, or every memory with its links."""
+    nodes = {_end(node): node for node in graph.nodes}
+    branches: dict[str, list[tuple[str, str, object]]] = defaultdict(list)  # label, end, edge
+    edges = Counter((edge.source, edge.target, edge.edge) for edge in graph.edges)
+    for edge, number in edges.items():
+        source, target, kind = edge
+        times = f" x{number}" if number > 1 else ""
+        branches[source].append((f"{kind}{times} → ", target, edge))
+        if start and source != target:
+            branches[target].append((f"{kind}{times} ← ", source, edge))
+    roots = [start]
+    if not start:
+        # Where nothing leads is where to begin; what is left then leads round in circles.
+        linked = {target for source, target, _ in edges if target != source}
+        roots = [name for name, node in nodes.items() if node.kind == "memory"]
+        roots.sort(key=lambda name: name in linked)
+    depths = _depths(branches, start)
+    lines: list[str] = []
+    drawn: set[str] = set()
+    used: set[object] = set()
+    for root in roots:
+        stack = [] if root in drawn else [(root, "", "", 0)]
+        while stack:
+            name, lead, indent, depth = stack.pop()
+            # A node is drawn in full once, where there are the fewest steps to it.
+            is_again = name in drawn or depths.get(name, depth) != depth
+            mark = " ↑" if is_again and branches[name] else ""
+            lines.append(f"{lead}{_node_label(nodes[name])}{mark}\n")
+            if is_again:
+                continue
+            drawn.add(name)
+            new = [branch for branch in branches[name] if branch[2] not in used]
+            used.update(edge for _, _, edge in new)
+            turn, below = "└── ", "    "  # of the last one, which is put on the stack first
+            for label, other, _ in reversed(new):
+                stack.append((other, f"{indent}{turn}{label}", indent + below, depth + 1))
+                turn, below = "├── ", "│   "
+    return "".join(lines)
+
+
+def _depths(
+    branches: Mapping[str, Sequence[tuple[str, str, object]]], start: str
+) -> dict[str, int]:
+    """How many steps it is to each node from one; empty without one."""
+    depths = {start: 0} if start else {}
+    queue = deque(depths)
+    while queue:
+        name = queue.popleft()
+        for _, other, _ in branches.get(name, ()):
+            if other not in depths:
+                depths[other] = depths[name] + 1
+                queue.append(other)
+    return depths
+
+
+def _end(node: Node) -> str:
+    """A node as edges name it."""
+    return f"?{node.name}" if node.kind == "dangling" else node.name
+
+
+def _node_label(node: Node) -> str:
+    if node.kind == "dangling":
+        return f"{node.name} (nothing has this name)"
+    if node.kind == "ghost":
+        state = ", ".join(filter(None, ("file", _freshness(node))))
+        return f"{node.name.removeprefix('ghost:')} ({state})"
+    return f"{node.name}  {_flat(node.title)}".rstrip()
+
+
+def render_dot(graph: Graph) -> str:
+    """Write the graph in the language of Graphviz."""
+    looks = {
+        "memory": "shape=box, style=solid",
+        "ghost": "shape=note, style=dashed",
+        "dangling": "shape=ellipse, style=dotted",
+    }
+    lines = ["digraph retain {", "  rankdir=LR;"]
+    for node in graph.nodes:
+        label = _quote_dot(_node_label(node))
+        lines.append(f"  {_quote_dot(_end(node))} [label={label}, {looks[node.kind]}];")
+    for edge in graph.edges:
+        ends = f"{_quote_dot(edge.source)} -> {_quote_dot(edge.target)}"
+        lines.append(f"  {ends} [label={_quote_dot(edge.edge)}];")
+    return "\n".join([*lines, "}", ""])
+
+
+def _quote_dot(text: str) -> str:
+    """A string that DOT takes for nothing but its characters."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

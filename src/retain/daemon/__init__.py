@@ -1,0 +1,1 @@
+"""A process that stays, and how others ask it."""

@@ -1,1 +1,0 @@
-"""What stands between a text and the bank, and between the bank and a reader."""

@@ -1,0 +1,112 @@
+"""Check a file that a tool wrote into a bank directly; rename it if it is no valid memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING
+
+from retain import names
+from retain.bank.files import Directory
+from retain.bank.markdown import parse_file
+from retain.errors import Conflict, RetainError
+from retain.hooks import Answer, Call
+from retain.memory import Memory
+from retain.text.sanitize import escape_markup
+
+if TYPE_CHECKING:
+    from retain.config import Config
+    from retain.locate import BankLocation
+
+
+def answer(call: Call, path: str, place: BankLocation, config: Config) -> Answer:
+    """Warn about a valid memory; rename an invalid one and tell the agent."""
+    if not os.path.lexists(path) or os.path.isdir(path):  # a bank is no file that was written
+        return Answer()
+    note = f"WARNING: Write to memory file bypassed PreToolUse guard: {path}\n"
+    if call.is_late():
+        return Answer(err=f"{note}WARNING: There was no time to look at it.\n")
+    problem = _find_problem(path, place, config)
+    if not problem:
+        valid = f"WARNING: File is valid but was written directly (bypassed guard): {path}\n"
+        return Answer(err=note + valid)
+    result = f"It is still at {path}."
+    is_own = os.path.dirname(path) == place.root and names.KINDS[place.kind].keeps(
+        os.path.basename(path)
+    )
+    # What is never read as a memory stays: without its settings a bank would be another one.
+    if path.endswith(names.SUFFIXES) and not is_own:
+        try:
+            result = f"File quarantined to {_put_aside(path)}."
+        except (RetainError, OSError) as error:
+            cause = error.strerror if isinstance(error, OSError) else error
+            note += f"WARNING: {path} could not be put aside: {cause}\n"
+    reason = (
+        f"{problem} {result} Use `retain record write`, `retain put` or `retain update` instead."
+    )
+    data = {"decision": "block", "reason": reason}
+    return Answer(json.dumps(data) + "\n", f"{note}ERROR: {reason}\n")
+
+
+def _put_aside(path: str) -> str:
+    """Rename a file to NAME.invalid.SECONDS and return the new name."""
+    folder, name = os.path.split(path)
+    second = int(time.time())
+    with Directory.open(folder) as parent:
+        while True:
+            aside = f"{name}.invalid.{second}"
+            try:
+                parent.rename(name, aside)
+            except Conflict:
+                second += 1
+            else:
+                return aside
+
+
+def _find_problem(path: str, place: BankLocation, config: Config) -> str:
+    """Say why a file is no valid memory of its bank; empty if it is one."""
+    folder, name = os.path.split(path)
+    if not path.endswith(".json" if place.kind == "claude" else names.SUFFIXES):
+        return f"Direct write to a file that is no memory blocked: {name}."
+    try:
+        with Directory.open(folder) as directory:
+            data = directory.read(name, config.number("memory.max_bytes"))
+        document = parse_file(path, data)
+        memory = Memory(
+            id=name.rpartition(".")[0],
+            collection=os.path.dirname(os.path.relpath(path, place.root)),
+            path=path,
+            meta=document.meta,
+            body=document.body,
+            data=data,
+            problem=document.problem,
+        )
+        _check(memory, place, config)
+    except (RetainError, OSError) as error:
+        return f"Schema validation failed: {escape_markup(' '.join(str(error).split())[:500])}."
+    return ""
+
+
+def _check(memory: Memory, place: BankLocation, config: Config) -> None:
+    """Raise for a typed memory that breaks its category's rules, or stands in another's folder."""
+    from retain.config import rules
+    from retain.records.codec import is_record, load_record
+    from retain.records.schema import check
+
+    if memory.problem:
+        raise RetainError(memory.problem)
+    names.check_collection(memory.collection)
+    bank_rules = rules(config, place.root)
+    category = bank_rules.of_folder(memory.collection)
+    if not is_record(memory):
+        if place.kind != "claude":
+            return  # a plain memory, maybe beside the typed ones
+        if category is None:
+            raise RetainError("cannot determine category")
+    record = load_record(memory)
+    if category is not None and record.get("category") != category.name:
+        raise RetainError(
+            f"category {record.get('category')!r} does not match the folder {category.folder}"
+        )
+    check(record, bank_rules)

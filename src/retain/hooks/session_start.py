@@ -1,0 +1,161 @@
+"""Brief a new session: who the person is, which rules hold, open work, the last sessions.
+
+It is read from the files themselves, because no process is warm yet and an index may be missing.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from retain import names
+from retain.bank import records_json
+from retain.bank.bank import Bank
+from retain.capture.inbox import Inbox
+from retain.config import rules
+from retain.errors import RetainError
+from retain.hooks import NO_BANK, Answer, Call
+from retain.hooks.context import Entry, Part, fence_parts, short_path
+from retain.hooks.session_state import SessionState, sweep
+
+if TYPE_CHECKING:
+    from retain.config import Config
+    from retain.locate import BankLocation
+    from retain.memory import Memory
+
+# Each profile, and how many of its characters are shown.
+_PROFILES: Final = dict(zip(names.PROFILES, (2_000, 2_000, 1_000), strict=True))
+_MAX_READ: Final = 300  # memories of a category
+_BRIEF: Final = "the brief"  # its name among what a session was shown
+# Under which heading a category is told, by which of its fields, and how many at most.
+_KINDS: Final = (
+    ("Preferences", "preference", ("value", "reason"), 10),
+    ("Constraints", "constraint", ("rule", "impact"), 10),
+    ("Open work", "tech_debt", ("description",), 10),
+    ("Last sessions", "session_summary", ("goal", "outcome", "completed", "next_actions"), 3),
+)
+_OVER: Final = ("resolved", "wont_fix")
+_ANEW: Final = ("startup", "clear", "compact")  # sources whose conversation is empty
+_NOTHING: Final = (
+    "The bank has no preference, constraint, open work or session summary in force yet."
+)
+
+
+def answer(call: Call) -> Answer:
+    """A brief for a session, within the same budget as a prompt's."""
+    if reason := call.off_reason(call.config):
+        return Answer(reason=reason)
+    places = [(place, config) for place, config in call.locator.readable() if place.exists]
+    if not places:  # a session without a bank has a state all the same
+        sweep(call.locator.location, call.env)
+        return Answer(reason=NO_BANK)
+    state = SessionState(call.locator.location, call.text("session_id"), call.env)
+    if call.text("source") in _ANEW:
+        state.forget_shown()
+    first = places[0][0]
+    source = short_path(f"{first.root}/", first, call.env).rstrip("/")
+    budget = call.config.number("retrieval.budget")
+    text, _ = fence_parts(_parts(call, places), f"{source}/", budget)
+    stamp = str(zlib.crc32(text.encode()))
+    if not state.is_new(_BRIEF, stamp):
+        text = ""  # a session that is resumed has it already
+    state.show({_BRIEF: stamp})
+    state.save()
+    if not call.is_late():
+        sweep(call.locator.location, call.env)
+    reply = call.reply({"additionalContext": text} if text else {}, **_waiting(call, first))
+    return reply._replace(reason="" if reply.out else _NOTHING)
+
+
+def _waiting(call: Call, place: BankLocation) -> dict[str, str]:
+    """A message to the person that counts the proposals in the inbox."""
+    try:
+        count = Inbox(place.root, call.env).count()
+    except OSError:
+        return {}
+    verb = "proposal waits" if count == 1 else "proposals wait"
+    text = f"Retain: {count} {verb} for you; see `retain inbox`."
+    return {"systemMessage": text} if count else {}
+
+
+def _parts(call: Call, places: Sequence[tuple[BankLocation, Config]]) -> Iterator[Part]:
+    """The parts of the brief, the most important first; each kind from every bank."""
+    for name, most in _PROFILES.items():
+        for place, _ in places:
+            if name in names.KINDS[place.kind].not_memories:
+                path = os.path.join(place.root, name)
+                whose = "yours everywhere" if place.scope == "global" else "of this repository"
+                where = short_path(path, place, call.env)
+                yield Part(f"{name}, {whose} ({where}):", text=_read_start(path, most))
+    banks = [
+        (
+            Bank(place, max_bytes=config.number("memory.max_bytes")),
+            rules(config, place.root).categories,
+        )
+        for place, config in places
+    ]
+    for heading, category, fields, most in _KINDS:
+        for bank, categories in banks:
+            whose = ", yours everywhere" if bank.location.scope == "global" else ""
+            memories = _newest(call, bank, categories[category].folder)[:most]
+            entries = [
+                Entry(
+                    memory.type,
+                    memory.title,
+                    short_path(memory.path, bank.location, call.env),
+                    memory.tags,
+                    _summary(memory, fields),
+                    (_date(memory)[:10],),
+                )
+                for memory in memories
+            ]
+            yield Part(f"{heading}{whose}:", entries)
+
+
+def _newest(call: Call, bank: Bank, folder: str) -> list[Memory]:
+    """The memories of a collection that are in force, the newest first."""
+    memories: list[Memory] = []
+    try:
+        for memory in bank.newest(folder):
+            if memory.status == "active" and not memory.problem:
+                content = _content(memory)
+                if content.get("active") is not False and content.get("status") not in _OVER:
+                    memories.append(memory)
+            if call.is_late() or len(memories) == _MAX_READ:
+                break
+    except (RetainError, OSError):
+        pass  # what was read until then must do
+    return sorted(memories, key=_date, reverse=True)
+
+
+def _date(memory: Memory) -> str:
+    return memory.text("updated_at") or memory.text("created_at")
+
+
+def _content(memory: Memory) -> Mapping[str, object]:
+    """The fields of a typed memory; those of a JSON file are no part of its metadata."""
+    record = records_json.load(memory.data) if memory.path.endswith(".json") else memory.meta
+    content = record.get("content")
+    return content if isinstance(content, dict) else {}
+
+
+def _read_start(path: str, most: int) -> str:
+    """The beginning of what a person wrote about themselves."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, encoding="utf-8", errors="replace") as file:
+            return file.read(most).strip()
+    except OSError:
+        return ""
+
+
+def _summary(memory: Memory, fields: Sequence[str]) -> str:
+    """What a typed memory says, in the fields that matter at a session's beginning."""
+    content, texts = _content(memory), []
+    for name in fields:
+        if value := content.get(name):
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            texts.append(f"{name.replace('_', ' ')}: {text}")
+    return "; ".join(texts) or memory.body

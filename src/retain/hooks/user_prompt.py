@@ -1,0 +1,184 @@
+"""Add the memories that fit a prompt, each once for as long as it is in the conversation."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from retain.daemon.client import Question
+from retain.hooks import NO_BANK, Answer, Call
+
+# What comes next is loaded where it is needed: most prompts bring nothing, and a warm process
+# thinks while its answer's modules load.
+if TYPE_CHECKING:
+    from retain.hooks.session_state import SessionState
+    from retain.locate import BankLocation
+    from retain.memory import Answer as Found
+    from retain.search.request import SearchRequest
+
+Hit = Mapping[str, Any]  # as `Hit.to_dict` gives it, here or in a warm process
+
+_MIN_CHARS: Final = 10  # of a prompt that asks for anything
+_MAX_CHARS: Final = 10_000
+_MAX_HITS: Final = 20
+_CANDIDATES: Final = 60  # chunks that are ranked; more take longer than they are worth
+_MAX_SYNCED: Final = 200  # files of a bank without an index that a hook makes one for
+_SYNC_SECONDS: Final = 0.8  # for that, once
+_KEPT_BACK: Final = 0.04  # seconds of the deadline for whoever is not answered
+_TOO_SHORT: Final = f"The prompt is too short: fewer than {_MIN_CHARS} characters ask for nothing."
+_EDITED: Final = "edited since it was indexed, read the file"
+
+
+def answer(call: Call) -> Answer:
+    """Answer a prompt with the memories that fit it."""
+    prompt = (call.text("prompt") or call.text("user_prompt"))[:_MAX_CHARS]
+    if len(prompt.strip()) < _MIN_CHARS:
+        return Answer(reason=_TOO_SHORT)
+    if prompt.lstrip().startswith(("<task-notification>", "<system-reminder>")):
+        return Answer(reason="The host itself speaks, of an agent in the background say.")
+    config = call.config
+    if reason := call.off_reason(config):
+        return Answer(reason=reason)
+    for key in ("retrieval.max_inject", "retrieval.budget"):
+        if not config.number(key):
+            return Answer(reason=f"{key} is 0 ({config.value(key).origin}).")
+    places = [place for place, _ in call.locator.readable() if place.exists]
+    if not places:
+        return Answer(reason=NO_BANK)
+    # A warm process thinks about it while what comes next is loaded.
+    request = {"op": "search", "query": prompt, "limit": _MAX_HITS, "scope": places[0].scope}
+    question = Question.send(places[0].root, request, max(0.0, call.left - _KEPT_BACK))
+    from retain.hooks.session_state import SessionState
+
+    state = SessionState(call.locator.location, call.text("session_id"), call.env)
+    found = question.answer() if question else None
+    if found is None or not isinstance(found.get("hits"), list):
+        found = _search_all(call, places, prompt)
+    from retain.memory import ENOUGH, FAR_BEHIND
+
+    hits = found["hits"]
+    confidence = f"The confidence is {found['confidence']:.2f}, and {ENOUGH:g} is enough."
+    if not found["confident"]:
+        nearest = ", ".join(f"{hit['title']} ({hit['score']:.2f})" for hit in hits[:3])
+        nearest = f"The nearest: {nearest}." if hits else "None has any of its words."
+        return Answer(reason=f"No memory fits the prompt well enough. {confidence} {nearest}")
+    near = [hit for hit in hits if hit["score"] >= FAR_BEHIND * hits[0]["score"]]
+    fresh = _new_hits(near, state)[: config.number("retrieval.max_inject")]
+    if not fresh:
+        return Answer(reason="All that fits is in the conversation already.")
+    reply = _show(call, places, fresh, state)
+    return reply._replace(reason=reply.reason or confidence)
+
+
+def _search_all(call: Call, places: Sequence[BankLocation], prompt: str) -> dict[str, Any]:
+    """Search by words alone, where no warm process answers."""
+    answers = [found for place in places if (found := _search(call, place, prompt))]
+    hits = sorted((hit for found in answers for hit in found.hits), key=lambda hit: -hit.score)
+    return {
+        "hits": [{**hit.to_dict(), "stamp": hit.stamp} for hit in hits],
+        "confidence": max((found.confidence for found in answers), default=0.0),
+        "confident": any(found.is_confident for found in answers),
+    }
+
+
+def _search(call: Call, place: BankLocation, prompt: str) -> Found | None:
+    """Search one bank by words: its index as it is, or a new one if the bank is small."""
+    from retain.errors import RetainError
+    from retain.index.fulltext import Snapshot
+    from retain.search.request import SearchRequest
+    from retain.search.search import search
+
+    request = SearchRequest(prompt, limit=_MAX_HITS, mode="text", min_candidates=_CANDIDATES)
+    try:
+        return search([Snapshot(place, call.end)], request)
+    except RetainError:
+        return None if call.is_late() else _search_anew(place, request)
+
+
+def _search_anew(place: BankLocation, request: SearchRequest) -> Found | None:
+    """Index a bank that has no index yet, if it is small, and search that."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from retain.errors import RetainError
+
+    # In a thread, because another process may hold the index for longer than a host waits.
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(_index_and_search, place, request).result(_SYNC_SECONDS)
+    except (RetainError, TimeoutError):
+        return None  # the next command says so
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _index_and_search(place: BankLocation, request: SearchRequest) -> Found | None:
+    from retain.bank.bank import Bank
+    from retain.index.index import Index
+    from retain.search.search import search
+
+    bank = Bank(place)
+    if sum(1 for _ in bank.names()) > _MAX_SYNCED:
+        return None
+    index = Index(bank, os.environ)
+    try:
+        return search([index], request)
+    finally:
+        index.close()
+
+
+def _new_hits(hits: Sequence[Hit], state: SessionState) -> list[dict[str, Any]]:
+    """The hits that still exist and are not in the conversation, with a stamp of each file."""
+    fresh = []
+    for hit in hits:
+        try:
+            status = os.lstat(hit["file_path"])
+        except OSError:  # deleted since it was indexed
+            continue
+        stamp = f"{status.st_size}:{status.st_mtime_ns}"
+        if not state.is_new(_name(hit), stamp):
+            continue
+        current = {**hit, "stamp": stamp}
+        if hit.get("stamp", stamp) != stamp:
+            # Its words are not known any more; a title may be the first of them.
+            notes = [*hit["cautions"], _EDITED]
+            current |= {"title": hit["id"], "tags": [], "text": "", "cautions": notes}
+        if not hit["created_at"]:  # one that states no date is as old as its file
+            current["created_at"] = time.strftime("%Y-%m-%d", time.gmtime(status.st_mtime))
+        fresh.append(current)
+    return fresh
+
+
+def _name(hit: Hit) -> str:
+    return f"{hit['scope']}:" + "/".join(filter(None, (hit["collection"], hit["id"])))
+
+
+def _show(
+    call: Call, places: Sequence[BankLocation], hits: Sequence[Hit], state: SessionState
+) -> Answer:
+    from retain.hooks.context import Entry, Part, describe_categories, fence_parts, short_path
+    from retain.memory import MAX_CAUTIONS
+
+    by_scope = {place.scope: place for place in places}
+    entries = [
+        Entry(
+            hit["type"],
+            hit["title"],
+            short_path(hit["file_path"], by_scope.get(hit["scope"], places[0]), call.env),
+            hit["tags"],
+            hit["text"],
+            (hit["created_at"][:10], *hit["cautions"][:MAX_CAUTIONS]),
+        )
+        for hit in hits
+    ]
+    source = short_path(f"{places[0].root}/", places[0], call.env).rstrip("/")
+    about = describe_categories(call.config, (hit["type"] for hit in hits))
+    budget = call.config.number("retrieval.budget")
+    text, shown = fence_parts([Part("", entries)], f"{source}/", budget, about)
+    if not text:
+        return Answer(reason=f"{hits[0]['title']!r} fits, and finds no room in retrieval.budget.")
+    pairs = zip(entries, hits, strict=True)
+    state.show({_name(hit): hit["stamp"] for entry, hit in pairs if entry in shown})
+    state.save()
+    return call.reply({"additionalContext": text})

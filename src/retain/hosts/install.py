@@ -1,0 +1,473 @@
+"""Our entry in a host's configuration: planned first, shown, then written whole."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import fnmatch
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from retain.bank.files import saving, write_whole
+from retain.disk import make_private_directory
+from retain.errors import Conflict, LimitExceeded, RetainError, Unreadable, Unsafe, UsageError
+from retain.hosts.config_file import mask, parse, plain, render
+from retain.hosts.registry import HOSTS, NAME, Host, Server
+from retain.locate import global_root
+
+BACKUP: Final = ".retain-backup"
+MAX_BYTES: Final = 50_000_000  # a host that keeps its history in the same file may need many
+
+_MARKS: Final = (".git", ".retain")
+_BACKUPS: Final = ".backups"  # of files in projects, in the person's own bank
+_BANK_OPTIONS: Final = ("--bank", "--global", "--local")
+_OPTIONS_WITH_VALUE: Final = ("--bank", "--tools", "--host", "--port", "--allow-host")
+_PLUGIN_PREFIX: Final = "retain@"  # the plugin's name, before that of its marketplace
+_MAX_PLUGIN_BYTES: Final = 4_000_000
+
+
+class Plan(NamedTuple):
+    """What a host's file is and what it is to be."""
+
+    host: str
+    scope: str
+    path: str  # where the file really is, links followed
+    before: bytes | None  # None: there is no such file
+    after: bytes | None  # None: there need be none any more
+    entry: dict[str, Any] | None  # ours, as it will be; None: it will be gone
+    had_entry: bool
+    backup_path: str
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.before == self.after
+
+    @property
+    def backup(self) -> str:
+        """Where the file is copied before it is changed; empty when there is nothing to keep."""
+        keeps = self.before is not None and self.after is not None and not self.is_done
+        return self.backup_path if keeps else ""
+
+    @property
+    def diff(self) -> str:
+        """The change as a unified diff, without what servers are given as secrets."""
+        if self.is_done:
+            return ""
+        lines = difflib.unified_diff(
+            _masked_lines(self.host, self.before),
+            _masked_lines(self.host, self.after),
+            "/dev/null" if self.before is None else self.path,
+            "/dev/null" if self.after is None else self.path,
+        )
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+    @property
+    def masked_entry(self) -> dict[str, Any] | None:
+        """The entry, without what a person gave it as secrets."""
+        return None if self.entry is None else dict(mask(self.entry))
+
+
+def _masked_lines(name: str, data: bytes | None) -> list[str]:
+    if data is None or not data.strip():
+        return []
+    text, is_toml = data.decode("utf-8"), HOSTS[name].is_toml
+    masked = mask(plain(parse(text, is_toml=is_toml)))
+    return render(masked, text, is_toml=is_toml).splitlines(keepends=True)
+
+
+def plan(name: str, scope: str, env: Mapping[str, str], server: Server | None, *, cwd: str) -> Plan:
+    """Plan the change after which a host knows this server; without one, none of ours."""
+    host = HOSTS[name]
+    if server and server.url and not host.remote:
+        raise UsageError(
+            f"{host.title} takes no address from its file",
+            hint="Leave --http out, or add the address in its settings, under Connectors.",
+        )
+    paths = _paths(host, scope, env, cwd)
+    path = paths[0]
+    try:
+        path = _choose_path(host, paths)
+        backup = _backup_path(path, scope, env)
+        before = _read(path)
+        text = _decode(before)
+        document = parse(text, is_toml=host.is_toml)
+        current = _entry(host, plain(document))
+        if server is None:
+            after = before if current is None else _remove(host, text, current, backup)
+            return Plan(name, scope, path, before, after, None, current is not None, backup)
+        target = _target(host, plain(document), current, server)
+        after = before if current == target else _insert(host, text, target).encode()
+    except (Unreadable, Unsafe, LimitExceeded) as error:
+        if not isinstance(error, Unsafe):
+            error.message = f"{path}: {error.message}"
+        _add_snippet(error, host, server)
+        raise
+    return Plan(name, scope, path, before, after, target, current is not None, backup)
+
+
+def _add_snippet(error: RetainError, host: Host, server: Server | None) -> None:
+    """Say what to change by hand in a file that is left alone."""
+    error.unchanged = "The file was left as it is, byte for byte."
+    if server is None:
+        error.hint = f"Take the entry {NAME!r} out of it in an editor."
+        return
+    snippet = _insert(host, "", {**host.entry(server), **host.once}).rstrip("\n")
+    error.hint = f"Mend it, or put this into it in an editor:\n{snippet}"
+    error.details = {**error.details, "snippet": snippet}
+
+
+def apply(plan: Plan) -> None:
+    """Write what was planned, unless the file is no longer the one that was looked at."""
+    if plan.is_done:
+        return
+    if _read(plan.path) != plan.before:
+        raise Conflict(
+            f"{plan.path} has changed meanwhile",
+            unchanged="Nothing was changed.",
+            hint="Run the command again.",
+        )
+    if plan.backup and plan.before is not None:
+        folder = os.path.dirname(plan.backup)
+        if os.path.basename(folder) == _BACKUPS:  # a bank that is a repository leaves it out
+            with saving(plan.backup):
+                make_private_directory(folder)
+            write_whole(os.path.join(folder, ".gitignore"), b"*\n")
+        write_whole(plan.backup, plan.before)
+    with saving(plan.path):
+        if plan.after is None:
+            os.unlink(plan.path)
+            return
+        make_private_directory(os.path.dirname(plan.path))
+    write_whole(plan.path, plan.after)
+
+
+def find_plugin(env: Mapping[str, str]) -> str:
+    """What Claude Code calls the plugin of ours that it has installed; empty if it has none."""
+    home = env.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
+    path = os.path.join(home, "plugins", "installed_plugins.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            plugins = json.loads(file.read(_MAX_PLUGIN_BYTES))["plugins"]
+        names = [name for name, where in plugins.items() if where]
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return ""
+    return next((name for name in names if name.startswith(_PLUGIN_PREFIX)), "")
+
+
+# The file
+
+
+def _backup_path(path: str, scope: str, env: Mapping[str, str]) -> str:
+    """Where a file is copied before it is changed: beside it, but never into a repository."""
+    if scope == "user":
+        return path + BACKUP
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    name = f"{digest}-{os.path.basename(path)}{BACKUP}"
+    return os.path.join(global_root(env), _BACKUPS, name)
+
+
+def _paths(host: Host, scope: str, env: Mapping[str, str], cwd: str) -> list[str]:
+    """The files a host reads in that scope, the usual one first."""
+    if scope == "user":
+        return [os.path.abspath(path) for path in host.user(env)]
+    if not host.project:
+        raise UsageError(f"{host.title} has no configuration of a project's own")
+    root = _project(cwd, env, host.project)
+    return [os.path.join(root, path) for path in host.project]
+
+
+def _project(cwd: str, env: Mapping[str, str], files: Sequence[str]) -> str:
+    """The directory a project starts in: the nearest with its marks, below the person's home."""
+    home = os.path.realpath(env.get("HOME") or os.path.expanduser("~"))
+    directory = os.path.realpath(cwd)
+    while directory not in (home, os.path.dirname(directory)):
+        if any(os.path.lexists(os.path.join(directory, mark)) for mark in (*_MARKS, *files)):
+            return directory
+        directory = os.path.dirname(directory)
+    return os.path.realpath(cwd)
+
+
+def _choose_path(host: Host, paths: Sequence[str]) -> str:
+    """The one of a host's files that has our entry, else the first there is."""
+    existing = [_resolve(path) for path in paths if os.path.lexists(path)]
+    if len(existing) > 1:
+        for path in existing:
+            with contextlib.suppress(RetainError):
+                if _read_entry(host, path) is not None:
+                    return path
+    return existing[0] if existing else _resolve(paths[0])
+
+
+def _resolve(path: str) -> str:
+    """Where a file really is; a link may lead only to what belongs to the person."""
+    real = os.path.realpath(path)
+    if not os.path.lexists(real):
+        if os.path.islink(path):
+            raise Unsafe(f"{path} is a link that leads nowhere")
+        folder = os.path.dirname(real)
+        while not os.path.lexists(folder):
+            folder = os.path.dirname(folder)
+        if real != os.path.abspath(path) and os.stat(folder).st_uid != os.geteuid():
+            raise Unsafe(f"{path} lies behind a link, in {folder}, which belongs to someone else")
+        return real
+    try:
+        facts = os.stat(real, follow_symlinks=False)
+    except OSError as error:
+        raise Unsafe(f"{path} cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(facts.st_mode):
+        raise Unsafe(f"{real} is not a plain file")
+    if facts.st_uid != os.geteuid():
+        raise Unsafe(f"{real} belongs to someone else")
+    return real
+
+
+def _read(path: str) -> bytes | None:
+    """A file's bytes, or None where there is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unsafe(f"{path} cannot be read: {error.strerror}") from error
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise Unsafe(f"{path} is not a plain file")
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise LimitExceeded(f"it is larger than {MAX_BYTES:,} bytes")
+    return data
+
+
+def _decode(data: bytes | None) -> str:
+    try:
+        return (data or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"it is not UTF-8 at byte {error.start}") from error
+
+
+# The entry
+
+
+def _keys(host: Host, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Where the servers are; OpenCode has them one level down in files of its second version."""
+    servers = values.get(host.keys[0])
+    inner = servers.get("servers") if host.keys == ("mcp",) and isinstance(servers, dict) else None
+    is_nested = isinstance(inner, dict) and not {"type", "enabled"} & inner.keys()
+    return (*host.keys, "servers") if is_nested else host.keys
+
+
+def _entry(host: Host, values: dict[str, Any]) -> dict[str, Any] | None:
+    """Our entry in a file's values, or None."""
+    within: Any = values
+    for key in (*_keys(host, values), NAME):
+        within = within.get(key, {} if key != NAME else None)
+        if not isinstance(within, dict) and not (key == NAME and within is None):
+            raise Unreadable(f"{key!r} in it is not an object")
+    return within  # type: ignore[no-any-return]
+
+
+def _read_entry(host: Host, path: str) -> dict[str, Any] | None:
+    return _entry(host, plain(parse(_decode(_read(path)), is_toml=host.is_toml)))
+
+
+def _insert(host: Host, text: str, entry: dict[str, Any]) -> str:
+    """The file's text with our entry in it; of one that is there only what differs is changed."""
+    document = parse(text, is_toml=host.is_toml)
+    within = document
+    keys = _keys(host, plain(document))
+    for key in keys:
+        if key not in within:
+            within[key] = _new_table(host, is_outer=True)
+        within = within[key]
+    if NAME not in within:
+        within[NAME] = _new_table(host)
+    _update(within[NAME], entry)
+    expected = plain(document)
+    new = render(document, text, is_toml=host.is_toml)
+    # A last look before a person's file is changed: TOML can be laid out in ways tomlkit bends.
+    if plain(parse(new, is_toml=host.is_toml)) != expected:
+        raise Unreadable("it cannot be changed without disturbing something else in it")
+    return new
+
+
+def _new_table(host: Host, *, is_outer: bool = False) -> Any:
+    if not host.is_toml:
+        return {}
+    import tomlkit
+
+    return tomlkit.table(is_super_table=is_outer)
+
+
+def _update(table: Any, target: Mapping[str, Any]) -> None:
+    for key in [key for key in table if key not in target]:
+        del table[key]
+    for key, value in target.items():
+        if isinstance(value, dict) and isinstance(table.get(key), dict):
+            _update(table[key], value)
+        elif key not in table or table[key] != value:
+            table[key] = value
+
+
+def _remove(host: Host, text: str, entry: dict[str, Any], backup: str) -> bytes | None:
+    """The file without our entry: as it was before, if nothing else has changed since."""
+    original = None
+    with contextlib.suppress(RetainError):
+        data = _read(backup)
+        if (
+            data is not None
+            and _entry(host, plain(parse(_decode(data), is_toml=host.is_toml))) is None
+        ):
+            original = _decode(data)
+    if original is not None and _insert(host, original, entry) == text:
+        return original.encode()
+    document = parse(text, is_toml=host.is_toml)
+    keys = _keys(host, plain(document))
+    tables = [document]
+    for key in keys:
+        tables.append(tables[-1][key])
+    del tables[-1][NAME]
+    # The objects around the entry go with it when they are empty and were not there before.
+    kept = len(keys) if original is None and os.path.lexists(backup) else 0
+    before: Any = {} if original is None else plain(parse(original, is_toml=host.is_toml))
+    for key in keys if original is not None else ():
+        before = before.get(key)
+        if not isinstance(before, dict):
+            break
+        kept += 1
+    for depth in range(len(keys), kept, -1):
+        if not tables[depth]:
+            del tables[depth - 1][keys[depth - 1]]
+    new = render(document, text, is_toml=host.is_toml)
+    if not plain(document) and not os.path.lexists(backup) and not new.strip("{} \r\n\ufeff"):
+        return None  # it was made for our entry alone
+    return new.encode()
+
+
+def _target(
+    host: Host, values: Mapping[str, Any], current: dict[str, Any] | None, server: Server
+) -> dict[str, Any]:
+    """Our entry as it is to be: what a person added to it stays."""
+    if current is None:
+        is_usual = _keys(host, values) == host.keys
+        return {**host.entry(server), **(host.once if is_usual else {})}
+    wanted = host.entry(server)
+    if server.command:
+        command = _merge_command(current, server)
+        wanted = host.entry(server._replace(command=command, bank=(), tools=""))
+    kept = current if server.command or host.is_toml else _headers(current, wanted)
+    target = {key: value for key, value in kept.items() if _stays(host, key, current, wanted)}
+    for key, value in wanted.items():
+        old = kept.get(key)
+        is_table = isinstance(old, dict) and isinstance(value, dict)
+        target[key] = {**old, **value} if is_table else value  # type: ignore[dict-item]
+    return target
+
+
+def _stays(host: Host, key: str, current: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a key of our entry has a place beside what is to be in it."""
+    if key in wanted:
+        return True
+    is_command = "command" in wanted
+    foreign = host.only_address if is_command else host.only_command
+    if any(fnmatch.fnmatchcase(key, pattern) for pattern in foreign):
+        return False
+    if key == "headers":
+        return not is_command
+    if key == "bearer_token_env_var":
+        return _is_same_server(current, wanted)
+    return key not in host.written
+
+
+def _headers(current: dict[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry without a token that is not for the server it is to call."""
+    headers = current.get("headers")
+    is_new = "headers" in wanted or not _is_same_server(current, wanted)
+    if not isinstance(headers, dict) or not is_new:
+        return current
+    known = wanted.get("headers", {})
+    left = {
+        key: value
+        for key, value in headers.items()
+        if key in known or key.lower() != "authorization"
+    }
+    rest = {**current, "headers": left}
+    return rest if left else {key: value for key, value in rest.items() if key != "headers"}
+
+
+def _is_same_server(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether both are addresses of one machine, so that a token for the one is for the other."""
+    origins = set()
+    for entry in (current, wanted):
+        url = entry.get("httpUrl") or entry.get("url")
+        try:
+            origins.add(urlsplit(str(url))[:2] if url else object())
+        except ValueError:
+            return False
+    return len(origins) == 1
+
+
+# The command in the entry
+
+
+def parse_command(entry: Mapping[str, Any]) -> list[str]:
+    """The command of an entry with its arguments; empty if it has none that is understood."""
+    command, more = entry.get("command"), entry.get("args", [])
+    words = (
+        command if isinstance(command, list) else [command, *more] if isinstance(more, list) else []
+    )
+    return list(words) if all(isinstance(word, str) for word in words) else []
+
+
+def _merge_command(entry: Mapping[str, Any], server: Server) -> tuple[str, ...]:
+    """The command for an entry that is there: its options stay, those given now replace them."""
+    words = parse_command(entry)
+    if tuple(words[1:3]) == ("-m", "retain"):
+        options = _split_options(words[3:])
+    elif words and os.path.basename(words[0]).removesuffix(".exe") == "retain":
+        options = _split_options(words[1:])
+    else:
+        return server.argv
+    if ("mcp",) not in options:
+        return server.argv
+    if server.bank:
+        options = _replace_option(options, _BANK_OPTIONS, server.bank)
+    if server.tools:
+        options = _replace_option(options, ("--tools",), ("--tools", server.tools))
+    return (*server.command[:-1], *(word for option in options for word in option))
+
+
+def option_value(words: Sequence[str], name: str) -> str:
+    """What an option is given in a command, empty if it is not there."""
+    for option in _split_options(words):
+        key, _, value = option[0].partition("=")
+        if key == name:
+            return option[1] if len(option) > 1 else value
+    return ""
+
+
+def _split_options(words: Sequence[str]) -> list[tuple[str, ...]]:
+    options, start = [], 0
+    while start < len(words):
+        length = 2 if words[start] in _OPTIONS_WITH_VALUE else 1
+        options.append(tuple(words[start : start + length]))
+        start += length
+    return options
+
+
+def _replace_option(
+    options: Sequence[tuple[str, ...]], names: Sequence[str], new: tuple[str, ...]
+) -> list[tuple[str, ...]]:
+    """The options with one in the place of those with these names, else at the end."""
+    replaced: list[tuple[str, ...]] = []
+    for option in options:
+        if option[0].partition("=")[0] not in names:
+            replaced.append(option)
+        elif new not in replaced:
+            replaced.append(new)
+    return replaced if new in replaced else [*replaced, new]

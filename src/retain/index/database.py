@@ -1,0 +1,541 @@
+"""The index's SQLite file: its tables, and how it is opened, shared and replaced.
+
+It lies in the person's own state directory and is derived from the memories, so a file that is
+damaged, or that someone else has changed, is thrown away and made anew. Processes that open, close
+or replace it take turns by a lock on that directory. The last one to close the file notes its size
+and times beside it: no check is as sure, and none but reading every byte would notice a changed
+letter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from retain.disk import is_network, make_private_directory
+from retain.errors import Busy, NewerFormat, RetainError
+
+APPLICATION_ID: Final = 0x5274_6E31  # "Rtn1", by which the file is told from anybody else's
+VERSION: Final = 5  # goes up with every change of the tables: an index of another one is made anew
+BANK_NOTE: Final = "bank"  # the file that names the bank an index is of
+_MORE_VERSIONS: Final = 100  # that a newer Retain may have; a higher number is damage
+WAIT_SECONDS: Final = 10.0
+_CLOSE_WAIT: Final = 0.2
+_CHECKPOINT_WAIT: Final = 0.5
+_PAUSE: Final = 0.01
+_NETWORK_NOTE: Final = "the index is on a network file system: it uses a safe journal"
+# What every connection has, asserted by reading it back.
+PRAGMAS: Final = (
+    ("busy_timeout", int(WAIT_SECONDS * 1000)),
+    ("synchronous", 1),  # NORMAL: a commit survives a kill; after a power cut the files win
+    ("secure_delete", 1),
+    ("trusted_schema", 0),
+    ("cell_size_check", 1),
+    ("foreign_keys", 0),
+    ("temp_store", 2),
+    ("cache_size", -16_000),
+    ("wal_autocheckpoint", 4000),  # pages: a first indexing writes most of them many times
+)
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_INHERITED: Final[list[object]] = []  # connections of a parent process, kept from being closed
+
+_TABLES: Final = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+-- Numbers are unique within one file; by this a cache knows that it is looking at another one.
+INSERT INTO facts VALUES ('identity', hex(randomblob(16)));
+-- Kept beside the rows because counting a hundred thousand of them takes longer than a search.
+-- The version goes up with every change of a chunk or a vector: by it a cache knows that it is old.
+CREATE TABLE totals (
+  chunks INTEGER NOT NULL,
+  length INTEGER NOT NULL,
+  wholes INTEGER NOT NULL,
+  version INTEGER NOT NULL
+);
+INSERT INTO totals VALUES (0, 0, 0, 0);
+
+-- The listing of each collection as it was when every row agreed with it.
+CREATE TABLE folders (collection TEXT PRIMARY KEY, signature BLOB NOT NULL) WITHOUT ROWID;
+
+-- One row per file. A file that went missing together with most others keeps its rows, marked
+-- is_gone, until someone says that it was meant.
+CREATE TABLE memories (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  collection TEXT NOT NULL,
+  file TEXT NOT NULL,
+  id TEXT NOT NULL,
+  key TEXT NOT NULL,
+  size INTEGER NOT NULL,
+  modified INTEGER NOT NULL,
+  changed INTEGER NOT NULL,
+  hash BLOB NOT NULL,
+  is_settled INTEGER NOT NULL,
+  is_gone INTEGER NOT NULL DEFAULT 0,
+  chunks INTEGER NOT NULL,
+  type TEXT NOT NULL,
+  status TEXT NOT NULL,
+  created TEXT NOT NULL,
+  written REAL NOT NULL,
+  is_superseded INTEGER NOT NULL,
+  title TEXT NOT NULL,
+  tags TEXT NOT NULL,
+  meta TEXT NOT NULL,
+  problem TEXT NOT NULL,
+  is_odd INTEGER NOT NULL,
+  UNIQUE (collection, file)
+);
+CREATE INDEX memories_key ON memories (key);
+CREATE INDEX memories_hidden ON memories (number) WHERE is_gone OR status = 'retired';
+
+CREATE TABLE vectors (
+  chunk INTEGER PRIMARY KEY,
+  memory INTEGER NOT NULL,
+  model TEXT NOT NULL,
+  check_sum INTEGER NOT NULL,
+  digest BLOB NOT NULL,
+  vector BLOB NOT NULL
+);
+CREATE INDEX vectors_model ON vectors (model, chunk, memory);
+CREATE TABLE pending (chunk INTEGER PRIMARY KEY);
+
+CREATE TABLE links (
+  memory INTEGER NOT NULL,
+  target TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  edge TEXT NOT NULL,
+  memory_edge TEXT NOT NULL,
+  label TEXT NOT NULL,
+  anchor TEXT NOT NULL,
+  line INTEGER NOT NULL,
+  seen TEXT NOT NULL,
+  context TEXT NOT NULL
+);
+CREATE INDEX links_memory ON links (memory);
+CREATE INDEX links_target ON links (target);
+CREATE INDEX links_supersedes ON links (target) WHERE memory_edge = 'supersedes';
+
+-- The chunks of a memory have consecutive numbers: the one before and the one after are neighbours.
+-- A vector is made from the lead (a title the text lacks) and the text without its first `skip`
+-- characters (the name of the speaker). `asks` is the share of a turn that stands in questions.
+-- A heading alone is no answer: the chunk after it is shown instead.
+CREATE TABLE chunks (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  memory INTEGER NOT NULL,
+  line INTEGER NOT NULL,
+  length INTEGER NOT NULL,
+  is_question INTEGER NOT NULL,
+  asks REAL NOT NULL,
+  is_heading INTEGER NOT NULL,
+  who TEXT NOT NULL,
+  skip INTEGER NOT NULL,
+  lead TEXT NOT NULL,
+  digest BLOB NOT NULL,
+  header_path TEXT NOT NULL,
+  text TEXT NOT NULL
+);
+CREATE INDEX chunks_memory ON chunks (memory);
+CREATE INDEX chunks_who ON chunks (who) WHERE who <> '';
+
+-- Terms come cut and stemmed from `words`, so the tokenizer has only to part them at spaces.
+CREATE VIRTUAL TABLE terms USING fts5 (bag, tokenize = 'ascii');
+CREATE VIRTUAL TABLE vocabulary USING fts5vocab (terms, row);
+-- Whole memories of several chunks, for the score of a chunk's surroundings.
+CREATE VIRTUAL TABLE wholes USING fts5 (bag, tokenize = 'ascii');
+CREATE VIRTUAL TABLE whole_vocabulary USING fts5vocab (wholes, row);
+
+-- What each arm that lives elsewhere was given of every memory: what differs from the rows is the
+-- outbox, so that a kill at any moment can neither lose nor invent a delivery.
+CREATE TABLE delivered (
+  arm TEXT NOT NULL, -- which part of the index, and on which server
+  collection TEXT NOT NULL,
+  file TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  is_left INTEGER NOT NULL, -- its memory was taken out of the index, perhaps for good
+  PRIMARY KEY (collection, file, arm)
+) WITHOUT ROWID;
+CREATE INDEX delivered_left ON delivered (arm) WHERE is_left;
+CREATE INDEX delivered_ahead ON delivered (arm) WHERE hash GLOB 'ahead:*';
+"""
+
+# What changes with every change of a chunk or a vector, and with the file itself: by it whoever
+# keeps something in memory knows that it is old.
+STATE: Final = "SELECT version, (SELECT value FROM facts WHERE name = 'identity') FROM totals"
+
+# The same for memories alone: it changes with every one that comes, changes or goes.
+MEMORY_STATE: Final = """
+SELECT chunks, (SELECT seq FROM sqlite_sequence WHERE name = 'memories'),
+  (SELECT value FROM facts WHERE name = 'held'), (SELECT value FROM facts WHERE name = 'identity')
+FROM totals
+"""
+
+
+class Damaged(RetainError):
+    """The index cannot be trusted; it is made anew."""
+
+    code = "damaged"
+
+
+class Replaced(Busy):
+    """Another file stands in the index's place, about which nothing is known yet."""
+
+    code = "replaced"
+
+
+class Database:
+    """One process's access to the index of a bank."""
+
+    def __init__(self, directory: str, bank: str = "") -> None:
+        self.directory = directory
+        self._bank = bank  # its root, noted beside the index for who looks through all states
+        self.path = os.path.join(directory, "index.db")
+        self._stamp_path = os.path.join(directory, "index.stamp")
+        self._connection: sqlite3.Connection | None = None
+        self._inode = 0
+        self.generation = 0  # goes up with every file that is opened: what was read is of another
+        self._process = os.getpid()
+        self.lock = threading.RLock()
+        self.notes: list[str] = []  # what a person should know about this index
+        self.lasting: list[str] = []  # the part of it that makes every answer worse
+        self.is_temporary = False
+        self._model: str | None = None  # of the vectors that a file had before it was replaced
+
+    @contextlib.contextmanager
+    def reading(self, generation: int = 0) -> Iterator[sqlite3.Connection]:
+        """The index as it is at one moment; Replaced when it is of another generation."""
+        with self._transaction("BEGIN", generation, WAIT_SECONDS) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def writing(
+        self, generation: int = 0, *, wait: float | None = None
+    ) -> Iterator[sqlite3.Connection]:
+        """A transaction that may change the index; Busy when others have it for `wait` seconds."""
+        seconds = WAIT_SECONDS if wait is None else wait
+        with self._transaction("BEGIN IMMEDIATE", generation, seconds) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _transaction(
+        self, begin: str, generation: int, seconds: float
+    ) -> Iterator[sqlite3.Connection]:
+        with self.lock, _explain_errors(self.path, seconds):
+            connection = self._connect()
+            if generation and generation != self.generation:
+                raise Replaced(
+                    f"the index {self.path} is replaced over and over by another process"
+                )
+            _execute_within(connection, begin, seconds)
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def checkpoint(self) -> None:
+        """Bring everything into the main file and leave nothing in the log beside it."""
+        with self.lock, _explain_errors(self.path, _CHECKPOINT_WAIT):
+            # Whoever reads just now keeps the log; the last to close the file removes it.
+            statement = "PRAGMA wal_checkpoint(TRUNCATE)"
+            _execute_within(self._connect(), statement, _CHECKPOINT_WAIT)
+
+    def is_new(self, generation: int) -> bool:
+        """Whether the file is another one than that of a generation, or not there at all."""
+        return self._is_stale or self.generation != generation
+
+    @property
+    def _is_stale(self) -> bool:
+        """Whether there is no connection to the file that stands there now."""
+        is_there = self.is_temporary or _inode(self.path) == self._inode
+        return self._connection is None or not is_there
+
+    def _connect(self) -> sqlite3.Connection:
+        """The open connection, to the file that stands there now: anyone may delete it any time."""
+        if self._process != os.getpid():
+            # SQLite must not be used across a fork, nor closed: that would drop the parent's locks.
+            _INHERITED.append(self._connection)
+            self._connection, self._process = None, os.getpid()
+        if self._connection is not None and not self._is_stale:
+            return self._connection
+        self._drop()
+        try:
+            make_private_directory(self.directory)
+            with _locked(self.directory, WAIT_SECONDS):
+                self._connection = self._open()
+                self._note_use()
+        except (OSError, sqlite3.OperationalError) as error:
+            if _error_code(error) in _BUSY:
+                raise
+            # The disk refuses to be written to.
+            self.is_temporary = True
+            self.generation += 1
+            self._note_lasting(f"the index is kept in memory only: {self.directory}: {error}")
+            self._connection = _configure(_new_connection(":memory:"), "memory")
+            _create_tables(self._connection)
+        return self._connection
+
+    def _open(self) -> sqlite3.Connection:
+        """Open the file, made anew if it is not ours or damaged; the caller has the lock."""
+        if _inode(self.path) and self._was_changed():
+            self._remove("it was changed from outside")
+        if not _inode(self.path):
+            # SQLite gives the files beside it the same mode.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            fd = os.open(self.path, flags, 0o600)
+            os.fchmod(fd, 0o600)  # a umask may have taken bits away
+            os.close(fd)
+        connection = _new_connection(self.path)
+        try:
+            return self._prepare(connection)
+        except sqlite3.DatabaseError as error:
+            connection.close()
+            if _error_code(error) not in _CORRUPT:
+                raise
+            self._remove(f"it was damaged: {error}")
+        except _Foreign as foreign:
+            connection.close()
+            self._remove(str(foreign))
+        except BaseException:
+            connection.close()
+            raise
+        return self._open()
+
+    def _prepare(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        """Make a file that was just opened ready for use; _Foreign if it is none of ours."""
+        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        is_ours = application_id == APPLICATION_ID
+        if is_ours and VERSION < version < VERSION + _MORE_VERSIONS:
+            raise NewerFormat(
+                f"{self.path} was made by a newer Retain and is left untouched",
+                hint="Upgrade Retain: pip install --upgrade retain-bank",
+            )
+        is_empty = not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        if not is_empty and (not is_ours or version != VERSION):
+            self._model = _read_model(connection)
+            raise _Foreign("" if is_ours else "it was not ours")
+        journal = "delete" if is_network(self.directory) else "wal"
+        _configure(connection, journal)
+        if is_empty:
+            _create_tables(connection)
+            if self._model:
+                set_fact(connection, "model", self._model)
+        connection.execute("SELECT version FROM totals").fetchone()  # makes the log: in use
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._stamp_path)
+        self._inode = _inode(self.path)
+        self.generation += 1
+        self._note_lasting(*([_NETWORK_NOTE] if journal != "wal" else []))
+        return connection
+
+    def _note_use(self) -> None:
+        """Note whose index it is, and that it is in use: states nobody uses are removed."""
+        os.utime(self.directory)
+        path = os.path.join(self.directory, BANK_NOTE)
+        if self._bank and not os.path.exists(path):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            with open(os.open(path, flags, 0o600), "wb") as file:
+                file.write(os.fsencode(self._bank))
+
+    def _note_lasting(self, *reasons: str) -> None:
+        """Note what makes every answer worse from now on, in place of what did before."""
+        self.notes = [*(note for note in self.notes if note not in self.lasting), *reasons]
+        self.lasting = [*reasons]
+
+    def _was_changed(self) -> bool:
+        """Whether someone else has written to the file since the last one of us closed it."""
+        if os.path.exists(f"{self.path}-wal"):  # in use, or its user was killed: SQLite knows
+            return False
+        try:
+            with open(self._stamp_path, "rb") as file:
+                return file.read() != _stamp(self.path)
+        except FileNotFoundError:
+            return False
+
+    def replace(self, why: str) -> None:
+        """Throw the file away and make it anew, unless another process has done so already."""
+        with self.lock:
+            if self.is_temporary:
+                self._drop()
+                return
+            with _locked(self.directory, WAIT_SECONDS):
+                is_there = _inode(self.path) == self._inode != 0
+                if self._connection is not None:
+                    self._model = _read_model(self._connection)
+                self._drop()
+                if is_there:
+                    self._remove(why)
+                    self._connection = self._open()
+
+    def _remove(self, why: str) -> None:
+        """Remove the file; whoever has it open goes on with it until the next transaction."""
+        for ending in ("", "-wal", "-shm", "-journal"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self.path}{ending}")
+        if why:
+            self.notes.append(f"the index was built anew: {why}")
+
+    def close(self) -> None:
+        """Let go of the file, and note how it was left when no other process has it open."""
+        with self.lock:
+            try:
+                if self._connection is not None and not self.is_temporary:
+                    with _locked(self.directory, _CLOSE_WAIT):
+                        is_there = _inode(self.path) == self._inode
+                        self._drop()
+                        if is_there and not self.lasting and not os.path.exists(f"{self.path}-wal"):
+                            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+                            with open(os.open(self._stamp_path, flags, 0o600), "wb") as file:
+                                file.write(_stamp(self.path))
+            except OSError:
+                pass  # the directory is gone, or others are opening: the next one sees no stamp
+            finally:
+                self._drop()
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+        self._connection = None
+        self.is_temporary = False
+
+
+class _Foreign(Exception):
+    """A file that is none of ours, or of another version; the text says so, or is empty."""
+
+
+def fact(connection: sqlite3.Connection, name: str) -> object:
+    """Something the index remembers about itself, or None."""
+    row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return row[0] if row else None
+
+
+def set_fact(connection: sqlite3.Connection, name: str, value: object) -> None:
+    connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+
+def last_number(connection: sqlite3.Connection, table: str) -> int:
+    """The highest number a row of a table ever had: none is used twice, or a cache would err."""
+    query = "SELECT seq FROM sqlite_sequence WHERE name = ?"
+    row = connection.execute(query, (table,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _create_tables(connection: sqlite3.Connection) -> None:
+    """Make every table of an empty file, all or none."""
+    connection.executescript(
+        f"BEGIN IMMEDIATE; {_TABLES}; PRAGMA application_id = {APPLICATION_ID}; "
+        f"PRAGMA user_version = {VERSION}; COMMIT;"
+    )
+
+
+def _new_connection(path: str) -> sqlite3.Connection:
+    """A connection that begins no transaction by itself; whoever uses it holds the lock."""
+    return sqlite3.connect(
+        path,
+        timeout=WAIT_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+
+
+def _configure(connection: sqlite3.Connection, journal: str) -> sqlite3.Connection:
+    """A connection with every setting read back: one that did not take is a bug to hear of."""
+    for name, value in (*PRAGMAS, ("journal_mode", journal)):
+        connection.execute(f"PRAGMA {name} = {value}")
+    for name, value in (*PRAGMAS, ("journal_mode", journal)):
+        actual = connection.execute(f"PRAGMA {name}").fetchone()[0]
+        if actual != value:
+            raise RetainError(f"SQLite's {name} is {actual}, not {value}, as it should be")
+    return connection
+
+
+def _execute_within(connection: sqlite3.Connection, statement: str, seconds: float) -> None:
+    """Execute a statement that waits for others for so many seconds."""
+    if seconds == WAIT_SECONDS:
+        connection.execute(statement)
+        return
+    connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+    try:
+        connection.execute(statement).fetchall()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {int(WAIT_SECONDS * 1000)}")
+
+
+def _error_code(error: Exception) -> int:
+    """SQLite's code for what went wrong, without the detail."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+@contextlib.contextmanager
+def _explain_errors(path: str, seconds: float) -> Iterator[None]:
+    """Say what SQLite's refusals mean."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = _error_code(error)
+        if code in _BUSY:
+            raise Busy(
+                f"another process has held the index {path} for {seconds:g} seconds",
+                hint="Try again; the memories themselves are as they were.",
+            ) from error
+        if code in _CORRUPT:
+            raise Damaged(f"the index {path} is damaged: {error}") from error
+        raise RetainError(
+            f"the index {path} cannot be used: {error}",
+            hint="`retain doctor --repair` builds it anew; the memories are as they were.",
+        ) from error
+
+
+@contextlib.contextmanager
+def _locked(directory: str, seconds: float) -> Iterator[None]:
+    """Lock a directory against others who open, close or replace what is in it.
+
+    Never for ever: Python may let go of a forgotten index at any moment, also while this very
+    thread opens another one of the same bank.
+    """
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    end = time.monotonic() + seconds
+    try:
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise BlockingIOError(errno.EAGAIN, "others are opening the index") from None
+                time.sleep(_PAUSE)
+                continue
+            except OSError:  # a file system without such locks
+                pass
+            break
+        yield
+    finally:
+        os.close(fd)
+
+
+def _inode(path: str) -> int:
+    """The number of a file, 0 where there is none."""
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return 0
+
+
+def _read_model(connection: sqlite3.Connection) -> str | None:
+    """The model whose vectors a file has, if that can be read."""
+    with contextlib.suppress(sqlite3.Error):
+        return str(fact(connection, "model") or "") or None
+    return None
+
+
+def _stamp(path: str) -> bytes:
+    facts = os.stat(path)
+    return b"%d %d %d %d" % (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)

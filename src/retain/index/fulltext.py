@@ -1,0 +1,272 @@
+"""The text arm: BM25 over chunks, and over whole memories, on an absolute scale from 0 to 1.
+
+FTS5 finds the candidates and our own formula scores them: the built-in one has fixed constants
+and no fixed end, and a score that is divided by the highest one any text could reach means the
+same for every query.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import log
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from retain.errors import Busy
+from retain.index.database import STATE, VERSION
+from retain.locate import state_directory
+
+if TYPE_CHECKING:
+    from retain.locate import BankLocation
+
+_Result = TypeVar("_Result")
+
+# How far a chunk has each term of a query, from 0 to 1, in the lexicon's order.
+Shares = tuple[float, ...]
+
+CANDIDATES: Final = 200
+WHOLES: Final = 60
+B: Final = 0.4  # how much a text's length counts against it
+# How many rows FTS5 may rank: common words beyond that choose no candidates, but still count.
+RANKED: Final = 6_000
+_REMEMBERED: Final = 10_000  # terms whose counts are kept
+_STEPS: Final = 2000  # of SQLite's machine between two looks at the clock
+
+
+class Lexicon(NamedTuple):
+    """A query's terms with how rare each is."""
+
+    rarity: Mapping[str, float]  # idf
+    counts: Mapping[str, int]  # in how many chunks it stands
+    chunks: int
+    average: float  # length of a chunk
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Each term's share of the highest score a text could reach, seen terms or not."""
+        total = sum(self.rarity.values())
+        return tuple(rarity / total for rarity in self.rarity.values()) if total else ()
+
+
+class Within(NamedTuple):
+    """The memories that may be found; a search without conditions has none of these."""
+
+    numbers: list[int]
+
+    @property
+    def encoded(self) -> str:
+        return json.dumps(self.numbers)
+
+
+class Counts:
+    """In how many chunks and memories terms stand, remembered until the index changes.
+
+    FTS5 counts anew each time, which for a common word takes longer than the rest of a search.
+    """
+
+    def __init__(self) -> None:
+        self._state: object = None
+        self._known: dict[tuple[str, str], int] = {}
+
+    def of(
+        self, connection: sqlite3.Connection, table: str, terms: Iterable[str]
+    ) -> dict[str, int]:
+        """Each term's count in one of the two vocabularies."""
+        state = connection.execute(STATE).fetchone()
+        if state != self._state or len(self._known) > _REMEMBERED:
+            self._state, self._known = state, {}
+        counts = {}
+        for term in terms:
+            count = self._known.get((table, term))
+            if count is None:
+                count = self._known[table, term] = _count(connection, table, term)
+            counts[term] = count
+        return counts
+
+
+class Snapshot:
+    """An index as the last process left it, searched by words: neither synced nor repaired.
+
+    A hook must not wait for those who bring the index in step, nor be in their way.
+    """
+
+    def __init__(
+        self, place: BankLocation, end: float, env: Mapping[str, str] = os.environ
+    ) -> None:
+        self.location = place
+        self.counts = Counts()
+        self._path = os.path.join(state_directory(place.root, env), "index.db")
+        self._end = end  # of the time to look, by the monotonic clock
+
+    def read(
+        self,
+        work: Callable[[sqlite3.Connection], _Result],
+        *,
+        is_fresh: bool = True,  # noqa: ARG002 - it never is
+    ) -> _Result:
+        """Look something up; Busy where there is no index to look at, or no time."""
+        # At rest there is no log, and SQLite would make one.
+        is_at_rest = not os.path.exists(f"{self._path}-wal")
+        path = self._path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        address = f"file:{path}?mode=ro{'&immutable=1' * is_at_rest}"
+        try:
+            with contextlib.closing(
+                sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)
+            ) as connection:
+                connection.set_progress_handler(lambda: time.monotonic() > self._end, _STEPS)
+                if connection.execute("PRAGMA user_version").fetchone() == (VERSION,):
+                    return work(connection)
+        except sqlite3.Error as error:
+            raise Busy(f"the index of {self.location.root} cannot be looked at: {error}") from error
+        raise Busy(f"there is no index of {self.location.root} to look at")
+
+
+def lexicon(
+    connection: sqlite3.Connection, terms: Iterable[str], counted: Counts | None = None
+) -> Lexicon:
+    """How rare a query's terms are in this bank."""
+    chunks, length = connection.execute("SELECT chunks, length FROM totals").fetchone()
+    counts = (counted or Counts()).of(connection, "vocabulary", dict.fromkeys(terms))
+    rarity = {term: rarity_of(chunks, count) for term, count in counts.items()}
+    return Lexicon(rarity, counts, chunks, length / chunks if chunks else 1.0)
+
+
+def _count(connection: sqlite3.Connection, table: str, term: str) -> int:
+    query = f"SELECT doc FROM {table} WHERE term = ?"  # noqa: S608 - one of our two names
+    row = connection.execute(query, (term,)).fetchone()
+    return row[0] if row else 0
+
+
+def rarity_of(chunks: int, count: int) -> float:
+    """How rare a term is that stands in so many of all chunks."""
+    return log(1 + max(0.0, chunks - count + 0.5) / (count + 0.5))
+
+
+# The plus keeps SQLite from asking FTS5 once per allowed row.
+_CHUNKS_WITHIN: Final = (
+    "AND +rowid IN (SELECT chunks.number FROM json_each(?) "
+    "JOIN chunks ON chunks.memory = json_each.value)"
+)
+_WHOLES_WITHIN: Final = "AND +rowid IN (SELECT value FROM json_each(?))"
+
+
+def chunk_shares(
+    connection: sqlite3.Connection,
+    terms: Lexicon,
+    k1: float,
+    within: Within | None = None,
+    most: int = CANDIDATES,
+    ranked: int = RANKED,
+) -> dict[int, Shares]:
+    """The chunks that meet a query best, and how far each has its terms.
+
+    FTS5 ranks as many rows as `ranked` allows: common words beyond that choose no candidates.
+    """
+    found = _candidates(connection, terms, within, most, ranked)
+    return shares_in(connection, terms, k1, found)
+
+
+def shares_in(
+    connection: sqlite3.Connection, terms: Lexicon, k1: float, chunks: Sequence[int]
+) -> dict[int, Shares]:
+    """How far each of these chunks has the terms of a query."""
+    # FTS5's own table of what was put in: asking FTS5 for each row takes three times as long.
+    query = "SELECT t.id, t.c0 FROM json_each(?) JOIN terms_content t ON t.id = json_each.value"
+    spaced = [f" {term} " for term in terms.rarity]
+    return {
+        number: shares_of(spaced, bag, k1, terms.average)
+        for number, bag in connection.execute(query, (json.dumps(chunks),))
+    }
+
+
+def _candidates(
+    connection: sqlite3.Connection, terms: Lexicon, within: Within | None, most: int, ranked: int
+) -> list[int]:
+    there = sorted((count, term) for term, count in terms.counts.items() if count)
+    if not there:
+        return []
+    chosen = _telling(there, ranked) if within is None else [term for _, term in there]
+    order = "rank"
+    expression = " OR ".join(map(_quoted, chosen))
+    if there[0][0] > ranked and within is None:
+        # Nothing but common words: where they meet, and there the newest.
+        expression = " AND ".join(_quoted(term) for _, term in there[:3])
+        order = "rowid DESC"
+    condition, values = ("", ()) if within is None else (_CHUNKS_WITHIN, (within.encoded,))
+    query = (
+        f"SELECT rowid FROM terms WHERE terms MATCH ? {condition} "  # noqa: S608 - our own words
+        f"ORDER BY {order} LIMIT ?"
+    )
+    return [number for (number,) in connection.execute(query, (expression, *values, most))]
+
+
+def _telling(there: Sequence[tuple[int, str]], most: int) -> list[str]:
+    """The rarest terms, as many as FTS5 may rank."""
+    chosen: list[str] = []
+    ranked = 0
+    for count, term in there:
+        ranked += count
+        if chosen and ranked > most:
+            break
+        chosen.append(term)
+    return chosen
+
+
+def _quoted(term: str) -> str:
+    """A term as FTS5 takes it for nothing but a term; ours hold no quotes, strangers' might."""
+    return '"' + term.replace('"', '""') + '"'
+
+
+def shares_of(spaced: Sequence[str], bag: str, k1: float, average: float) -> Shares:
+    """BM25's saturation of each term: how much its repetitions and the text's length let count."""
+    weight = k1 * (1 - B + B * (bag.count(" ") + 1) / average)
+    bag = f" {bag} "
+    return tuple([n / (n + weight) if (n := _times(term, bag)) else 0.0 for term in spaced])
+
+
+def _times(spaced: str, bag: str) -> int:
+    """How often a term stands in a bag; parting every bag into words took longer than FTS5."""
+    found = bag.count(spaced)
+    if found and f"{spaced}{spaced[1:]}" in bag:
+        # Two side by side share a space, and were counted as one.
+        return bag.split().count(spaced.strip())
+    return found
+
+
+def whole_scores(
+    connection: sqlite3.Connection,
+    terms: Iterable[str],
+    within: Within | None = None,
+    counted: Counts | None = None,
+    ranked: int = RANKED,
+) -> dict[int, float]:
+    """How well memories of several chunks meet a query as a whole, by their numbers.
+
+    FTS5 ranks as many rows as `ranked` allows.
+    """
+    (wholes,) = connection.execute("SELECT wholes FROM totals").fetchone()
+    if not wholes:
+        return {}
+    counts = (counted or Counts()).of(connection, "whole_vocabulary", terms)
+    there = sorted((count, term) for term, count in counts.items() if count)
+    highest = sum(_fts_rarity(wholes, count) for count in counts.values())
+    if not there or not highest:
+        return {}
+    expression = " OR ".join(map(_quoted, _telling(there, ranked)))
+    condition, values = ("", ()) if within is None else (_WHOLES_WITHIN, (within.encoded,))
+    query = (
+        f"SELECT rowid, -bm25(wholes) FROM wholes WHERE wholes MATCH ? {condition} "  # noqa: S608 - our own words
+        f"ORDER BY rank LIMIT {WHOLES}"
+    )
+    most = 2.2 * highest  # k1 + 1, with FTS5's k1
+    found = connection.execute(query, (expression, *values))
+    return {number: score / most for number, score in found}
+
+
+def _fts_rarity(wholes: int, count: int) -> float:
+    """The rarity as FTS5's bm25 counts it."""
+    return max(1e-6, log((wholes - count + 0.5) / (count + 0.5)))

@@ -1,0 +1,392 @@
+"""The values that travel between Retain's layers, each with the shape that JSON gives it.
+
+They are named tuples, not dataclasses: importing `dataclasses` pulls in `inspect` and would
+cost every command about one bare interpreter start.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from retain.text.sanitize import shorten
+
+Data = dict[str, object]  # a value as JSON has it, behind every door; see docs/json.md
+
+DEFAULT_TYPE: Final = "journal"
+FREE_TYPES: Final = (DEFAULT_TYPE, "plan", "fact", "observation", "reflection")
+MAX_CAUTIONS: Final = 3  # that stand with a hit in a prompt
+FAR_BEHIND: Final = 0.25  # of the best score: what is below it is noise
+ENOUGH: Final = 0.5  # confidence from which on an answer counts as found
+STATUSES: Final = ("active", "archived", "retired")
+
+_TITLE_FROM_TEXT = 50  # characters of the first line that stand in for a missing title
+
+
+def now() -> str:
+    """The present time as Retain writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """A list of strings from what a person may have written: a list, or words with commas."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        value = value.split(",")
+    if not isinstance(value, list | tuple):
+        value = [value]
+    return tuple(text for item in value if (text := _text(item).strip()))
+
+
+class Memory(NamedTuple):
+    """One memory as it stands in its file."""
+
+    id: str
+    collection: str
+    path: str
+    meta: Mapping[str, object]
+    body: str
+    data: bytes = b""
+    problem: str = ""
+    scope: str = ""
+
+    @property
+    def hash(self) -> str:
+        """The SHA-256 of the file's bytes, which `--expect` compares."""
+        import hashlib
+
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def ref(self) -> str:
+        """The memory's name within its bank: `collection/id`, or the id alone at the root."""
+        return f"{self.collection}/{self.id}" if self.collection else self.id
+
+    @property
+    def address(self) -> str:
+        """A reference that names this memory alone, whatever else shares its id."""
+        return f"{self.collection}/{self.id}"
+
+    @property
+    def title(self) -> str:
+        given = _text(self.meta.get("title")).strip()
+        return given or heading(self.body) or _first_line(self.body) or self.id
+
+    @property
+    def type(self) -> str:
+        return _text(self.meta.get("type")).strip() or DEFAULT_TYPE
+
+    @property
+    def status(self) -> str:
+        return _text(self.meta.get("status")).strip() or "active"
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return _texts(self.meta.get("tags"))
+
+    @property
+    def related_to(self) -> tuple[str, ...]:
+        return _texts(self.meta.get("related_to"))
+
+    @property
+    def merged_from(self) -> tuple[str, ...]:
+        """The memories that this one stands for, as they were called."""
+        return _texts(self.meta.get("merged_from"))
+
+    @property
+    def superseded_by(self) -> str:
+        """The memory that replaces this one, if its frontmatter names one."""
+        names = _texts(self.meta.get("superseded_by"))
+        return names[0].removeprefix("memory:") if names else ""
+
+    def text(self, key: str) -> str:
+        """A frontmatter value as text, empty when it is missing."""
+        return _text(self.meta.get(key))
+
+    def to_dict(self, *, content: bool = False) -> Data:
+        """The memory as every listing shows it; with `content`, everything there is."""
+        data: Data = {
+            "id": self.id,
+            "title": self.title,
+            "collection": self.collection,
+            "type": self.type,
+            "status": self.status,
+            "tags": list(self.tags),
+            "category": self.meta.get("category"),
+            "created_at": self.meta.get("created_at"),
+            "updated_at": self.meta.get("updated_at"),
+            "scope": self.scope,
+            "file_path": self.path,
+        }
+        if content:
+            data |= {
+                "content": self.body,
+                "metadata": dict(self.meta),
+                "hash": self.hash,
+                "problem": self.problem or None,
+            }
+        return data
+
+
+def heading(body: str) -> str:
+    """The first level-one heading outside a code fence."""
+    if "# " not in body:
+        return ""
+    fence = ""
+    for line in body.splitlines():
+        text = line.strip()
+        if fence:
+            if text.startswith(fence) and not text.strip(fence[0]):
+                fence = ""
+        elif text.startswith(("```", "~~~")):
+            fence = text[: len(text) - len(text.lstrip(text[0]))]
+        elif line.startswith("# "):
+            title = text[1:].strip()
+            closed = title.rstrip("#")
+            return closed.rstrip() if closed[-1:] in ("", " ") else title
+    return ""
+
+
+def _first_line(body: str) -> str:
+    for line in body.splitlines():
+        text = line.strip().lstrip("#>*- ").replace("**", "").strip()
+        if text:
+            return shorten(text, _TITLE_FROM_TEXT)
+    return ""
+
+
+class Problem(NamedTuple):
+    """A file Retain leaves alone, or reads only in part, and why."""
+
+    path: str
+    reason: str
+    is_minor: bool = False  # nobody would take it for a memory
+
+    def to_dict(self) -> Data:
+        return self._asdict()
+
+
+class Written(NamedTuple):
+    """What a write did; `status` is created, replaced, updated, appended, moved, unchanged ..."""
+
+    memory: Memory
+    status: str
+    kept: str = ""
+    commit: str = ""
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> Data:
+        memory = self.memory
+        return {
+            "id": memory.id,
+            "collection": memory.collection,
+            "file_path": memory.path,
+            "status": self.status,
+            "hash": memory.hash,
+            "created_at": memory.meta.get("created_at"),
+            "updated_at": memory.meta.get("updated_at"),
+            "previous_version": self.kept or None,
+            "commit": self.commit or None,
+            "warnings": list(self.warnings),
+        }
+
+
+class Trashed(NamedTuple):
+    """One soft-deleted file."""
+
+    name: str
+    id: str
+    collection: str
+    deleted_at: str
+    path: str
+    size: int
+
+    def to_dict(self) -> Data:
+        return self._asdict()
+
+
+class Deleted(NamedTuple):
+    """What a deletion did."""
+
+    trashed: Trashed
+    commit: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Merged(NamedTuple):
+    """What a merge did: the new memory, and where the others went."""
+
+    written: Written
+    trashed: tuple[Trashed, ...]
+
+
+class Linked(NamedTuple):
+    """A file or a memory that a memory links to, and how the file is now."""
+
+    target: str
+    edge: str
+    context: str
+    line: int
+    freshness: str = ""  # fresh, changed, moved, gone, planned; empty when it cannot be told
+    now_at: str = ""
+    anchor: str = ""  # the place in the file, after a #
+    label: str = ""  # what the link is called in the text, after a |
+
+    def to_dict(self) -> Data:
+        return {
+            "target": self.target,
+            "edge_type": self.edge,
+            "anchor_context": self.context,
+            "line": self.line,
+            "freshness": self.freshness or None,
+            "now_at": self.now_at or None,
+            "anchor": self.anchor or None,
+            "label": self.label or None,
+        }
+
+
+class Hit(NamedTuple):
+    """One answer of a search: a memory's best chunk, or a chunk."""
+
+    id: str
+    collection: str
+    score: float
+    text: str
+    header_path: str
+    line: int
+    title: str
+    type: str
+    status: str
+    tags: tuple[str, ...]
+    created_at: str
+    who: str
+    scope: str
+    path: str
+    is_superseded: bool = False
+    links: tuple[Linked, ...] = ()
+    explanation: Mapping[str, object] | None = None
+    superseded_by: str = ""  # the memory that replaces it, as far as one is named
+    question: str = ""  # the turn before a spoken one, where that one asks
+    changed: float = 0.0  # when it was written last, in seconds
+    stamp: str = ""  # size and time of the file when it was indexed
+
+    @property
+    def ref(self) -> str:
+        return f"{self.collection}/{self.id}" if self.collection else self.id
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What to beware of: that it is out of date, or that a file it links to changed."""
+        notes = []
+        if self.is_superseded:
+            notes.append(f"superseded by {self.superseded_by or 'a newer memory'}")
+        if self.status != "active":
+            notes.append(self.status)
+        for link in self.links:
+            if link.freshness in ("changed", "gone"):
+                notes.append(f"{link.target} has {link.freshness.replace('gone', 'gone since')}")
+            elif link.freshness == "moved":
+                notes.append(f"{link.target} has moved to {link.now_at}")
+        planned = [link.target for link in self.links if link.freshness == "planned"]
+        return (*notes, *(f"{target} is not there yet" for target in planned))
+
+    def to_dict(self) -> Data:
+        data: Data = {
+            "id": self.id,
+            "collection": self.collection,
+            "score": self.score,
+            "text": self.text,
+            "header_path": self.header_path,
+            "line": self.line,
+            "title": self.title,
+            "type": self.type,
+            "status": self.status,
+            "tags": list(self.tags),
+            "created_at": self.created_at or None,
+            "who": self.who or None,
+            "scope": self.scope,
+            "file_path": self.path,
+            "superseded": self.is_superseded,
+            "superseded_by": self.superseded_by or None,
+            "links": [link.to_dict() for link in self.links],
+            "cautions": list(self.cautions),
+        }
+        if self.explanation is not None:
+            data["explanation"] = dict(self.explanation)
+        return data
+
+    def to_backlink(self) -> Data:
+        """The hit as a memory that links to a document, with how it does."""
+        first = self.links[0]
+        return {
+            "memory_id": f"memory:{self.ref}",
+            "id": self.id,
+            "collection": self.collection,
+            "score": self.score,
+            "title": self.title,
+            "type": self.type,
+            "content": self.text,
+            "anchor_context": first.context,
+            "edge_type": first.edge,
+            "file_path": self.path,
+            "freshness": first.freshness or None,
+            "line": first.line,
+            "links": [link.to_dict() for link in self.links],
+        }
+
+
+class Degraded(NamedTuple):
+    """In what an answer falls short of the best one; false when it does not."""
+
+    pending: int = 0  # chunks without a vector
+    reasons: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.pending or self.reasons)
+
+    def to_dict(self) -> Data | None:
+        """None where the answer is as good as it gets."""
+        return {"pending": self.pending, "reasons": list(self.reasons)} if self else None
+
+    @classmethod
+    def of(cls, several: Iterable[Degraded]) -> Degraded:
+        """In what several answers together fall short; a reason that they share counts once."""
+        every = list(several)
+        reasons = dict.fromkeys(reason for one in every for reason in one.reasons)
+        return cls(sum(one.pending for one in every), tuple(reasons))
+
+
+class Answer(NamedTuple):
+    """What recall found, how sure it is that anything fits, and what it had to do without."""
+
+    hits: tuple[Hit, ...]
+    confidence: float
+    is_confident: bool
+    degraded: Degraded
+
+    def to_dict(self) -> Data:
+        return {
+            "hits": [hit.to_dict() for hit in self.hits],
+            "confidence": self.confidence,
+            "confident": self.is_confident,
+            "degraded": self.degraded.to_dict(),
+        }
+
+
+class Version(NamedTuple):
+    """One earlier text of a memory: a git commit or a numbered copy."""
+
+    version: str
+    time: str
+    author: str
+    message: str
+    source: str
+
+    def to_dict(self) -> Data:
+        return self._asdict()

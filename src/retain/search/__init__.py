@@ -1,0 +1,1 @@
+"""From a question to ranked memories: text, vector and graph arms, one absolute score."""

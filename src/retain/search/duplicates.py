@@ -1,0 +1,369 @@
+"""Memories that say nearly the same: groups to merge, facts that a newer one replaces.
+
+Everything here proposes; nothing is merged or marked unasked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from retain.index.fulltext import lexicon
+from retain.index.index import Index
+from retain.memory import Data
+from retain.search.request import parse_time
+from retain.text.tokens import words
+
+if TYPE_CHECKING:
+    from retain.index.vectors import Floats, Numbers
+
+
+SAME: Final = 0.95  # cosine from which two texts say the same
+NEAR: Final = 0.62  # cosine from which they may be about the same fact, if words agree too
+
+_PREVIEW: Final = 100
+_BLOCK: Final = 1_000
+_MAX_COMPARED: Final = 20_000  # memories compared with each other
+_MAX_EACH: Final = 10  # near memories of each that are looked at
+_SHARED: Final = 0.45  # share of the shorter one's rarity that the other one must have
+_SHARED_ALONE: Final = 0.6  # the same, where there is no vector to tell besides
+_SHORT: Final = 600  # characters: a fact, not an essay
+_TELLING: Final = re.compile(r"\d+(?:[.,:]\d+)*|\b(?:no|not|never|without)\b|n['\u2019]t\b")
+
+
+class Member(NamedTuple):
+    """A memory of a group."""
+
+    id: str
+    collection: str
+    path: str
+    title: str
+    created_at: str
+    preview: str
+    modified: int = 0  # of the file, in nanoseconds
+    updated_at: str = ""
+
+    @property
+    def ref(self) -> str:
+        return f"{self.collection}/{self.id}" if self.collection else self.id
+
+    @property
+    def age(self) -> tuple[float, int]:
+        """When it was last changed, to the second, and when its file was written, much finer."""
+        moment = parse_time(self.updated_at) or parse_time(self.created_at)
+        try:
+            changed = moment.timestamp() if moment else self.modified / 1e9
+        except OverflowError:
+            changed = self.modified / 1e9
+        return changed, self.modified
+
+    def to_dict(self) -> Data:
+        return {
+            "id": self.id,
+            "collection": self.collection,
+            "title": self.title,
+            "created_at": self.created_at or None,
+            "file_path": self.path,
+            "preview": self.preview,
+        }
+
+
+class Cluster(NamedTuple):
+    """Memories that are all near each other, directly or by way of others."""
+
+    score: float
+    members: tuple[Member, ...]
+
+    def to_dict(self, number: int, threshold: float) -> Data:
+        return {
+            "cluster_id": number,
+            "score": self.score,
+            "reason": f"High vector similarity (> {threshold:g})",
+            "memory_count": len(self.members),
+            "memories": [
+                {"id": member.ref, "file_path": member.path, "preview": member.preview}
+                for member in self.members
+            ],
+        }
+
+
+class Alike(NamedTuple):
+    """A memory that is like another one, and how much."""
+
+    member: Member
+    score: float
+    is_same: bool
+
+    def to_dict(self) -> Data:
+        return {
+            "id": self.member.id,
+            "collection": self.member.collection,
+            "score": self.score,
+            "same": self.is_same,
+            "preview": self.member.preview,
+        }
+
+
+class Proposal(NamedTuple):
+    """What could be done about two memories that are alike."""
+
+    action: str  # merge: neither is the newer fact; supersede: the newer one replaces the older
+    older: Member
+    newer: Member
+    score: float
+    reason: str
+
+
+# Groups
+
+
+def clusters(index: Index, *, threshold: float, kind: str, limit: int) -> list[Cluster]:
+    """Groups of memories of a type whose vectors are nearer than the threshold, tightest first."""
+    found = index.read(partial(_clusters, index=index, threshold=threshold, kind=kind))
+    return sorted(found, key=lambda it: (-it.score, it.members[0].ref))[:limit]
+
+
+def _clusters(
+    connection: sqlite3.Connection, index: Index, threshold: float, kind: str
+) -> list[Cluster]:
+    # Those whose place another has taken are settled, and not to be merged.
+    numbers, vectors = _memory_vectors(connection, index, kind, "AND NOT is_superseded")
+    groups = _connected(_pairs(numbers, vectors, threshold))
+    members = _members(connection, index, [number for group in groups for number in group])
+    return [
+        Cluster(round(sum(scores) / len(scores), 4), tuple(members[number] for number in group))
+        for group, scores in groups.items()
+    ]
+
+
+def _memory_vectors(
+    connection: sqlite3.Connection, index: Index, kind: str = "", condition: str = ""
+) -> tuple[Numbers, Floats]:
+    """One unit vector per memory, the mean of its chunks', with the memories' numbers."""
+    import numpy as np
+
+    embedder = index.embedder
+    row = connection.execute("SELECT length(vector) - 4 FROM vectors LIMIT 1").fetchone()
+    # By the dimension that is stored: to ask a remote model for it takes a request.
+    matrix = index.vectors.matrix(connection, embedder.name, row[0]) if embedder and row else None
+    if matrix is None:
+        return np.zeros(0, np.int64), np.zeros((0, 1), np.float32)
+    query = (
+        "SELECT number FROM memories WHERE NOT is_gone AND status <> 'retired' "  # noqa: S608 - ours
+        f"AND (type = ? OR ? = '') {condition}"
+    )
+    wanted = [number for (number,) in connection.execute(query, (kind, kind))][-_MAX_COMPARED:]
+    places = matrix.among(wanted)
+    numbers, group = np.unique(matrix.memories[places], return_inverse=True)
+    sums = np.zeros((len(numbers), matrix.dimension), np.float32)
+    for start in range(0, len(places), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        np.add.at(sums, group[part], matrix.vectors(places[part]))
+    return numbers, sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-6)
+
+
+def _pairs(numbers: Numbers, vectors: Floats, threshold: float) -> list[tuple[int, int, float]]:
+    """Pairs of memories nearer than the threshold, for each its nearest later ones."""
+    import numpy as np
+
+    pairs: list[tuple[int, int, float]] = []
+    for start in range(0, len(vectors), _BLOCK):
+        scores = vectors[start : start + _BLOCK] @ vectors[start:].T
+        for row in range(len(scores)):
+            later = scores[row, row + 1 :]
+            near = np.flatnonzero(later > threshold)
+            if len(near) > _MAX_EACH:  # the same text a thousand times is one group all the same
+                near = near[np.argsort(-later[near], kind="stable")[:_MAX_EACH]]
+            first = start + row
+            pairs += [
+                (int(numbers[first]), int(numbers[first + 1 + at]), float(later[at])) for at in near
+            ]
+    return pairs
+
+
+def _connected(pairs: Sequence[tuple[int, int, float]]) -> dict[tuple[int, ...], list[float]]:
+    """Connected groups, each with the scores of its edges."""
+    leader: dict[int, int] = {}
+
+    def find(number: int) -> int:
+        while leader.setdefault(number, number) != number:
+            leader[number] = leader[leader[number]]
+            number = leader[number]
+        return number
+
+    for first, second, _ in pairs:
+        leader[max(find(first), find(second))] = min(find(first), find(second))
+    groups: dict[int, set[int]] = defaultdict(set)
+    scores: dict[int, list[float]] = defaultdict(list)
+    for first, second, score in pairs:
+        groups[find(first)] |= {first, second}
+        scores[find(first)].append(score)
+    return {tuple(sorted(group)): scores[name] for name, group in groups.items()}
+
+
+def _members(
+    connection: sqlite3.Connection, index: Index, numbers: Iterable[int]
+) -> Mapping[int, Member]:
+    query = (
+        "SELECT m.number, m.id, m.collection, m.file, m.title, m.created, "
+        "(SELECT text FROM chunks c WHERE c.memory = m.number ORDER BY c.number LIMIT 1), "
+        "m.modified, json_extract(m.meta, '$.updated_at') FROM memories m "
+        "WHERE m.number IN (SELECT value FROM json_each(?))"
+    )
+    members = {}
+    for row in connection.execute(query, (json.dumps(list(numbers)),)):
+        number, name, collection, file, title, created, text, modified, updated = row
+        preview = " ".join((text or "").split())
+        if len(preview) > _PREVIEW:
+            preview = f"{preview[:_PREVIEW].rstrip()}..."
+        path = "/".join(filter(None, (index.location.root, collection, file)))
+        members[number] = Member(
+            name, collection, path, title, created, preview, modified, str(updated or "")
+        )
+    return members
+
+
+# Facts that are alike
+
+
+def alike(index: Index, collection: str, name: str) -> list[Alike]:
+    """Short memories that seem to state the same fact as this one, the most alike first.
+
+    Words are compared first, because that is nearly free. Vectors tell more, and are asked for
+    only where the model is loaded, or this process stays and will need it anyway.
+    """
+    text, others, members = index.look(partial(_sharing, index=index, ref=(collection, name)))
+    if not others:
+        return []
+    # A model far away may take its time, so no index is held meanwhile.
+    nearness = cosines(index, text, [other for other, _ in others.values()], is_ready=True)
+    found = []
+    for at, (number, (other, overlap)) in enumerate(others.items()):
+        score, least = (overlap, _SHARED_ALONE) if nearness is None else (nearness[at], NEAR)
+        if score >= least:
+            is_same = _is_same(text, other, score)
+            if nearness is None:
+                is_same = is_same and words(text) == words(other)
+            found.append(Alike(members[number], round(score, 4), is_same))
+    return sorted(found, key=lambda it: (-it.score, it.member.ref))
+
+
+def _sharing(
+    connection: sqlite3.Connection, index: Index, ref: tuple[str, str]
+) -> tuple[str, Mapping[int, tuple[str, float]], Mapping[int, Member]]:
+    """A short memory's text, and others that share most of its rarer words, with the overlap."""
+    query = (
+        "SELECT m.number, c.text FROM memories m JOIN chunks c ON c.memory = m.number "
+        "WHERE m.collection = ? AND m.id = ? AND m.chunks = 1"
+    )
+    number, text = connection.execute(query, ref).fetchone() or (0, "")
+    terms = words(text) if len(text) <= _SHORT else []
+    known = lexicon(connection, terms)
+    rarest = sorted((t for t in known.rarity if known.counts[t] > 1), key=known.counts.__getitem__)
+    if not rarest:
+        return "", {}, {}
+    query = (
+        "SELECT c.memory, c.text FROM terms t JOIN chunks c ON c.number = t.rowid "
+        "JOIN memories m ON m.number = c.memory WHERE t.terms MATCH ? AND m.chunks = 1 "
+        "AND NOT m.is_gone AND m.status = 'active' AND NOT m.is_superseded AND c.memory <> ? "
+        "ORDER BY t.rank LIMIT 20"
+    )
+    expression = " OR ".join(f'"{term}"' for term in rarest[:8])
+    sharing = {}
+    for memory, other in connection.execute(query, (expression, number)):
+        overlap = _overlap(known.rarity, terms, words(other))
+        if len(other) <= _SHORT and overlap >= _SHARED:
+            sharing[memory] = (other, overlap)
+    return text, sharing, _members(connection, index, sharing)
+
+
+def _is_same(text: str, other: str, score: float) -> bool:
+    """Whether two texts say the same; where their numbers or negations differ, they do not."""
+    telling, others = (sorted(_TELLING.findall(one.casefold())) for one in (text, other))
+    return score >= SAME and telling == others
+
+
+def _overlap(rarity: Mapping[str, float], terms: Sequence[str], other: Sequence[str]) -> float:
+    """The share of the words in common, by rarity, in the text that has less to say."""
+    here, there = set(terms), set(other)
+    if len(here & there) < 2 and here != there:
+        return 0.0  # one word is a subject, not a fact
+    # In a bank of two memories what they share is common, and counts all the same.
+    both, *sides = (
+        sum(1 + rarity.get(term, 1.0) for term in some) for some in (here & there, here, there)
+    )
+    return both / min(sides) if min(sides) else 0.0
+
+
+def cosines(
+    index: Index, text: str, others: Sequence[str], *, is_ready: bool = False
+) -> list[float] | None:
+    """How near texts are to one; None without a model to tell.
+
+    With `is_ready` also where that would load a model in a process that ends.
+    """
+    embedder = index.embedder
+    if embedder is None:
+        return None
+    texts = [text, *others]
+    ready = getattr(embedder, "embed_ready", None) if is_ready and not index.stays else None
+    vectors: Floats | None = ready(texts) if ready else embedder.embed(texts)
+    return None if vectors is None else [float(score) for score in vectors[1:] @ vectors[0]]
+
+
+def proposals(index: Index) -> list[Proposal]:
+    """Every pair of short memories that seems to state one fact twice."""
+    found = index.read(partial(_proposals, index=index))
+    return sorted(found, key=lambda it: (-it.score, it.older.ref, it.newer.ref))
+
+
+def _proposals(connection: sqlite3.Connection, index: Index) -> list[Proposal]:
+    pairs = _pairs(*_memory_vectors(connection, index), NEAR)
+    numbers = {number for pair in pairs for number in pair[:2]}
+    query = (
+        "SELECT m.number, c.text FROM memories m JOIN chunks c ON c.memory = m.number "
+        "WHERE m.chunks = 1 AND m.status = 'active' AND NOT m.is_superseded AND NOT m.is_gone "
+        "AND length(c.text) <= ? AND m.number IN (SELECT value FROM json_each(?))"
+    )
+    texts = dict(connection.execute(query, (_SHORT, json.dumps(list(numbers)))))
+    members = _members(connection, index, texts)
+    found = []
+    for first, second, score in pairs:
+        if first not in texts or second not in texts:
+            continue
+        terms, others = words(texts[first]), words(texts[second])
+        rarity = lexicon(connection, [*terms, *others]).rarity if score < SAME else {}
+        if score < SAME and _overlap(rarity, terms, others) < _SHARED:
+            continue
+        older, newer = sorted((members[first], members[second]), key=lambda it: (*it.age, it.ref))
+        action, reason = "supersede", "they state the same fact, and one is newer"
+        if _is_same(texts[first], texts[second], score):
+            action, reason = "merge", "they say the same"
+        elif older.age == newer.age:
+            action = "merge"
+            reason = "they state the same fact, and nobody can tell which is newer"
+        found.append(Proposal(action, older, newer, round(score, 4), reason))
+    return found
+
+
+# Nearness for `related`
+
+
+def nearest(
+    index: Index, connection: sqlite3.Connection, number: int, limit: int = 20
+) -> dict[int, float]:
+    """The memories whose vectors are nearest to this one's, with the cosine."""
+    import numpy as np
+
+    numbers, vectors = _memory_vectors(connection, index)
+    place = np.flatnonzero(numbers == number)
+    if not len(place):
+        return {}
+    scores = vectors @ vectors[place[0]]
+    order = np.lexsort((numbers, -scores))[: limit + 1]
+    return {int(numbers[at]): float(scores[at]) for at in order if numbers[at] != number}

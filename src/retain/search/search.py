@@ -1,0 +1,288 @@
+"""The one search: every index is asked, the scores are compared, and the best become hits."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from retain.index import graph
+from retain.index.fulltext import Snapshot
+from retain.memory import ENOUGH, Answer, Degraded, Hit, Linked
+from retain.names import key
+from retain.search.rank import NO_RECENCY, Ranked, Ranking, Recency
+from retain.search.request import ParsedQuery, SearchRequest, parse_query
+from retain.search.retrieve import QueryVector, embed_query, gather
+
+# The rest of the index takes 60 ms to load, and a hook that only looks does without it.
+if TYPE_CHECKING:
+    from retain.index.catalogue import Kind
+    from retain.index.freshness import Project
+    from retain.index.graph import Edge
+    from retain.index.index import Index
+    from retain.locate import BankLocation
+    from retain.search.remote import Remote
+
+
+FEW_PENDING: Final = 100  # vectors that a search makes before it answers
+_MOST_LINKS: Final = 20  # files shown with one hit
+
+
+def search(
+    indexes: Sequence[Index | Snapshot],
+    request: SearchRequest,
+    recency: Recency = NO_RECENCY,
+    now: datetime | None = None,
+) -> Answer:
+    """Answer a request from every index; scores are absolute, so they can be merged."""
+    return Search(indexes, request, recency, now).answer()
+
+
+class _Result(NamedTuple):
+    """What one index has to say."""
+
+    hits: list[tuple[Hit, bool]]  # each with whether its memory has words of the query
+    best: float
+    confidence: float
+    considered: list[tuple[float, bool, Kind]]  # the same of every memory, where they are counted
+    degraded: Degraded
+
+
+class Search:
+    """One request to several indexes, and what was considered to answer it."""
+
+    def __init__(
+        self,
+        indexes: Sequence[Index | Snapshot],
+        request: SearchRequest,
+        recency: Recency = NO_RECENCY,
+        now: datetime | None = None,
+        *,
+        counts: bool = False,
+    ) -> None:
+        self.request = request.checked()
+        self._indexes = indexes if request.query.strip() or request.lists_all else ()
+        self._recency, self._now = recency, now or datetime.now(UTC)
+        self._counts = counts
+        self._remote_seconds = 0.0  # that engines took; nobody waits for each index anew
+        self.best = request.best  # the score that others are compared with
+        self.kinds: Counter[Kind] = Counter()  # of the hits, if there were no limit
+        self.left = 0  # memories that are no hits, because they are only near the query
+
+    def answer(self) -> Answer:
+        """Ask every index, cut what is far below the best of all, and merge the rest."""
+        results = [self._ask(index) for index in self._indexes]
+        self.best = max([self.best, *(result.best for result in results)])
+        least = self.best * self.request.share
+        hits: list[Hit] = []
+        confidence = 0.0
+        for result in results:
+            own = [hit for hit, has_words in result.hits if has_words or hit.score >= least]
+            hits += own[: self.request.limit]
+            confidence = max(confidence, result.confidence if own else 0.0)
+            kinds = [kind for score, words, kind in result.considered if words or score >= least]
+            self.kinds.update(kinds)
+            self.left += len(result.considered) - len(kinds)
+        hits.sort(key=lambda hit: -hit.score)  # within an index they are in order already
+        hits = [hit for hit in hits if hit.score >= self.request.min_score][: self.request.limit]
+        is_confident = bool(hits) and confidence >= ENOUGH
+        degraded = Degraded.of(result.degraded for result in results)
+        return Answer(tuple(hits), round(confidence, 4), is_confident, degraded)
+
+    def _ask(self, index: Index | Snapshot) -> _Result:
+        degraded = Degraded()
+        if not isinstance(index, Snapshot):
+            index.refresh()
+            degraded = prepare(index, self.request.mode)
+        parse = partial(parse_query, query=self.request.query, today=self._now.date())
+        query = index.read(parse, is_fresh=True)
+        vector = QueryVector()
+        remote: Remote | None = None
+        if not isinstance(index, Snapshot):
+            vector = embed_query(index, self.request.mode, query)
+            reasons = [*degraded.reasons, *vector.reasons]
+            if index.engines is not None:
+                from retain.search.remote import propose  # engines are loaded where there are any
+
+                remote = propose(index, self.request, query, vector, self._remote_seconds)
+                self._remote_seconds += remote.seconds
+                reasons += remote.reasons
+            degraded = Degraded(degraded.pending, (*reasons, *index.shortfalls))
+        look = partial(self._look, index=index, query=query, vector=vector, remote=remote)
+        return index.read(look, is_fresh=True)._replace(degraded=degraded)
+
+    def _look(
+        self,
+        connection: sqlite3.Connection,
+        index: Index | Snapshot,
+        query: ParsedQuery,
+        vector: QueryVector,
+        remote: Remote | None,
+    ) -> _Result:
+        """The best of one index; how far below the best of all is too far is not known yet."""
+        request = self.request
+        candidates = gather(index, connection, request, query, vector, remote)
+        # Who asks for a certain time does not mean the last few days.
+        recency = NO_RECENCY if query.dates else self._recency
+        ranking = Ranking(candidates, recency, graph.superseded(connection).keys(), self._now)
+        ranked = [
+            candidate for candidate in ranking.ranked if candidate.score > 0 or request.lists_all
+        ]
+        with_words = {
+            row.memory for chunk, row in candidates.rows.items() if chunk in candidates.words
+        }
+        best = ranking.shown(ranked[0]) if ranked else 0.0
+        least = max(self.best, best) * request.share
+        hits: list[tuple[Hit, bool]] = []
+        places: set[int] = set()
+        certain = 0  # that will be hits, whatever other indexes have
+        for candidate in ranked:
+            if certain >= request.limit:
+                break
+            place = candidate.row.memory if request.per == "memory" else candidate.row.shown
+            has_words = not request.share or candidate.row.memory in with_words
+            if place not in places and (has_words or ranking.shown(candidate) >= least):
+                places.add(place)
+                certain += has_words
+                hit = _read_hit(connection, index.location, ranking, candidate)
+                if request.explain:
+                    hit = hit._replace(explanation=ranking.explain(candidate))
+                hits.append((hit, has_words))
+        considered: list[tuple[float, bool, Kind]] = []
+        if self._counts:
+            from retain.index.catalogue import kinds
+
+            bests: dict[int, Ranked] = {}  # each memory's best chunk
+            for candidate in ranked:
+                bests.setdefault(candidate.row.memory, candidate)
+            considered = [
+                (ranking.shown(bests[number]), not request.share or number in with_words, kind)
+                for number, kind in kinds(connection, bests, index.location.scope).items()
+            ]
+        return _Result(hits, best, ranking.confidence(), considered, Degraded())
+
+
+def prepare(index: Index, mode: str = "hybrid") -> Degraded:
+    """Fill a few missing vectors; say how many are missing when they are too many."""
+    if mode == "text":
+        return Degraded()
+    from retain.index.embed import EmbedderError
+
+    pending = 0
+    try:
+        embedder = index.embedder
+        if embedder is None:
+            return Degraded()
+        pending, other = index.look(partial(_missing, model=embedder.name))
+        if other and pending >= FEW_PENDING:
+            # A question must not throw away what took hours to make, or money.
+            reason = f"the vectors are of another model, {other}; `retain index` makes them anew"
+            return Degraded(pending, (reason,))
+        if 0 < pending < FEW_PENDING:
+            pending = max(0, pending - index.make_vectors())
+    except EmbedderError as error:  # a model that is missing or silent: words must do
+        return Degraded(pending, (error.message,))
+    return Degraded(pending)
+
+
+def _missing(connection: sqlite3.Connection, model: str) -> tuple[int, str]:
+    """How many vectors of a model are missing, and whose are there instead."""
+    from retain.index import embeddings
+
+    there = embeddings.model(connection)
+    if there == model:
+        return embeddings.pending(connection), ""
+    (chunks,) = connection.execute("SELECT chunks FROM totals").fetchone()
+    return chunks, there
+
+
+_HIT: Final = (  # columns by the names that a Hit's fields have
+    "SELECT m.id, m.collection, c.text, c.header_path, c.line, m.title, m.type, m.status, "
+    "m.tags, m.created AS created_at, c.who, m.file AS path, ifnull(q.text, '') AS question, "
+    "m.written AS changed, m.size || ':' || m.modified AS stamp "
+    "FROM chunks c JOIN memories m ON m.number = c.memory "
+    "LEFT JOIN chunks q ON q.number = c.number - 1 "
+    "AND q.memory = c.memory AND q.header_path = c.header_path AND q.is_question AND c.who <> '' "
+    "WHERE c.number = ?"
+)
+
+
+def _read_hit(
+    connection: sqlite3.Connection, location: BankLocation, ranking: Ranking, ranked: Ranked
+) -> Hit:
+    """A candidate with everything a person or an agent wants to know about it."""
+    cursor = connection.execute(_HIT, (ranked.row.shown,))
+    names = [column[0] for column in cursor.description]
+    fields = dict(zip(names, cursor.fetchone(), strict=True))
+    fields["tags"] = tuple(json.loads(fields["tags"]))
+    fields["path"] = os.path.join(location.root, fields["collection"], fields["path"])
+    return Hit(
+        **fields,
+        score=ranking.shown(ranked),
+        scope=location.scope,
+        is_superseded="superseded" in ranked.boosts,
+    )
+
+
+# What hits link to
+
+
+def with_links(indexes: Sequence[Index], answer: Answer) -> Answer:
+    """Each hit with the files it links to, how they are now, and what it is superseded by."""
+    hits = list(answer.hits)
+    for index in indexes:
+        own = [at for at, hit in enumerate(hits) if index.owns(hit)]
+        if not own:
+            continue
+        # In the very index that was brought in step: another may have been put in its place.
+        read = partial(_links_of, hits=[hits[at] for at in own])
+        links, successors = index.read(read, is_fresh=True)
+        project = index.project
+        for at in own:
+            name = (hits[at].collection, hits[at].id)
+            hits[at] = hits[at]._replace(
+                links=tuple(link_state(edge, project) for edge in links.get(name, ())),
+                superseded_by=successors.get(name, ""),
+            )
+    return answer._replace(hits=tuple(hits))
+
+
+def _links_of(
+    connection: sqlite3.Connection, hits: Sequence[Hit]
+) -> tuple[dict[tuple[str, str], list[Edge]], dict[tuple[str, str], str]]:
+    """The files that memories link to, and what replaces them, by collection and id."""
+    numbers = {
+        number: (hit.collection, hit.id)
+        for hit in hits
+        for number in graph.numbers_of(connection, hit.collection, hit.id)
+    }
+    links: dict[tuple[str, str], list[Edge]] = {name: [] for name in numbers.values()}
+    for edge in graph.edges_from(connection, numbers):
+        here = links[numbers[edge.memory]]
+        # `collection/id` looks like a path too, until one asks whether there is such a memory.
+        if (
+            edge.kind == "ghost"
+            and len(here) < _MOST_LINKS
+            and graph.memory_of(connection, key(edge.target)) is None
+        ):
+            here.append(edge)
+    old = {(hit.collection, hit.id) for hit in hits if hit.is_superseded}
+    replaced = [number for number, name in numbers.items() if name in old]
+    successors = graph.successors(connection, replaced)
+    return links, {numbers[number]: ref for number, ref in successors.items()}
+
+
+def link_state(edge: Edge, project: Project | None) -> Linked:
+    """A link, and how the file that it leads to is now."""
+    link = Linked(
+        edge.target, edge.edge, edge.context, edge.line, anchor=edge.anchor, label=edge.label
+    )
+    if project is None:
+        return link
+    now = project.check(edge.target, edge.written, edge.seen)
+    return link._replace(freshness=now.state, now_at=now.now_at)

@@ -1,0 +1,1 @@
+"""Pure functions on strings: chunks, tokens, links, dates, secrets and unsafe characters."""

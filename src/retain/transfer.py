@@ -1,0 +1,454 @@
+"""Whole banks in and out: exports, and the stores of other tools, all or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from retain import __version__
+from retain.bank import markdown, records_json
+from retain.bank.bank import Bank
+from retain.bank.files import Directory, saving, write_whole
+from retain.config import FILE as CONFIG
+from retain.config import config_file, read_file
+from retain.disk import make_private_directory
+from retain.errors import (
+    Conflict,
+    ImportRefused,
+    NewerFormat,
+    NotFound,
+    NotSaved,
+    RetainError,
+    Unreadable,
+    UsageError,
+)
+from retain.locate import find_bank
+from retain.memory import Memory, Problem, now
+from retain.names import KINDS, PROFILES, SUFFIXES, check_collection, check_id, key
+from retain.text import frontmatter
+from retain.text.secrets import redact, redact_value
+
+MANIFEST: Final = "retain-export.json"
+MAX_MANIFEST: Final = 100_000_000
+MAX_FILES: Final = 200_000
+MAX_TOTAL: Final = 2_000_000_000
+BOMB_TOTAL: Final = 100_000_000  # text that unpacks to more than this ...
+BOMB_RATIO: Final = 100  # ... and to this many times its archive is no text
+
+_FIELD: Final = re.compile(r"([A-Za-z_][\w-]{0,63}):[ \t]+(\S.*?)[ \t]*(\r?)")
+# What zipfile raises for damaged, encrypted and unknown entries; zlib.error is an Exception only.
+_UNPACKING: Final = (
+    zipfile.BadZipFile,
+    RuntimeError,
+    NotImplementedError,
+    OSError,
+    EOFError,
+    ValueError,
+    zlib.error,
+)
+
+
+class Exported(NamedTuple):
+    """What an export wrote, and what had to be left out."""
+
+    path: str
+    memories: int
+    warnings: Sequence[str]
+
+
+class Incoming(NamedTuple):
+    """One file on its way in."""
+
+    collection: str
+    name: str
+    data: bytes
+
+    @property
+    def path(self) -> str:
+        return f"{self.collection}/{self.name}".lstrip("/")
+
+
+class Plan(NamedTuple):
+    """Everything a source holds, checked, and what of it is left behind."""
+
+    source: str
+    incoming: Sequence[Incoming]
+    warnings: Sequence[str]
+
+
+class Imported(NamedTuple):
+    """What an import did: new memories, ones already here, and ones kept as they were."""
+
+    source: str
+    created: Sequence[str]
+    unchanged: Sequence[str]
+    kept: Sequence[str]
+    replaced: Sequence[str]
+    warnings: Sequence[str]
+    changes: Mapping[str, bytes]
+    commit: str = ""
+
+
+# Out
+
+
+def export(bank: Bank, target: str) -> Exported:
+    """Write every memory as it is, with a manifest of hashes, to a directory or a .zip."""
+    target = os.path.abspath(target)
+    if os.path.join(os.path.realpath(target), "").startswith(os.path.join(bank.root, "")):
+        raise UsageError(
+            f"{target} is inside the bank",
+            unchanged="Nothing was written.",
+            hint="Export to a place outside it.",
+        )
+    problems: list[Problem] = []
+    files: dict[str, bytes] = {}
+    for memory in bank.memories(problems=problems):
+        name = memory.ref + os.path.splitext(memory.path)[1]
+        if name.isprintable():
+            files[name] = memory.data
+        else:
+            problems.append(Problem(memory.path, "its name cannot be stored everywhere"))
+    count = len(files)
+    files |= _read_profiles(bank)
+    manifest = {
+        "format": 1,
+        "retain": __version__,
+        "exported_at": now(),
+        "kind": bank.location.kind,
+        "files": {name: _digest(data) for name, data in sorted(files.items())},
+    }
+    files[MANIFEST] = json.dumps(manifest, ensure_ascii=False, indent=2).encode() + b"\n"
+    is_zip = target.endswith(".zip")
+    is_empty = os.path.isdir(target) and not is_zip and not os.listdir(target)
+    if os.path.lexists(target) and not is_empty:
+        raise Conflict(
+            f"{target} exists already",
+            unchanged="Nothing was written.",
+            hint="Name a new file, or a new or empty directory.",
+        )
+    (_write_zip if is_zip else _write_directory)(target, sorted(files.items()))
+    large = (problem for problem in problems if not problem.is_minor)
+    return Exported(target, count, [f"left out: {path}: {reason}" for path, reason, _ in large])
+
+
+def _read_profiles(bank: Bank) -> dict[str, bytes]:
+    if bank.location.kind != "retain" or not bank.location.exists:
+        return {}
+    with Directory.open(bank.root) as root:
+        return {name: root.read(name, bank.max_bytes) for name in PROFILES if root.has(name)}
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _write_zip(target: str, files: Sequence[tuple[str, bytes]]) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files:
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+    write_whole(target, buffer.getvalue())
+
+
+def _write_directory(target: str, files: Sequence[tuple[str, bytes]]) -> None:
+    try:
+        with saving(target):
+            for name, data in files:
+                path = os.path.join(target, name)
+                make_private_directory(os.path.dirname(path))
+                write_whole(path, data)
+    except NotSaved:
+        shutil.rmtree(target, ignore_errors=True)  # half an export would be taken for a whole one
+        raise
+
+
+# In
+
+
+def take_over(bank: Bank, plan: Plan, *, replace: bool, allow_secret: bool) -> Imported:
+    """Store everything or nothing; what is here already is not doubled or overwritten."""
+    warnings = [*plan.warnings]
+    here = {(key(memory.collection), key(memory.id)): memory for memory in bank.memories()}
+    new: list[Incoming] = []
+    same: list[str] = []
+    differing: list[tuple[Memory, bytes]] = []
+    for file in plan.incoming:
+        clean = _redact(file, warnings, allow_secret=allow_secret)
+        old = here.get((key(clean.collection), key(os.path.splitext(clean.name)[0])))
+        if old is None:
+            new.append(clean)
+        elif old.data == clean.data:
+            same.append(old.ref)
+        else:
+            differing.append((old, clean.data))
+    placed = bank.place_all(new, differing if replace else ())
+    others = [old.ref for old, _ in differing]
+    return Imported(
+        plan.source,
+        created=[memory.ref for memory in placed[: len(new)]],
+        unchanged=same,
+        kept=[] if replace else others,
+        replaced=others if replace else [],
+        warnings=warnings,
+        changes={memory.path: memory.data for memory in placed},
+    )
+
+
+def _redact(file: Incoming, warnings: list[str], *, allow_secret: bool) -> Incoming:
+    """The file as it may be stored; what has to be said about secrets goes into `warnings`."""
+    named = redact(file.path)[1]
+    if named and not allow_secret:
+        raise _refuse(
+            f"a file's name looks like a secret ({', '.join(named)})",
+            "Rename it, or take it as it is with --allow-secret.",
+        )
+    # Bytes that are no text pass through as they are, with the text around them looked at.
+    text, kinds = redact(file.data.decode("utf-8", "surrogateescape"))
+    data = text.encode("utf-8", "surrogateescape")
+    if file.name.endswith(".json"):
+        data, more = _redact_record(data)
+        kinds = (*kinds, *more)
+    if not kinds:
+        return file
+    verb = "stored as given, with" if allow_secret else "replaced"
+    warnings.append(f"{file.path}: {verb} {', '.join(sorted(set(kinds)))}")
+    return file if allow_secret else file._replace(data=data)
+
+
+def _redact_record(data: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """A record without the secrets that its quoting hides from a look at the text."""
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError):
+        return data, ()
+    clean, kinds = redact_value(record)
+    if not kinds or not isinstance(clean, dict):
+        return data, ()
+    changes = {name: value for name, value in clean.items() if record.get(name) != value}
+    try:
+        return records_json.edit(data, changes), kinds
+    except Unreadable:
+        return json.dumps(clean, ensure_ascii=False, indent=2).encode(), kinds
+
+
+def plan(source: str, max_bytes: int) -> Plan:
+    """Read everything a source holds, checked, before anything is written."""
+    folder, name = os.path.split(os.path.abspath(source))
+    source = os.path.join(os.path.realpath(folder), name)  # a person may be behind a link
+    warnings: list[str] = []
+    if os.path.isdir(source):
+        files = _read_directory(source, max_bytes, warnings)
+    elif not os.path.isfile(source):
+        raise NotFound(f"there is nothing at {source}", unchanged="Nothing was imported.")
+    elif zipfile.is_zipfile(source):
+        files = _read_zip(source, max_bytes, warnings)
+    elif source.endswith(SUFFIXES):
+        with Directory.open(os.path.dirname(source)) as directory:
+            files = iter([Incoming("memories", name, directory.read(name, max_bytes))])
+    else:
+        raise _refuse(
+            f"{source} is not a zip file or a memory",
+            "Give a zip from `retain export`, a store's directory, or a .md file.",
+        )
+    incoming, manifest = _check_names(files, source)
+    if not _check_manifest(source, manifest, incoming, warnings):
+        incoming = [_mend_head(file, warnings) for file in incoming]
+    return Plan(source, incoming, warnings)
+
+
+def _read_directory(source: str, max_bytes: int, warnings: list[str]) -> Iterator[Incoming]:
+    """The files of a bank of any kind, or of a directory that holds one."""
+    location = find_bank(source, {}, bank=source)
+    read_file(config_file(location.root), follow=False)  # a newer format is refused
+    bank = Bank(location, max_bytes=max_bytes)
+    default = KINDS[location.kind].default_collection or "memories"
+    manifest = os.path.join(location.root, MANIFEST)
+    is_bank = location.kind == "retain" and any(
+        os.path.isfile(path) for path in (manifest, os.path.join(location.root, CONFIG))
+    )
+    problems: list[Problem] = []
+    for memory in bank.memories(problems=problems):
+        if memory.path != manifest:
+            collection = memory.collection or ("" if is_bank else default)
+            yield Incoming(collection, os.path.basename(memory.path), memory.data)
+    for path, reason, is_minor in problems:
+        if is_minor or path == manifest:
+            continue
+        if os.path.islink(path) or not os.path.isdir(path):
+            hint = "Move it away, then import again."
+            raise _refuse(f"{path} cannot be taken over: {reason}", hint)
+        warnings.append(f"left behind: {path}: {reason}")
+    warnings += [_left_behind(name) for name in _read_profiles(bank)]
+    with contextlib.suppress(RetainError), Directory.open(location.root) as root:
+        yield Incoming("", MANIFEST, root.read(MANIFEST, MAX_MANIFEST))
+
+
+def _read_zip(source: str, max_bytes: int, warnings: list[str]) -> Iterator[Incoming]:
+    try:
+        archive = zipfile.ZipFile(source)
+    except _UNPACKING as error:
+        raise _refuse_zip(source, str(error)) from error
+    with archive:
+        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+        if len(entries) > MAX_FILES:
+            raise _refuse_zip(source, f"more than {MAX_FILES:,} files")
+        most = max(BOMB_TOTAL, os.path.getsize(source) * BOMB_RATIO)
+        for entry in entries:
+            name = _check_entry(entry, source)
+            if name in PROFILES:
+                warnings.append(_left_behind(name))
+            elif name.endswith(SUFFIXES):
+                collection, _, file = name.rpartition("/")
+                limit = MAX_MANIFEST if name == MANIFEST else max_bytes
+                data = _unpack(archive, entry, limit, source)
+                most -= len(data)
+                if most < 0:
+                    raise _refuse_zip(source, "it unpacks to far more than any text would")
+                yield Incoming(collection, file, data)
+
+
+def _check_entry(entry: zipfile.ZipInfo, source: str) -> str:
+    """An entry's name; empty for what an operating system adds of its own accord."""
+    name = entry.filename
+    parts = name.split("/")
+    leads_out = ".." in parts or name.startswith("/") or "\\" in name
+    if leads_out or stat.S_ISLNK(entry.external_attr >> 16):
+        raise _refuse_zip(source, f"the entry {name!r} is a link or leads out of the bank")
+    if parts[0] == "__MACOSX" or any(part.startswith(".") for part in parts):
+        return ""
+    if len(parts) > 2:
+        raise _refuse(
+            f"{source}: {name!r} lies deeper than collection/memory",
+            "Unpack it, and import the directory that holds the collections.",
+        )
+    return name
+
+
+def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int, source: str) -> bytes:
+    # The others unpack whole what they are asked for a part of, however much that is.
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise _refuse_zip(source, f"{entry.filename!r} is packed in an uncommon way")
+    try:
+        with archive.open(entry) as file:
+            # What the archive says of its sizes is not to be believed.
+            data = file.read(limit + 1)
+    except _UNPACKING as error:
+        raise _refuse_zip(source, f"{entry.filename!r}: {error}") from error
+    if len(data) > limit:
+        raise _refuse_zip(source, f"{entry.filename!r} has more than {limit:,} bytes")
+    return data
+
+
+def _check_names(files: Iterator[Incoming], source: str) -> tuple[list[Incoming], bytes]:
+    """Everything under names that can be stored, none of them twice, and an export's manifest."""
+    incoming: list[Incoming] = []
+    manifest = b""
+    seen: dict[tuple[str, str], str] = {}
+    total = 0
+    for file in files:
+        if file.path == MANIFEST:
+            manifest = file.data
+            continue
+        total += len(file.data)
+        if len(incoming) >= MAX_FILES or total > MAX_TOTAL:
+            raise _refuse(f"{source} holds more than {MAX_FILES:,} files or {MAX_TOTAL:,} bytes")
+        stem, suffix = os.path.splitext(file.name)
+        try:
+            collection, name = check_collection(file.collection), check_id(stem)
+        except RetainError as error:
+            raise _refuse(error.message) from error
+        place = (key(collection), key(stem))
+        if place in seen:
+            message = f"{seen[place]} and {file.name} in {source} would be one memory"
+            raise _refuse(message, "Rename one of them.")
+        seen[place] = file.name
+        incoming.append(Incoming(collection, name + suffix, file.data))
+    if not incoming:
+        raise _refuse(f"there are no memories in {source}")
+    return incoming, manifest
+
+
+def _check_manifest(
+    source: str, manifest: bytes, incoming: Sequence[Incoming], warnings: list[str]
+) -> bool:
+    """Refuse an export that lost files, say which were changed, and whether it is an export."""
+    try:
+        facts = json.loads(manifest)
+        version, listed = facts.get("format", 1), dict(facts["files"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return False
+    if version != 1:
+        raise NewerFormat(
+            f"{source} was exported by a newer Retain (format {version})",
+            unchanged="Nothing was imported.",
+            hint="Upgrade Retain: pip install --upgrade retain-bank",
+        )
+    here = {file.path: file.data for file in incoming}
+    missing = [name for name in listed if name not in here and name not in PROFILES]
+    if missing:
+        more = f" and {len(missing) - 1} more are missing" if missing[1:] else " is missing"
+        raise _refuse(
+            f"{source} is not whole: {missing[0]}{more}",
+            f"Export it again, or delete {MANIFEST} to take what is there.",
+        )
+    changed = (
+        name for name, data in here.items() if listed.get(name, "") not in ("", _digest(data))
+    )
+    warnings += [f"changed since it was exported: {name}" for name in changed]
+    return bool(listed)
+
+
+def _mend_head(file: Incoming, warnings: list[str]) -> Incoming:
+    """Quote what other tools write and YAML cannot read, such as `title: GPU: a survey`."""
+    if not file.name.endswith(".md") or not file.data.startswith(b"---"):
+        return file
+    problem = markdown.parse(file.data).problem
+    if not problem:
+        return file
+    mended = file.data
+    with contextlib.suppress(Unreadable, UnicodeDecodeError):
+        text = file.data.decode("utf-8")
+        start, end, _ = frontmatter.split(text) or (0, 0, 0)
+        lines = [_mend_line(line) for line in text[start:end].split("\n")]
+        mended = (text[:start] + "\n".join(lines) + text[end:]).encode("utf-8")
+    if markdown.parse(mended).problem:
+        warnings.append(
+            f"{file.path}: its title, tags and other fields are not understood: {problem}"
+        )
+        return file
+    warnings.append(f"{file.path}: its frontmatter was no YAML, and values were quoted")
+    return file._replace(data=mended)
+
+
+def _mend_line(line: str) -> str:
+    field = _FIELD.fullmatch(line)
+    if field is None:
+        return line
+    try:
+        frontmatter.load(line)
+    except Unreadable:
+        return f"{field[1]}: {frontmatter.dump_scalar(field[2], flow=False)}{field[3]}"
+    return line
+
+
+def _left_behind(profile: str) -> str:
+    return f"left behind: {profile}, which speaks for one person; copy it yourself if it is yours"
+
+
+def _refuse(message: str, hint: str = "") -> ImportRefused:
+    return ImportRefused(message, unchanged="Nothing was imported.", hint=hint)
+
+
+def _refuse_zip(source: str, reason: str) -> ImportRefused:
+    return _refuse(f"{source} cannot be unpacked: {reason}")

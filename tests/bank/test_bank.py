@@ -1,0 +1,336 @@
+"""One bank: what is promised of memories as files, tested on real files."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from retain.app import App
+from retain.bank.bank import Bank
+from retain.bank.files import Directory
+from retain.bank.listing import make_bank
+from retain.bank.memory_input import MemoryInput
+from retain.errors import BadName, Conflict, LimitExceeded, NotFound, RetainError, Unsafe
+from tests import crash
+from tests.bank.test_files import EDITS, OUTSIDE, SYSTEMS, at_the_exchange, system
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "bank"
+
+
+@pytest.fixture
+def app(root: Path) -> App:
+    app = crash.new_bank(root)
+    app.put(MemoryInput(text="the old text"), name="x", collection="notes")
+    return app
+
+
+@pytest.fixture
+def bank(app: App) -> Bank:
+    return app.bank
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "x.md").write_bytes(OUTSIDE)
+    return folder
+
+
+def _new(_: object) -> bytes:
+    return b"ours"
+
+
+def _trash(root: Path) -> list[bytes]:
+    return [data for name, data in crash.files(root / ".trash").items() if name.endswith(".md")]
+
+
+# A person's edit between the read and the write
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_update_that_meets_a_persons_edit_keeps_both_texts(
+    root: Path, bank: Bank, edit: Callable[[Path], None]
+) -> None:
+    file = root / "notes/x.md"
+    with at_the_exchange(edit, file), pytest.raises(Conflict) as caught:
+        bank.change("notes/x", _new)
+    theirs = crash.files(root / "notes").get("x.md", b"")
+    assert b"ours" not in theirs
+    assert theirs.startswith(b"what the person saved") or not file.exists()
+    assert b"ours" in _trash(root)
+    assert "your text is in the trash as x.conflict_" in caught.value.unchanged
+
+
+def test_edit_made_before_the_lock_was_free_is_noticed_by_its_hash(bank: Bank, root: Path) -> None:
+    seen = bank.find("x").hash
+    (root / "notes/x.md").write_bytes(b"what the person saved")
+    with pytest.raises(Conflict):
+        bank.change("x", _new, expect=seen)
+    with pytest.raises(Conflict):
+        bank.delete("x", expect=seen)
+    assert (root / "notes/x.md").read_bytes() == b"what the person saved"
+    assert b"ours" in _trash(root)
+
+
+def test_append_goes_on_after_a_persons_edit(root: Path, app: App) -> None:
+    def edit(file: Path) -> None:
+        file.write_bytes(b"what the person saved\n")
+
+    with at_the_exchange(edit, root / "notes/x.md"):
+        app.append("x", MemoryInput(text="and ours"))
+    assert (root / "notes/x.md").read_bytes() == b"what the person saved\n\nand ours\n"
+
+
+def test_delete_that_meets_a_persons_edit_leaves_the_file(root: Path, bank: Bank) -> None:
+    file = root / "notes/x.md"
+    moved = Directory.holds
+
+    def late(folder: Directory, name: str, expected: bytes) -> bool:
+        (root / ".trash/notes" / name).write_bytes(b"what the person saved")
+        return moved(folder, name, expected)
+
+    with mock.patch.object(Directory, "holds", late), pytest.raises(Conflict):
+        bank.delete("x")
+    assert file.read_bytes() == b"what the person saved"
+    assert _trash(root) == []
+
+
+@pytest.mark.parametrize("name", ["x.md~", ".x.md.swp", "4913", "#x.md#", ".#x.md", "x.md.tmp"])
+def test_editors_own_files_are_no_memories_and_stay(root: Path, app: App, name: str) -> None:
+    (root / "notes" / name).write_bytes(b"an editor's own")
+    app.update("x", MemoryInput(text="new"))
+    assert [memory.id for memory in app.list()] == ["x"]
+    assert app.status().problems == ()
+    assert (root / "notes" / name).read_bytes() == b"an editor's own"
+
+
+@SYSTEMS
+def test_every_operation_works_on_any_file_system(root: Path, app: App, kind: str) -> None:
+    with system(kind):
+        app.update("x", MemoryInput(text="second"))
+        app.append("x", MemoryInput(text="third"))
+        app.move("x", to_collection="other", to_id="y")
+        app.restore("y", "v1")
+        app.delete("y")
+        app.untrash("y", to_id="z")
+    assert app.get("other/z").body == "the old text"
+    assert app.get("other/z").meta["id"] == "z"
+    assert crash.leftovers(root) == []
+
+
+# Links
+
+
+@pytest.mark.parametrize("target", ["x.md", "no-such.md", "itself"])
+def test_linked_memory_is_listed_and_never_followed(
+    root: Path, app: App, outside: Path, target: str
+) -> None:
+    link = root / "notes/linked.md"
+    link.symlink_to(link if target == "itself" else outside / target)
+    for act in (
+        lambda: app.get("linked"),
+        lambda: app.update("linked", MemoryInput(text="new")),
+        lambda: app.append("linked", MemoryInput(text="new")),
+        lambda: app.delete("linked"),
+        lambda: app.move("linked", to_collection=None, to_id="new"),
+    ):
+        with pytest.raises(Unsafe):
+            act()
+    with pytest.raises(Conflict):
+        app.bank.create("notes", "linked", b"new")
+    assert [memory.id for memory in app.list()] == ["x"]
+    assert [problem.path for problem in app.status().problems] == [str(link)]
+    assert link.is_symlink()
+    assert crash.files(outside) == {"x.md": OUTSIDE}
+
+
+def test_linked_collection_is_listed_and_never_followed(
+    root: Path, app: App, outside: Path
+) -> None:
+    (root / "linked").symlink_to(outside)
+    (root / "notes/nested").symlink_to(outside)
+    with pytest.raises(NotFound):
+        app.get("linked/x")
+    with pytest.raises(Unsafe):
+        app.put(MemoryInput(text="new"), name="y", collection="linked")
+    with pytest.raises(Unsafe):
+        app.move("notes/x", to_collection="linked", to_id="")
+    assert [memory.ref for memory in app.list()] == ["notes/x"]
+    listed = [problem.path for problem in app.status().problems]
+    assert listed == [str(root / "linked"), str(root / "notes/nested")]
+    assert crash.files(outside) == {"x.md": OUTSIDE}
+
+
+@pytest.mark.parametrize("name", [".trash", ".versions"])
+def test_linked_directory_of_retains_own_is_listed_and_never_followed(
+    root: Path, app: App, outside: Path, name: str
+) -> None:
+    if (root / name).exists():
+        (root / name).rename(root / f"{name}.bak")
+    (root / name).symlink_to(outside)
+    act = app.delete if name == ".trash" else lambda ref: app.update(ref, MemoryInput(text="new"))
+    before = crash.memories(root)
+    with pytest.raises(Unsafe):
+        act("x")
+    assert crash.memories(root) == before
+    assert [memory.id for memory in app.list()] == ["x"]
+    assert [problem.path for problem in app.status().problems] == [str(root / name)]
+    assert crash.files(outside) == {"x.md": OUTSIDE}
+
+
+def test_collection_swapped_for_a_link_after_it_was_listed_is_passed_over(
+    root: Path, app: App, outside: Path
+) -> None:
+    child = Directory.child
+
+    def swap(folder: Directory, name: str, **options: Any) -> Directory:
+        if name == "notes" and not (root / "notes").is_symlink():
+            (root / "notes").rename(root / "real")
+            (root / "notes").symlink_to(outside)
+        return child(folder, name, **options)
+
+    problems: list[Any] = []
+    with mock.patch.object(Directory, "child", swap):
+        assert app.list(problems=problems) == []
+    assert [problem.path for problem in problems] == [str(root / "notes")]
+    with mock.patch.object(Directory, "child", swap), pytest.raises(RetainError):
+        app.update("notes/x", MemoryInput(text="new"))
+    assert crash.files(outside) == {"x.md": OUTSIDE}
+
+
+def test_memory_swapped_for_a_link_after_it_was_found_is_refused(
+    root: Path, app: App, outside: Path
+) -> None:
+    file, read = root / "notes/x.md", Directory.read_with_facts
+
+    def swap(folder: Directory, name: str, limit: int) -> tuple[bytes, os.stat_result]:
+        if name == "x.md" and not file.is_symlink():
+            file.unlink()
+            file.symlink_to(outside / "x.md")
+        return read(folder, name, limit)
+
+    with mock.patch.object(Directory, "read_with_facts", swap), pytest.raises(Unsafe):
+        app.get("x")
+    assert crash.files(outside) == {"x.md": OUTSIDE}
+
+
+# Clocks
+
+
+def test_clock_set_back_an_hour_loses_nothing(
+    root: Path, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    present = time.gmtime
+    app.update("x", MemoryInput(text="before"))
+    app.put(MemoryInput(text="deleted before"), name="gone")
+    app.delete("gone")
+    monkeypatch.setattr(time, "gmtime", lambda at=None: present((at or time.time()) - HOUR))
+    app.update("x", MemoryInput(text="after"))
+    app.put(MemoryInput(text="deleted after"), name="gone")
+    app.delete("gone")
+    assert app.get("x").body == "after"
+    kept = [app.bank.read_version(app.get("x"), number) or b"" for number in (1, 2)]
+    assert [data.rpartition(b"\n")[2] for data in kept] == [b"the old text", b"before"]
+    assert sorted(data.rpartition(b"\n")[2] for data in _trash(root)) == [
+        b"deleted after",
+        b"deleted before",
+    ]
+
+
+@pytest.mark.parametrize("year", ["2038", "9999", "1969"])
+def test_far_years_are_kept(root: Path, app: App, year: str) -> None:
+    when = f"{year}-12-31T23:59:59Z"
+    text = f"---\ncreated_at: {when}\n---\n\nfar away\n"
+    (root / "notes/far.md").write_text(text, encoding="utf-8")
+    os.utime(root / "notes/far.md", (2**33, 2**33))
+    app.append("far", MemoryInput(text="more"))
+    assert app.get("far").meta["created_at"] == when
+    assert app.list(sort="created")[0 if year == "1969" else -1].id == "far"
+    assert app.status().problems == ()
+    app.delete("far")
+    assert app.untrash("far").memory.text("created_at") == when
+
+
+# Modes
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_everything_in_a_bank_is_private_under_any_umask(tmp_path: Path, umask: int) -> None:
+    root, before = tmp_path / "private", os.umask(umask)
+    try:
+        app = crash.new_bank(root)
+        app.put(MemoryInput(text="one"), name="x")
+        app.update("x", MemoryInput(text="two"))
+        app.move("x", to_collection="other", to_id="")
+        app.delete("x")
+        app.put(MemoryInput(text="three"), name="y")
+    finally:
+        os.umask(before)
+    for path in (root, *root.rglob("*")):
+        wanted = 0o700 if path.is_dir() else 0o600
+        assert stat.S_IMODE(path.stat().st_mode) == wanted, path
+
+
+# Names, batches, new banks
+
+
+def test_batch_goes_to_the_collection_as_it_is_spelt(root: Path, bank: Bank) -> None:
+    (stored,) = bank.place_all([("Notes", "y.md", b"new")])
+    assert (stored.ref, stored.body) == ("notes/y", "new")
+    with pytest.raises(Conflict):
+        bank.place_all([("notes", "z.md", b"new"), ("NOTES", "X.md", b"new")])
+    assert set(crash.memories(root)) == {"notes/x.md", "notes/y.md"}
+
+
+@pytest.mark.parametrize("act", ["move", "untrash"])
+def test_move_or_untrash_that_fails_half_way_is_undone(root: Path, app: App, act: str) -> None:
+    app.update("x", MemoryInput(text="second"))
+    if act == "untrash":
+        app.delete("x")
+    before = crash.files(root)
+    with (
+        mock.patch.object(Bank, "replace", side_effect=OSError(28, "full")),
+        pytest.raises(RetainError),
+    ):
+        getattr(app, act)("x", to_id="y", **{"to_collection": "other"} if act == "move" else {})
+    assert crash.files(root) == before
+
+
+def test_change_of_a_missing_memory_leaves_no_trace(tmp_path: Path) -> None:
+    app = crash.new_bank(tmp_path / "empty")
+    for act in (app.bank.delete, lambda ref: app.bank.change(ref, _new)):
+        with pytest.raises(NotFound):
+            act("nothing")
+    assert sorted(os.listdir(tmp_path / "empty")) == [".gitignore", "config.toml"]
+
+
+def test_refused_names_and_sizes_store_nothing(root: Path, app: App) -> None:
+    before = crash.files(root)
+    small = Bank(app.location, max_bytes=10)
+    with pytest.raises(LimitExceeded):
+        small.create("notes", "big", b"x" * 11)
+    with pytest.raises(LimitExceeded):
+        small.place_all([("notes", "a.md", b"x"), ("notes", "big.md", b"x" * 11)])
+    with pytest.raises(BadName):
+        app.bank.create("skills", "a", b"x")
+    assert crash.files(root) == before
+
+
+def test_making_a_bank_again_changes_nothing(root: Path, app: App) -> None:
+    (root / "config.toml").write_text("format = 1\n", encoding="utf-8")
+    before = crash.files(root)
+    assert make_bank(str(root)) is False
+    assert crash.files(root) == before

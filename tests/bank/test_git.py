@@ -1,0 +1,905 @@
+"""Git: history beside the user's work, never in it, and nothing hostile ever runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from retain.bank import git
+from retain.bank.git import Outcome, Repository
+from retain.errors import HistoryError
+
+pytestmark = pytest.mark.slow
+
+
+def run_git(where: Path, *arguments: str, check: bool = True) -> str:
+    """What a person's own git says, with hooks, filters and all."""
+    done = subprocess.run(
+        ["git", *arguments], cwd=where, capture_output=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done.stdout.decode("utf-8", "replace").removesuffix("\n")
+
+
+def save(path: Path, content: bytes) -> dict[str, bytes | None]:
+    """Write a file as the bank does, and return it as a change to commit."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return {str(path): content}
+
+
+def opened(where: Path) -> Repository:
+    repository = Repository.containing(str(where))
+    assert repository is not None
+    return repository
+
+
+def committed(outcome: Outcome) -> str:
+    assert outcome.warning == ""
+    assert outcome.commit is not None
+    return outcome.commit
+
+
+def new_project(where: Path) -> Path:
+    where.mkdir(parents=True)
+    run_git(where, "init", "-q", "-b", "main")
+    run_git(where, "config", "user.name", "Ada")
+    run_git(where, "config", "user.email", "ada@example.org")
+    return where
+
+
+def first_commit(project: Path) -> None:
+    (project / "code.py").write_text("print()\n", encoding="utf-8")
+    (project / ".retain").mkdir()
+    (project / ".retain" / "a.md").write_bytes(b"one\n")
+    run_git(project, "add", ".")
+    run_git(project, "commit", "-q", "-m", "first")
+
+
+@pytest.fixture
+def project(home: Path) -> Path:
+    """A repository with one commit that holds code.py and .retain/a.md."""
+    project = new_project(home / "work" / "project")
+    first_commit(project)
+    return project
+
+
+@pytest.fixture
+def memory(project: Path) -> Path:
+    return project / ".retain" / "a.md"
+
+
+@pytest.fixture
+def canary(home: Path) -> Path:
+    """A file that only a command started by hostile configuration makes."""
+    return home / "canary"
+
+
+@pytest.fixture
+def trap(home: Path, canary: Path) -> str:
+    """A script that leaves the canary, passes its input on and succeeds."""
+    script = home / "trap.sh"
+    script.write_text(f'#!/bin/sh\necho "$0 $@" >> {canary}\nexit 0\n', encoding="utf-8")
+    script.chmod(0o755)
+    return str(script)
+
+
+def test_no_process_is_started_when_nothing_above_holds_a_git_directory(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git, "run", lambda *_: pytest.fail("a process was started"))
+    assert Repository.containing(str(home / "work")) is None
+
+
+def test_root_is_the_real_top_of_the_work_tree(project: Path, home: Path) -> None:
+    (home / "link").symlink_to(project)
+    repository = opened(home / "link" / ".retain")
+    assert repository.root == os.path.realpath(project)
+    assert repository.relative(str(home / "link" / ".retain" / "a.md")) == ".retain/a.md"
+
+
+def hold_a_bare_repository(project: Path) -> Path:
+    run_git(project.parent, "init", "-q", "--bare", "bare.git")
+    return project.parent / "bare.git"
+
+
+def point_the_work_tree_elsewhere(project: Path) -> Path:
+    run_git(project, "config", "core.worktree", str(project.parent))
+    (project.parent / "p").mkdir()
+    run_git(project, "config", "core.worktree", str(project.parent / "p"))
+    return project
+
+
+def break_the_git_file(project: Path) -> Path:
+    (project / "sub").mkdir()
+    (project / "sub" / ".git").write_bytes(b"gitdir: /nowhere\n")
+    return project / "sub"
+
+
+def give_away(project: Path) -> Path:
+    if os.geteuid():
+        pytest.skip("only root can give files away")
+    os.chown(project, 12345, 12345)
+    os.chown(project / ".git", 12345, 12345)
+    return project
+
+
+NOT_OURS: dict[str, Callable[[Path], Path]] = {
+    "a bare repository": hold_a_bare_repository,
+    "the git directory itself": lambda project: project / ".git",
+    "a work tree elsewhere": point_the_work_tree_elsewhere,
+    "a broken git file": break_the_git_file,
+    "somebody else's": give_away,
+    "no directory": lambda _: Path("/no/such"),
+    "no name": lambda _: Path("x" * 5000),
+}
+
+
+@pytest.mark.parametrize("name", NOT_OURS)
+def test_what_is_no_repository_of_ours_is_left_alone(project: Path, name: str) -> None:
+    assert Repository.containing(str(NOT_OURS[name](project))) is None
+    for impossible in ("", "a\0b", "\ud800"):
+        assert Repository.containing(impossible) is None
+
+
+def test_no_git_on_path_means_no_repository(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = opened(project)
+    monkeypatch.setenv("PATH", str(home / "empty"))
+    assert Repository.containing(str(project)) is None
+    outcome = repository.commit(save(project / "x.md", b"x"), "m")
+    assert outcome.commit is None
+    assert "git is not installed" in outcome.warning
+    with pytest.raises(HistoryError, match="git is not installed"):
+        repository.resolve("HEAD")
+
+
+@pytest.mark.parametrize(
+    "script", ["exit 1", "exec sleep 30", "echo /; echo /; echo /", "kill -9 $$"]
+)
+def test_a_broken_old_or_hanging_git_means_no_repository(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    fake = home / "bin" / "git"
+    fake.parent.mkdir()
+    fake.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(git, "TIMEOUT_SECONDS", 0.2)
+    assert Repository.containing(str(project)) is None
+
+
+def test_a_relative_entry_of_path_never_runs_a_git_of_the_work_tree(
+    project: Path, trap: str, canary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(trap, project / "git")
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("PATH", f".::{os.environ['PATH']}")
+    assert opened(project).resolve("HEAD")
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize(
+    "path", ["code.py", "/etc/passwd", "{root}/../x", "{root}-sibling/x", "{root}", "{root}/a\0b",
+             "{root}/.git/config", "{root}/d/.GIT/hooks/x", "{root}/..", "{root}/\ud800"],
+)  # fmt: skip
+def test_a_path_outside_the_tree_or_inside_git_is_refused(project: Path, path: str) -> None:
+    repository = opened(project)
+    named = path.format(root=project)
+    with pytest.raises(HistoryError):
+        repository.relative(named)
+    outcome = repository.commit({named: b"x"}, "m")
+    assert outcome.commit is None
+    assert outcome.warning.startswith("not committed: ")
+
+
+def test_log_lists_newest_first_and_follows_renames(project: Path, memory: Path) -> None:
+    repository = opened(project)
+    run_git(project, "mv", ".retain/a.md", ".retain/b.md")
+    run_git(project, "commit", "-q", "-m", "rename")
+    new = committed(repository.commit(save(project / ".retain" / "b.md", b"one\ntwo\n"), "second"))
+    log = repository.log(str(project / ".retain" / "b.md"))
+    assert [(c.subject, c.path) for c in log] == [
+        ("second", ".retain/b.md"),
+        ("rename", ".retain/b.md"),
+        ("first", ".retain/a.md"),
+    ]
+    assert log[0].hash == new
+    assert log[0].author == "Ada"
+    assert time.strptime(log[0].time, "%Y-%m-%dT%H:%M:%SZ")
+    assert len(repository.log(str(project / ".retain" / "b.md"), limit=2)) == 2
+
+
+def test_read_finds_the_older_name_and_only_the_name_of_that_time(
+    project: Path, memory: Path
+) -> None:
+    repository = opened(project)
+    run_git(project, "mv", ".retain/a.md", ".retain/b.md")
+    run_git(project, "commit", "-q", "-m", "a to b")
+    run_git(project, "mv", ".retain/b.md", ".retain/a.md")
+    run_git(project, "commit", "-q", "-m", "b to a")
+    assert repository.read("HEAD", str(memory)) == b"one\n"
+    assert repository.read("HEAD~1", str(memory)) == b"one\n"
+    assert repository.read("HEAD~2", str(memory)) == b"one\n"
+    run_git(project, "mv", ".retain/a.md", ".retain/c.md")
+    run_git(project, "commit", "-q", "-m", "a to c")
+    repository.commit(save(memory, b"someone else\n"), "a new a")
+    repository.commit({str(project / ".retain" / "c.md"): None}, "c gone")
+    assert repository.read("HEAD", str(project / ".retain" / "c.md")) is None
+    assert repository.read("HEAD~1", str(project / ".retain" / "c.md")) == b"one\n"
+    assert repository.read("HEAD~3", str(project / ".retain" / "c.md")) == b"one\n"
+
+
+def test_untracked_files_and_unborn_branches_have_no_history(home: Path, project: Path) -> None:
+    repository = opened(project)
+    assert repository.log(str(project / "new.md")) == []
+    assert repository.read("HEAD", str(project / "new.md")) is None
+    assert repository.read("HEAD", str(project / "new.md")) is None
+    unborn = opened(new_project(home / "work" / "unborn"))
+    path = str(home / "work" / "unborn" / "x.md")
+    assert unborn.log(path) == []
+    assert not unborn.is_tracked(path)
+    with pytest.raises(HistoryError, match="no such version"):
+        unborn.resolve("HEAD")
+
+
+def test_a_damaged_repository_is_an_error_and_not_an_empty_history(
+    project: Path, memory: Path
+) -> None:
+    repository = opened(project)
+    shutil.rmtree(project / ".git" / "objects")
+    (project / ".git" / "objects").mkdir()
+    with pytest.raises(HistoryError):
+        repository.log(str(memory))
+    with pytest.raises(HistoryError):
+        repository.read("HEAD", str(memory))
+    assert "not committed" in repository.commit(save(memory, b"x"), "m").warning
+
+
+def test_authors_and_subjects_may_hold_anything(project: Path, memory: Path) -> None:
+    strange = "--output=x \x1f\x1e\t\"'`$(id) \u202e \U0001f600 %H"
+    for number in range(2):
+        memory.write_bytes(b"%d" % number)
+        author = f"{strange} <a@b>"
+        run_git(project, "commit", "-qam", strange, "--author", author, "--cleanup=verbatim")
+    run_git(project, "commit", "-q", "--allow-empty", "-m", "nothing")
+    memory.write_bytes(b"empty subject")
+    run_git(project, "commit", "-qa", "--allow-empty-message", "-m", "")
+    log = opened(project).log(str(memory))
+    assert [c.subject for c in log] == ["", strange, strange, "first"]
+    assert log[1].author == strange
+    assert {c.path for c in log} == {".retain/a.md"}
+
+
+def test_a_latin_1_message_and_an_absurd_date_are_readable(project: Path, memory: Path) -> None:
+    memory.write_bytes(b"x")
+    run_git(project, "add", ".")
+    tree = run_git(project, "write-tree")
+    head = run_git(project, "rev-parse", "HEAD")
+    raw = (
+        f"tree {tree}\nparent {head}\nauthor J\xfcrgen <j@x> 99999999999999 +0000\n"
+        "committer x <x@x> 1 +0000\n\nsch\xf6n\n"
+    ).encode("latin-1")
+    done = subprocess.run(
+        ["git", "hash-object", "-t", "commit", "-w", "--stdin", "--literally"],
+        cwd=project, input=raw, capture_output=True, check=True,
+    )  # fmt: skip
+    run_git(project, "update-ref", "HEAD", done.stdout.decode().strip())
+    newest = opened(project).log(str(memory))[0]
+    assert newest.subject == "sch\ufffdn"
+    assert newest.time.endswith("Z")
+
+
+@pytest.mark.parametrize("name", ["main", "HEAD", "@", "main@{0}", "v1", "HEAD^{}", "feat/-x"])
+def test_any_commit_ish_resolves_to_a_full_hash(project: Path, name: str) -> None:
+    run_git(project, "tag", "-a", "v1", "-m", "v1")
+    run_git(project, "branch", "feat/-x")
+    assert opened(project).resolve(name) == run_git(project, "rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "-", "--all", "--output=x", "-h", "a\0b", "a\nb", "\x1b[31m", "\x9b", "x" * 251,
+             "nope", "HEAD~99", "a..b", "^HEAD", "HEAD:code.py", "HEAD^{tree}", "\ud800", "f" * 40,
+             "HEAD -- x", "@{upstream}", ":/", "--end-of-options"],
+)  # fmt: skip
+def test_a_revision_that_names_no_commit_is_refused_with_a_hint(project: Path, name: str) -> None:
+    before = sorted(os.listdir(project))
+    with pytest.raises(HistoryError, match="version") as caught:
+        opened(project).resolve(name)
+    assert "retain versions" in caught.value.hint
+    assert sorted(os.listdir(project)) == before
+
+
+def test_a_blob_that_would_fill_the_memory_is_not_read(
+    project: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git, "LARGEST_BLOB", 3)
+    with pytest.raises(HistoryError, match="too large"):
+        opened(project).read("HEAD", str(memory))
+
+
+def test_a_commit_holds_just_the_given_bytes_and_leaves_a_clean_status(
+    project: Path, memory: Path
+) -> None:
+    repository = opened(project)
+    content = b"\xef\xbb\xbfa\r\nb\x00\xff\n"
+    before = run_git(project, "rev-parse", "HEAD")
+    new = committed(repository.commit(save(memory, content), "Update a\n\nwhy"))
+    assert repository.read("HEAD", str(memory)) == content
+    assert run_git(project, "rev-parse", "HEAD", "HEAD^").split() == [new, before]
+    assert run_git(project, "log", "-1", "--format=%an <%ae>|%cn|%B") == (
+        "Ada <ada@example.org>|Ada|Update a\n\nwhy\n"
+    )
+    assert run_git(project, "status", "--porcelain") == ""
+    assert run_git(project, "fsck", "--strict") == ""
+
+
+def test_many_files_and_a_deletion_are_one_commit(
+    project: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git, "ARGUMENT_BYTES", 200)
+    (project / "code.py").chmod(0o755)
+    run_git(project, "commit", "-qam", "executable")
+    changes: dict[str, bytes | None] = save(project / "code.py", b"")
+    for number in range(50):
+        changes |= save(project / ".retain" / "k" / f"m{number}.md", b"%d" % number)
+    memory.unlink()
+    committed(opened(project).commit({**changes, str(memory): None}, "many"))
+    assert run_git(project, "status", "--porcelain") == ""
+    lines = run_git(project, "show", "--name-status", "--format=").split("\n")
+    assert (len(lines), lines[0], lines[-1]) == (52, "D\t.retain/a.md", "M\tcode.py")
+    assert run_git(project, "ls-tree", "HEAD", "code.py").startswith("100755 ")
+
+
+def test_an_unchanged_tree_makes_no_commit(project: Path, memory: Path) -> None:
+    repository = opened(project)
+    head = run_git(project, "rev-parse", "HEAD")
+    assert repository.commit({}, "nothing") == Outcome(None, "")
+    assert repository.commit(save(memory, b"one\n"), "same") == Outcome(None, "")
+    assert repository.commit({str(project / "no.md"): None}, "gone") == Outcome(None, "")
+    assert run_git(project, "rev-parse", "HEAD") == head
+
+
+def test_the_first_commit_of_an_unborn_branch_holds_only_the_memory(home: Path) -> None:
+    project = new_project(home / "work" / "unborn")
+    (project / "code.py").write_bytes(b"staged")
+    run_git(project, "add", "code.py")
+    committed(opened(project).commit(save(project / "a.md", b"a"), "born"))
+    assert run_git(project, "ls-tree", "--name-only", "HEAD") == "a.md"
+    assert run_git(project, "status", "--porcelain") == "A  code.py"
+
+
+def test_a_symlink_submodule_or_directory_in_git_is_refused(project: Path, home: Path) -> None:
+    other = new_project(home / "work" / "other")
+    first_commit(other)
+    (project / "link.md").symlink_to("code.py")
+    (project / "dir").symlink_to(".retain")
+    run_git(
+        project,
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "--quiet",
+        "add",
+        str(other),
+        "sub",
+    )
+    run_git(project, "add", ".")
+    run_git(project, "commit", "-qm", "links")
+    repository = opened(project)
+    head = run_git(project, "rev-parse", "HEAD")
+    (project / "dir").unlink()
+    for name, kind in (
+        ("link.md", "symlink"),
+        ("sub", "submodule"),
+        ("sub/x.md", "submodule"),
+        ("dir/x.md", "symlink"),
+        (".retain", "directory"),
+    ):
+        outcome = repository.commit({str(project / name): b"x"}, "m")
+        assert outcome.commit is None, name
+        assert outcome.warning.startswith("not committed: "), name
+        assert kind in outcome.warning, outcome.warning
+    assert run_git(project, "rev-parse", "HEAD") == head
+    assert repository.read("HEAD", str(project / "link.md")) is None
+
+
+def test_ignored_files_are_not_committed_unless_they_are_tracked(
+    project: Path, memory: Path
+) -> None:
+    (project / ".gitignore").write_text("private/\n.retain/*.md\n", encoding="utf-8")
+    repository = opened(project)
+    hidden = save(project / "private" / "x.md", b"x")
+    outcome = repository.commit(hidden, "m")
+    assert outcome.commit is None
+    assert ".gitignore excludes private/x.md" in outcome.warning
+    mixed = repository.commit(hidden | save(memory, b"two"), "m")
+    assert mixed.commit is not None
+    assert "private/x.md" in mixed.warning
+    assert run_git(project, "show", "--name-only", "--format=") == ".retain/a.md"
+
+
+@pytest.mark.parametrize(
+    "config, signed",
+    [
+        (b"", "Retain <retain@localhost> Retain"),
+        (b"[user]\nname = J\xfcrgen\nemail = j@x\n", "J\ufffdrgen <j@x> J\ufffdrgen"),
+    ],
+)
+def test_a_person_signs_and_without_one_retain_does(home: Path, config: bytes, signed: str) -> None:
+    project = home / "work" / "p"
+    run_git(home, "init", "-q", str(project))
+    (home / ".gitconfig").write_bytes(config)
+    committed(opened(project).commit(save(project / "a.md", b"a"), "m"))
+    assert run_git(project, "log", "-1", "--format=%an <%ae> %cn") == signed
+
+
+@pytest.mark.parametrize(
+    "message, subject",
+    [
+        ("--amend", "--amend"),
+        ("# not a comment", "# not a comment"),
+        ("a\0b\x1b[31mc\x85", "ab[31mc"),
+        ("tab\there", "tab here"),
+        ("", "Update memories"),
+        ("\n\n \n", "Update memories"),
+        ("\U0001f600 \ud800", "\U0001f600 ?"),
+        ("--output=x\r\n\r\nbody", "--output=x"),
+        ("x" * 100_000, "x" * 16_000),
+    ],
+)
+def test_a_message_is_text_and_nothing_else(
+    project: Path, memory: Path, message: str, subject: str
+) -> None:
+    repository = opened(project)
+    committed(repository.commit(save(memory, b"two"), message))
+    assert repository.log(str(memory))[0].subject == subject
+
+
+@pytest.mark.parametrize(
+    "name", ["-x.md", "--output=x", "a\nb.md", "\nlead.md", 'q"uo\'te.md', "t\tab.md",
+             "\U0001f600.md", os.fsdecode(b"\xff\xfe.md"), ":(glob)*.md", "*.md", "a b.md", "!x",
+             "\\x.md", "-/--/x.md", "#x"],
+)  # fmt: skip
+def test_strange_names_are_committed_read_logged_and_deleted(project: Path, name: str) -> None:
+    repository = opened(project)
+    path = project / name
+    committed(repository.commit(save(path, b"strange"), "add"))
+    assert repository.read("HEAD", str(path)) == b"strange"
+    assert repository.read("HEAD", str(path)) == b"strange"
+    assert [c.path for c in repository.log(str(path))] == [name]
+    assert run_git(project, "status", "--porcelain") == ""
+    path.unlink()
+    committed(repository.commit({str(path): None}, "delete"))
+    assert repository.read("HEAD", str(path)) is None
+    assert [c.subject for c in repository.log(str(path))] == ["delete", "add"]
+    assert run_git(project, "ls-tree", "-r", "--name-only", "HEAD") == ".retain/a.md\ncode.py"
+
+
+def test_staged_changes_are_neither_committed_nor_lost(project: Path, memory: Path) -> None:
+    (project / "code.py").write_bytes(b"staged")
+    (project / "new.py").write_bytes(b"new")
+    run_git(project, "add", ".")
+    committed(opened(project).commit(save(memory, b"two"), "m"))
+    assert run_git(project, "show", "--name-only", "--format=") == ".retain/a.md"
+    assert run_git(project, "status", "--porcelain") == "M  code.py\nA  new.py"
+    run_git(project, "commit", "-qm", "mine")
+    assert run_git(project, "show", "HEAD:.retain/a.md") == "two"
+
+
+@pytest.mark.parametrize("staged", [b"staged by hand", b"two", None])
+def test_what_is_staged_at_the_same_path_stays_staged(
+    project: Path, memory: Path, staged: bytes | None
+) -> None:
+    memory.write_bytes(staged or b"")
+    run_git(project, *(("add", ".") if staged else ("rm", "-q", "--cached", ".retain/a.md")))
+    outcome = opened(project).commit(save(memory, b"two"), "m")
+    assert outcome.commit is not None
+    assert run_git(project, "show", "HEAD:.retain/a.md") == "two"
+    if staged == b"two":
+        assert outcome.warning == ""
+    else:
+        assert "`git reset -q -- .retain/a.md`" in outcome.warning
+        run_git(project, "reset", "-q", "--", ".retain/a.md")
+    assert run_git(project, "status", "--porcelain") == ""
+
+
+def test_a_held_index_lock_is_reported_after_the_commit(project: Path, memory: Path) -> None:
+    index = (project / ".git" / "index").read_bytes()
+    lock = project / ".git" / "index.lock"
+    lock.write_bytes(b"")
+    outcome = opened(project).commit(save(memory, b"two"), "m")
+    assert outcome.commit == run_git(project, "rev-parse", "HEAD")
+    assert "`git reset -q -- .retain/a.md`" in outcome.warning
+    assert (project / ".git" / "index").read_bytes() == index
+    assert lock.read_bytes() == b""
+    lock.unlink()
+    run_git(project, "reset", "-q", "--", ".retain/a.md")
+    assert run_git(project, "status", "--porcelain") == ""
+
+
+def conflict(project: Path, *command: str) -> None:
+    memory = project / ".retain" / "a.md"
+    run_git(project, "checkout", "-q", "-b", "side")
+    memory.write_bytes(b"side\n")
+    run_git(project, "commit", "-qam", "side")
+    run_git(project, "checkout", "-q", "main")
+    memory.write_bytes(b"main\n")
+    run_git(project, "commit", "-qam", "main")
+    run_git(project, *command, check=False)
+
+
+@pytest.mark.parametrize(
+    "command, reason",
+    [
+        (("rebase", "side"), "a rebase is under way"),
+        (("rebase", "--apply", "side"), "a rebase or a patch series is under way"),
+        (("merge", "side"), "a merge is under way"),
+        (("cherry-pick", "side"), "a cherry-pick is under way"),
+        (("revert", "--no-edit", "HEAD~1"), "a revert is under way"),
+        (("bisect", "start"), "a bisect is under way"),
+        (("checkout", "-q", "--detach"), "HEAD is detached"),
+    ],
+)
+def test_nothing_is_committed_while_git_is_in_the_middle_of_something(
+    project: Path, command: tuple[str, ...], reason: str
+) -> None:
+    conflict(project, *command)
+    state = run_git(project, "status", "--porcelain"), run_git(project, "rev-parse", "HEAD")
+    index = (project / ".git" / "index").read_bytes()
+    outcome = opened(project).commit({str(project / "new.md"): b"x"}, "m")
+    assert outcome == Outcome(None, f"not committed: {reason}; {git.SAVED}")
+    assert state == (
+        run_git(project, "status", "--porcelain"),
+        run_git(project, "rev-parse", "HEAD"),
+    )
+    assert (project / ".git" / "index").read_bytes() == index
+
+
+def test_a_linked_worktree_commits_to_its_own_branch(project: Path, home: Path) -> None:
+    tree = home / "work" / "tree"
+    run_git(project, "worktree", "add", "-q", "-b", "feature", str(tree))
+    repository = opened(tree)
+    assert repository.root == os.path.realpath(tree)
+    head = run_git(project, "rev-parse", "main")
+    new = committed(repository.commit(save(tree / ".retain" / "a.md", b"tree"), "m"))
+    assert run_git(project, "rev-parse", "main", "feature").split() == [head, new]
+    assert run_git(tree, "status", "--porcelain") == ""
+    assert run_git(project, "status", "--porcelain") == ""
+
+
+def test_a_sha256_repository_works(home: Path) -> None:
+    project = home / "work" / "p"
+    run_git(home, "init", "-q", "--object-format=sha256", str(project))
+    repository = opened(project)
+    path = project / "a.md"
+    assert len(committed(repository.commit(save(path, b"a"), "add"))) == 64
+    path.unlink()
+    committed(repository.commit({str(path): None}, "delete"))
+    assert repository.read("HEAD~1", str(path)) == b"a"
+
+
+def use_everything(project: Path) -> None:
+    """Every operation there is, on files that hostile attributes cover too."""
+    repository = opened(project)
+    memory = project / ".retain" / "a.md"
+    repository.commit(save(memory, b"two\n"), "m")
+    repository.commit(save(project / "b.md", b"b\n"), "m")
+    repository.log(str(memory))
+    repository.read("HEAD~1", str(memory))
+    repository.read("HEAD", str(memory))
+    repository.resolve("HEAD")
+    assert repository.commit({str(project / "b.md"): None}, "m").commit
+
+
+HOOKS = [
+    "pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "reference-transaction",
+    "post-index-change", "pre-auto-gc", "post-checkout", "post-rewrite", "fsmonitor-watchman",
+    "sendemail-validate", "applypatch-msg", "post-merge", "pre-push", "update",
+]  # fmt: skip
+
+
+def test_no_hook_runs(project: Path, canary: Path) -> None:
+    for name in HOOKS:
+        hook = project / ".git" / "hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\necho {name} >> {canary}\nexit 1\n", encoding="utf-8")
+        hook.chmod(0o755)
+    use_everything(project)
+    assert not canary.exists()
+
+
+SETTINGS = [
+    "core.fsmonitor", "core.hooksPath", "filter.x.clean", "filter.x.smudge", "filter.x.process",
+    "diff.external", "diff.x.textconv", "diff.x.command", "merge.x.driver", "gpg.program",
+    "gpg.ssh.program", "core.sshCommand", "core.askPass", "core.editor", "core.pager",
+    "core.alternateRefsCommand", "core.gitProxy", "credential.helper", "sequence.editor",
+    "trailer.x.command", "pager.log", "pager.rev-parse", "alias.log", "alias.update-ref",
+    "interactive.diffFilter", "uploadpack.packObjectsHook", "trace2.eventTarget",
+    "trace2.normalTarget", "trace2.perfTarget", "gpg.ssh.defaultKeyCommand",
+]  # fmt: skip
+
+
+def make_hostile(project: Path, trap: str, home: Path) -> None:
+    (project / ".git" / "info").mkdir(exist_ok=True)
+    attributes = "* filter=x diff=x merge=x\n"
+    (project / ".gitattributes").write_text(attributes, encoding="utf-8")
+    (project / ".git" / "info" / "attributes").write_text(attributes, encoding="utf-8")
+    included = home / "included"
+    for name in SETTINGS:
+        run_git(project, "config", "-f", str(included), name, trap)
+    for name in (
+        "filter.x.required",
+        "commit.gpgSign",
+        "log.showSignature",
+        "tag.gpgSign",
+        "user.signingKey",
+    ):
+        run_git(project, "config", "-f", str(included), name, "true")
+    for name in ("pre-commit", "reference-transaction", "post-index-change"):
+        shutil.copy(trap, home / name)
+    run_git(project, "config", "core.attributesFile", str(project / ".gitattributes"))
+    # Last of all: from here on the test's own git would spring the traps.
+    run_git(project, "config", "include.path", str(included))
+
+
+def test_hostile_repository_settings_start_nothing(
+    project: Path, trap: str, canary: Path, home: Path
+) -> None:
+    signed = project / ".git" / "signed"
+    raw = run_git(project, "cat-file", "commit", "HEAD").replace(
+        "\n\n", "\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----\n\n", 1
+    )
+    signed.write_text(raw + "\n", encoding="utf-8")
+    new = run_git(project, "hash-object", "-t", "commit", "-w", str(signed))
+    run_git(project, "update-ref", "HEAD", new)
+    make_hostile(project, trap, home)
+    use_everything(project)
+    assert not canary.exists(), canary.read_text(encoding="utf-8")
+    run_git(project, "status", check=False)
+    assert canary.exists(), "the traps of this test do not spring"
+
+
+def test_a_change_in_the_same_instant_as_the_index_is_still_noticed(
+    project: Path, memory: Path
+) -> None:
+    code, index = project / "code.py", project / ".git" / "index"
+    code.write_bytes(b"aaaa")
+    instant = time.time_ns() - 100 * 10**9
+    os.utime(code, ns=(instant, instant))
+    run_git(project, "add", "code.py")
+    run_git(project, "commit", "-qm", "a")
+    os.utime(index, ns=(instant, instant))
+    # Same size, same date: only git's doubt about an entry as young as the index finds this out.
+    with code.open("r+b") as file:
+        file.write(b"bbbb")
+    os.utime(code, ns=(instant, instant))
+    run_git(project, "config", "core.trustctime", "false")
+    committed(opened(project).commit(save(memory, b"two"), "m"))
+    assert run_git(project, "status", "--porcelain") == " M code.py"
+
+
+def test_traces_asked_for_in_settings_or_environment_are_not_written(
+    project: Path, canary: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"[trace2]\neventTarget={canary}\nnormalTarget={canary}\nperfTarget={canary}\n"
+    (home / ".gitconfig").write_text(text, encoding="utf-8")
+    for name in ("GIT_TRACE", "GIT_TRACE2", "GIT_TRACE2_EVENT", "GIT_TRACE_SETUP",
+                 "GIT_TRACE_PACKET", "GIT_TRACE_PERFORMANCE", "GIT_TRACE2_PERF"):  # fmt: skip
+        monkeypatch.setenv(name, str(canary))
+    repository = opened(project)
+    repository.commit(save(project / "b.md", b"b"), "m")
+    repository.log(str(project / "b.md"))
+    assert not canary.exists()
+
+
+def test_inherited_git_variables_change_nothing(
+    project: Path, home: Path, trap: str, canary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = new_project(home / "work" / "other")
+    first_commit(other)
+    before = run_git(other, "rev-parse", "HEAD"), (other / ".git" / "index").read_bytes()
+    with monkeypatch.context() as patch:
+        for name, value in {
+            "GIT_DIR": str(other / ".git"), "GIT_WORK_TREE": str(other),
+            "GIT_INDEX_FILE": str(other / ".git" / "index"), "GIT_COMMON_DIR": str(other / ".git"),
+            "GIT_OBJECT_DIRECTORY": str(other / ".git" / "objects"), "GIT_EXTERNAL_DIFF": trap,
+            "GIT_SSH_COMMAND": trap, "GIT_SSH": trap, "GIT_ASKPASS": trap, "SSH_ASKPASS": trap,
+            "GIT_EDITOR": trap, "GIT_PAGER": trap, "PAGER": trap, "EDITOR": trap,
+            "GIT_PROXY_COMMAND": trap, "GIT_TRACE": str(canary), "GIT_NAMESPACE": "x",
+            "GIT_CONFIG_PARAMETERS": f"'core.fsmonitor={trap}'", "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": trap,
+            "GIT_EXEC_PATH": str(home), "GIT_TEMPLATE_DIR": str(home), "GIT_GLOB_PATHSPECS": "1",
+            "GIT_CEILING_DIRECTORIES": str(project), "GIT_DEFAULT_HASH": "sha256",
+        }.items():  # fmt: skip
+            patch.setenv(name, value)
+        use_everything(project)
+        assert opened(project).root == os.path.realpath(project)
+    assert not canary.exists()
+    assert before == (run_git(other, "rev-parse", "HEAD"), (other / ".git" / "index").read_bytes())
+    assert len(run_git(project, "log", "--format=%H").split()) == 4
+
+
+@pytest.mark.parametrize(
+    "url", ["ext::{trap} %S", "ssh://host/x", "file://{origin}", "{origin}", "git://h/x"]
+)
+def test_a_partial_clone_never_fetches(
+    project: Path, home: Path, trap: str, canary: Path, url: str
+) -> None:
+    long = b"".join(b"line %d\n" % n for n in range(50))
+    committed(opened(project).commit(save(project / ".retain" / "n.md", long), "n"))
+    run_git(project, "mv", ".retain/n.md", ".retain/m.md")
+    (project / ".retain" / "m.md").write_bytes(long + b"more")
+    run_git(project, "commit", "-qam", "inexact rename")
+    run_git(project, "config", "uploadpack.allowFilter", "true")
+    clone = home / "work" / "clone"
+    run_git(
+        home, "clone", "-q", "--no-checkout", "--filter=blob:none", f"file://{project}", str(clone)
+    )
+    for name, value in {
+        "remote.origin.url": url.format(trap=trap, origin=project),
+        "remote.origin.uploadpack": trap, "core.sshCommand": trap, "protocol.allow": "always",
+        "protocol.ext.allow": "always", "protocol.file.allow": "always",
+        "protocol.ssh.allow": "always", "core.gitProxy": trap, "protocol.git.allow": "always",
+    }.items():  # fmt: skip
+        run_git(clone, "config", name, value)
+    run_git(clone, "read-tree", "HEAD")
+    repository = opened(clone)
+    committed(repository.commit(save(clone / ".retain" / "x.md", b"x"), "m"))
+    assert repository.read("HEAD", str(clone / ".retain" / "x.md")) == b"x"
+    assert [c.subject for c in repository.log(str(clone / ".retain" / "m.md"))] == [
+        "inexact rename"
+    ]
+    with pytest.raises(HistoryError):
+        repository.read("HEAD", str(clone / ".retain" / "a.md"))
+    assert not canary.exists(), canary.read_text(encoding="utf-8")
+
+
+def test_a_bare_repository_hidden_in_the_bank_is_not_taken_for_the_project(
+    project: Path, trap: str, canary: Path
+) -> None:
+    run_git(project, "init", "-q", "--bare", ".retain")
+    run_git(project / ".retain", "config", "core.bare", "false")
+    run_git(project / ".retain", "config", "core.worktree", str(project))
+    run_git(project / ".retain", "config", "core.fsmonitor", trap)
+    assert opened(project / ".retain").root == os.path.realpath(project)
+    use_everything(project)
+    assert run_git(project, "log", "--format=%s").endswith("first")
+    assert not canary.exists()
+
+
+def test_a_hanging_git_is_stopped_with_its_children(
+    project: Path, memory: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = opened(project)
+    fake = home / "bin" / "git"
+    fake.parent.mkdir()
+    fake.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {home}/pid\nwait\n", encoding="utf-8")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(git, "TIMEOUT_SECONDS", 2.0)
+    outcome = repository.commit(save(memory, b"two"), "m")
+    assert outcome.commit is None
+    assert "did not answer" in outcome.warning
+    with pytest.raises(HistoryError, match="did not answer"):
+        repository.log(str(memory))
+    child = int((home / "pid").read_text(encoding="utf-8"))
+    patience = time.monotonic() + 60
+    while is_running(child) and time.monotonic() < patience:
+        time.sleep(0.01)  # it has its signal; the kernel may be slow to carry it out
+    assert not is_running(child)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_a_commit_made_meanwhile_is_built_upon(
+    project: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = git.run
+    calls: list[int] = []
+
+    def meddling(arguments: tuple[str, ...], *rest: object) -> object:
+        if arguments[0] == "fast-import" and len(calls) < 2:
+            calls.append(1)
+            (project / "code.py").write_text(f"{len(calls)}\n", encoding="utf-8")
+            run_git(project, "commit", "-qm", f"meanwhile {len(calls)}", "--", "code.py")
+        return real(arguments, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(git, "run", meddling)
+    committed(opened(project).commit(save(memory, b"two"), "ours"))
+    subjects = run_git(project, "log", "--format=%s").split("\n")
+    assert subjects == ["ours", "meanwhile 2", "meanwhile 1", "first"]
+    assert run_git(project, "show", "HEAD:code.py") == "2"
+    assert run_git(project, "status", "--porcelain") == ""
+
+
+WRITER = """
+import sys
+from retain.bank.git import Repository
+root, who = sys.argv[1:]
+repository = Repository.containing(root)
+for turn in range(5):
+    path = f"{root}/.retain/{who}.md"
+    text = f"{who} {turn}".encode()
+    open(path, "wb").write(text)
+    outcome = repository.commit({path: text}, f"{who} {turn}")
+    assert outcome.commit and not outcome.warning, outcome
+"""
+
+
+def test_six_processes_lose_no_commit(project: Path) -> None:
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(project), f"w{n}"], stderr=subprocess.PIPE
+        )
+        for n in range(6)
+    ]
+    for writer in writers:
+        _, err = writer.communicate(timeout=60)
+        assert writer.returncode == 0, err.decode()
+    subjects = run_git(project, "log", "--format=%s").split("\n")
+    assert sorted(subjects[:-1]) == [f"w{n} {turn}" for n in range(6) for turn in range(5)]
+    assert run_git(project, "status", "--porcelain") == ""
+    assert run_git(project, "fsck", "--strict") == ""
+
+
+DYING = """
+import os, sys
+from retain.bank import git
+root, last = sys.argv[1], int(sys.argv[2])
+repository = git.Repository.containing(root)
+real, steps = git.run, 0
+def counted(*given):
+    global steps
+    steps += 1
+    if steps == last:
+        os._exit(9)
+    return real(*given)
+git.run = counted
+outcome = repository.commit({f"{root}/.retain/a.md": b"two"}, "ours")
+assert outcome.commit and not outcome.warning, outcome
+print(steps)
+"""
+
+
+def test_death_before_any_step_leaves_a_sound_repository(home: Path) -> None:
+    template = new_project(home / "work" / "template")
+    first_commit(template)
+    (template / "code.py").write_bytes(b"staged")
+    run_git(template, "add", ".")
+    for step in range(1, 40):
+        project = home / "work" / f"p{step}"
+        shutil.copytree(template, project)
+        save(project / ".retain" / "a.md", b"two")
+        old, index = (
+            run_git(project, "rev-parse", "HEAD"),
+            (project / ".git" / "index").read_bytes(),
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", DYING, str(project), str(step)], capture_output=True, check=False
+        )
+        head = run_git(project, "rev-parse", "HEAD", "HEAD^", check=False).split()
+        assert old in head[:2]
+        assert run_git(project, "fsck", "--strict", "--no-dangling") == ""
+        if done.returncode == 0:
+            break
+        assert done.returncode == 9, done.stderr
+        assert (project / ".git" / "index").read_bytes() == index
+        retried = opened(project).commit(save(project / ".retain" / "a.md", b"three"), "retry")
+        assert retried.commit is not None
+        assert run_git(project, "diff", "--cached", "--name-only", "--", "code.py") == "code.py"
+    assert int(done.stdout) == 9

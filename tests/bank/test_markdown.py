@@ -1,0 +1,169 @@
+"""Markdown memories: whatever is not changed comes back byte for byte."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from retain.bank import markdown
+from retain.errors import Unreadable
+from retain.text.frontmatter import same
+from tests.text.test_frontmatter import METADATA, TITLES, VALUES, heads, times
+
+BODIES = st.one_of(
+    st.text(max_size=40),
+    st.lists(
+        st.sampled_from(
+            [
+                "---",
+                "--- ",
+                "a: 1",
+                "",
+                "# H",
+                "text",
+                " ",
+                "\t",
+                "```",
+                "...",
+                "\ufeff",
+                "- x",
+                "é",
+            ]
+        ),
+        max_size=6,
+    ).flatmap(lambda lines: st.sampled_from(["\n", "\r\n", "\r"]).map(lambda end: end.join(lines))),
+)
+FILES = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["", "\ufeff"]),
+    st.one_of(
+        st.just(""),
+        heads(odd=6).map("---\n{}---\n".format),
+        heads(odd=6).map("---\r\n{}\r\n---\r\n\r\n".format),
+        heads(odd=6).map("---  \n{}\n--- \n\n\n".format),
+        st.just("---\na: 1\n---"),
+    ),
+    BODIES,
+)
+
+
+@times(1)
+@given(METADATA, BODIES)
+@example({}, "---\na: 1\n---\n")
+@example({"a": "b"}, "\n\n---\n")
+@example({"a": "b"}, "\r\nx")
+@example({}, "")
+def test_compose_then_parse_gives_back_metadata_and_body(
+    meta: dict[str, object], body: str
+) -> None:
+    assume(all(len(key) < 100 for key in meta))
+    document = markdown.parse(markdown.compose(meta, body))
+    assert same(document.meta, meta)
+    assert document.body == body
+
+
+@times(1)
+@given(FILES)
+def test_an_edit_that_changes_nothing_returns_the_same_bytes(text: str) -> None:
+    data = text.encode()
+    assume(not unreadable(data))
+    document = markdown.parse(data)
+    assert markdown.edit(data, {}) == data
+    present = {key: value for key, value in document.meta.items() if value is not None}
+    assert markdown.edit(data, present) == data
+    assert markdown.edit(data, {}, document.body) == data
+
+
+@times(1)
+@given(FILES, BODIES)
+@example("---\na: 1\n---\nx", "\ny")
+@example("---\na: 1\n---", "\r\ny")
+@example("bare", "---\nnot closed")
+@example("bare", "---\na: 1\n---\n")
+@example("bare", "\ufeffx")
+@example("\ufeffbare", "\ufeffx")
+def test_a_new_body_is_the_body_and_the_head_stays(text: str, body: str) -> None:
+    data = text.encode()
+    assume(not unreadable(data))
+    before = markdown.parse(data)
+    after = markdown.parse(markdown.edit(data, {}, body))
+    assert same(after.meta, before.meta)
+    assert after.body == body
+    if before.meta:
+        head = data[: data.rindex(before.body.encode())].rstrip()
+        assert markdown.edit(data, {}, body).startswith(head)
+
+
+@given(TITLES, VALUES, BODIES, st.booleans(), st.booleans())
+def test_a_changed_key_leaves_mark_body_and_other_lines(
+    title: str, value: object, body: str, mark: bool, crlf: bool
+) -> None:
+    above, below = "\ufeff" * mark + "---  \n# c\nx:   1 # y\n", "z: |\n  one\n\n---\n\n"
+    if crlf:
+        above, title, below = (part.replace("\n", "\r\n") for part in (above, title, below))
+    newline = "\r\n" if crlf else "\n"
+    data = f"{above}{title}{newline}{below}{body}".encode()
+    new = markdown.edit(data, {"title": value})
+    assert new.startswith(above.encode())
+    assert new.endswith((below + body).encode())
+    assert same(markdown.parse(new).meta.get("title"), value)
+    if crlf:
+        between = new[len(above.encode()) : -len((below + body).encode())]
+        assert between.count(b"\n") == between.count(b"\r\n")
+
+
+@given(st.binary(max_size=60))
+@example(b"\xff\xfe-\x00-\x00-\x00\n\x00")
+@example(b"---\n\x00: 1\n---\n")
+def test_any_bytes_can_be_read_and_none_are_lost(data: bytes) -> None:
+    document = markdown.parse(data)
+    assert isinstance(document.body, str)
+    if not unreadable(data):
+        assert markdown.edit(data, {}) == data
+    elif document.problem:
+        assert document.meta == {}
+        assert document.body == data.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def unreadable(data: bytes) -> bool:
+    try:
+        markdown.edit(data, {})
+    except Unreadable:
+        return True
+    return False
+
+
+def test_a_head_that_makes_no_sense_is_not_built_upon() -> None:
+    data = b"---\ntitle: a: b\n---\n\nbody\n"
+    for changes, body in (({}, "new"), ({"a": "b"}, None), ({}, None)):
+        with pytest.raises(Unreadable):
+            markdown.edit(data, changes, body)
+
+
+def test_a_file_without_frontmatter_gets_one_only_for_a_value() -> None:
+    assert markdown.edit(b"text\n", {"a": None}) == b"text\n"
+    assert markdown.edit(b"text\n", {}, "new\n") == b"new\n"
+    assert markdown.edit(b"text\r\n", {"a": "b"}) == b"---\r\na: b\r\n---\r\n\r\ntext\r\n"
+    assert (
+        markdown.edit(b"\xef\xbb\xbftext\n", {"a": "b"}) == b"\xef\xbb\xbf---\na: b\n---\n\ntext\n"
+    )
+
+
+def test_a_file_that_starts_with_two_marks_keeps_both() -> None:
+    data = "\ufeff\ufefftext".encode()
+    assert markdown.edit(data, {}) == data
+
+
+CONFLICT = "<<<<<<< HEAD\nours\n=======\ntheirs\n>>>>>>> branch\n"
+
+
+@pytest.mark.parametrize(
+    "text", [CONFLICT, f"---\ntitle: x\n---\n\n{CONFLICT}", f"---\n{CONFLICT}---\n\nbody\n"]
+)
+def test_an_unsettled_merge_is_called_by_its_name(text: str) -> None:
+    assert "unsettled merge" in markdown.parse(text.encode()).problem
+
+
+def test_a_text_about_merges_is_none() -> None:
+    assert markdown.parse(b"git writes `<<<<<<< HEAD` and `>>>>>>> branch`\n").problem == ""

@@ -1,0 +1,91 @@
+"""The trash: everything that was deleted can come back, the newest first."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from retain.app import App
+from retain.bank.files import Directory
+from retain.bank.memory_input import MemoryInput
+from retain.errors import Conflict, NotFound
+from tests import crash
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> App:
+    return crash.new_bank(tmp_path / "bank")
+
+
+def _delete(app: App, *texts: str, name: str = "x") -> None:
+    for text in texts:
+        app.put(MemoryInput(text=text), name=name)
+        app.delete(name)
+
+
+def test_deletes_within_one_second_are_all_kept_and_the_last_comes_back(app: App) -> None:
+    texts = [f"text {number}" for number in range(12)]
+    crash.at_noon(lambda: _delete(app, *texts))()
+    assert len(app.trashed()) == 12
+    assert {entry.deleted_at for entry in app.trashed()} == {"2020-02-29T12:00:00Z"}
+    bodies = [app.untrash("x", to_id=f"back-{number}").memory.body for number in range(12)]
+    assert bodies == texts[::-1]
+
+
+def test_entry_comes_back_by_its_own_name_in_its_collection(app: App) -> None:
+    app.put(MemoryInput(text="one"), name="x", collection="notes")
+    thrown = app.delete("x").trashed
+    assert (thrown.id, thrown.collection) == ("x", "notes")
+    assert app.untrash(thrown.name).memory.ref == "notes/x"
+    assert app.trashed() == []
+
+
+def test_memory_in_the_way_is_not_overwritten(app: App) -> None:
+    _delete(app, "deleted")
+    app.put(MemoryInput(text="in the way"), name="x")
+    with pytest.raises(Conflict):
+        app.untrash("x")
+    assert app.get("x").body == "in the way"
+    assert app.untrash("x", to_id="y").memory.body == "deleted"
+
+
+def test_foreign_names_in_the_trash_are_listed_with_their_own_time(
+    app: App, tmp_path: Path
+) -> None:
+    _delete(app, "deleted")
+    (tmp_path / "bank/.trash/notes.md").write_text("put here by hand", encoding="utf-8")
+    assert {entry.id for entry in app.trashed()} == {"x", "notes"}
+    assert app.untrash("notes").memory.body == "put here by hand"
+
+
+def test_entry_that_is_brought_back_while_the_trash_is_listed_is_passed_over(
+    app: App, tmp_path: Path
+) -> None:
+    _delete(app, "going", name="going")
+    _delete(app, "staying", name="staying")
+    entries = Directory.entries
+
+    def late(folder: Directory) -> list[os.DirEntry[str]]:
+        found = entries(folder)
+        for entry in (tmp_path / "bank/.trash/memories").glob("going*"):
+            if folder.path.endswith("memories"):
+                entry.unlink()
+        return found
+
+    with mock.patch.object(Directory, "entries", late):
+        assert [entry.id for entry in app.trashed()] == ["staying"]
+
+
+def test_emptying_the_trash_spares_what_is_newer(app: App) -> None:
+    crash.at_noon(lambda: _delete(app, "old", name="old"))()
+    _delete(app, "new", name="new")
+    newest = max(entry.deleted_at for entry in app.trashed())
+    assert newest > "2020-02-29T12:00:00Z"
+    assert [entry.id for entry in app.empty_trash(before="2020-02-29T12:00:01Z")] == ["old"]
+    assert [entry.id for entry in app.trashed()] == ["new"]
+    assert [entry.id for entry in app.empty_trash()] == ["new"]
+    with pytest.raises(NotFound):
+        app.untrash("new")

@@ -1,0 +1,122 @@
+"""Proposals as one text: what a person does with it is understood, or refused with the line."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from retain.capture.edit_plan import ACTIONS, Step, compose, parse
+from retain.capture.inbox import MAX_TEXT, Proposal
+from retain.errors import Unreadable
+
+ONE = Proposal("0" * 15 + "1", "decision", "Use Postgres", "Because.\n\nReally.")
+TWO = Proposal("0" * 15 + "2", "preference", "Tabs", "Always.")
+
+
+def plan(*proposals: Proposal) -> str:
+    return compose(proposals, {one.id: "from a test" for one in proposals})
+
+
+@given(
+    st.lists(
+        st.tuples(st.text(), st.text(), st.text()).map(
+            lambda words: Proposal("", words[0] or "x", words[1] or "x", words[2] or "x")
+        ),
+        max_size=4,
+    )
+)
+@example([ONE._replace(title="Tabs  "), TWO._replace(title="   ", category=" ", text=" \n\t")])
+def test_untouched_text_keeps_everything_as_it_was(drawn: list[Proposal]) -> None:
+    proposals = [one._replace(id=f"{number:016x}") for number, one in enumerate(drawn)]
+    steps = parse(plan(*proposals), proposals)
+    assert [(step.action, step.before) for step in steps] == [("keep", one) for one in proposals]
+    assert not any(step.is_changed for step in steps)
+
+
+@pytest.mark.parametrize(
+    "line", ["=== drop 0000000000000002", "\\=== x", "\\\\=== x", "===", "=== x", "=====", "===x"]
+)
+def test_text_that_looks_like_a_section_stays_text(line: str) -> None:
+    one = ONE._replace(text=f"before\n{line}\nafter")
+    text = plan(one, TWO).replace("before", "BEFORE")
+    first, second = parse(text, [one, TWO])
+    assert first.after.text == f"BEFORE\n{line}\nafter"
+    assert (second.action, second.is_changed) == ("keep", False)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_each_action_may_be_written_in_full_or_as_a_letter(action: str) -> None:
+    for word in (action, action[0]):
+        text = plan(ONE, TWO).replace(f"keep {ONE.id}", f"{word} {ONE.id}")
+        assert [step.action for step in parse(text, [ONE, TWO])] == [action, "keep"]
+
+
+def test_category_title_and_text_may_be_changed() -> None:
+    text = plan(ONE).replace("decision", "constraint").replace("Use Postgres", "Use: MariaDB")
+    text = text.replace("Really.", "Really so.\n\nAnd more.\n\n\n")
+    (step,) = parse(text.replace("\n", "\r\n"), [ONE])
+    assert step == Step(
+        "keep",
+        ONE,
+        ONE._replace(
+            category="constraint", title="Use: MariaDB", text="Because.\n\nReally so.\n\nAnd more."
+        ),
+        8,
+    )
+
+
+def test_section_that_is_taken_out_is_no_step() -> None:
+    text = plan(ONE, TWO)
+    cut = text[: text.index(f"=== keep {TWO.id}")]
+    assert [step.before for step in parse(cut, [ONE, TWO])] == [ONE]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# only\n# comments\n", "\ufeff"])
+def test_empty_text_asks_for_nothing(text: str) -> None:
+    assert parse(text, [ONE]) == []
+
+
+@pytest.mark.parametrize(
+    "old, new, fault",
+    [
+        (f"keep {ONE.id}", f"merge {ONE.id}", "line 8: 'merge' is none of keep, accept, drop"),
+        (f"keep {ONE.id}", "keep", "line 8: expected `=== ACTION ID`"),
+        (f"keep {ONE.id}", "accept 00000000000000ff", "line 8: '00000000000000ff' is none of"),
+        (f"keep {TWO.id}", f"drop {ONE.id}", f"line 17: {ONE.id} is there twice"),
+        ("title: Use Postgres", "title:", "line 8: it has no title"),
+        ("category: decision\n", "", "line 8: it has no category"),
+        ("Because.\n\nReally.", "", "line 8: it has no text"),
+        ("title: Use Postgres", "title Use Postgres", "line 11: expected `category:` and `title:`"),
+        ("title: Use Postgres", "title: a\ntitle: b", "line 12: expected"),
+        ("Because.", "=== oops", "line 13: expected `=== ACTION ID`"),
+        ("# 2 proposals.", "2 proposals.", "line 1: text above the first section"),
+        ("Really.", "x" * (MAX_TEXT + 1), f"more than {MAX_TEXT:,} characters"),
+    ],
+)
+def test_fault_is_named_with_its_line(old: str, new: str, fault: str) -> None:
+    text = plan(ONE, TWO)
+    assert old in text
+    with pytest.raises(Unreadable) as raised:
+        parse(text.replace(old, new, 1), [ONE, TWO])
+    assert fault in raised.value.message
+
+
+def test_every_fault_is_named_at_once() -> None:
+    text = plan(ONE, TWO).replace("=== keep", "=== frob")
+    with pytest.raises(Unreadable) as raised:
+        parse(text, [ONE, TWO])
+    assert len(raised.value.message.split("\n")) == 2
+
+
+def test_dropped_section_may_say_anything() -> None:
+    text = plan(ONE).replace("=== keep", "=== d").replace("title: Use Postgres", "title:")
+    assert parse(text, [ONE])[0].action == "drop"
+
+
+def test_what_acts_on_a_terminal_is_inert_in_the_text() -> None:
+    odd = ONE._replace(title="a\x1b[31mb\nc", text="x\x07\u202ey", category="dec\x1bision")
+    text = plan(odd)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert not parse(text, [odd])[0].is_changed

@@ -1,0 +1,268 @@
+"""stats, sync, index, watch and doctor: the index is derived, always right, and made anew."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from retain.index.database import Database
+from tests import indexes
+from tests.cli.door import call, done
+from tests.conftest import command
+
+
+@pytest.fixture(autouse=True)
+def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    done("init")
+    put("plan", "# Plan\n\nWe plan [[src/a.py]].\n", "--type", "plan", "--tags", "auth,ui")
+    put("note", "# Note\n\n" + "\n\n".join(f"## Part {n}\n\n{'word ' * 150}" for n in range(4)))
+    return home / "work" / ".retain"
+
+
+def put(name: str, text: str, *words: str) -> None:
+    done("put", "-", "--id", name, "--quiet", *words, input=text)
+
+
+def many(bank: Path, count: int) -> list[Path]:
+    files = [bank / "memories" / f"many-{n}.md" for n in range(count)]
+    for n, file in enumerate(files):
+        file.write_text(f"Memory number{n} of many.\n", encoding="utf-8")
+    return files
+
+
+# stats
+
+
+# sync
+
+
+def test_sync_says_what_changed_on_disk(bank: Path) -> None:
+    done("sync")
+    files = many(bank, 3)
+    told = json.loads(done("sync --json"))
+    assert (told["added"], told["changed"], told["removed"]) == (3, 0, 0)
+    files[0].write_text("Something else.\n", encoding="utf-8")
+    files[1].unlink()
+    assert done("sync").splitlines()[0] == "0 added, 1 changed, 1 removed"
+    assert done("sync").splitlines()[0] == "0 added, 0 changed, 0 removed"
+    assert done("sync --quiet") == ""
+    (bank / "memories" / "huge.md").write_bytes(b"x" * 2_000_001)
+    (problem,) = json.loads(done("stats --json"))["problems"]
+    assert problem["path"].endswith("/huge.md")
+
+
+def test_loss_of_most_memories_at_once_is_held_until_it_is_meant(bank: Path) -> None:
+    files = many(bank, 30)
+    done("sync")
+    for file in files[:25]:
+        file.unlink()
+    ran = call("sync")
+    assert ran.code == 0
+    assert "25 memories are missing from disk at once" in ran.err
+    assert "retain sync --force" in ran.err
+    assert call("status").err.startswith("warning: 25 memories are missing")
+    assert json.loads(done("status --json"))["index"]["held"] == 25
+    assert call("doctor").code == 1
+    assert call("index --rebuild").code == 4
+    assert json.loads(done("sync --json"))["held"] == 25
+    assert json.loads(done("sync --force --json"))["removed"] == 25
+    assert call("sync").err == ""
+    assert call("doctor").code == 0
+
+
+# index
+
+
+def test_rebuilt_index_answers_as_before_and_keeps_its_vectors(
+    bank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "bundled")
+    later = json.loads(done("index --no-vectors --json"))
+    assert (later["vectors"], later["pending"]) == (0, later["chunks"])
+    assert f"{later['pending']} waiting for one" in done("status")
+    first = json.loads(done("index --json"))
+    assert first["vectors_made"] == first["vectors"] == first["chunks"] > 2
+    assert first["pending"] == 0
+    before = done("search", "plan words", "--json")
+    files = {path: path.read_bytes() for path in (bank / "memories").iterdir()}
+    again = json.loads(done("index --rebuild --json"))
+    assert (again["added"], again["vectors_made"]) == (2, 0)
+    assert again["vectors"] == first["vectors"]
+    assert done("search", "plan words", "--json") == before
+    assert {path: path.read_bytes() for path in (bank / "memories").iterdir()} == files
+
+
+class _Server(ThreadingHTTPServer):
+    """An OpenAI-compatible embedder that stops answering after so many batches."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.patience = 1
+        self.asked = threading.Event()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_POST(self) -> None:
+        length = int(self.headers["Content-Length"])
+        texts = json.loads(self.rfile.read(length))["input"]
+        texts = [texts] if isinstance(texts, str) else texts
+        if self.server.patience <= 0:
+            self.server.asked.set()
+            time.sleep(60)
+            return
+        if len(texts) > 1:
+            self.server.patience -= 1
+        vectors = [{"index": n, "embedding": [1.0, 0.0, n / 100]} for n, _ in enumerate(texts)]
+        body = json.dumps({"data": vectors, "model": "m"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing on the terminal."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
+    server = _Server()
+    server.daemon_threads = True
+    server.block_on_close = False
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    address = f"http://127.0.0.1:{server.server_port}/v1/embeddings"
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", address)
+    monkeypatch.setenv("RETAIN_RECALL_MODEL", "m")
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.slow
+def test_interrupted_index_goes_on_where_it_stopped(bank: Path, server: _Server) -> None:
+    many(bank, 100)
+    child = subprocess.Popen(
+        [*command(), "index"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+    )
+    assert server.asked.wait(60)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, out) == (130, "")
+    assert "goes on where it stopped" in err
+    server.patience = 1_000_000
+    told = json.loads(done("index --json"))
+    assert 0 < told["vectors_made"] < told["vectors"] == told["chunks"]
+    assert call("doctor").code == 0
+
+
+# watch
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_watch_takes_in_every_change_and_ends_politely(end: signal.Signals, bank: Path) -> None:
+    with subprocess.Popen(
+        [*command(), "watch", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as child:
+        assert child.stdout
+        assert child.stderr
+        try:
+            assert child.stderr.readline().startswith("Watching ")
+            file = bank / "fresh" / "new.md"
+            file.parent.mkdir()
+            for text, change in (("A zebra.", "added"), ("A walrus.", "changed"), ("", "removed")):
+                file.write_text(text, encoding="utf-8") if text else file.unlink()
+                told = json.loads(child.stdout.readline())
+                counts = {name: told[name] for name in ("added", "changed", "removed")}
+                assert counts == {"added": 0, "changed": 0, "removed": 0, change: 1}
+            assert set(told) == {"time", "added", "changed", "removed", "vectors", "held"}
+            child.send_signal(end)
+            assert (*child.communicate(timeout=30), child.returncode) == ("", "", 0)
+        finally:
+            child.kill()
+    assert json.loads(done("sync --json"))["added"] == 0
+    assert call("doctor").code == 0
+
+
+# doctor
+
+
+@pytest.mark.parametrize(
+    "damage, said",
+    [
+        ("UPDATE totals SET chunks = chunks + 1", "total of chunks"),
+        ("UPDATE totals SET length = 0", "total of words"),
+        ("UPDATE totals SET wholes = 9", "total of longer memories"),
+        ("DELETE FROM terms WHERE rowid = 1", "no word finds"),
+        ("DELETE FROM wholes", "as a whole"),
+        ("DELETE FROM chunks WHERE number = 1", "without all of their chunks"),
+        ("DELETE FROM pending WHERE chunk = 1", "no vector and wait for none"),
+        ("INSERT INTO pending VALUES (999)", "or are not there"),
+        ("INSERT INTO vectors VALUES (1, 1, 'other', 0, x'00', x'00')", "another model"),
+        ("DELETE FROM links", "other chunks or links"),
+        ("UPDATE chunks SET text = 'forged' WHERE number = 1", "other chunks or links"),
+        ("UPDATE terms SET bag = 'forged' WHERE rowid = 1", "other chunks or links"),
+        ("UPDATE memories SET title = 'forged'", "other chunks or links"),
+        ("UPDATE terms_content SET c0 = 'forged' WHERE id = 1", "are damaged"),
+    ],
+)
+def test_faulty_index_is_found_out_and_repaired(damage: str, said: str, bank: Path) -> None:
+    done("sync")
+    store = Database(str(indexes.state(bank)))
+    with store.writing() as connection:
+        connection.execute("PRAGMA defensive = 0")
+        connection.execute(damage)
+    store.close()  # sealed, so that nothing but the doctor notices
+    ran = call("doctor")
+    assert ran.code == 1
+    assert said in ran.out
+    assert "retain doctor --repair" in ran.err
+    files = {path: path.read_bytes() for path in (bank / "memories").iterdir()}
+    repaired = done("doctor --repair")
+    assert "made anew, and now in order" in repaired
+    assert done("doctor").rstrip().endswith("in order")
+    assert {path: path.read_bytes() for path in (bank / "memories").iterdir()} == files
+
+
+def test_spoilt_vector_is_found_by_its_check_sum(
+    bank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "bundled")
+    done("index")
+    store = Database(str(indexes.state(bank)))
+    with store.writing() as connection:
+        connection.execute("UPDATE vectors SET vector = zeroblob(388) WHERE chunk = 1")
+    store.close()
+    assert "check sum" in call("doctor").out
+    done("doctor --repair")
+    told = json.loads(done("index --json"))
+    assert told["vectors"] == told["chunks"]
+
+
+def test_file_that_cannot_be_parsed_makes_the_doctor_unhappy(bank: Path) -> None:
+    (bank / "memories" / "bad.md").write_text("---\na: [\n---\nbody\n", encoding="utf-8")
+    ran = call("doctor --repair")
+    assert ran.code == 1
+    assert "memories/bad.md: the frontmatter is not valid YAML" in ran.out
+
+
+def test_doctor_names_links_that_lead_to_no_memory(bank: Path) -> None:
+    put("loose", "See [[nowhere]] and [[plan]].")
+    ran = call("doctor")
+    assert ran.code == 1
+    assert "Links: 1 to no memory\n  memories/loose: [[nowhere]]\n" in ran.out

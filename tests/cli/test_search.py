@@ -1,0 +1,362 @@
+"""search, brief, linked, related and graph, as people and programs call them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from retain.app import App
+from retain.cli.search import render_dot, render_tree
+from retain.memory import Answer
+from retain.search.related import Graph, Node, Relation
+from retain.search.request import SearchRequest
+from tests.cli.door import answered, call, done
+
+PLAN = """\
+# Auth plan
+
+Plan to refactor [[src/auth.py]] to use JWT tokens.
+
+## Later
+
+See [[session-notes]] and [[missing-note]].
+"""
+NOTES = """\
+# Session notes
+
+Debugging [[src/auth.py]]: the token expired. It depends on [[auth-plan]].
+
+Fixed in [[src/auth.py]] and [[src/lost.py]].
+"""
+
+
+@pytest.fixture(autouse=True)
+def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a file, two memories that link to it, and one about something else."""
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    done("init")
+    Path("src").mkdir()
+    Path("src/auth.py").write_text("token = 1\n", encoding="utf-8")
+    put("auth-plan", PLAN, "--type", "plan", "--tags", "auth,security")
+    put("session-notes", NOTES, "--tags", "auth", "--collection", "journal")
+    put("cooking", "# Cooking\n\nSalt the water before the pasta.\n", "--metadata", '{"n": 3}')
+    return home / "work" / ".retain"
+
+
+def put(name: str, text: str, *words: str) -> None:
+    done("put", "-", "--id", name, "--quiet", *words, input=text)
+
+
+def found(*words: str) -> list[str]:
+    return done("search", *words, "--quiet").split()
+
+
+def answer(*words: str) -> dict:
+    return json.loads(done("search", *words, "--json"))
+
+
+# search
+
+
+@pytest.mark.parametrize(
+    "words, note",
+    [
+        (
+            ("--collection", "diary"),
+            "there is no collection 'diary'; there are: journal, memories",
+        ),
+        (("--type", "fakt"), "there is no memory of the type 'fakt'; there are: journal, plan"),
+    ],
+    ids=str,
+)
+def test_search_for_what_is_not_there_at_all_says_so(words: tuple[str, ...], note: str) -> None:
+    ran = call("search", "token", *words)
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err == f"Nothing found.\n{note}\n"
+    assert answer("token", *words)["notes"] == [note]
+    assert answer("token")["notes"] == []
+    Path("queries.txt").write_text("token\n", encoding="utf-8")
+    (line,) = done("search", "--batch", "queries.txt", *words).splitlines()
+    assert json.loads(line)["notes"] == [note]
+
+
+@pytest.mark.parametrize(
+    "query, said",
+    [
+        ("cooking", "The words fit."),
+        ("cooking zebra", "Nothing fits well, only some of the words."),
+    ],
+)
+def test_answer_that_nobody_is_sure_of_is_judged_as_on_the_page(
+    query: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = App.search
+
+    def unsure(app: App, wanted: SearchRequest) -> Answer:
+        return real(app, wanted)._replace(confidence=0.2, is_confident=False)
+
+    monkeypatch.setattr(App, "search", unsure)
+    ran = call("search", query)
+    assert (ran.code, ran.err) == (0, f"{said}\n")
+
+
+def test_json_carries_what_a_program_needs() -> None:
+    told = answer("JWT tokens", "--limit", "1")
+    assert told["query"] == "JWT tokens"
+    assert told["mode"] == "hybrid"
+    assert told["confident"] is True
+    assert told["degraded"] is None
+    (hit,) = told["hits"]
+    assert (hit["id"], hit["collection"], hit["type"]) == ("auth-plan", "memories", "plan")
+    assert hit["tags"] == ["auth", "security"]
+    assert hit["header_path"] == "Auth plan"
+    assert hit["superseded"] is False
+    assert "content" not in hit
+    assert "explanation" not in hit
+    (link,) = hit["links"]
+    assert (link["target"], link["freshness"], link["now_at"]) == ("src/auth.py", "fresh", None)
+    lines = Path(hit["file_path"]).read_text(encoding="utf-8").split("\n")
+    assert lines[hit["line"] - 1] == "# Auth plan"
+    assert lines[link["line"] - 1].startswith("Plan to refactor [[src/auth.py]]")
+
+
+def test_whole_memories_and_single_parts_can_be_asked_for() -> None:
+    assert answer("JWT", "--full")["hits"][0]["content"] == PLAN
+    assert "      See [[session-notes]] and [[missing-note]].\n" in done("search JWT --full")
+    long = "# Long\n\n" + "\n\n".join(f"## Part {n}\n\n" + "zebra word " * 60 for n in range(5))
+    put("long", long)
+    assert found("zebra") == ["memories/long"]
+    assert found("zebra", "--per", "chunk", "--limit", "3") == ["memories/long"] * 3
+
+
+def test_score_is_explained_when_asked() -> None:
+    (hit,) = answer("JWT", "--explain")["hits"]
+    assert hit["explanation"]["text"]["rank"] == 1
+    printed = done("search JWT --explain")
+    assert "why: text #1 (" in printed
+    assert f"; sum {hit['explanation']['sum']:.3f}, shown by 6 around 0.4" in printed
+
+
+def test_semantic_search_without_a_model_says_why_it_finds_nothing() -> None:
+    ran = call("search JWT --semantic")
+    assert ran.code == 0
+    assert "warning: " in ran.err
+    assert "recall.embedder" in ran.err
+    assert answer("JWT", "--semantic")["degraded"]["reasons"]
+
+
+def test_each_line_of_a_batch_answers_the_query_on_that_line() -> None:
+    Path("queries").write_text("JWT\n\nsalt water\r\nxylophone", encoding="utf-8")
+    out = done("search --batch queries --limit 1")
+    told = [json.loads(line) for line in out.splitlines()]
+    assert [one["query"] for one in told] == ["JWT", "", "salt water", "xylophone"]
+    assert [[hit["id"] for hit in one["hits"]] for one in told] == [
+        ["auth-plan"],
+        [],
+        ["cooking"],
+        [],
+    ]
+    assert told[0] == answer("JWT", "--limit", "1")
+    assert done("search --batch - --limit 1", input="JWT\n") == out.splitlines()[0] + "\n"
+    assert done("search --batch -") == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("JWT", "--batch", "-"),
+        ("JWT", "--text", "--semantic"),
+        ("JWT", "--limit", "0"),
+        ("JWT", "--min-score", "2"),
+        ("JWT", "--since", "whenever"),
+        ("JWT", "--filter", "n"),
+        ("JWT", "--collection", "../x"),
+        ("--batch", "nothing.txt"),
+        ("--batch", "src"),
+    ],
+    ids=str,
+)
+def test_search_that_makes_no_sense_is_refused(words: tuple[str, ...]) -> None:
+    ran = call("search", *words)
+    assert ran.code in (2, 3)
+    assert ran.out == ""
+    assert ("--batch" not in words) or "Nothing was searched." in ran.err
+
+
+@pytest.mark.parametrize(
+    "query", ['foo-bar "', "c++", "it's", '" OR 1=1 --', "NEAR(a b)", "terms:x*", "-", "[[", "\\"]
+)
+def test_no_query_is_taken_for_syntax(query: str) -> None:
+    for mode in ("--text", "--semantic"):
+        assert call("search", mode, "--", query).code == 0
+
+
+def test_excerpt_shows_the_lines_that_were_asked_for() -> None:
+    lines = [f"Line {n} says nothing." for n in range(12)]
+    lines[8] = "Here is the walrus."
+    put("walrus", "\n".join(lines))
+    shown = done("search walrus").splitlines()[1:]
+    assert len(shown) <= 8
+    assert "      Here is the walrus." in shown
+    put("wide", "x " * 400 + "narwhal " + "y " * 400)
+    (_, line) = done("search narwhal").splitlines()
+    assert "narwhal" in line
+    assert len(line) < 260
+
+
+def test_words_of_the_question_are_bold_on_a_terminal_only() -> None:
+    assert "\x1b[1mrefactor\x1b[0m" in answered("", "search", "refactoring JWT")[1]
+    assert "\x1b" not in done("search", "refactoring JWT")
+
+
+def test_hit_from_the_global_bank_says_so() -> None:
+    put("mine", "The walrus is mine.", "--global")
+    assert " · global" in done("search walrus")
+    assert "global" not in done("search JWT")
+    assert found("walrus", "--local") == []
+
+
+# linked
+
+
+def test_memories_that_link_to_a_file_are_listed_with_every_link() -> None:
+    told = json.loads(done("linked", "src/auth.py", "token expired", "--json"))
+    assert [one["memory_id"] for one in told] == [
+        "memory:journal/session-notes",
+        "memory:memories/auth-plan",
+    ]
+    notes, plan = told
+    assert [link["line"] for link in notes["links"]] == sorted(
+        link["line"] for link in notes["links"]
+    )
+    assert len(notes["links"]) == 2
+    assert notes["edge_type"] == "debugs"
+    assert "Debugging [[src/auth.py]]" in notes["anchor_context"]
+    assert plan["freshness"] == "fresh"
+    assert plan["content"].startswith("# Auth plan")
+    assert plan["file_path"].endswith("/memories/auth-plan.md")
+    assert done("linked", "src/auth.py", "token expired", "--quiet").split() == [
+        "journal/session-notes",
+        "memories/auth-plan",
+    ]
+    assert len(json.loads(done("linked src/auth.py --limit 1 --json"))) == 1
+
+
+def test_links_show_the_place_in_the_file_that_they_name() -> None:
+    put("anchored", "See [[src/auth.py#login|the login]].")
+    assert "at #login, fresh: See [[src/auth.py#login|the login]]." in done("linked src/auth.py")
+    rows = json.loads(done("linked src/auth.py --json"))
+    (row,) = (one for one in rows if one["id"] == "anchored")
+    assert [(one["anchor"], one["label"]) for one in row["links"]] == [("login", "the login")]
+
+
+def test_document_is_named_from_where_one_stands(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("src")
+    expected = ["journal/session-notes", "memories/auth-plan"]
+    for path in ("auth.py", "./auth.py", str(home / "work" / "src" / "auth.py"), "src/auth.py"):
+        assert sorted(done("linked", path, "--quiet").split()) == expected, path
+    ran = call("linked /etc/passwd")
+    assert (ran.code, ran.out) == (2, "")
+    assert "/etc/passwd is outside the project" in ran.err
+
+
+def test_answers_about_links_say_what_they_had_to_do_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = (("related", "auth-plan"), ("linked", "src/auth.py", "tokens"))
+    for words in calls:
+        assert {row["degraded"] for row in json.loads(done(*words, "--json"))} == {None}
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "./no-such-model")
+    for words in calls:
+        ran = call(*words, "--json")
+        rows = json.loads(ran.out)
+        assert rows
+        for row in rows:
+            assert "no-such-model" in row["degraded"]["reasons"][0]
+        assert "warning: " in ran.err
+
+
+# related
+
+
+# graph
+
+
+@pytest.mark.parametrize("path", ["src/lost.py", "./src/lost.py", "ghost:src/lost.py"])
+def test_graph_starts_at_a_file(path: str) -> None:
+    shown = done("graph", path, "--depth", "1")
+    assert shown == (
+        "src/lost.py (file, planned)\n└── related_to ← journal/session-notes  Session notes\n"
+    )
+    names = {node["name"] for node in json.loads(done("graph", path, "--json"))["nodes"]}
+    assert names >= {"ghost:src/lost.py", "journal/session-notes"}
+    ran = call("graph src/nowhere.py")
+    assert ran.code == 3
+    assert "there is no memory" in ran.err
+
+
+def test_dot_takes_every_name_for_a_name() -> None:
+    graph = Graph(
+        (Node('a"b\\', "memory", "x\n}"), Node("ghost:c", "ghost", "", "moved", "d")),
+        (Relation('a"b\\', "ghost:c", "plans", "", 1),),
+    )
+    assert render_dot(graph) == (
+        "digraph retain {\n"
+        "  rankdir=LR;\n"
+        '  "a\\"b\\\\" [label="a\\"b\\\\  x }", shape=box, style=solid];\n'
+        '  "ghost:c" [label="c (file, moved to d)", shape=note, style=dashed];\n'
+        '  "a\\"b\\\\" -> "ghost:c" [label="plans"];\n'
+        "}\n"
+    )
+
+
+def test_circle_is_drawn_once() -> None:
+    nodes = tuple(Node(name, "memory") for name in "abc")
+    edges = tuple(Relation(x, y, "mentions", "", 1) for x, y in ("ab", "bc", "ca", "ab"))
+    assert render_tree(Graph(nodes, edges)) == (
+        "a\n└── mentions x2 → b\n    └── mentions → c\n        └── mentions → a ↑\n"
+    )
+    assert render_tree(Graph(nodes, edges), "b") == (
+        "b\n├── mentions x2 ← a\n│   └── mentions ← c ↑\n└── mentions → c\n"
+    )
+
+
+@pytest.mark.slow
+def test_long_chain_can_be_drawn() -> None:
+    nodes = tuple(Node(str(n), "memory") for n in range(3_000))
+    edges = tuple(Relation(str(n), str(n + 1), "mentions", "", 1) for n in range(2_999))
+    assert render_tree(Graph(nodes, edges)).count("\n") == 3_000
+    assert render_tree(Graph(nodes, edges), "0").count("\n") == 3_000
+
+
+# brief
+
+
+def test_brief_is_fenced_and_each_handle_leads_back() -> None:
+    told = json.loads(done("brief", "change the JWT tokens", "--json"))
+    assert told["tokens"] <= told["budget"] == 2000
+    assert done("brief", "change the JWT tokens") == told["text"]
+    for item in told["items"]:
+        assert f"[{item['handle']}] " in told["text"]
+        assert json.loads(done("get", item["handle"], "--json"))["id"] == item["id"]
+
+
+def test_brief_that_has_no_room_says_what_was_left_out() -> None:
+    assert "not into 1 tokens" in call("brief", "JWT tokens", "--budget", "1").err
+
+
+def test_unknown_handle_is_not_found_and_a_short_one_may_mean_several() -> None:
+    ran = call("get m:0000")
+    assert (ran.code, ran.out) == (3, "")
+    assert "no memory has the handle m:0000" in ran.err
+    # Two names whose digests begin alike, found by trying.
+    put("twin-126", "one")
+    put("twin-136", "two")
+    ran = call("get m:e437")
+    assert (ran.code, ran.out) == (4, "")
+    assert "memories/twin-126, memories/twin-136" in ran.err

@@ -1,0 +1,217 @@
+"""What a session begins with: who the person is, what holds, what is open, what was last."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retain.capture.inbox import Proposal
+from retain.locate import state_home
+from retain.names import PROFILES
+from retain.text.sizes import tokens
+from tests.capture.proposals import inbox
+from tests.cli.door import done
+from tests.hooks.door import DECIDED, SESSION, ask, begin, kept, memo_file, nothing, prompt, said
+
+
+def titles(text: str) -> list[str]:
+    """The titles in a brief, in their order."""
+    lines = (line for line in text.split("\n") if line.startswith("- ["))
+    return [line.partition("] ")[2].partition(" -> ")[0] for line in lines]
+
+
+def test_without_a_memory_to_tell_of_nothing_is_said(home: Path) -> None:
+    assert nothing(ask("session-start", source="startup"))
+    done("init")
+    assert nothing(ask("session-start", source="startup"))
+
+
+@pytest.mark.parametrize("kind", ["bank", "store"])
+def test_a_brief_has_its_parts_in_order(kind: str, request: pytest.FixtureRequest) -> None:
+    root: Path = request.getfixturevalue(kind)
+    for category in ("session_summary", "tech_debt", "constraint", "preference", "decision"):
+        kept(root, category, category)
+    text = begin()
+    lines = [line for line in text.split("\n") if not line.startswith("  ")]
+    assert [line for line in lines if line.endswith(":")] == [
+        "Preferences:",
+        "Constraints:",
+        "Open work:",
+        "Last sessions:",
+    ]
+    assert titles(text) == [
+        "The preference of its kind",
+        "The constraint of its kind",
+        "The tech_debt of its kind",
+        "The session_summary of its kind",
+    ]
+    assert "  2026-05-08: value: Functions before classes; reason: they read better" in text
+    assert "  2026-05-08: rule: One hundred requests a minute; impact: batches" in text
+    assert "  2026-05-08: description: The cache is never emptied" in text
+    assert (
+        "goal: Mend the lantern; outcome: partial; completed: wick; next actions: buy oil" in text
+    )
+
+
+@pytest.mark.parametrize(
+    "category, changes",
+    [
+        ("tech_debt", {"content": {"status": "resolved"}}),
+        ("tech_debt", {"content": {"status": "wont_fix"}}),
+        ("constraint", {"content": {"active": False}}),
+        ("constraint", {"record_status": "retired"}),
+        ("constraint", {"record_status": "archived"}),
+    ],
+    ids=str,
+)
+def test_what_is_over_or_broken_is_not_told(
+    category: str, changes: dict[str, Any], store: Path
+) -> None:
+    kept(store, category, **changes)
+    kept(store, category, "bad").write_text("{", encoding="utf-8")
+    (store / "USER.md").write_text("I am Ada.", encoding="utf-8")  # no profile in such a store
+    assert begin() == ""
+
+
+def test_a_typed_memory_in_markdown_is_told_like_any_other(bank: Path) -> None:
+    (bank / "tech-debt").mkdir()
+    for name, status in (("one", "open"), ("two", "resolved")):
+        (bank / "tech-debt" / f"{name}.md").write_text(
+            f"---\ntype: tech_debt\ntitle: {name}\ncreated_at: 2026-05-08T12:00:00Z\n"
+            f"content:\n  status: {status}\n  description: It leaks\n---\nmore\n",
+            encoding="utf-8",
+        )
+    text = begin()
+    assert titles(text) == ["one"]
+    assert "  2026-05-08: description: It leaks" in text
+
+
+def test_the_newest_come_first_three_sessions_and_ten_of_another_kind(store: Path) -> None:
+    for day in (3, 1, 4, 2, 5):
+        kept(store, "session_summary", f"day-{day}", updated_at=f"2026-05-0{day}T00:00:00Z")
+    newest = [f"The day-{day} of its kind" for day in (5, 4, 3)]
+    assert titles(begin()) == newest
+    for number in range(15):
+        kept(store, "constraint", f"n-{number}", content={"rule": "x", "impact": ["y"]})
+    assert len(titles(begin())) == 10 + len(newest)
+
+
+@pytest.mark.parametrize("status", ["active", "retired"])
+def test_among_many_the_newest_are_read(status: str, store: Path) -> None:
+    for number in range(301):
+        old = kept(store, "session_summary", f"a-{number}", record_status=status)
+        os.utime(old, (time.time() - 1000 * (status == "active"),) * 2)
+    newest = kept(store, "session_summary", "zz", updated_at="2026-06-01T00:00:00Z")
+    os.utime(newest, (time.time() - 500,) * 2)
+    assert titles(begin())[0] == "The zz of its kind"
+
+
+def test_profiles_come_first_and_only_so_much_of_them(bank: Path) -> None:
+    (bank / "USER.md").write_text("I am Ada.\n" + "word " * 1000, encoding="utf-8")
+    (bank / "PREFERENCES.md").write_text("Short answers.\n", encoding="utf-8")
+    kept(bank, "constraint")
+    (bank / "MEMORY.md").write_text("Lanterns.\n" + "word " * 1000, encoding="utf-8")
+    lines = begin().split("\n")[1:]
+    assert lines[:2] == ["USER.md, of this repository (.retain/USER.md):", "  I am Ada."]
+    headings = [line for line in lines if line.endswith(":")]
+    assert headings == [
+        *(f"{name}, of this repository (.retain/{name}):" for name in PROFILES),
+        "Constraints:",
+    ]
+    assert sum(map(len, lines)) < 4000
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "directory", "bytes"])
+def test_a_profile_that_is_no_text_is_done_without(kind: str, bank: Path, tmp_path: Path) -> None:
+    path = bank / "USER.md"
+    if kind == "link":
+        (tmp_path / "secret").write_text("numbat", encoding="utf-8")
+        path.symlink_to(tmp_path / "secret")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path.write_bytes(b"\xff\xfe\x00")
+    assert "numbat" not in begin()
+
+
+def test_the_person_s_own_bank_is_told_too(home: Path, store: Path) -> None:
+    done("init", "--global")
+    (home / ".retain" / "USER.md").write_text("I am Ada.", encoding="utf-8")
+    kept(home / ".retain", "preference", "mine")
+    kept(store, "preference", "theirs")
+    text = begin()
+    assert "USER.md, yours everywhere (~/.retain/USER.md):\n  I am Ada.\n" in text
+    assert (
+        "Preferences, yours everywhere:\n- [PREFERENCE] The mine of its kind -> ~/.retain/" in text
+    )
+    assert titles(text) == ["The theirs of its kind", "The mine of its kind"]
+
+
+@pytest.mark.parametrize("budget", [60, 2000])
+def test_a_brief_keeps_the_budget(
+    budget: int, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_RETRIEVAL_BUDGET", str(budget))
+    for category in ("constraint", "preference", "tech_debt", "session_summary"):
+        for number in range(12):
+            kept(store, category, f"{category}-{number}", title="long words " * 10)
+            kept(
+                store, category, f"x{number}", content={"rule": "rule " * 900, "goal": "go\n" * 900}
+            )
+    text = begin()
+    assert tokens(text) <= budget
+    assert len(text) < 10_000
+
+
+def test_waiting_proposals_are_mentioned_to_the_person(bank: Path) -> None:
+    for number in (1, 2):
+        inbox(bank).propose(Proposal("", "decision", "t", f"text {number}"))
+        said = json.loads(ask("session-start", source="startup").out)
+        verb = "1 proposal waits" if number == 1 else "2 proposals wait"
+        assert said == {"systemMessage": f"Retain: {verb} for you; see `retain inbox`."}
+
+
+# What was shown before
+
+
+@pytest.mark.parametrize(
+    "source, is_anew", [("startup", True), ("clear", True), ("compact", True), ("resume", False)]
+)
+def test_a_conversation_that_begins_anew_is_shown_its_memories_again(
+    source: str, is_anew: bool, bank: Path
+) -> None:
+    done("put", "-", "--id", "lantern", input="The lantern burns whale oil.")
+    asked = "which oil does the lantern burn"
+    assert "whale" in prompt(asked)
+    assert prompt(asked) == ""
+    begin(source)
+    assert bool(prompt(asked)) == is_anew
+
+
+def test_memos_of_sessions_long_over_are_swept_out(bank: Path) -> None:
+    done("put", "-", "--id", "lantern", input="The lantern burns whale oil.")
+    prompt("which oil does the lantern burn")
+    folder = memo_file(bank).parent
+    (folder / "old.json").write_text("{}", encoding="utf-8")
+    os.utime(folder / "old.json", (time.time() - 41 * 86_400,) * 2)
+    begin()
+    assert os.listdir(folder) == [f"{SESSION}.json"]
+
+
+def test_memos_are_swept_out_where_there_is_no_bank(work: Path) -> None:
+    path = said(work / "t.jsonl", DECIDED)
+    assert ask("stop", transcript_path=path).code == 2
+    memo = Path(state_home(os.environ), "hooks", f"{SESSION}.json")
+    assert not list(Path(state_home(os.environ)).glob("banks/*"))
+    begin()
+    assert memo.exists()
+    os.utime(memo, (time.time() - 41 * 86_400,) * 2)
+    begin()
+    assert not memo.exists()

@@ -1,0 +1,328 @@
+"""What a prompt brings with it: nothing twice, nothing stale, nothing that came from strangers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from retain.daemon.client import socket_path
+from tests import indexes
+from tests.cli.door import done
+from tests.conftest import command
+from tests.daemon.process import running
+from tests.hooks.door import ask, kept, nothing, prompt
+
+ASKED = "which oil does the lantern burn"
+
+
+def put(name: str, text: str, *words: str) -> None:
+    done("put", "-", "--id", name, *words, input=text)
+
+
+@pytest.fixture
+def lantern(bank: Path) -> Path:
+    """A bank that knows which oil the lantern burns, among other things."""
+    put("lantern", "The lantern burns whale oil.", "--title", "Lantern", "--tags", "light,oil")
+    put("rope", "The rope is forty yards long and tarred.")
+    put("anchor", "The anchor weighs nine hundred pounds.")
+    return bank
+
+
+def test_a_prompt_brings_the_memory_that_fits_it(lantern: Path) -> None:
+    head, entry, said, foot = prompt(ASKED).split("\n")
+    assert head.startswith('<memory-context source=".retain/" ')
+    assert entry == "- [JOURNAL] Lantern -> .retain/memories/lantern.md #tags:light,oil"
+    assert said.endswith(": The lantern burns whale oil.")
+    assert foot == "</memory-context>"
+    answer = json.loads(ask("user-prompt-submit", user_prompt=ASKED, session_id="").out)
+    assert list(answer) == ["hookSpecificOutput"]
+    assert answer["hookSpecificOutput"]["hookEventName"] == "UserPromptSubmit"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "lantern  ",
+        " " * 50 + "lantern",
+        "the and of is was are",
+        "?!... --- ;;; ,,,",
+        "how do I bake sourdough bread at home",
+        "日本の首都はどこですか、教えてください",
+        f"<task-notification>{ASKED}</task-notification>",
+    ],
+    ids=ascii,
+)
+def test_a_prompt_that_asks_for_nothing_known_brings_nothing(words: str, lantern: Path) -> None:
+    assert nothing(ask("user-prompt-submit", prompt=words))
+
+
+def test_without_a_bank_a_prompt_brings_nothing() -> None:
+    assert nothing(ask("user-prompt-submit", prompt=ASKED))
+
+
+def test_a_small_bank_without_an_index_gets_one(lantern: Path) -> None:
+    shutil.rmtree(indexes.state(lantern))
+    assert "whale oil" in prompt(ASKED)
+
+
+def test_a_large_bank_without_an_index_waits_for_one_and_the_prompt_does_not(bank: Path) -> None:
+    for number in range(201):
+        indexes.write(bank, f"notes/m{number}", f"The lantern burns whale oil {number}.")
+    assert nothing(ask("user-prompt-submit", prompt=ASKED))
+    done("sync")
+    assert "whale oil" in prompt(ASKED)
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ('{"retrieval": {"max_inject": 1}}', 1),
+        ('{"retrieval": {"max_inject": 0}}', 0),
+        ('{"retrieval": {"max_inject": 1000}}', 8),
+        ('{"retrieval": {"enabled": false}}', 0),
+        ('{"retrieval": {"budget": 0}}', 0),
+        ('{"retrieval"', 5),
+    ],
+    ids=ascii,
+)
+def test_how_many_a_prompt_brings_is_a_setting(text: str, wanted: int, store: Path) -> None:
+    for number in range(8):
+        kept(store, "decision", f"n{number}", content={"decision": f"Lantern {number}: whale oil"})
+    done("sync")
+    (store / "memory-config.json").write_text(text, encoding="utf-8")
+    assert prompt("which oil for the lantern, whale").count("\n- [") == wanted
+
+
+def test_descriptions_of_categories_come_along(store: Path) -> None:
+    kept(store, "decision", content={"decision": "The lantern burns whale oil"})
+    done("sync")
+    config = {"categories": {"decision": {"description": "What we settled on"}}}
+    (store / "memory-config.json").write_text(json.dumps(config), encoding="utf-8")
+    text = prompt(ASKED)
+    assert ' descriptions="decision=What we settled on" ' in text.split("\n")[0]
+    assert (
+        "- [DECISION] The one of its kind -> .claude/memory/decisions/one.json #tags:kept" in text
+    )
+
+
+@pytest.mark.parametrize(
+    "odd", ["\ud800", "\0", "\u202e", '"', "%", "NEAR(", "🙂", "\n" * 999, "and " * 500_000]
+)
+def test_odd_characters_in_a_prompt_hurt_nobody(odd: str, lantern: Path) -> None:
+    assert "whale" in prompt(f"{odd[:9]} {ASKED} {odd}")
+
+
+# Once in a conversation
+
+
+def test_a_memory_comes_once_in_a_session(lantern: Path) -> None:
+    assert "whale" in prompt(ASKED)
+    assert prompt(ASKED) == ""
+    assert "whale" in prompt(ASKED, session_id="another")
+
+
+def test_a_memory_that_changed_comes_again(lantern: Path) -> None:
+    assert "whale" in prompt(ASKED)
+    put("lantern", "The lantern burns olive oil now.")
+    assert "olive" in prompt(ASKED)
+    assert prompt(ASKED) == ""
+
+
+def test_a_memory_comes_again_after_a_compaction(lantern: Path) -> None:
+    assert "whale" in prompt(ASKED)
+    ask("post-compact", compact_summary="They talked about lanterns.")
+    assert "whale" in prompt(ASKED)
+
+
+def test_without_a_session_nothing_is_remembered(lantern: Path) -> None:
+    for _ in range(2):
+        assert "whale" in prompt(ASKED, session_id="")
+    assert not (lantern / ".index" / "hooks").exists()
+
+
+def test_what_found_no_room_comes_the_next_time(
+    bank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        put(f"n{number}", f"The lantern of room {number} burns whale oil.")
+    monkeypatch.setenv("RETAIN_RETRIEVAL_BUDGET", "80")
+    seen = [prompt(ASKED) for _ in range(4)]
+    shown = [line for text in seen for line in text.split("\n") if line.startswith("- [")]
+    assert len(shown) == len(set(shown)) == 3
+    assert seen[-1] == ""
+
+
+# As the files are now
+
+
+def test_a_deleted_memory_is_not_shown(lantern: Path) -> None:
+    (lantern / "memories" / "lantern.md").unlink()
+    assert "whale" not in prompt(ASKED)
+    put("lantern", "The lantern burns whale oil.")
+    done("delete", "lantern")
+    assert "whale" not in prompt(ASKED)
+
+
+@pytest.mark.parametrize("title", [(), ("--title", "Whale oil", "--tags", "whale")], ids=str)
+def test_a_memory_edited_by_hand_is_shown_without_its_old_words(
+    title: tuple[str, ...], lantern: Path
+) -> None:
+    put("lantern", "The lantern burns whale oil.", *title)
+    path = lantern / "memories" / "lantern.md"
+    path.write_text("The lantern burns olive oil now.", encoding="utf-8")
+    text = prompt(ASKED)
+    assert "whale" not in text.casefold()
+    assert "- [JOURNAL] lantern -> .retain/memories/lantern.md\n" in text
+    assert "edited since it was indexed, read the file" in text
+
+
+def test_a_memory_replaced_by_a_link_is_not_followed(lantern: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.md"
+    secret.write_text("numbat", encoding="utf-8")
+    (lantern / "memories" / "lantern.md").unlink()
+    (lantern / "memories" / "lantern.md").symlink_to(secret)
+    assert "numbat" not in prompt(ASKED)
+
+
+def test_a_retired_record_is_not_shown_and_an_archived_one_is_marked(store: Path) -> None:
+    kept(store, "decision", "gone", record_status="retired", content={"decision": "whale oil"})
+    kept(store, "decision", "shelf", record_status="archived", content={"decision": "whale oil"})
+    kept(store, "decision", "here", content={"decision": "whale oil for lanterns"})
+    done("sync")
+    text = prompt("do we burn whale oil in lanterns")
+    assert "gone.json" not in text
+    assert "here.json" in text
+    assert "· archived" in text
+
+
+def test_a_superseded_memory_says_so_and_comes_last(bank: Path) -> None:
+    put("old", "The lantern burns whale oil.", "--metadata", '{"superseded_by": "new"}')
+    put("new", "The lantern burns olive oil.")
+    text = prompt(ASKED)
+    assert text.index("memories/new.md") < text.index("memories/old.md")
+    assert "superseded by a newer memory" in text
+
+
+# Both banks
+
+
+def test_one_name_in_both_banks_is_two_memories(home: Path, lantern: Path) -> None:
+    done("init", "--global")
+    done("put", "-", "--id", "lantern", "--global", input="Ada's lantern burns whale oil.")
+    text = prompt(ASKED)
+    assert "-> .retain/memories/lantern.md" in text
+    assert "-> ~/.retain/memories/lantern.md" in text
+    assert prompt(ASKED) == ""
+    assert "-> ~/.retain/memories/lantern.md" in prompt(ASKED, cwd=str(home))
+
+
+# The budget
+
+
+# An index that is not as we left it
+
+
+@pytest.mark.parametrize("kind", ["empty", "noise", "directory", "pages"])
+def test_a_broken_index_is_done_without(kind: str, lantern: Path) -> None:
+    path = indexes.database(lantern)
+    data = path.read_bytes()
+    path.unlink()
+    if kind == "directory":
+        path.mkdir()
+    else:
+        damaged = {"empty": b"", "noise": os.urandom(5000), "pages": data[:4096] + b"\xff" * 9000}
+        path.write_bytes(damaged[kind])
+    assert "whale oil" in prompt(ASKED)
+
+
+def test_an_index_in_use_is_read_all_the_same(lantern: Path) -> None:
+    with contextlib.closing(sqlite3.connect(indexes.database(lantern))) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        assert "whale" in prompt(ASKED)
+
+
+# A warm process
+
+
+@pytest.fixture
+def short(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory whose path is short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp") as folder:
+        monkeypatch.chdir(folder)
+        yield Path(folder).resolve()
+        monkeypatch.chdir(home)
+
+
+@pytest.mark.slow
+def test_a_warm_process_finds_what_words_do_not(
+    short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done("init")
+    monkeypatch.delenv("RETAIN_RECALL_EMBEDDER")
+    put("lantern", "The lantern burns whale oil.")
+    put("token", "Session tokens expire after twelve hours.", "--title", "Tokens")
+    with running(*command(), "serve"):
+        text = prompt("when does a login run out?", session_id="warm")
+        assert "memories/token.md" in text
+        assert ": Session tokens expire after twelve hours." in text
+        assert prompt("when does a login run out?", session_id="warm") == ""
+        assert "whale" in prompt(ASKED, session_id="warm")
+        assert prompt("how do I bake sourdough bread at home", session_id="warm") == ""
+        path = short / ".retain" / "memories" / "lantern.md"
+        path.write_text("The lantern burns olive oil.", encoding="utf-8")
+        text = prompt(ASKED, session_id="warm")
+        assert "whale" not in text
+        path.unlink()
+        assert prompt(ASKED, session_id="after") == ""
+
+
+def test_a_warm_process_of_a_project_looks_in_both_banks(short: Path, home: Path) -> None:
+    done("init")
+    done("init", "--global")
+    put("lantern", "The lantern burns whale oil.")
+    done("put", "-", "--id", "mine", "--global", input="Ada's lantern burns whale oil too.")
+    with running(*command(), "serve"):
+        text = prompt(ASKED)
+    assert "-> .retain/memories/lantern.md" in text
+    assert "-> ~/.retain/memories/mine.md" in text
+
+
+def test_a_socket_that_nobody_answers_is_done_without(short: Path) -> None:
+    import socket
+
+    done("init")
+    put("lantern", "The lantern burns whale oil.")
+    with socket.socket(socket.AF_UNIX) as deaf:
+        path = socket_path(str(short / ".retain"))
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        deaf.bind(path)
+        os.chmod(path, 0o600)
+        assert "whale" in prompt(ASKED)
+
+
+def test_a_warm_process_tells_what_to_beware_of(short: Path) -> None:
+    done("init")
+    put("old", "The lantern burns whale oil.", "--metadata", '{"superseded_by": "new"}')
+    put("new", "The lantern burns olive oil.")
+    root = short / ".retain"
+    (short / "oil.py").write_text("oil = 1\n", encoding="utf-8")
+    put("linked", "The lantern burns oil as in [[oil.py]].")
+    (short / "oil.py").unlink()
+    kept(root, "decision", "gone", record_status="retired", content={"decision": "lantern oil"})
+    kept(root, "decision", "shelf", record_status="archived", content={"decision": "lantern oil"})
+    with running(*command(), "serve"):
+        text = prompt(ASKED)
+    assert text.index("memories/new.md") < text.index("memories/old.md")
+    assert "· superseded by memories/new\n" in text
+    assert "· oil.py has gone since" in text, text
+    assert "gone.json" not in text
+    assert "shelf.json" not in text or "· archived" in text

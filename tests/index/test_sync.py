@@ -1,0 +1,664 @@
+"""Files and index: whoever changes a file and however, the next answer knows."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from retain.api import Retain
+from retain.app import App
+from retain.bank.memory_input import MemoryInput
+from retain.errors import Conflict, RetainError
+from retain.index import sync
+from retain.index.index import Index
+from retain.search.request import SearchRequest
+from tests import crash, indexes, malformed
+
+SETTLED = 150_000_000  # ns, longer than a file is doubted
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = indexes.new(tmp_path / "bank")
+    indexes.many(root, 6)
+    return root
+
+
+@pytest.fixture
+def letters() -> indexes.Letters:
+    return indexes.Letters()
+
+
+@pytest.fixture
+def bank(root: Path, letters: indexes.Letters) -> Iterator[Index]:
+    with indexes.opened(root, letters) as bank:
+        bank.refresh()
+        indexes.fill(bank)
+        letters.texts.clear()
+        yield bank
+
+
+def _counts(changes: sync.Changes) -> tuple[int, int, int]:
+    return changes.added, changes.changed, changes.removed
+
+
+def _settle(bank: Index) -> None:
+    """Look again when no file is so new that it might still be changing."""
+    files = [path for path in Path(bank.bank.root).rglob("*") if ".local" not in path.parts]
+    newest = max(path.lstat().st_ctime_ns for path in files)
+    while time.time_ns() - newest <= SETTLED:
+        time.sleep(0.01)
+    bank.refresh(force_look=True)
+
+
+# What changed
+
+
+def test_added_changed_and_removed_files_are_taken_in(root: Path, bank: Index) -> None:
+    indexes.write(root, "notes/fresh", "an albatross")
+    indexes.write(root, "other/fresh", "a bittern")
+    indexes.write(root, "notes/m001", "a cormorant instead")
+    (root / "notes/m002.md").unlink()
+    assert _counts(bank.refresh()) == (2, 1, 1)
+    assert indexes.ids(bank, "albatross") == ["fresh"]
+    assert indexes.ids(bank, "cormorant") == ["m001"]
+    assert indexes.ids(bank, indexes.word(1)) == indexes.ids(bank, indexes.word(2)) == []
+    assert [hit.collection for hit in indexes.ask(bank, "bittern", "text").hits] == ["other"]
+    indexes.agrees(bank)
+
+
+def _renamed(root: Path) -> str:
+    (root / "notes/m003.md").rename(root / "notes/uno.md")
+    return "uno"
+
+
+def _to_another_collection(root: Path) -> str:
+    (root / "other").mkdir()
+    (root / "notes/m003.md").rename(root / "other/m003.md")
+    return "m003"
+
+
+def _collection_renamed(root: Path) -> str:
+    (root / "notes").rename(root / "archive")
+    return "m003"
+
+
+@pytest.mark.parametrize("move", [_renamed, _to_another_collection, _collection_renamed])
+def test_moved_files_are_found_under_their_new_name_and_keep_their_vectors(
+    root: Path, bank: Index, letters: indexes.Letters, move: Callable[[Path], str]
+) -> None:
+    name = move(root)
+    assert indexes.ids(bank, indexes.word(3), "hybrid")[0] == name
+    indexes.agrees(bank)
+    assert letters.texts == []
+
+
+def _rewrite(path: Path, data: bytes) -> None:
+    """Other bytes of the same number, in the same file, with its times put back."""
+    facts = path.stat()
+    with path.open("r+b") as file:
+        file.write(data)
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (facts.st_size, facts.st_mtime_ns)
+
+
+def _replaced(path: Path, data: bytes) -> None:
+    facts = path.stat()
+    draft = path.with_name("draft")
+    draft.write_bytes(data)
+    os.utime(draft, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    draft.replace(path)
+
+
+@pytest.mark.parametrize("edit", [_rewrite, _replaced])
+@pytest.mark.parametrize("settled", [False, True])
+def test_an_edit_that_keeps_size_and_time_is_seen(
+    root: Path, bank: Index, edit: Callable[[Path, bytes], None], settled: bool
+) -> None:
+    path = indexes.write(root, "notes/same", "the word is albatross")
+    assert indexes.ids(bank, "albatross") == ["same"]
+    if settled:
+        _settle(bank)
+    edit(path, b"the word is cormorant")
+    assert indexes.ids(bank, "cormorant") == ["same"]
+    assert indexes.ids(bank, "albatross") == []
+
+
+def test_many_edits_within_one_tick_of_the_clock_are_all_seen(root: Path, bank: Index) -> None:
+    path = indexes.write(root, "notes/fast", "version aaa")
+    for number in range(60):
+        word = "qu" + "".join("bcdfghjklm"[int(digit)] for digit in f"{number:03}")
+        path.write_text(f"version {word}", encoding="utf-8")
+        assert indexes.ids(bank, word) == ["fast"], number
+
+
+@pytest.mark.parametrize("year", [1902, 1970, 2038, 2262, 2440])
+def test_any_year_in_a_files_times_is_fine(root: Path, bank: Index, year: int) -> None:
+    path = indexes.write(root, "notes/m001", f"the year {year} and an albatross")
+    moment = int((year - 1970) * 365.2425 * 86400)
+    os.utime(path, (moment, moment))
+    assert indexes.ids(bank, "albatross") == ["m001"]
+    indexes.agrees(bank)
+
+
+def test_stated_years_far_away_are_fine(root: Path, bank: Index) -> None:
+    for year in ("0001", "1969", "2038", "9999"):
+        head = f"---\ncreated_at: {year}-01-19T03:14:08Z\n---\n"
+        indexes.write(root, f"notes/y{year}", f"{head}an albatross of {year}")
+    found = indexes.ask(bank, "albatross")
+    assert {hit.id for hit in found.hits} >= {"y0001", "y1969", "y2038", "y9999"}
+    indexes.agrees(bank)
+
+
+def test_a_clock_put_back_an_hour_hides_no_change(root: Path, bank: Index) -> None:
+    hour_ago = time.time_ns() - 3_600_000_000_000
+    with mock.patch("time.time_ns", return_value=hour_ago):
+        path = indexes.write(root, "notes/m001", "albatross")
+        assert indexes.ids(bank, "albatross") == ["m001"]
+        _rewrite(path, b"cormorant"[:9])
+        assert indexes.ids(bank, "cormorant") == ["m001"]
+    assert indexes.ids(bank, "cormorant") == ["m001"]
+    indexes.agrees(bank)
+
+
+# Nothing changed
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_nothing_is_written_when_nothing_changed(root: Path, stays: bool) -> None:
+    with indexes.opened(root, indexes.Letters(), stays=stays) as bank:
+        indexes.ask(bank, "harbour lantern")
+        _settle(bank)
+        files = _index_files(root)
+        for _ in range(3):
+            assert len(indexes.ask(bank, "harbour lantern").hits) == 6
+            assert bank.refresh(force_look=True) == sync.Changes()
+        assert bank.look(lambda connection: connection.total_changes) > 0
+        assert _index_files(root) == files
+        before = bank.look(lambda connection: connection.total_changes)
+        indexes.ask(bank, "harbour lantern")
+        assert bank.look(lambda connection: connection.total_changes) == before
+
+
+def _index_files(root: Path) -> dict[str, tuple[int, int, bytes]]:
+    """What is in the index and its log; the shared memory beside it holds only locks."""
+    return {
+        path.name: (path.stat().st_mtime_ns, path.stat().st_size, path.read_bytes())
+        for path in indexes.state(root).iterdir()
+        if path.name not in ("index.db-shm", "index.stamp")
+    }
+
+
+def test_a_process_that_only_looks_changes_nothing_on_disk(root: Path) -> None:
+    letters = indexes.Letters()
+    with indexes.opened(root, letters) as bank:
+        indexes.ask(bank, "harbour lantern")
+        _settle(bank)
+    before = {name: facts[1:] for name, facts in _index_files(root).items()}
+    written = indexes.database(root).stat().st_mtime_ns
+    with indexes.opened(root, letters) as bank:
+        assert len(indexes.ask(bank, "harbour lantern").hits) == 6
+        assert bank.database.notes == []
+    assert {name: facts[1:] for name, facts in _index_files(root).items()} == before
+    assert indexes.database(root).stat().st_mtime_ns == written
+
+
+def test_a_touched_file_is_not_indexed_again(
+    root: Path, bank: Index, letters: indexes.Letters
+) -> None:
+    version = indexes.value(bank, "SELECT version FROM totals")
+    for path in (root / "notes").iterdir():
+        path.touch()
+    assert not bank.refresh().any
+    assert indexes.value(bank, "SELECT version FROM totals") == version
+    assert letters.texts == []
+
+
+# Most of it gone at once
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    root = indexes.new(tmp_path / "large")
+    indexes.many(root, 24)
+    indexes.many(root, 4, "other")
+    return root
+
+
+def _aside(root: Path) -> Path:
+    aside = root.with_name("unmounted")
+    aside.mkdir(exist_ok=True)
+    return aside
+
+
+def _one_collection(root: Path) -> None:
+    (root / "notes").rename(_aside(root) / "notes")
+
+
+def _one_collections_files(root: Path) -> None:
+    (_aside(root) / "notes").mkdir()
+    for path in (root / "notes").iterdir():
+        path.rename(_aside(root) / "notes" / path.name)
+
+
+def _all_collections(root: Path) -> None:
+    for name in ("notes", "other"):
+        (root / name).rename(_aside(root) / name)
+
+
+def _more_than_half(root: Path) -> None:
+    (_aside(root) / "notes").mkdir()
+    for path in sorted((root / "notes").iterdir())[:15]:
+        path.rename(_aside(root) / "notes" / path.name)
+
+
+def _back(root: Path) -> None:
+    for folder in _aside(root).iterdir():
+        (root / folder.name).mkdir(exist_ok=True)
+        for path in folder.iterdir():
+            path.rename(root / folder.name / path.name)
+
+
+LOSSES: dict[Callable[[Path], None], int] = {
+    _one_collection: 24,
+    _one_collections_files: 24,
+    _all_collections: 28,
+    _more_than_half: 15,
+}
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+@pytest.mark.parametrize("stays", [False, True])
+def test_most_memories_gone_at_once_are_left_out_and_kept(
+    large: Path, lose: Callable[[Path], None], stays: bool
+) -> None:
+    letters = indexes.Letters()
+    lost = LOSSES[lose]
+    with indexes.opened(large, letters, stays=stays) as bank:
+        bank.refresh()
+        indexes.fill(bank)
+        before = sorted(indexes.ranked(bank, "harbour lantern"))
+        made = len(letters.texts)
+        lose(large)
+        for _ in range(2):
+            answer = indexes.ask(bank, "harbour lantern")
+            assert len(answer.hits) == 28 - lost
+            assert (f"{lost} memories are missing from disk at once") in answer.degraded.reasons[0]
+            assert "retain sync --force" in answer.degraded.reasons[0]
+            assert indexes.ids(bank, indexes.word(0), "semantic")[:1] != ["m000"] or lost != 28
+            changes = bank.refresh(force_look=True)
+            assert (changes.held, changes.removed) == (lost, 0)
+        assert indexes.value(bank, "SELECT count(*) FROM memories") == 28
+        _back(large)
+        answer = indexes.ask(bank, "harbour lantern")
+        assert answer.degraded.reasons == ()
+        assert sorted(indexes.ranked(bank, "harbour lantern")) == before
+        indexes.agrees(bank)
+        assert len(letters.texts) == made
+
+
+def test_held_memories_outlive_the_process_and_come_back_one_by_one(large: Path) -> None:
+    letters = indexes.Letters()
+    indexes.build(large, letters)
+    made = len(letters.texts)
+    _one_collections_files(large)
+    for _ in range(2):
+        with indexes.opened(large, letters) as bank:
+            assert len(indexes.ids(bank, "harbour lantern", "hybrid")) == 4
+            assert bank.held == 24
+    for number, path in enumerate(sorted((_aside(large) / "notes").iterdir()), 1):
+        path.rename(large / "notes" / path.name)
+        with indexes.opened(large, letters) as bank:
+            assert len(indexes.ids(bank, "harbour lantern", "hybrid")) == 4 + number
+            assert bank.held == 24 - number
+    assert len(letters.texts) == made
+
+
+def test_force_forgets_what_is_gone(large: Path) -> None:
+    with indexes.opened(large) as bank:
+        bank.refresh()
+        _one_collection(large)
+        assert bank.refresh().held == 24
+        changes = bank.refresh(force=True)
+        assert (changes.removed, changes.held) == (24, 0)
+        assert indexes.ask(bank, "harbour lantern").degraded.reasons == ()
+        indexes.agrees(bank)
+
+
+def test_force_at_once_forgets_without_holding_first(large: Path) -> None:
+    with indexes.opened(large) as bank:
+        bank.refresh()
+        _one_collection(large)
+        changes = bank.refresh(force=True)
+        assert (changes.removed, changes.held) == (24, 0)
+        indexes.agrees(bank)
+
+
+def test_half_and_few_are_no_accident(large: Path, root: Path) -> None:
+    with indexes.opened(large) as bank:
+        bank.refresh()
+        for path in sorted((large / "notes").iterdir())[:14]:
+            path.unlink()
+        assert bank.refresh() == sync.Changes(removed=14)
+        indexes.agrees(bank)
+    with indexes.opened(root) as bank:
+        bank.refresh()
+        shutil.rmtree(root / "notes")
+        assert bank.refresh() == sync.Changes(removed=6)
+
+
+def test_writing_goes_on_while_memories_are_held(large: Path) -> None:
+    env = {"RETAIN_RECALL_EMBEDDER": "none", "HOME": str(large.parent)}
+    app = App(bank=str(large), cwd=str(large), env=env)
+    app.sync()
+    _one_collection(large)
+    app.put(MemoryInput(text="an albatross"), name="later", collection="other")
+    found = app.search(SearchRequest("albatross harbour", limit=50))
+    assert len(found.hits) == 5
+    assert "24 memories" in found.degraded.reasons[0]
+    assert app.index_facts().held == 24
+    with pytest.raises(Conflict, match="24 memories are missing from disk at once"):
+        app.rebuild()
+    app.delete("other/m000")
+    assert app.index_facts().held == 24
+    assert app.sync(force=True).removed == 24
+    assert app.rebuild().added == 4
+    app.close()
+
+
+def test_a_missing_root_is_an_error_and_everything_returns_with_it(large: Path) -> None:
+    letters = indexes.Letters()
+    with indexes.opened(large, letters, stays=True) as bank:
+        assert len(indexes.ask(bank, "harbour lantern").hits) == 28
+        made = len(letters.texts)
+        large.rename(large.with_name("away"))
+        with pytest.raises(RetainError, match="there is no bank at"):
+            indexes.ask(bank, "harbour lantern")
+        assert not large.exists()
+        large.with_name("away").rename(large)
+        assert len(indexes.ask(bank, "harbour lantern").hits) == 28
+        indexes.agrees(bank)
+        assert len(letters.texts) == made
+
+
+def test_an_empty_mount_point_in_the_roots_place_costs_nothing_either(large: Path) -> None:
+    letters = indexes.Letters()
+    with indexes.opened(large, letters, stays=True) as bank:
+        assert len(indexes.ask(bank, "harbour lantern").hits) == 28
+        made = len(letters.texts)
+        large.rename(large.with_name("away"))
+        large.mkdir()
+        assert indexes.ask(bank, "harbour lantern").hits == ()
+        shutil.rmtree(large)
+        large.with_name("away").rename(large)
+        assert len(indexes.ask(bank, "harbour lantern").hits) == 28
+        indexes.agrees(bank)
+        assert len(letters.texts) == made
+
+
+# Files that are no good
+
+
+def test_a_huge_file_is_left_out_with_a_reason(root: Path, bank: Index) -> None:
+    with (root / "notes/huge.md").open("wb") as file:
+        file.write(b"albatross\n")
+        file.truncate(50_000_000)
+    changes = bank.refresh()
+    (problem,) = changes.problems
+    assert problem.path == str(root / "notes/huge.md")
+    assert "larger than 2,000,000 bytes" in problem.reason
+    assert changes.added == 0
+    assert len(indexes.ids(bank, "harbour lantern")) == 6
+    assert indexes.ids(bank, "albatross") == []
+    (root / "notes/huge.md").write_bytes(b"a small albatross")
+    assert indexes.ids(bank, "albatross") == ["huge"]
+
+
+def test_a_memory_that_grows_too_large_is_left_out(root: Path, bank: Index) -> None:
+    (root / "notes/m001.md").write_bytes(b"x" * 2_000_001)
+    assert indexes.ids(bank, indexes.word(1)) == []
+    assert indexes.ids(bank, indexes.word(2)) == ["m002"]
+
+
+def test_malformed_files_are_found_by_their_text(root: Path, bank: Index) -> None:
+    samples = malformed.BROKEN | malformed.ODD | malformed.FINE
+    for name, data in samples.items():
+        (root / "notes" / name).write_bytes(data)
+    bank.refresh()
+    listed = {memory.id: memory for memory in bank.bank.memories("notes")}
+    readable = {name for name, memory in listed.items() if malformed.WORD in memory.body}
+    answer = indexes.ask(bank, malformed.WORD, "text", limit=200)
+    found = {hit.id for hit in answer.hits}
+    assert readable <= found
+    assert len(found) > 60
+    assert indexes.value(bank, "SELECT count(*) FROM memories") == len(listed)
+    assert len(indexes.ids(bank, "harbour lantern")) == 6
+    for name, data in samples.items():
+        assert (root / "notes" / name).read_bytes() == data
+    assert indexes.faults(bank) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_an_unreadable_file_stops_nobody(tmp_path: Path) -> None:
+    root = indexes.new(tmp_path / "bank")
+    (path, *_) = indexes.many(root, 6)
+    for above in (root, *root.parents):
+        if above.stat().st_uid == 0 and above != Path("/"):
+            above.chmod(above.stat().st_mode | 0o055)
+    for one in (root, *root.rglob("*")):
+        os.chown(one, 65534, 65534)
+    path.chmod(0)
+
+    def look() -> object:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        with indexes.opened(root) as bank:
+            problems = [problem.path for problem in bank.refresh().problems]
+            before = len(indexes.ids(bank, "harbour lantern"))
+            path.chmod(0o600)
+            return problems, before, len(indexes.ids(bank, "harbour lantern"))
+
+    outcome = crash.in_child(look)
+    assert outcome.value == ([str(path)], 5, 6), outcome.message
+
+
+@pytest.mark.parametrize("first, second", [("x.md", "x.json"), ("a.md", "A.md"), ("B.md", "b.md")])
+def test_twins_are_one_memory_and_the_same_one_as_in_a_list(
+    root: Path, bank: Index, first: str, second: str
+) -> None:
+    for name in (first, second):
+        data = f'{{"content": "albatross {name}"}}' if name.endswith("json") else "albatross"
+        (root / "notes" / name).write_text(data, encoding="utf-8")
+        indexes.agrees(bank)
+    listed = [name for _, name in bank.bank.names() if name.casefold() in "xab"]
+    assert indexes.ids(bank, "albatross") == listed
+    (root / "notes" / first).unlink()
+    indexes.agrees(bank)
+    assert len(indexes.ids(bank, "albatross")) == 1
+
+
+def test_links_pipes_and_folders_are_not_followed(root: Path, bank: Index, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.md"
+    outside.write_text("an albatross outside", encoding="utf-8")
+    (root / "notes/link.md").symlink_to(outside)
+    (root / "notes/folder.md").mkdir()
+    os.mkfifo(root / "notes/pipe.md")
+    (root / "notes/m001.md").unlink()
+    (root / "notes/m001.md").symlink_to(outside)
+    assert indexes.ids(bank, "albatross") == []
+    assert indexes.ids(bank, indexes.word(1)) == []
+    assert len(indexes.ids(bank, "harbour lantern")) == 5
+    rows = bank.look(lambda db: db.execute("SELECT id FROM memories").fetchall())
+    assert sorted(rows) == sorted((name,) for _, name in bank.bank.names())
+
+
+# A process that stays
+
+
+@pytest.fixture
+def memory(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Retain]:
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    with Retain(str(root)) as memory:
+        assert len(memory.search("harbour lantern").hits) == 6
+        yield memory
+
+
+def _found(memory: Retain, query: str) -> list[str]:
+    return [hit.id for hit in memory.search(query).hits]
+
+
+def _in_place(path: Path) -> None:
+    path.write_bytes(b"an albatross in place")
+
+
+def _appended(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"and an albatross")
+
+
+def _by_rename(path: Path) -> None:
+    path.with_name("draft").write_bytes(b"an albatross by rename")
+    path.with_name("draft").rename(path)
+
+
+def _like_vim(path: Path) -> None:
+    path.rename(f"{path}~")
+    path.write_bytes(b"an albatross by vim")
+    os.unlink(f"{path}~")
+
+
+def _truncated(path: Path) -> None:
+    path.write_bytes(b"an albatross and much more")
+    os.truncate(path, len(b"an albatross"))
+
+
+def _elsewhere_and_back(path: Path) -> None:
+    path.unlink()
+    path.write_bytes(b"an albatross")
+
+
+@pytest.mark.parametrize(
+    "edit", [_in_place, _appended, _by_rename, _like_vim, _truncated, _elsewhere_and_back]
+)
+@pytest.mark.parametrize("far", [False, True], ids=["this process", "another process"])
+def test_an_open_bank_sees_an_edit_within_a_moment(
+    root: Path, memory: Retain, edit: Callable[[Path], None], far: bool
+) -> None:
+    path = root / "notes/m001.md"
+    for _ in range(2):
+        _do(far, lambda: edit(path))
+        _wait_for(memory, "albatross", ["m001"])
+        _do(far, lambda: path.write_bytes(b"nothing of the kind"))
+        _wait_for(memory, "albatross", [])
+
+
+def _wait_for(memory: Retain, query: str, ids: list[str]) -> None:
+    """What is written in place is heard of a moment later."""
+    end = time.monotonic() + 2
+    while _found(memory, query) != ids:
+        assert time.monotonic() < end, query
+        time.sleep(0.01)
+
+
+def _do(far: bool, work: Callable[[], Any]) -> None:
+    if far:
+        assert not crash.in_child(lambda: bool(work())).message
+    else:
+        work()
+
+
+def test_an_open_bank_sees_collections_come_and_go(root: Path, memory: Retain) -> None:
+    path = indexes.write(root, "fresh/x", "an albatross")
+    assert _found(memory, "albatross") == ["x"]
+    path.write_bytes(b"a cormorant")  # in a folder that was not there when the bank was opened
+    _wait_for(memory, "cormorant", ["x"])
+    assert _found(memory, "albatross") == []
+    (root / "fresh").rename(root / "renamed")
+    assert [hit.collection for hit in memory.search("cormorant").hits] == ["renamed"]
+    (root / "renamed/x.md").write_bytes(b"a bittern")
+    _wait_for(memory, "bittern", ["x"])
+    shutil.rmtree(root / "renamed")
+    assert _found(memory, "bittern") == []
+    indexes.write(root, "renamed/x", "a dotterel")
+    assert _found(memory, "dotterel") == ["x"]
+    indexes.write(root, "rooted", "an egret at the root")
+    assert _found(memory, "egret") == ["rooted"]
+
+
+def test_an_open_bank_sees_what_other_processes_store(root: Path, memory: Retain) -> None:
+    def put(number: int) -> None:
+        with Retain(str(root)) as other:
+            other.put(f"a bird called q{indexes.word(number)}", id=f"b{number}", collection="birds")
+
+    for number in range(4):
+        assert not crash.in_child(lambda number=number: put(number)).message  # type: ignore[misc]
+        assert _found(memory, f"q{indexes.word(number)}") == [f"b{number}"]
+    assert not crash.in_child(lambda: bool(Retain(str(root)).delete("b1"))).message
+    assert _found(memory, f"q{indexes.word(1)}") == []
+
+
+def test_an_open_bank_survives_its_root_being_exchanged(root: Path, memory: Retain) -> None:
+    copy = root.with_name("copy")
+    shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".index"))
+    indexes.write(copy, "notes/m001", "an albatross in the copy")
+    root.rename(root.with_name("old"))
+    copy.rename(root)
+    assert _found(memory, "albatross") == ["m001"]
+    indexes.write(root, "notes/m002", "a cormorant")
+    assert _found(memory, "cormorant") == ["m002"]
+
+
+@pytest.mark.slow
+def test_files_that_vanish_during_a_look_take_no_others_with_them(tmp_path: Path) -> None:
+    root = indexes.new(tmp_path / "bank")
+    indexes.many(root, 30)
+
+    def churn() -> None:
+        for number in range(3000):
+            path = root / f"notes/{number % 7}.md"
+            path.write_bytes(b"passing")
+            path.unlink()
+
+    with indexes.opened(root) as bank:
+        child = crash.Child(churn)
+        listed = [len(bank.bank.listings()["notes"].names) for _ in range(1500)]
+        looks = [(bank.refresh().held, len(indexes.ids(bank, "harbour"))) for _ in range(5)]
+        assert not child.outcome().message
+    assert min(listed) >= 30
+    assert set(looks) == {(0, 30)}
+
+
+def test_an_update_that_died_half_way_is_looked_at_again(root: Path, bank: Index) -> None:
+    _settle(bank)  # so that the listing as it is now is on record
+    path = indexes.write(root, "notes/half", "an albatross")
+
+    def killed(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bank.update([str(path)], killed)
+    path.unlink()  # by hand, before anyone has looked: the listing is the one on record again
+    assert indexes.ids(bank, "albatross") == []
+    indexes.agrees(bank)
+
+
+def test_held_files_that_came_back_changed_can_be_forced(root: Path, bank: Index) -> None:
+    indexes.many(root, 30)
+    bank.refresh(force_look=True)
+    kept = sorted((root / "notes").glob("*.md"))[:20]
+    for path in kept:
+        path.unlink()
+    assert bank.refresh(force_look=True).held == len(kept)
+    for path in kept[:5]:
+        path.write_text("back as an albatross", encoding="utf-8")
+    assert bank.refresh(force=True).held == 0
+    assert len(indexes.ids(bank, "albatross")) == 5
+    indexes.agrees(bank)

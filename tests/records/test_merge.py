@@ -1,0 +1,425 @@
+"""An update: what it may change in a record, what it never may, and what it leaves behind."""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retain.errors import RecordError
+from retain.records.lifecycle import STATE_FIELDS
+from retain.records.merge import merge, new_slug, note_edit, warnings, word_difference_ratio
+from retain.records.normalize import CHANGES_CAP, TAG_CAP, normalize
+from retain.records.schema import ID
+
+Record = dict[str, Any]
+NOW = "2026-05-08T12:00:00Z"
+PROJECT = os.path.dirname(__file__)
+THEN = "2026-01-01T00:00:00Z"
+OLD: Record = {
+    "schema_version": "1.0",
+    "category": "decision",
+    "id": "use-jwt",
+    "title": "Use JWT",
+    "record_status": "active",
+    "created_at": THEN,
+    "updated_at": THEN,
+    "tags": ["auth", "jwt"],
+    "related_files": ["filing.py", "gone.py"],
+    "confidence": 0.5,
+    "content": {
+        "status": "accepted",
+        "context": "c",
+        "decision": "d",
+        "rationale": ["one", "two", "three"],
+        "examples": {"prefer": ["p", "q"]},
+    },
+    "changes": [{"date": THEN, "summary": "first"}, {"date": THEN, "summary": "second"}],
+    "times_updated": 3,
+}
+FULL = {**OLD, "tags": [f"t{number:02}" for number in range(TAG_CAP)]}
+
+
+def entry(summary: str) -> Record:
+    return {"date": NOW, "summary": summary}
+
+
+FIFTY = [entry(f"change {number}") for number in range(CHANGES_CAP)]
+
+
+def update(old: Record, **stated: Any) -> tuple[Record, list[str]]:
+    """Update a record with the whole of it and some fields stated otherwise."""
+    new = {**old, **stated}
+    before = copy.deepcopy((old, new))
+    record = merge(old, new, now=NOW, project=PROJECT)
+    assert (old, new) == before
+    return record, list(warnings(old, new))
+
+
+def content(**stated: Any) -> Record:
+    return {**OLD["content"], **stated}
+
+
+GREW = "changes[] must grow; do not remove entries"
+# A record, what an update states, the field and the rule, what else is told, what to do.
+REFUSED: list[tuple[Record, Record, str, str, dict[str, str], str]] = [
+    *(
+        (OLD, {field: new}, field, "immutable", {"old": f'"{OLD[field]}"', "new": f'"{new}"'},
+         f"Do not change '{field}' during UPDATE")
+        for field, new in (("created_at", NOW), ("schema_version", "2.0"), ("category", "runbook"))
+    ),
+    (OLD, {"record_status": "retired"}, "record_status", "immutable via UPDATE", {},
+     "Use `retain retire` to retire, or `retain archive` to archive"),
+    (OLD, {"tags": ["jwt", "new"]}, "tags", "grow-only (below cap of 12)",
+     {"removed": '["auth"]'}, "Tags can only be added, not removed (current count 2 < cap 12)"),
+    (OLD, {"tags": None}, "tags", "grow-only (below cap of 12)", {"removed": '["auth", "jwt"]'},
+     "Tags can only be added, not removed (current count 2 < cap 12)"),
+    (FULL, {"tags": FULL["tags"][1:]}, "tags", "no net shrink without addition",
+     {"removed": '["t00"]'}, "Can only evict tags when adding new ones at cap (12)"),
+    (FULL, {"tags": [*FULL["tags"][1:], "x", "y"]}, "tags", "cap exceeded", {"count": "13"},
+     "Keep tags at or below 12"),
+    (OLD, {"tags": [*OLD["tags"], *FULL["tags"]]}, "tags", "cap exceeded", {"count": "14"},
+     "Keep tags at or below 12"),
+    (OLD, {"related_files": ["gone.py"]}, "related_files",
+     "grow-only (cannot remove existing file reference)", {"removed": "filing.py"},
+     "Only non-existent (dangling) file references can be removed"),
+    *(
+        (old, {"title": "T", "changes": stated}, "changes", "append-only",
+         {"old_count": str(len(old["changes"])), "new_count": count}, GREW)
+        for old, stated, count in (
+            (OLD, OLD["changes"][:1], "1"),
+            (OLD, [], "0"),
+            (OLD, [entry("other")], "1"),
+            (OLD, [entry("altered"), OLD["changes"][1], entry("new")], "3"),
+            (OLD, "none", "0"),
+            ({**OLD, "changes": FIFTY}, FIFTY[20:40], "20"),
+        )
+    ),
+    *(
+        (OLD, stated, "changes", "append-only (new entry required)",
+         {"old_count": "2", "total_count": "2"},
+         "At least one new change entry is required per UPDATE")
+        for stated in ({}, {"tags": ["jwt", "auth"]})  # tags have no order
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("old, stated, field, rule, facts, hint", REFUSED)
+def test_each_broken_rule_is_named(
+    old: Record, stated: Record, field: str, rule: str, facts: dict[str, str], hint: str
+) -> None:
+    with pytest.raises(RecordError) as refused:
+        update(old, **stated)
+    error = refused.value
+    assert (error.kind, error.hint) == ("MERGE_ERROR", hint)
+    assert error.facts == ({"field": field, "rule": rule, **facts},)
+
+
+CHANGED = [
+    ({"title": "T"}, "title", "Use JWT", "T"),
+    ({"tags": ["auth", "jwt", "x"]}, "tags", ["auth", "jwt"], ["auth", "jwt", "x"]),
+    ({"related_files": ["filing.py"]}, "related_files", ["filing.py", "gone.py"], ["filing.py"]),
+    ({"confidence": 0.9}, "confidence", 0.5, 0.9),
+    ({"confidence": None}, "confidence", 0.5, None),
+    ({"content": content(status="deprecated")}, "content.status", "accepted", "deprecated"),
+    ({"content": content(consequences=["x"])}, "content.consequences", None, ["x"]),
+    (
+        {"content": content(rationale=["one", "two", "three", "four"])},
+        "content.rationale",
+        ["one", "two", "three"],
+        ["one", "two", "three", "four"],
+    ),
+    ({"content": content(context="x" * 201)}, "content.context", "c", "x" * 199 + "…"),
+    (
+        {"content": content(rationale=["one", "two", "three", "x" * 200])},
+        "content.rationale",
+        ["one", "two", "three"],
+        '["one", "two", "three", "' + "x" * 174 + "…",
+    ),
+]
+
+
+@pytest.mark.parametrize("stated, field, before, after", CHANGED)
+def test_every_changed_field_leaves_an_entry_by_itself(
+    stated: Record, field: str, before: object, after: object
+) -> None:
+    record, said = update(OLD, **stated)
+    assert record["changes"] == [
+        *OLD["changes"],
+        {
+            "date": NOW,
+            "summary": f"{field} changed",
+            "field": field,
+            "old_value": before,
+            "new_value": after,
+        },
+    ]
+    assert {**record, **dict.fromkeys(("changes", "times_updated", "updated_at"))} == {
+        **OLD,
+        **stated,
+        **dict.fromkeys(("changes", "times_updated", "updated_at")),
+    }
+    assert (record["times_updated"], record["updated_at"]) == (4, NOW)
+    assert said == []
+
+
+def test_the_writers_own_entry_explains_all_but_scalar_content() -> None:
+    changes = [*OLD["changes"], entry("why")]
+    record, _ = update(
+        OLD, title="T", content=content(status="deprecated", rationale=["x"] * 3), changes=changes
+    )
+    summaries = [one["summary"] for one in record["changes"]]
+    assert summaries == ["first", "second", "why", "content.status changed"]
+
+
+SPELT_OUT = [{**one, "field": None, "old_value": None} for one in OLD["changes"]]
+
+
+@pytest.mark.parametrize(
+    "stored, stated, added",
+    [
+        (OLD["changes"], [*OLD["changes"], entry("new")], [entry("new")]),
+        (OLD["changes"], [*SPELT_OUT, entry("new")], [entry("new")]),
+        ([entry("first")], [entry("second")], [entry("second")]),
+    ],
+)
+def test_a_writer_repeats_the_stored_entries_or_sends_as_many_new_ones(
+    stored: list[Record], stated: list[Record], added: list[Record]
+) -> None:
+    record, _ = update({**OLD, "changes": stored}, changes=stated)
+    assert record["changes"] == [*stored, *added]
+
+
+@pytest.mark.parametrize(
+    "stated, kept, count",
+    [
+        (None, FIFTY[1:], 1),
+        (FIFTY, FIFTY[1:], 1),
+        ([entry("new")], FIFTY[1:], 1),
+        ([*FIFTY, entry("new")], FIFTY[1:], 1),
+        ([*FIFTY[1:], entry("new")], FIFTY[1:], 1),
+        ([*FIFTY[2:], entry("new"), entry("newer")], FIFTY[2:], 2),
+    ],
+)
+def test_a_full_history_takes_updates_and_loses_its_oldest(
+    stated: list[Record] | None, kept: list[Record], count: int
+) -> None:
+    record, _ = update({**OLD, "changes": FIFTY}, title="T", changes=stated)
+    assert record["changes"][:-count] == kept
+    assert len(record["changes"]) == CHANGES_CAP
+
+
+def test_what_an_input_leaves_out_of_itself_stays() -> None:
+    old = {**OLD, "record_status": "retired", "retired_at": THEN, "retired_reason": "r"}
+    new = {name: OLD[name] for name in ("tags", "related_files", "content")}
+    record = merge(old, {**new, "title": "T"}, now=NOW, project=PROJECT)
+    kept = ("created_at", "schema_version", "category", "id", "record_status", *STATE_FIELDS)
+    assert {name: record.get(name) for name in kept} == {name: old.get(name) for name in kept}
+    assert list(warnings(old, {**new, "title": "T"})) == []
+    assert list(record)[:4] == ["schema_version", "category", "id", "title"]
+
+
+def test_another_id_and_another_state_are_overruled_with_a_note() -> None:
+    record, said = update(OLD, title="T", id="other", retired_at=NOW)
+    assert record["id"] == "use-jwt"
+    assert "retired_at" not in record
+    assert said == [
+        "id: kept 'use-jwt'; an update does not change it",
+        "retired_at: kept as it was; only a step of the lifecycle changes it",
+    ]
+
+
+def test_a_tag_makes_room_for_another_at_the_cap_and_both_are_on_record() -> None:
+    record, _ = update(
+        FULL, tags=[*FULL["tags"][1:], "x"], changes=[*FULL["changes"], entry("why")]
+    )
+    assert record["changes"][-1] == {
+        "date": NOW,
+        "summary": "Tags evicted at cap: removed ['t00'], added ['x']",
+        "field": "tags",
+        "old_value": ["t00"],
+        "new_value": ["x"],
+    }
+
+
+def test_tags_written_by_hand_never_bar_an_update() -> None:
+    old = {**OLD, "tags": ["JWT", "Auth", 3, *(f"T{number:02}" for number in range(14))]}
+    new, _ = normalize(
+        {**old, "tags": [tag for tag in old["tags"] if tag != 3]}, is_new=False, now=NOW
+    )
+    record = merge(old, {**new, "title": "T"}, now=NOW, project="/nowhere")
+    assert len(record["tags"]) == TAG_CAP
+
+
+def test_a_list_that_shrinks_is_allowed_with_a_warning() -> None:
+    shorter = {name: value for name, value in OLD["content"].items() if name != "examples"}
+    record, said = update(OLD, content={**shorter, "rationale": ["two"]})
+    assert record["content"]["rationale"] == ["two"]
+    assert said == [
+        'content.rationale: list shrank from 3 to 1 items; removed: "one", "three"',
+        'content.examples.prefer: list shrank from 2 to 0 items; removed: "p", "q"',
+    ]
+
+
+@pytest.mark.parametrize(
+    "stored, count",
+    [(0, 1), (3, 4), (None, 1), ("many", 1), (-4, 1), (2.0, 3), (float("inf"), 1)],
+)
+def test_updates_are_counted_whatever_was_stored(stored: object, count: int) -> None:
+    record, _ = update({**OLD, "times_updated": stored}, title="T")
+    assert record["times_updated"] == count
+
+
+def test_nesting_beyond_what_is_read_is_refused_by_name() -> None:
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(RecordError) as refused:
+        merge(OLD, {**OLD, "content": {"rationale": deep}}, now=NOW, project=PROJECT)
+    assert (refused.value.kind, refused.value.facts[0]["field"]) == ("VALIDATION_ERROR", "content")
+
+
+def test_a_hand_edit_gets_its_entries() -> None:
+    edited = {**OLD, "title": "T", "record_status": "archived", "tags": ["jwt"]}
+    record = note_edit(OLD, edited, NOW, is_text_changed=False)
+    assert [one["summary"] for one in record["changes"][2:]] == [
+        "title changed",
+        "record_status changed",
+        "tags changed",
+    ]
+    assert (record["times_updated"], record["updated_at"]) == (4, NOW)
+
+
+def test_a_hand_edit_with_its_own_entry_needs_no_other() -> None:
+    edited = {**OLD, "title": "T", "changes": [*OLD["changes"], entry("why")]}
+    assert note_edit(OLD, edited, NOW, is_text_changed=False) == edited
+
+
+@pytest.mark.parametrize(
+    "old, new, slug",
+    [
+        ("Use JWT", "Use OAuth", "use-oauth"),
+        ("a b c", "a b d", ""),
+        ("Use JWT", "jwt USE", ""),
+        ("Other", "Use JWT", ""),
+        ("", "Use OAuth", ""),
+        ("Use JWT", "", ""),
+        ("Use JWT", "인증 결정", ""),
+    ],
+)
+def test_an_id_follows_a_title_that_has_become_another(old: str, new: str, slug: str) -> None:
+    assert new_slug(old, new, "use-jwt") == slug
+
+
+TAGS = st.lists(
+    st.sampled_from([f"t{number:02}" for number in range(16)]), min_size=1, max_size=13, unique=True
+)
+FILES = st.none() | st.lists(
+    st.sampled_from(["filing.py", "test_merge.py", "test_match.py", "gone.py"]), max_size=4
+)
+VALUES = st.none() | st.integers(0, 2) | st.sampled_from("xyz") | st.lists(st.integers(0, 2))
+NOTES = st.builds(entry, st.sampled_from("abcdefgh"))
+STORED = st.integers(0, CHANGES_CAP + 5).map(lambda count: [entry(str(n)) for n in range(count)])
+
+
+@st.composite
+def updates(draw: st.DrawFn) -> tuple[Record, Record]:
+    """A stored record and an input that is often, but not always, a fair update of it."""
+    old: Record = {
+        "schema_version": "1.0",
+        "category": "decision",
+        "id": "x",
+        "title": draw(st.sampled_from("abc")),
+        "created_at": THEN,
+        "updated_at": THEN,
+        "tags": draw(TAGS),
+        "related_files": draw(FILES),
+        "content": draw(st.dictionaries(st.sampled_from("klm"), VALUES)),
+        "changes": draw(st.none() | STORED),
+        "times_updated": draw(st.none() | st.integers(0, 9)),
+    }
+    new = {**copy.deepcopy(old), "title": draw(st.sampled_from("abcdef"))}
+    stored = old["changes"] or []
+    more = st.lists(NOTES, max_size=3)
+    stated: dict[str, st.SearchStrategy[Any]] = {
+        "created_at": st.sampled_from([THEN, NOW, None]),
+        "category": st.sampled_from(["decision", "runbook"]),
+        "id": st.sampled_from("xy"),
+        "record_status": st.sampled_from(["active", "retired", None]),
+        "retired_at": st.just(NOW),
+        "tags": TAGS | TAGS.map(lambda new: sorted({*old["tags"], *new})[:TAG_CAP]),
+        "related_files": FILES,
+        "content": st.dictionaries(st.sampled_from("klm"), VALUES),
+        "changes": st.none()
+        | more
+        | more.map(lambda new: [*stored, *new])
+        | more.map(lambda new: [*stored, *new][-CHANGES_CAP:])
+        | st.integers(0, 50).map(lambda start: stored[start:]),
+    }
+    for name in draw(st.sets(st.sampled_from(sorted(stated)), min_size=1, max_size=3)):
+        new[name] = draw(stated[name])
+    return old, new
+
+
+def accepted(old: Record, new: Record) -> Record | None:
+    try:
+        return merge(old, new, now=NOW, project=PROJECT)
+    except RecordError:
+        return None
+
+
+def as_tail(shorter: list[object], whole: list[object]) -> bool:
+    return not shorter or whole[-len(shorter) :] == shorter
+
+
+@given(updates())
+def test_no_update_loses_what_is_protected(pair: tuple[Record, Record]) -> None:
+    old, new = pair
+    before = copy.deepcopy(pair)
+    record = accepted(old, new)
+    assert pair == before
+    if record is None:
+        return
+
+    for name in ("created_at", "schema_version", "category", "id"):
+        assert record[name] == old[name]
+    assert record["record_status"] == "active"
+    assert not set(STATE_FIELDS) & set(record)
+    assert record["times_updated"] > (old["times_updated"] or 0)
+    assert record["updated_at"] == NOW
+
+    had, has = set(old["tags"]), set(record["tags"])
+    assert len(has) <= TAG_CAP
+    if len(had) < TAG_CAP:
+        assert had <= has
+    elif had - has:
+        assert has - had or len(has) == TAG_CAP
+    lost = set(old["related_files"] or ()) - set(record["related_files"] or ())
+    assert lost <= {"gone.py"}
+
+    stored, changes = old["changes"] or [], record["changes"]
+    assert len(changes) <= CHANGES_CAP
+    surviving = [one for one in changes if one in stored]
+    assert changes[: len(surviving)] == surviving
+    assert as_tail(surviving, stored)
+    assert len(changes) > len(surviving)
+    if len(changes) < CHANGES_CAP:
+        assert surviving == stored
+
+
+@given(updates())
+def test_an_update_that_was_made_is_not_made_again(pair: tuple[Record, Record]) -> None:
+    record = accepted(*pair)
+    assert record is None or accepted(record, record) is None
+
+
+@given(st.text(), st.text(), st.text())
+def test_a_new_id_is_always_usable(old: str, new: str, name: str) -> None:
+    assert 0.0 <= word_difference_ratio(old, new) <= 1.0
+    slug = new_slug(old, new, name)
+    assert slug == "" or (slug != name and re.fullmatch(ID, slug))

@@ -1,0 +1,327 @@
+"""Every rule of a typed memory applied, every change kept, nothing half done."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from retain.app import App
+from retain.errors import Conflict, NotSaved, RecordError, RetainError, UsageError
+from retain.memory import Memory
+from retain.records import lifecycle, report
+from retain.records.codec import load_record
+from retain.records.merge import check_edit
+from retain.records.schema import find_faults
+from retain.records.service import Outcome, Records
+from tests.records.filing import FOLDERS, draft
+
+
+class Filed:
+    """A store of one kind of file and its records."""
+
+    def __init__(self, project: Path, suffix: str) -> None:
+        self.suffix = suffix
+        self.root = project / (".claude/memory" if suffix == ".json" else ".retain")
+        self.root.mkdir(parents=True)
+        self.project = project
+
+    @functools.cached_property
+    def app(self) -> App:
+        env = {"USER": "tester", "HOME": str(self.project), "RETAIN_RECALL_EMBEDDER": "none"}
+        return App(bank=str(self.root), cwd=str(self.project), env=env)
+
+    @property
+    def records(self) -> Records:
+        return self.app.records
+
+    def find(self, ref: str = "decisions/one") -> Memory:
+        return self.app.bank.find(ref)
+
+    def create(self, ref: str = "decisions/one", **fields: Any) -> Outcome:
+        folder, _, name = ref.rpartition("/")
+        category = next(name for name, its in FOLDERS.items() if its == folder)
+        given = draft(category, **fields)
+        return self.app.settle(self.records.create(category, given, name=name))
+
+    def record(self, ref: str) -> dict[str, Any]:
+        return load_record(self.app.bank.find(ref))
+
+    def path(self, ref: str) -> Path:
+        return self.root / f"{ref}{self.suffix}"
+
+
+@pytest.fixture(params=[".json", ".md"])
+def filed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Filed]:
+    found = Filed(tmp_path / "project", request.param)
+    yield found
+    found.app.close()
+
+
+def test_a_record_without_a_name_is_told_what_is_missing_first(filed: Filed) -> None:
+    with pytest.raises(RecordError) as caught:
+        filed.records.create("decision", draft(title="", content={}))
+    assert "id" not in [fact["field"] for fact in caught.value.facts]
+    with pytest.raises(UsageError):
+        filed.records.create("decision", draft(title=""))
+    assert not (filed.root / "decisions").exists()
+
+
+def test_a_record_that_appears_while_one_is_forced_is_not_written_over(filed: Filed) -> None:
+    filed.create()
+    theirs = filed.path("decisions/one").read_bytes().replace(b"one writer", b"1 writer")
+    allow = lifecycle.refuse_overwrite
+
+    def slow(*args: Any, **options: Any) -> None:
+        filed.path("decisions/one").write_bytes(theirs)
+        allow(*args, **options)
+
+    with mock.patch.object(lifecycle, "refuse_overwrite", slow), pytest.raises(RecordError) as it:
+        filed.records.create("decision", draft(), name="one", force=True)
+    assert it.value.kind == "OCC_CONFLICT"
+    assert filed.path("decisions/one").read_bytes() == theirs
+
+
+def test_supersede_is_both_or_neither_when_someone_else_writes(filed: Filed) -> None:
+    filed.create("decisions/one")
+    filed.create("decisions/two", title="Two")
+    path = filed.path("decisions/two")
+    before, theirs = filed.path("decisions/one").read_bytes(), path.read_bytes() + b"\n"
+    make_entry = lifecycle.change_entry
+
+    def slow(*args: Any, **options: Any) -> Any:
+        path.write_bytes(theirs)
+        return make_entry(*args, **options)
+
+    with mock.patch.object(lifecycle, "change_entry", slow), pytest.raises(Conflict):
+        filed.records.supersede(filed.find("decisions/one"), filed.find("decisions/two"))
+    assert filed.path("decisions/one").read_bytes() == before
+    assert path.read_bytes() == theirs
+
+
+def test_the_history_of_a_replacement_outlives_fifty_changes(filed: Filed) -> None:
+    filed.create("decisions/one")
+    filed.create("decisions/two", title="Two")
+    records = filed.records
+    records.supersede(filed.find("decisions/one"), filed.find("decisions/two"))
+    entries = [{"date": "2026-01-01T00:00:00Z", "summary": f"c{n}"} for n in range(60)]
+    given = filed.record("decisions/two")
+    given["changes"] = [*given["changes"], *entries]
+    records.update(filed.find("decisions/two"), given)
+    found = filed.record("decisions/two")
+    assert len(found["changes"]) == 50
+    assert found["changes"][0]["summary"] == "Supersedes decisions/one"
+    assert find_faults(found) == []
+
+
+def test_a_rename_carries_the_versions_and_tells_git_and_index_both_names(filed: Filed) -> None:
+    filed.create()
+    app = filed.app
+    app.records.update(filed.find("decisions/one"), draft(title="Use Postgres always"))
+    done = app.records.update(filed.find("decisions/one"), draft(title="Keep all in files"))
+    assert (done.memory.id, done.renamed_from) == ("keep-all-in-files", "one")
+    assert set(done.changes) == {
+        str(filed.path("decisions/one")),
+        str(filed.path("decisions/keep-all-in-files")),
+    }
+    assert done.changes[str(filed.path("decisions/one"))] is None
+    texts = [
+        app.get("keep-all-in-files", version=it.version) for it in app.versions(done.memory.id)
+    ]
+    assert "Use Postgres" in [text.title for text in texts]
+    assert not (filed.root / ".versions/decisions/one").exists()
+
+
+def test_an_id_that_a_killed_rename_left_is_set_right_by_the_next_step(filed: Filed) -> None:
+    filed.create()
+    filed.path("decisions/one").rename(filed.path("decisions/uno"))
+    found = filed.record("decisions/uno")
+    if found["id"] == "uno":
+        pytest.skip("the file does not say")
+    filed.records.step("archive", filed.find("decisions/uno"))
+    assert filed.record("decisions/uno")["id"] == "uno"
+
+
+def test_a_plain_memory_has_no_fields_to_update(filed: Filed) -> None:
+    (filed.root / "decisions").mkdir()
+    path = filed.path("decisions/one")
+    path.write_text('{"a": 1}' if filed.suffix == ".json" else "just text\n", encoding="utf-8")
+    before = path.read_bytes()
+    with pytest.raises(RecordError):
+        filed.records.update(filed.find("decisions/one"), draft())
+    with pytest.raises(RecordError) as caught:
+        filed.records.create("decision", draft(), name="one", force=True)
+    assert caught.value.kind == "CREATE_ERROR"
+    assert path.read_bytes() == before
+
+
+def test_hand_edits_are_checked_and_noted(filed: Filed) -> None:
+    filed.create()
+    memory, rules = filed.app.bank.find("decisions/one"), filed.records.rules
+    assert check_edit(memory, memory.data, rules) == memory.data
+    changed = check_edit(memory, memory.data.replace(b"Postgres 17", b"Postgres 18"), rules)
+    assert b"content.decision changed" in changed
+    with pytest.raises(RetainError):
+        check_edit(memory, memory.data.replace(b"accepted", b"perhaps"), rules)
+    with pytest.raises(RetainError):
+        check_edit(
+            memory, b'{"title": ' if filed.suffix == ".json" else b"---\ntype: [\n---\n", rules
+        )
+
+
+# The typed memories of a bank as a whole
+
+
+LONG_AGO = "2020-01-01T00:00:00Z"
+
+
+def retire(filed: Filed, ref: str, at: str = LONG_AGO) -> None:
+    filed.records.step("retire", filed.find(ref))
+    age(filed, ref, "retired_at", at)
+
+
+def age(filed: Filed, ref: str, field: str, value: str = LONG_AGO) -> None:
+    path, stamp = filed.path(ref), filed.record(ref)[field]
+    path.write_text(path.read_text(encoding="utf-8").replace(stamp, value), encoding="utf-8")
+
+
+def rules(filed: Filed, **changes: Any) -> Any:
+    records = filed.records
+    records.rules = records.rules._replace(**changes)
+    return records
+
+
+def test_one_that_cannot_be_removed_does_not_stop_the_others(filed: Filed) -> None:
+    for name in ("one", "two"):
+        filed.create(f"decisions/{name}", title=name)
+        retire(filed, f"decisions/{name}")
+    records = filed.records
+    delete = records.bank.delete
+
+    def refusing(ref: str, **options: Any) -> Any:
+        if ref == "decisions/one":
+            raise NotSaved("the disk is full")
+        return delete(ref, **options)
+
+    with mock.patch.object(records.bank, "delete", refusing):
+        done = records.gc()
+    assert [Path(one.path).stem for one in done.deleted] == ["two"]
+    assert done.problems == [f"ERROR deleting one{filed.suffix}: the disk is full"]
+    assert filed.path("decisions/one").exists()
+
+
+def test_one_that_cannot_be_retired_does_not_stop_the_others(filed: Filed) -> None:
+    for name in ("one", "two"):
+        filed.create(f"decisions/{name}", title=name)
+        age(filed, f"decisions/{name}", "updated_at")
+    kinds = filed.records.rules.categories
+    kept = {**kinds, "decision": kinds["decision"]._replace(retention_days=10)}
+    records = rules(filed, categories=kept)
+    step = records.step
+
+    def refusing(action: str, memory: Memory, reason: str) -> Any:
+        if memory.id == "one":
+            raise NotSaved("the disk is full")
+        return step(action, memory, reason)
+
+    with mock.patch.object(records, "step", refusing):
+        done = records.gc()
+    assert [Path(one.path).stem for one in done.retired] == ["two"]
+    assert done.problems == ["ERROR retiring decisions/one: the disk is full"]
+
+
+def test_only_typed_memories_are_retired_for_their_age(filed: Filed) -> None:
+    sessions = filed.root / "sessions"
+    sessions.mkdir()
+    text = f"---\ntype: session_summary\nupdated_at: {LONG_AGO}\n---\nmy own notes\n"
+    (sessions / "mine.md").write_text(text, encoding="utf-8")
+    filed.create("sessions/typed", title="Typed")
+    age(filed, "sessions/typed", "updated_at")
+    for done in (filed.records.gc(dry_run=True), filed.records.gc()):
+        assert [Path(one.path).stem for one in done.retired] == ["typed"]
+    assert (sessions / "mine.md").read_text(encoding="utf-8") == text
+
+
+def test_one_that_was_changed_since_it_was_judged_stays(filed: Filed) -> None:
+    filed.create()
+    retire(filed, "decisions/one")
+    records = filed.records
+    judge = report.find_due
+
+    def slow(*args: Any) -> Any:
+        found = judge(*args)
+        filed.records.step("restore", filed.find())
+        return found
+
+    with mock.patch.object(report, "find_due", slow):
+        done = records.gc()
+    assert not done.deleted
+    assert len(done.problems) == 1
+    assert filed.record("decisions/one")["record_status"] == "active"
+
+
+def test_changes_are_ordered_by_time_however_it_is_written(filed: Filed) -> None:
+    dates = ["2026-03-01T12:00:00+02:00", "2026-03-01T11:00:00Z", "2026-03-01", "last week", ""]
+    entries = [{"date": date, "summary": date or "none"} for date in dates]
+    filed.create(changes=entries)
+    records = filed.records
+    assert [one.summary for one in records.history()] == [
+        "2026-03-01T11:00:00Z",
+        "2026-03-01T12:00:00+02:00",
+        "2026-03-01",
+        "none",
+        "last week",
+    ]
+    since = records.history(since="2026-03-01T10:00:00Z")
+    assert [one.date for one in since] == dates[1::-1]
+    assert len(records.history(filed.find())) == 5
+
+
+def test_entries_that_are_none_are_passed_over(filed: Filed) -> None:
+    filed.create()
+    path = filed.path("decisions/one")
+    text = path.read_text(encoding="utf-8")
+    if filed.suffix == ".json":
+        text = json.dumps({**json.loads(text), "changes": ["x", 5, {"date": "d"}]})
+    else:
+        text = text.replace("---\nid", "---\nchanges: [x, 5, {date: d}]\nid", 1)
+    path.write_text(text, encoding="utf-8")
+    (change,) = filed.records.history()
+    assert (change.date, change.summary, change.field) == ("d", "", "")
+    text, is_well = filed.records.health()
+    assert "DECISION: 1" in text
+    assert is_well
+
+
+def test_lists_of_either_kind_of_store(filed: Filed) -> None:
+    records = filed.records
+    assert records.lines() == []
+    filed.create()
+    filed.create("decisions/two", title="Two")
+    filed.app.archive("decisions/two")
+    (line,) = records.lines()
+    assert (line.display, line.title) == ("DECISION", "Use Postgres")
+    assert records.list_differences() == ([], [])
+    assert records.read_list() == [line]
+    if filed.suffix == ".json":
+        (filed.root / "index.md").unlink()
+        assert records.list_differences() is None
+        assert records.read_list() is None
+        assert not records.health()[1]
+
+
+def test_a_candidate_is_chosen_by_search_where_the_rules_say_so(filed: Filed) -> None:
+    filed.create()
+    path = str(filed.path("decisions/one"))
+    records = rules(filed, match_strategy="hybrid")
+    said = records.candidate("decision", "x", None, [("/nowhere/else.md", 0.9), (path, 0.7)])
+    assert said["candidate"]["path"] == records.name(path)
+    assert said["hints"] == ["1 candidate found (score=8)"]
+    assert records.candidate("decision", "use postgres db")["candidate"] is None
+    with pytest.raises(UsageError):
+        records.candidate("nonsense", "news")

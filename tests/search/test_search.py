@@ -1,0 +1,897 @@
+"""Search through the public API: what is found, in which order, and what is said about it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import retain
+from retain.api import Retain
+from retain.app import App
+from retain.bank.memory_input import MemoryInput
+from retain.errors import BadFilter, BadName, RetainError, UsageError
+from retain.memory import Answer, Hit
+from retain.search.request import SearchRequest
+from tests.conftest import own_world
+from tests.growth import grows_linearly
+
+DAY = datetime(2026, 6, 17, 12, tzinfo=UTC)  # a Wednesday
+
+
+def refs(answer: Answer) -> list[str]:
+    return [hit.ref for hit in answer.hits]
+
+
+def found(memory: Retain, query: str, **options: object) -> list[str]:
+    return refs(memory.search(query, **options))  # type: ignore[arg-type]
+
+
+def by(memory: Retain, query: str, name: str) -> Hit:
+    return next(hit for hit in memory.search(query, limit=100).hits if hit.id == name)
+
+
+def created(days: float, now: datetime | None = None) -> dict[str, object]:
+    moment = (now or datetime.now(UTC)) - timedelta(days)
+    return {"created_at": moment.strftime("%Y-%m-%dT%H:%M:%SZ")}
+
+
+def lines_of(hit: Hit) -> list[str]:
+    return Path(hit.path).read_text(encoding="utf-8").split("\n")
+
+
+# The documents' examples
+
+
+def test_search_over_all_collections_and_in_one_as_in_document_000(notes: Retain) -> None:
+    everywhere = notes.search("security")
+    assert {"knowledge", "research"} <= {hit.collection for hit in everywhere.hits[:3]}
+    scoped = notes.search("security", collection="knowledge")
+    assert scoped.hits
+    assert {hit.collection for hit in scoped.hits} == {"knowledge"}
+    assert refs(notes.search("GPU acceleration"))[0] == "knowledge/gpu-patterns"
+    assert refs(notes.search("GPU acceleration", collection="knowledge"))[0] == (
+        "knowledge/gpu-patterns"
+    )
+    assert found(notes, "GPU acceleration", collection="memory")[:1] != ["knowledge/gpu-patterns"]
+
+
+def test_memories_are_found_with_tags_and_type_as_in_document_003(thinking: Retain) -> None:
+    plan = "Plan to refactor [[src/auth.py]] to use JWT tokens.\n\n## Goals\n- Remove sessions"
+    thinking.put(plan, id="auth-refactor-plan", tags=["refactor", "auth"], type="plan")
+    thinking.put("The authentication tests are slow.", id="slow", tags=["auth"], type="journal")
+    thinking.put("Improve the build.", id="build", tags=["ci"], type="plan")
+    answer = thinking.search(
+        "authentication improvements", 10, tags=["auth", "security"], type="plan"
+    )
+    (hit,) = answer.hits
+    assert (hit.id, hit.type, hit.status) == ("auth-refactor-plan", "plan", "active")
+    assert hit.tags == ("refactor", "auth")
+    assert hit.text.startswith("Plan to refactor [[src/auth.py]]")
+    assert hit.path == os.path.abspath("bank/memories/auth-refactor-plan.md")
+    assert 0 < hit.score <= 1
+
+
+def test_meaning_finds_what_shares_no_word(notes: Retain) -> None:
+    answer = notes.search("what does Jonas have as a pet?")
+    assert refs(answer)[0] == "memory/dog"
+    assert refs(notes.search("how are credentials stored?"))[0] == "knowledge/password-hashing"
+
+
+def test_meaning_is_found_in_a_bank_of_one_memory(thinking: Retain) -> None:
+    thinking.put("Jonas adopted a rescue dog called Biscuit.", id="dog")
+    assert found(thinking, "which pet is there?", mode="semantic") == ["memories/dog"]
+    assert thinking.search("what is Jonas' dog called?").is_confident
+    assert not thinking.search("what is the capital of Mongolia?").is_confident
+
+
+# What a hit says
+
+
+def test_hit_carries_the_line_and_heading_where_its_text_stands(memory: Retain) -> None:
+    parts = ["Before any heading.\n\n# Guide\n\n", "About the weather in general. " * 12]
+    parts += ["\n\n## Setup\n\n", "Install the walrus with care. " * 12]
+    parts += ["\n\n## Use\n\n", "Feed it every morning. " * 12]
+    extra = {"a": [1, 2, 3], "b": {"c": "d\ne"}}
+    memory.put("".join(parts), id="guide", title="A guide", tags=["x"], metadata=extra)
+    (hit,) = memory.search("walrus").hits
+    assert hit.header_path == "Guide > Setup"
+    assert lines_of(hit)[hit.line - 1] == hit.text.split("\n")[0] == "## Setup"
+    assert (hit.title, hit.scope, hit.who, hit.tags) == ("A guide", "bank", "", ("x",))
+    assert hit.created_at == memory.get("guide").meta["created_at"]
+    Path("bank/memories/plain.md").write_text("narwhal at the very first line", encoding="utf-8")
+    assert memory.search("narwhal").hits[0].line == 1
+
+
+def test_heading_of_a_talk_leads_to_what_was_said_below_it(memory: Retain) -> None:
+    memory.put("# Walrus planning\n\nAnn: We start on Monday.\nBob: Fine by me.", id="talk")
+    hit = memory.search("walrus planning").hits[0]
+    assert (hit.text, hit.who) == ("Ann: We start on Monday.", "Ann")
+    assert lines_of(hit)[hit.line - 1] == hit.text
+    assert hit.header_path == "Walrus planning"
+    every = memory.search("walrus planning monday", per="chunk").hits
+    assert "# Walrus planning" not in [hit.text for hit in every]
+    assert len({hit.line for hit in every}) == len(every)
+
+
+def test_one_hit_per_memory_and_every_chunk_when_asked(memory: Retain) -> None:
+    turns = "\n".join(f"Ann: the walrus said {n}\nBob: which walrus, {n}?" for n in range(5))
+    memory.put(turns, id="talk")
+    memory.put("walrus", id="note")
+    assert sorted(found(memory, "walrus")) == ["memories/note", "memories/talk"]
+    chunks = memory.search("walrus", limit=50, per="chunk").hits
+    assert [hit.id for hit in chunks].count("talk") == 10
+    assert len({(hit.id, hit.line) for hit in chunks}) == 11
+    best = next(hit for hit in memory.search("walrus").hits if hit.id == "talk")
+    assert best == next(hit for hit in chunks if hit.id == "talk")
+
+
+def test_score_means_the_same_for_every_question(notes: Retain) -> None:
+    good = notes.search("connection pool holds twenty connections per worker").hits[0].score
+    vague = notes.search("connection to the fourth world").hits[0].score
+    wrong = notes.search("breeding habits of emperor penguins").hits[0].score
+    assert good > 0.8 > vague > wrong
+    assert wrong < 0.1
+
+
+def test_a_low_score_can_be_left_out(notes: Retain) -> None:
+    scores = [hit.score for hit in notes.search("security audit").hits]
+    bar = scores[1]
+    assert [h.score for h in notes.search("security audit", min_score=bar).hits] == scores[:2]
+    assert notes.search("security audit", min_score=1.1).hits == ()
+
+
+# Order
+
+
+def test_order_is_the_same_twice_and_after_the_index_was_made_anew(memory: Retain) -> None:
+    for number in range(40):  # many of them equal
+        memory.put(f"The walrus number {number % 3} eats fish.", id=f"w{number:02}")
+    before = [memory.search(query, 40).hits for query in ("walrus", "walrus fish 2", "number")]
+    for work in (lambda: None, memory._app.rebuild):
+        work()
+        again = [memory.search(query, 40).hits for query in ("walrus", "walrus fish 2", "number")]
+        assert again == before
+
+
+def test_edit_made_in_any_editor_is_found_at_once(memory: Retain) -> None:
+    memory.put("The walrus sleeps.", id="note")
+    path = Path("bank/memories/note.md")
+    path.write_text(path.read_text(encoding="utf-8").replace("walrus", "narwhal"), encoding="utf-8")
+    Path("bank/memories/other.md").write_text("A narwhal too.", encoding="utf-8")
+    assert found(memory, "walrus") == []
+    assert sorted(found(memory, "narwhal")) == ["memories/note", "memories/other"]
+    path.unlink()
+    assert found(memory, "narwhal") == ["memories/other"]
+
+
+# Conditions
+
+
+@pytest.fixture
+def shelf(memory: Retain) -> Retain:
+    """Memories about walruses that differ in everything a condition may ask for."""
+    memory.put("walrus one", id="a", collection="sea", type="fact", tags=["Cold", "big"])
+    memory.put("walrus two", id="b", collection="sea", type="plan", tags=["warm"])
+    memory.put("walrus three", id="c", collection="zoo", type="fact", tags=["big"])
+    memory.put("walrus four", id="d", collection="zoo", metadata={"priority": "high", "n": 4})
+    memory.put("walrus five", id="e", metadata=created(400))
+    memory.put("walrus six", id="f", metadata={"created_at": "2026-05-08T23:30:00Z"})
+    return memory
+
+
+@pytest.mark.parametrize(
+    "options, names",
+    [
+        ({"collection": "sea"}, "ab"),
+        ({"collection": "memories"}, "ef"),
+        ({"collection": "nowhere"}, ""),
+        ({"type": "fact"}, "ac"),
+        ({"tags": ["BIG"]}, "ac"),
+        ({"tags": ["cold", "warm"]}, "ab"),
+        ({"tags": [" cold "]}, "a"),
+        ({"tags": ["col"]}, ""),
+        ({"filter": ["priority=high"]}, "d"),
+        ({"filter": ["n>=4"]}, "d"),
+        ({"filter": ["n>4"]}, ""),
+        ({"filter": ["tags=big,warm"]}, "abc"),
+        ({"filter": ["type!=fact"]}, "bdef"),
+        ({"filter": ["collection=zoo", "type=fact"]}, "c"),
+        ({"filter": ["id=e"]}, "e"),
+        ({"filter": ["title~FIVE"]}, "e"),
+        ({"until": "365d"}, "e"),
+        ({"since": "2026-05-08", "until": "2026-05-08"}, "f"),
+        ({"since": "2026-05", "until": "2026-05"}, "f"),
+        ({"since": "1h"}, "abcd"),
+        ({"collection": "sea", "type": "fact", "tags": ["big"], "since": "7d"}, "a"),
+        ({"collection": "sea", "type": "fact", "tags": ["warm"]}, ""),
+    ],
+    ids=str,
+)
+def test_only_what_meets_every_condition_is_found(
+    options: dict[str, object], names: str, shelf: Retain
+) -> None:
+    for mode in ("hybrid", "text"):
+        answer = shelf.search("walrus", mode=mode, **options)  # type: ignore[arg-type]
+        assert sorted(hit.id for hit in answer.hits) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    "options, error",
+    [
+        ({"filter": ["???"]}, BadFilter),
+        ({"filter": ["created_at>=soon"]}, BadFilter),
+        ({"since": "some day"}, UsageError),
+        ({"until": "30 February"}, UsageError),
+        ({"collection": "../x"}, BadName),
+        ({"collection": "a/b"}, BadName),
+        ({"limit": 0}, UsageError),
+        ({"mode": "fuzzy"}, UsageError),
+        ({"per": "line"}, UsageError),
+    ],
+    ids=str,
+)
+def test_condition_that_cannot_be_understood_says_so(
+    options: dict[str, object], error: type[RetainError], shelf: Retain
+) -> None:
+    with pytest.raises(error):
+        shelf.search("walrus", **options)  # type: ignore[arg-type]
+
+
+def crowd(number: int = 300) -> Mapping[str, str]:
+    return {f"crowd-{n}": "walrus walrus walrus tusk tusk" for n in range(number)}
+
+
+def write(root: Path, files: Mapping[str, str]) -> None:
+    """Files as another program leaves them; the next search takes them in."""
+    root.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (root / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+def test_rare_match_behind_hundreds_of_better_ones_is_found(memory: Retain) -> None:
+    """Conditions choose among all memories, not among the best of them."""
+    write(Path("bank/memories"), crowd())
+    long = "A long story about ice and fish and weather. " * 20
+    memory.put(f"{long} walrus {long}", id="odd", type="plan", tags=["rare"], collection="other")
+    assert "other/odd" not in found(memory, "walrus tusk", limit=100)
+    for options in (
+        {"type": "plan"},
+        {"tags": ["rare"]},
+        {"collection": "other"},
+        {"filter": ["type=plan"]},
+        {"since": "1h", "type": "plan"},
+    ):
+        for per in ("memory", "chunk"):
+            assert set(found(memory, "walrus tusk", per=per, **options)) == {"other/odd"}
+
+
+@pytest.mark.slow
+def test_rare_match_is_found_by_meaning_too(thinking: Retain) -> None:
+    write(Path("bank/memories"), {f"crowd-{n}": f"Walruses swim, {n}." for n in range(210)})
+    thinking.put("Sea lions bark on the pier.", id="odd", type="plan")
+    thinking.index()
+    for mode in ("semantic", "hybrid"):
+        answer = thinking.search("swimming walruses", 250, mode=mode)
+        assert "odd" not in [hit.id for hit in answer.hits[:200]]
+        assert found(thinking, "swimming walruses", mode=mode, type="plan") == ["memories/odd"]
+
+
+def test_common_word_is_searched_where_a_condition_leaves_only_that(memory: Retain) -> None:
+    """In the whole bank a word of thousands of chunks chooses nothing; in a collection it must."""
+    memory.put("\n".join(f"Bob: common talk {n}" for n in range(6_100)), id="talk")
+    memory.put("A common thing.", id="mine", collection="small")
+    memory.put("Something rare.", id="rare")
+    assert found(memory, "common", collection="small") == ["small/mine"]
+    assert found(memory, "common rare", collection="small") == ["small/mine"]
+
+
+def test_as_many_hits_as_asked_for(memory: Retain) -> None:
+    write(Path("bank/memories"), crowd(450))
+    for limit in (1, 7, 450, 10_000, 10**30):
+        assert len(found(memory, "walrus", limit=limit)) == min(limit, 450)
+        assert len(found(memory, "walrus", limit=limit, type="journal")) == min(limit, 450)
+
+
+def test_long_talk_does_not_crowd_out_the_other_memories(memory: Retain) -> None:
+    memory.put("\n".join(f"Bob: walrus {n}" for n in range(400)), id="talk")
+    long = "A long story about ice and fish and weather. " * 8
+    for number in range(5):
+        memory.put(f"{long} walrus {long}", id=f"n{number}")
+    assert sorted(found(memory, "walrus")) == [
+        *(f"memories/n{n}" for n in range(5)),
+        "memories/talk",
+    ]
+    assert len(found(memory, "walrus", limit=1000, per="chunk")) == 405
+
+
+# Modes
+
+
+def test_each_mode_asks_its_own_arms(notes: Retain) -> None:
+    query = "how are credentials stored?"
+    assert found(notes, query, mode="text") == []
+    assert found(notes, query, mode="semantic")[0] == "knowledge/password-hashing"
+    explained = notes.search("argon2id", mode="text", explain=True).hits[0].explanation
+    assert explained is not None
+    assert set(cast("dict[str, float]", explained["parts"])) <= {"text", "memory", "title"}
+    assert found(notes, "argon2id", mode="text") == ["knowledge/password-hashing"]
+    assert found(notes, "argon2id", mode="hybrid")[0] == "knowledge/password-hashing"
+
+
+def test_without_a_model_meaning_falls_back_and_says_so(memory: Retain) -> None:
+    memory.put("walrus", id="a")
+    answer = memory.search("walrus", mode="semantic")
+    assert answer.degraded.reasons == ("there is no embedding model: recall.embedder is none",)
+    assert not memory.search("walrus").degraded
+    assert not memory.search("walrus", mode="text").degraded
+
+
+def test_model_that_cannot_be_loaded_leaves_the_words(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "./no-such-model")
+    with retain.open("bank", background=False) as memory:
+        memory.put("walrus", id="a")
+        answer = memory.search("walrus")
+    assert refs(answer) == ["memories/a"]
+    assert answer.degraded
+    assert "no-such-model" in " ".join(answer.degraded.reasons)
+
+
+def test_few_missing_vectors_are_made_and_many_are_counted(thinking: Retain) -> None:
+    for number in range(3):
+        thinking.put(f"Seal number {number}.", id=f"s{number}")
+    assert not thinking.search("sea animal").degraded
+    write(Path("bank/memories"), {f"n{n}": f"Note {n}." for n in range(120)})
+    answer = thinking.search("note 7")
+    assert answer.degraded.pending == 120
+    assert answer.hits
+    assert thinking.index() == 120
+    assert not thinking.search("note 7").degraded
+
+
+# Who and when
+
+
+@pytest.fixture
+def talks(memory: Retain) -> Retain:
+    """Two conversations, in May and in September."""
+    for name, day, city in (("may", "05-08", "Berlin"), ("september", "09-08", "Oslo")):
+        memory.put(
+            f"Alice: I moved to {city} with my cat.\nBob: My dog went to {city} once.\n"
+            "Alice: The cat loves it here.",
+            id=name,
+            metadata={"created_at": f"2026-{day}T10:00:00Z"},
+        )
+    return memory
+
+
+def chunk(memory: Retain, query: str) -> tuple[str, str, int]:
+    hit = memory.search(query, per="chunk").hits[0]
+    return hit.id, hit.who, hit.line
+
+
+def test_speaker_and_date_of_a_question_choose_the_turn(talks: Retain) -> None:
+    assert chunk(talks, "Where did Alice move in May?")[:2] == ("may", "Alice")
+    assert chunk(talks, "Where did Alice move in September?")[:2] == ("september", "Alice")
+    assert chunk(talks, "What did Bob say about his dog in May?")[:2] == ("may", "Bob")
+    for hit in talks.search("cat", per="chunk").hits:
+        assert lines_of(hit)[hit.line - 1] == hit.text
+        assert hit.text.startswith(f"{hit.who}: ")
+
+
+@pytest.mark.parametrize("query", ["Bob's city", "Bob\u2019s city", "the city, Bob!", "Bob: city?"])
+def test_name_is_seen_in_any_form(query: str, talks: Retain) -> None:
+    talks.put("Alice: my city\nBob: my city\nAlice: bye", id="plain")
+    hits = talks.search(query, per="chunk", explain=True).hits
+    assert (hits[0].id, hits[0].who) == ("plain", "Bob")
+    assert hits[0].explanation is not None
+    assert hits[0].explanation["names"] == ["Bob"]
+
+
+def test_two_names_favour_neither_speaker(talks: Retain) -> None:
+    explained = talks.search("Alice and Bob: cat or dog?", explain=True).hits[0].explanation
+    assert explained is not None
+    assert explained["names"] == ["Alice", "Bob"]
+    assert "speaker" not in cast("dict[str, float]", explained["parts"])
+
+
+@pytest.mark.parametrize(
+    "query, day",
+    [
+        ("deploy last week", "2026-06-10"),
+        ("deploy yesterday", "2026-06-16"),
+        ("deploy in April", "2026-04-14"),
+        ("deploy in 2024", "2024-08-01"),
+        ("deploy on 2026-03-03", "2026-03-03"),
+    ],
+)
+def test_relative_and_absolute_dates_choose_the_day(query: str, day: str, memory: Retain) -> None:
+    days = {"2026-06-10", "2026-06-16", "2026-04-14", "2024-08-01", "2026-03-03", "2026-01-20", day}
+    for one in sorted(days):
+        memory.put("We had to deploy.", id=f"d{one}", metadata={"created_at": f"{one}T12:00:00Z"})
+    answer = memory._app.search(SearchRequest(query), now=DAY)
+    assert answer.hits[0].id == f"d{day}"
+
+
+def parts(memory: Retain, query: str, **options: str) -> dict[str, Mapping[str, float]]:
+    hits = memory.search(query, explain=True, **options).hits  # type: ignore[arg-type]
+    return {hit.id: cast("Mapping[str, float]", (hit.explanation or {})["parts"]) for hit in hits}
+
+
+def test_a_word_in_a_title_counts_for_more_than_in_a_text(thinking: Retain) -> None:
+    thinking.put("Green tea at 80 degrees, black tea at 95. Tea leaves once.", id="kitchen")
+    thinking.put("Boil the water. Wait three minutes, then pour.", id="pouring", title="Tea")
+    for mode in ("text", "hybrid"):
+        assert next(iter(parts(thinking, "tea", mode=mode))) == "pouring"
+        assert next(iter(parts(thinking, "how hot should black tea be?", mode=mode))) == "kitchen"
+    assert "title" not in parts(thinking, "tea", mode="semantic")["pouring"]
+
+
+def test_a_heading_is_a_title_and_a_first_line_or_what_was_replaced_is_none(memory: Retain) -> None:
+    memory.put("# Tea\n\nBoil the water.\n\n## Later\n\nPour it.", id="headed")
+    memory.put("Tea.", id="lined")
+    memory.put("Green tea only.", id="old", title="Tea", metadata={"superseded_by": "headed"})
+    found = parts(memory, "tea")
+    assert {name: "title" in one for name, one in found.items()} == {
+        "headed": True,
+        "lined": False,
+        "old": False,
+    }
+    assert next(iter(found)) == "headed"
+
+
+# Age and state
+
+
+def test_newer_statement_stands_above_the_one_it_replaces(memory: Retain) -> None:
+    memory.put("The penguin eats krill.", id="p-old")
+    memory.put("The penguin eats fish.", id="p-new", metadata={"supersedes": ["p-old"]})
+    memory.put("The heron eats frogs.", id="h-old", metadata={"superseded_by": "h-new"})
+    memory.put("The heron eats mice.", id="h-new")
+    memory.put("The stork eats frogs.", id="s-old")
+    memory.put("The stork eats mice. This supersedes [[s-old]].", id="s-new")
+    memory.put("The crane eats frogs. Superseded by [[c-new]].", id="c-old")
+    memory.put("The crane eats mice.", id="c-new")
+    for query, name in (("penguin", "p"), ("heron", "h"), ("stork", "s"), ("crane", "c")):
+        hits = memory.search(query).hits
+        assert [(hit.id, hit.is_superseded) for hit in hits] == [
+            (f"{name}-new", False),
+            (f"{name}-old", True),
+        ]
+        assert hits[1].score < hits[0].score
+
+
+def test_only_the_memory_that_is_named_is_superseded(memory: Retain) -> None:
+    """A bare name means the one in its own collection."""
+    memory.put("dodo one", id="Note", collection="Birds")
+    memory.put("dodo two", id="note", collection="fish")
+    for name, target in (("new", "birds/NOTE"), ("newer", "note")):
+        memory.put("dodo three", id=name, collection="Birds", metadata={"supersedes": [target]})
+        state = {hit.ref: hit.is_superseded for hit in memory.search("dodo").hits}
+        assert state == {"Birds/Note": True, "fish/note": False, f"Birds/{name}": False}
+        memory.delete(f"Birds/{name}")
+
+
+def test_archived_is_demoted_and_retired_left_out(memory: Retain) -> None:
+    for status in ("active", "archived", "retired"):
+        memory.put("The walrus is here.", id=status, tags=["t"], metadata={"status": status})
+    hits = memory.search("walrus").hits
+    assert [hit.id for hit in hits] == ["active", "archived"]
+    assert hits[1].score < hits[0].score
+    for options in ({"tags": ["t"]}, {"collection": "memories"}, {"type": "journal"}):
+        assert found(memory, "walrus", **options) == ["memories/active", "memories/archived"]
+    assert found(memory, "walrus", filter=["status=retired"]) == ["memories/retired"]
+
+
+def explained(memory: Retain, query: str, name: str) -> Mapping[str, object]:
+    hits = memory.search(query, limit=100, explain=True).hits
+    found = next(hit.explanation for hit in hits if hit.id == name)
+    assert found is not None
+    return found
+
+
+def test_recent_memories_gain_as_document_003_configures(memory: Retain) -> None:
+    memory.put("The walrus is here.", id="new", metadata=created(1))
+    memory.put("The walrus is here.", id="edge", metadata=created(7.5))
+    memory.put("The walrus is here.", id="old", metadata=created(9))
+    memory.put("The walrus is here.", id="future", metadata=created(-2))
+    assert explained(memory, "walrus", "new")["boosts"] == {"recent": 1.2}
+    assert explained(memory, "walrus", "edge")["boosts"] == {"recent": 1.2}  # 7 whole days
+    assert explained(memory, "walrus", "old")["boosts"] == {}
+    assert explained(memory, "walrus", "future")["boosts"] == {}
+    assert {hit.id for hit in memory.search("walrus").hits[:2]} == {"new", "edge"}
+
+
+def test_recency_follows_the_settings_and_the_type(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    monkeypatch.setenv("RETAIN_MEMORY_RECENCY_BOOST_DAYS", "3")
+    monkeypatch.setenv("RETAIN_MEMORY_RECENCY_BOOST_FACTOR", "1.5")
+    monkeypatch.setenv("RETAIN_MEMORY_RECENCY_BY_TYPE", "plan=14:1.3, fact=0:1")
+    with retain.open("bank", background=False) as memory:
+        for kind, days in (("journal", 2), ("journal", 5), ("plan", 10), ("plan", 20), ("fact", 2)):
+            memory.put("walrus", id=f"{kind}-{days}", type=kind, metadata=created(days))
+        boosts = {
+            hit.id: cast("Mapping[str, object]", hit.explanation)["boosts"]
+            for hit in memory.search("walrus", explain=True).hits
+        }
+    assert boosts == {
+        "journal-2": {"recent": 1.5},
+        "journal-5": {},
+        "plan-10": {"recent": 1.3},
+        "plan-20": {},
+        "fact-2": {},
+    }
+
+
+def test_recency_that_cannot_be_read_is_a_clear_error(
+    memory: Retain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.put("walrus", id="a")
+    monkeypatch.setenv("RETAIN_MEMORY_RECENCY_BY_TYPE", "plan=soon")
+    with retain.open("bank", background=False) as again, pytest.raises(RetainError) as caught:
+        again.search("walrus")
+    assert "memory.recency_by_type" in caught.value.message
+
+
+# Whether anything fits
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "How large is the connection pool?",
+        "What is Jonas' dog called?",
+        "GPU acceleration",
+        "where does Maria go on holiday?",
+        "argon2id",
+    ],
+)
+def test_question_that_is_answered_is_answered_with_confidence(query: str, notes: Retain) -> None:
+    answer = notes.search(query)
+    assert answer.is_confident
+    assert answer.confidence >= 0.5
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "What is the capital of Mongolia?",
+        "quarterly sales in Brazil",
+        "asdf qwer zxcv",
+        "the of and",
+        "",
+        "\u3000\n",
+    ],
+)
+def test_question_that_nothing_fits_is_said_to_be_so(query: str, notes: Retain) -> None:
+    answer = notes.search(query)
+    assert not answer.is_confident
+    assert answer.confidence < 0.5
+
+
+def test_repetitions_count_alike_side_by_side_and_apart(memory: Retain) -> None:
+    for text in ("walrus walrus walrus fish ice", "walrus fish walrus ice walrus"):
+        memory.put(text, id=text.replace(" ", "-"))
+    memory.put("walruses, a walrus; fishes and ice", id="two")
+    scores = {hit.id: hit.score for hit in memory.search("walrus", mode="text").hits}
+    both = scores["walrus-walrus-walrus-fish-ice"], scores["walrus-fish-walrus-ice-walrus"]
+    assert both[0] == both[1] > scores["two"]
+
+
+def test_without_hits_there_is_no_confidence(notes: Retain, memory: Retain) -> None:
+    assert memory.search("anything") == Answer((), 0.0, False, memory.search("anything").degraded)
+    strict = notes.search("How large is the connection pool?", min_score=1.1)
+    assert (strict.hits, strict.is_confident) == ((), False)
+
+
+# Explanations
+
+
+@pytest.mark.parametrize("query", ["walrus fish", "What does Ann say about the walrus in May?"])
+@pytest.mark.parametrize("mode", ["hybrid", "text", "semantic"])
+def test_parts_add_up_to_the_sum(query: str, mode: str, thinking: Retain) -> None:
+    states: list[dict[str, object]] = [{}, {"status": "archived"}, {"superseded_by": "x"}]
+    for number in range(9):
+        talk = f"Ann: do you see the walrus {number}?\nBob: it eats fish.\nAnn: so much fish!"
+        fields = created(300 * (number % 2)) | states[number % 3]
+        thinking.put(talk, id=f"t{number}", metadata=fields)
+        thinking.put(f"Note {number}: a walrus, a fish, and ice.", id=f"n{number}", metadata=fields)
+    hits = thinking.search(query, 60, mode=mode, per="chunk", explain=True).hits
+    assert len(hits) > 20
+    for hit in hits:
+        assert hit.explanation is not None
+        parts = cast("Mapping[str, float]", hit.explanation["parts"])
+        boosts = cast("Mapping[str, float]", hit.explanation["boosts"])
+        total = sum(parts.values()) * math.prod(boosts.values())
+        assert total == pytest.approx(cast("float", hit.explanation["sum"]), abs=0.001)
+        step = cast("Mapping[str, float]", hit.explanation["shown"])
+        distance = total - step["granted"] - step["middle"]
+        assert 1 / (1 + math.exp(-step["slope"] * distance)) == pytest.approx(hit.score, abs=0.003)
+        assert ("superseded" in boosts) == hit.is_superseded
+        assert ("archived" in boosts) == (hit.status == "archived")
+
+
+def test_explanation_names_each_arms_rank_and_score(notes: Retain) -> None:
+    first = notes.search("connection pool", explain=True).hits[0]
+    assert first.explanation is not None
+    for arm in ("text", "vector"):
+        place = cast("Mapping[str, float]", first.explanation[arm])
+        assert place["rank"] == 1
+        assert 0 < place["score"] <= 1
+    assert notes.search("connection pool").hits[0].explanation is None
+
+
+# Several banks
+
+
+def test_project_and_global_banks_answer_together_and_say_which(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    App(everywhere=True).put(MemoryInput(text="The walrus is mine."), name="mine")
+    App(everywhere=True).put(MemoryInput(text="walrus walrus walrus"), name="much")
+    App().init()
+    App().put(MemoryInput(text="The walrus is the project's."), name="theirs")
+    with retain.open(background=False) as memory:
+        answer = memory.search("walrus")
+        assert {hit.ref: hit.scope for hit in answer.hits} == {
+            "memories/mine": "global",
+            "memories/much": "global",
+            "memories/theirs": "project",
+        }
+        assert answer.hits[0].id == "much"
+        assert len(memory.search("walrus", 2).hits) == 2
+    local = App(local=True)
+    assert [hit.id for hit in local.search(SearchRequest("walrus")).hits] == ["theirs"]
+    local.close()
+    own = App(everywhere=True)
+    assert {hit.id for hit in own.search(SearchRequest("walrus")).hits} == {"mine", "much"}
+    own.close()
+
+
+# Every script and every name
+
+
+@pytest.fixture(scope="module")
+def writings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Retain]:
+    """Notes in many scripts, and notes on code, searched by words alone."""
+    home = tmp_path_factory.mktemp("writings")
+    for collection, texts in (("scripts", SCRIPTS), ("code", CODE)):
+        write(home / "bank" / collection, texts)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in own_world(home).items():
+            patch.setenv(name, value)
+        patch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+        with retain.open(str(home / "bank"), background=False) as opened:
+            opened.sync()
+            yield opened
+
+
+SCRIPTS = {
+    "zh": "数据库连接池的大小是二十",
+    "ja": "データベースの接続プールは二十です",
+    "ko": "데이터베이스 연결 풀 크기는 스무 개입니다",
+    "th": "ฐานข้อมูลมีการเชื่อมต่อยี่สิบรายการ",
+    "ar": "قاعدة البيانات تستخدم عشرين اتصالا",
+    "he": "מסד הנתונים משתמש בעשרים חיבורים",
+    "ru": "База данных использует двадцать соединений",
+    "fr": "Le café est à côté de l'hôtel",
+    "de": "Die Straße führt nach Österreich",
+    "vi": "Cơ sở dữ liệu có hai mươi kết nối",
+    "hi": "डेटाबेस में बीस कनेक्शन हैं",
+    "emoji": "Released \U0001f680 and tested \u2705",
+}
+
+
+@pytest.mark.parametrize(
+    "query, name",
+    [
+        ("连接池", "zh"),
+        ("数据库有多大", "zh"),
+        ("接続プール", "ja"),
+        ("연결 풀", "ko"),
+        ("การเชื่อมต่อ", "th"),
+        ("قاعدة البيانات", "ar"),
+        ("قَاعِدَة", "ar"),  # with its vowels
+        ("מסד הנתונים", "he"),
+        ("соединений", "ru"),
+        ("cafe hotel", "fr"),
+        ("CAFÉ", "fr"),
+        ("cafe\u0301", "fr"),  # in two code points
+        ("strasse", "de"),
+        ("osterreich", "de"),
+        ("kết nối", "vi"),
+        ("कनेक्शन", "hi"),
+        ("\U0001f680", "emoji"),
+        ("\u2705 ?", "emoji"),
+    ],
+)
+def test_every_script_is_searched(query: str, name: str, writings: Retain) -> None:
+    assert found(writings, query, collection="scripts")[0] == f"scripts/{name}"
+
+
+CODE = {
+    "code": "Call getUserName() in src/auth/login_form.py, see MAX_POOL_SIZE.",
+    "cpp": "The engine is written in C++ with CMake.",
+    "c": "The kernel module is written in C.",
+    "sharp": "The client is written in C#.",
+    "net": "The service needs .NET 8.",
+    "node": "The server runs on node.js 20.",
+    "python": "Python 3.11.2 is pinned.",
+    "other": "Python 3.1 and port 112 are old.",
+    "flag": "Pass --dry-run first.",
+    "path": "The config is /etc/app/config.toml.",
+    "hash": "Broken since commit a1b2c3d4e5.",
+    "mail": "Ask ops@example.com about it.",
+    "error": "It fails with ERR_CONNECTION_RESET (code 0x80070005).",
+}
+
+
+@pytest.mark.parametrize(
+    "query, name",
+    [
+        ("getUserName", "code"),
+        ("getusername", "code"),
+        ("get user name", "code"),
+        ("max_pool_size", "code"),
+        ("max pool size", "code"),
+        ("src/auth/login_form.py", "code"),
+        ("login_form.py", "code"),
+        ("login_form", "code"),
+        ("c++", "cpp"),
+        ("C#", "sharp"),
+        (".net", "net"),
+        ("node.js", "node"),
+        ("nodejs", "node"),
+        ("3.11.2", "python"),
+        ("python 3.11", "python"),
+        ("port 112", "other"),
+        ("--dry-run", "flag"),
+        ("/etc/app/config.toml", "path"),
+        ("config.toml", "path"),
+        ("a1b2c3d4e5", "hash"),
+        ("ops@example.com", "mail"),
+        ("ERR_CONNECTION_RESET", "error"),
+        ("0x80070005", "error"),
+    ],
+)
+def test_names_in_code_are_searched(query: str, name: str, writings: Retain) -> None:
+    assert found(writings, query, collection="code")[0] == f"code/{name}"
+
+
+# Queries that try something
+
+TRICKS = [
+    "foo-bar",
+    "it's",
+    "'; DROP TABLE memories; --",
+    "NEAR(a b, 3)",
+    "wal*",
+    "^walrus",
+    "terms:walrus",
+    "{bag terms}: walrus",
+    "- walrus",
+    "walrus NOT tusk",
+    "a AND AND b",
+    '""',
+    '"walrus',
+    "walrus + tusk",
+    "(walrus",
+    "walrus\0tusk",
+    "\0",
+    "\ud800",
+    "walrus \udfff",
+    "%walrus%",
+    "_",
+    "\\",
+    "$(touch x)",
+    "\u202ewalrus",
+    "[[walrus]]",
+    "../../etc/passwd",
+    "?1",
+    ":name",
+    "walrus\n\nUNION SELECT * FROM facts",
+]
+
+
+def test_every_text_is_searched_for_literally(memory: Retain) -> None:
+    memory.put("The foo-bar walrus's tusk: it's 1=1, c++ said.", id="note")
+    memory.put("Nothing of that kind.", id="other")
+    for query in TRICKS:
+        for mode in ("hybrid", "text", "semantic"):
+            answer = memory.search(query, mode=mode, explain=True)
+            assert "memories/other" not in refs(answer), ascii(query)
+        with contextlib.suppress(UsageError):  # a path out of the project is refused
+            memory.linked(query, query)
+        memory.brief(query)
+        if "walrus" in query:
+            assert refs(memory.search(query)) == ["memories/note"], ascii(query)
+    assert sorted(m.id for m in memory.list()) == ["note", "other"]
+    assert found(memory, "kind") == ["memories/other"]
+
+
+def test_condition_takes_every_text_literally_or_refuses_it(memory: Retain) -> None:
+    memory.put("walrus", id="note")
+    for text in TRICKS:
+        calls: list[dict[str, object]] = [
+            {"collection": text},
+            {"type": text},
+            {"tags": [text]},
+            {"filter": [text]},
+            {"filter": [f"title={text}"]},
+            {"filter": [f"type~{text}"]},
+            {"filter": [f"{text}=1"]},
+            {"since": text},
+            {"until": text},
+        ]
+        for options in calls:
+            try:
+                hits = memory.search("walrus", **options).hits  # type: ignore[arg-type]
+            except UsageError:
+                continue
+            assert hits == (), (ascii(text), options)
+
+
+def test_collection_of_any_name_is_found_by_it(memory: Retain) -> None:
+    names = ["o'brien", "x'); --", "a b", "100%", "né", "数据"]
+    for name in names:
+        memory.put("walrus", id="note", collection=name)
+    for name in names:
+        assert found(memory, "walrus", collection=name) == [f"{name}/note"]
+
+
+@given(query=st.text(max_size=200), mode=st.sampled_from(["hybrid", "text", "semantic"]))
+def test_any_query_is_answered(query: str, mode: str, notes: Retain) -> None:
+    answer = notes.search(query, mode=mode)
+    scores = [hit.score for hit in answer.hits]
+    assert len({hit.ref for hit in answer.hits}) == len(answer.hits)
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= score <= 1 for score in scores)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "walrus " * 14_000,
+        "x" * 100_000,
+        "e\u0301" * 50_000,
+        "a/" * 50_000,
+        "Alice's " * 12_500,
+        "2026-01-01 " * 10_000,
+        " ".join(map(str, range(17_000))),
+        '"' * 100_000,
+    ],
+    ids=lambda text: ascii(text[:8]),
+)
+def test_query_of_a_hundred_thousand_characters_is_answered_in_time(
+    query: str, memory: Retain
+) -> None:
+    memory.put("Alice: a walrus\nBob: yes\nAlice: no", id="note")
+    assert grows_linearly(memory.search, query)
+    if query.startswith("walrus"):
+        assert found(memory, query) == ["memories/note"]
+
+
+def test_long_query_by_meaning_is_cut_not_refused(notes: Retain) -> None:
+    answer = notes.search("the connection pool " * 5_000)
+    assert refs(answer)[0] == "plans/pool-size"
+
+
+@pytest.mark.slow
+def test_what_is_hidden_takes_no_place(memory: Retain) -> None:
+    for number in range(230):
+        memory.put("walrus", id=f"r{number}", metadata={"status": "retired"})
+    memory.put("One walrus among many other animals of the far north.", id="live")
+    assert found(memory, "walrus") == ["memories/live"]
