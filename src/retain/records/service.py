@@ -20,7 +20,7 @@ from retain.bank.index_md import Line
 from retain.bank.markdown import edit_file
 from retain.bank.memory_input import MemoryInput, admit
 from retain.categories import Category, Rules
-from retain.errors import BadName, Conflict, RecordError, RetainError, UsageError
+from retain.errors import BadName, Conflict, RecordError, RetainError, Unreadable, UsageError
 from retain.memory import Memory, Written, now
 from retain.names import key
 from retain.records import forms, lifecycle, match, merge, report
@@ -302,7 +302,8 @@ class Records:
         self, before: Memory, content: Mapping[str, object], fields: Record, expect: str = ""
     ) -> Outcome:
         """Change some fields as a person does; None takes one out of the content."""
-        _load(before)
+        if before.problem:
+            raise Unreadable(f"{before.ref} cannot be read: {before.problem}")
         if not is_record(before):
             raise UsageError(
                 f"{before.ref} is no typed memory, and has no fields",
