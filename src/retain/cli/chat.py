@@ -95,6 +95,7 @@ def _drop_lost_streams() -> None:
     for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
         try:
             stream.flush()
+            os.write(stream.fileno(), b"")  # fails too where nothing is left to flush
         except OSError:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
