@@ -369,6 +369,7 @@ class Wire(Generic[_Arm]):
 
     def close(self) -> None:
         """Let go of the connections; a question that hangs keeps its own until it ends."""
+        self._is_retired = True  # one that is opened after this is closed behind its question
         with self._lock:
             arms, self._arms = self._arms, {}
         for arm in arms.values():
