@@ -112,6 +112,19 @@ _NUMBERED_SEED = " ".join(f"{n}. {word}" for n, word in enumerate(_SEED_WORDS.sp
 
 # Kind, the secret, and the text around it that gives it away ("@@" stands for the secret).
 CONTEXTUAL: tuple[tuple[str, str, str], ...] = (
+    ("password", "orange-tiger", "The password for the staging box: @@"),
+    ("password", "blaubeere", "PW = @@"),
+    ("password", "kitten sandwich", 'client.login("bot", password="@@")'),
+    ("password", "purple lamp seven river", 'The passphrase of the backup key is "@@"'),
+    ("password", "rainyday", "wget --user=bob --password=@@ http://files.internal"),
+    ("password", "rainyday77", "http -a bob:@@ files.internal"),
+    ("password", "openSesame12", "openssl enc -aes-256-cbc -k @@ -in notes"),
+    ("password", "ldapPw33", "ldapsearch -x -D cn=admin -w @@ -b dc=shop"),
+    ("password", "Secret77x", "login: ada / @@"),
+    ("password", "493817", "PIN: @@"),
+    ("secret", "this-is-our-secret-2026", "JWT_SECRET=@@"),
+    ("secret", "plainword77", "REDIS_AUTH=@@"),
+    ("seed-phrase", " ".join(f"{n}. {w}" for n, w in enumerate(_SEED.split(), 1)), "wallet words are: @@"),
     ("aws-secret-key", chars(BASE64, 40), "aws_secret_access_key = @@"),
     ("aws-secret-key", chars(BASE64, 40), '{"SecretAccessKey": "@@"}'),
     (
@@ -213,6 +226,15 @@ _BLOCK = "\n".join(chars(BASE64, 64) for _ in range(4)) + "\n" + chars(BASE64, 2
 _PGP = "-----BEGIN PGP PUBLIC KEY BLOCK-----\nVersion: GnuPG v2"
 
 HARMLESS: tuple[str, ...] = (
+    "postgresql://app:password@localhost/shop",
+    "The password for staging: see the vault",
+    "USE_AUTH=github",
+    "the password: case-sensitive",
+    "password reset: two-step",
+    'The passphrase is "the one from last week"',
+    "login: web / mobile",
+    "PIN: 13",
+    "use the --password option",
     *(f"md5 or sha: {chars(LOWER_HEX, n)}" for n in (32, 40, 56, 64, 96, 128)),
     chars(LOWER_HEX, 64).upper(),
     "0x" + chars(LOWER_HEX, 64).upper(),

@@ -236,6 +236,10 @@ EDGES = {
     "The new contract [[memory:x]] replaces DHL.": "related_to",
     "[[memory:x]] replaces DHL, not this.": "related_to",
     "This replaces DHL by what [[memory:x]] says": "related_to",
+    "[[a]] is superseded by [[memory:x]].": "related_to related_to",
+    "This week [[a]] replaces [[memory:x]].": "related_to related_to",
+    "> This replaces [[memory:x]].": "related_to",
+    "See [[a]]. This replaces [[memory:x]].": "related_to supersedes",
     # The own sentence comes before the rest of the context.
     "We will refactor it. A bug is in [[x]]. Plan it.": "debugs",
     "Refactor:\n- fix [[x]]\n- plan": "debugs",

@@ -257,8 +257,9 @@ def test_a_chat_is_resumed_from_its_page(page: Page, model: Server) -> None:
 
 @pytest.mark.slow
 def test_a_chat_is_named_deleted_and_brought_back(
-    page: Page, served: Served, tmp_path: Path
+    page: Page, served: Served, trouble: Trouble, tmp_path: Path
 ) -> None:
+    trouble.expects("404")  # the page may hear of the deletion before it leaves
     name = stored(served, tmp_path)
     page.goto(f"/sessions/here/{name}")
     page.get_by_role("button", name="Title and tags").click()

@@ -48,7 +48,8 @@ def find_links(body: str) -> list[Link]:
         line += body.count("\n", counted, start)
         counted = start
         before, after = _context(body, first, start, end, last)
-        edge, memory_edge = _edges(before, after)
+        said = body[max(0, start - 4 * _AROUND) : start].rpartition("\n")[2]
+        edge, memory_edge = _edges(before, after, _is_own_words(said))
         context = " ".join((before + body[start:end] + after).split())
         edge = memory_edge if kind == "memory" else edge
         links.append(Link(target, kind, label, anchor, edge, memory_edge, context, line))
@@ -254,7 +255,13 @@ _FILLERS: Final = _THIS | frozenset(
 )
 
 
-def _edges(before: str, after: str) -> tuple[str, str]:
+def _is_own_words(line: str) -> bool:
+    """Whether what a line says before a link can be about this memory: no quote, no other link."""
+    sentence = _SENTENCE_END.split(line)[-1]
+    return not line.lstrip().startswith(">") and "[[" not in sentence
+
+
+def _edges(before: str, after: str, is_own: bool) -> tuple[str, str]:
     """The edge of a ghost and that of a memory, by the link's own sentence or else by all."""
     own_before, own_after = before.rpartition("\n")[2], after.partition("\n")[0]
     for match in [*_SENTENCE_END.finditer(own_before)][-1:]:
@@ -269,7 +276,7 @@ def _edges(before: str, after: str) -> tuple[str, str]:
     if not words_before and not words_after:
         # Alone in a list, below a line that says what it is.
         words_before = _words(before.rstrip(" \t\n-*+").rpartition("\n")[2])
-    superseding = _find_supersession(words_before, words_after)
+    superseding = _find_supersession(words_before, words_after) if is_own else ""
     return edge or "related_to", superseding or memory_edge or "related_to"
 
 

@@ -73,11 +73,15 @@ def _is_token(value: str) -> bool:
     return len(set(value[-12:])) >= 3 and "your-" not in value and "your_" not in value
 
 
+def _is_stand_in(value: str) -> bool:
+    """Tell whether a value is the word for a password, as in examples."""
+    return value.lower() in ("pass", "password", "passwd", "secret")
+
+
 def is_argument(value: str) -> bool:
     """Tell whether what follows a flag for passwords is one, not a port or a variable."""
-    is_word = value.lower() in ("pass", "password", "passwd", "secret")
     is_port = not value.strip("0123456789:.")
-    return len(value) >= 4 and not is_word and not is_port and _is_literal(value)
+    return len(value) >= 4 and not is_port and not _is_stand_in(value) and _is_literal(value)
 
 
 def _is_set(value: str) -> bool:
@@ -157,7 +161,7 @@ def is_hex(token: str) -> bool:
 
 def _is_passphrase(value: str) -> bool:
     words = value.lower().replace("-", " ").split()
-    return len(set(words)) >= 3 and _FUNCTION_WORDS.isdisjoint(words)
+    return len(set(words)) >= 2 and _FUNCTION_WORDS.isdisjoint(words) and _is_literal(value)
 
 
 def _is_card(value: str) -> bool:
@@ -183,6 +187,7 @@ _CHECKS: dict[str, Check] = {
     "jwt": _is_jwt,
     "mixed": _is_mixed,
     "literal": _is_literal,
+    "url": lambda value: _is_literal(value) and not _is_stand_in(value),
     "argument": is_argument,
     "set": _is_set,
     "password": _is_password,
@@ -367,7 +372,7 @@ aws-secret-key aws-key secret_access_key|secretaccesskey|aws_secret|secret␣acc
 mailgun-key token mailgun (?<![0-9a-f])[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![0-9a-f-])
 heroku-key token heroku (?i:heroku[a-z_ .-]{0,24}(?:key|token|secret|auth))«assign»
     ([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})
-url-password literal @ ://[^\s:@/?#\[\]\"'`<>\\]{0,128}:(?!\d{1,5}/)
+url-password url @ ://[^\s:@/?#\[\]\"'`<>\\]{0,128}:(?!\d{1,5}/)
     ((?:(?!://)[^\s\"'`<>\\\[\]{}]){1,256})@(?=[^\s@])
 url-password mixed @ ://([A-Za-z0-9_.~-]{20,256})@
 authorization header authorization (?i:authorization)[\"']?[ \t]{0,4}[:=,][ \t]{0,4}[\"']?
@@ -378,6 +383,18 @@ password set pass|pwd (?:PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|_PW)\d{0,2}=«val
 password set pass|pwd (?i:password|passwd|passphrase|_pass|pwd)\d?[ \t]?=[ \t]?«quoted»
 password set pass|pwd (?i:password|passwd|passphrase|_pass|pwd)(?:=|[\"']:[ \t]{0,4}[\"'])
     ([A-Za-z0-9]{2,16}(?:-[A-Za-z0-9]{2,16}){1,11})(?=[\s\"'&;,)}]|\Z)
+password set password=|passwd=|passphrase= --(?:password|passwd|passphrase)=«value»
+password set pw (?<![A-Za-z0-9])PW[ \t]?=[ \t]?«value»
+password passphrase pass (?i:password|passwd|passphrase|_pass)\d?[ \t]?=[ \t]?
+    [\"']([a-z]{2,16}(?:[ -][a-z]{2,16}){1,11})[\"']
+password passphrase pass (?i:password|passwd|passphrase)[ \t](?:for|of|to|on)
+    (?:[ \t][^\s:=|\"'`]{1,24}+){1,5}[ \t]{0,4}[:=][ \t*]{0,4}[\"'`]?
+    ([a-z0-9]{2,16}(?:-[a-z0-9]{2,16}){1,11})(?=[\"'`.]?[ \t]{0,4}(?:[\n\r]|\Z))
+password passphrase pass (?i:password|passphrase)«place»[ \t]{1,4}(?:is|was)[ \t]{1,4}[\"'`]
+    ([a-z]{2,16}(?:[ -][a-z]{2,16}){1,11})[\"'`]
+secret password secret|_auth (?:SECRET(?:_KEY)?|_AUTH|(?i:secret[._-]key))[ \t]?=[ \t]?«value»
+password token pin (?<![\w-])PIN[ \t]?[:=][ \t]?(\d{4,8})(?![\w.-])
+password password login:|user:|username: (?i:login|user(?:name)?):[ \t]?[^\s/]{1,64}[ \t]/[ \t]«value»
 password password pw|pass= (?<![A-Za-z0-9])(?:(?i:pw)[ \t]?[:=]|pass=)[ \t]{0,4}«value»
 password password --
      «flag»--[a-z-]{0,24}?(?:password|passwd|passphrase|pass|pwd)[ \t]{1,4}«argument»
@@ -385,6 +402,9 @@ token random -- «flag»--[a-z-]{0,24}?(?:token|secret|key)[ \t]{1,4}«argument�
 password argument curl|wget «flag»(?:-u|--user)[ \t=]{0,4}(?:\"[^\s:\"$]{1,64}:([^\"\\\n]{1,256})\"
     |'[^\s:'$]{1,64}:([^'\"\\\n]{1,256})'|[^\s:\"'$]{1,64}:([^\s\"'`\\]{1,256}))
 password argument mysql␣|mysqldump␣|mysqladmin␣|mysqlimport␣|mariadb␣ «flag»-p«argument»
+password argument http␣|https␣|xh␣ «flag»(?:-a|--auth)[ \t=]{1,4}[^\s:\"'$]{1,64}:([^\s\"'`\\]{1,256})
+password argument openssl «flag»(?:-k|-passin|-passout|-pass)[ \t]{1,4}(?:pass:)?«argument»
+password argument ldapsearch|ldapmodify|ldapadd|ldapdelete|ldapwhoami «flag»-w[ \t]{1,4}«argument»
 password argument sshpass|docker␣login|podman␣login «flag»-p[ \t]{0,4}«argument»
 password argument redis-cli «flag»-a[ \t]{1,4}«argument»
 password argument login (?:machine\s{1,8}\S{1,128}|(?m:^default))\s{1,8}login\s{1,8}\S{1,128}
@@ -393,9 +413,9 @@ password argument :5432:|:5433:|:6432:|:*: (?m:^[ \t]{0,8})[^\s:]{1,128}:(?:\d{4
     :[^\s:]{1,64}:([^\s:\"'\\]{1,256})
 password passphrase passphrase (?i:passphrase)[\"'`*_]{0,4}«place»[ \t]{0,4}[:=][ \t*]{0,4}[\"'`]?
     ([a-z]{2,16}(?:[ -][a-z]{2,16}){2,11})(?![\w ,])
-seed-phrase token seed|recovery|mnemonic
-     (?i:seed|recovery|mnemonic)(?i:[ _-](?:phrase|words|seed))?[\"'`*_]{0,4}«place»[ \t]{0,4}
-    (?:[:=]|is)\s{0,4}[*\"'`]{0,3}(«seed»(?:«next seed»){11}(?:(?:«next seed»){3}){0,4})
+seed-phrase token seed|recovery|mnemonic|wallet
+     (?i:seed|recovery|mnemonic|wallet)(?i:[ _-](?:phrase|words|seed))?[\"'`*_]{0,4}«place»[ \t]{0,4}
+    (?:[:=]|(?:is|are):?)\s{0,4}[*\"'`]{0,3}(«seed»(?:«next seed»){11}(?:(?:«next seed»){3}){0,4})
     (?=[ \t]{0,4}(?:[\n\r\"'`*.;\\]|\Z))
 card-number card 2|3|4|5|6 (?<![\w.-])((?:4\d{3}|5[1-5]\d\d|2[2-7]\d\d|6011|6[25]\d\d|35\d\d)
     (?:[ -]\d{4}[ -]\d{4}[ -]\d{4}|\d{12})|3[47]\d\d(?:[ -]\d{6}[ -]\d{5}|\d{11}))(?![\w-]|\.\d)
