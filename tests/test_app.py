@@ -199,9 +199,9 @@ def test_a_projects_settings_say_nothing_about_the_persons_own_bank(home: Path) 
     App().init()
     config = home / "work" / ".retain" / "config.toml"
     config.write_text('[versioning]\nmode = "numbered"\nmax_versions = 1\n', encoding="utf-8")
-    own = App().readable()[1]
-    assert own.config.text("versioning.mode") == "auto"
-    assert own.bank.max_versions == 10
+    app = App()
+    assert [bank.max_versions for bank in app.readable()] == [1, 10]
+    app.get("global:mine", version="v1")
 
 
 def test_settings_set_at_the_same_time_are_all_kept(home: Path) -> None:

@@ -69,14 +69,6 @@ class App(TypedMemories):
             return self
         return App(everywhere=True, cwd=self.cwd, env=self.env, stays=self._stays)
 
-    def close(self) -> None:
-        """Let go of what was opened; every file is safe already."""
-        if self.__dict__.get("own", self) is not self:
-            self.own.close()
-        self._close_indexes()
-        if "sessions" in self.__dict__:
-            self.sessions.close()
-
     def profiles(self) -> Sequence[str]:
         """The profile files that are there, which tell who the person is."""
         root = self.location.root
@@ -120,7 +112,7 @@ class App(TypedMemories):
         from retain.capture.inbox import Inbox
         from retain.doctor import examine
 
-        bank = self.opened.bank
+        bank = self.opened
         inbox = Inbox(bank.root, self.env)
         is_indexed = bank.location.exists and self.config.flag("memory.enabled")
         index = self.index() if is_indexed else None
@@ -133,7 +125,7 @@ class App(TypedMemories):
             return "off (versioning.mode)"
         count = self.config.number("versioning.max_versions")
         numbered = f"the last {f'{count} texts' if count > 1 else 'text'} of each memory"
-        repository = self.opened.history().repository if self.location.exists else None
+        repository = self.history(self.opened).repository if self.location.exists else None
         return f"git in {repository.root}, and {numbered}" if repository else numbered
 
     def export(self, target: str) -> Exported:
@@ -174,7 +166,7 @@ class App(TypedMemories):
         """Take chats from files into the bank in force; those that are there are not doubled."""
         from retain import chats
 
-        self.refuse_switched_off()
+        self.locator.refuse_switched_off()
         return chats.take_over(
             self.sessions,
             os.path.join(self.cwd, os.path.expanduser(source)),

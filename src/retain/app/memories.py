@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 SORTS: Final = ("collection", "id", "title", "type", "status", "created", "updated")
 
-_SCOPES: Final = {"project": "0", "bank": "0", "global": "1"}  # the project's own come first
 _REPEATS: Final = 5  # how often an append may find a text that was changed without the lock
 
 
@@ -71,8 +70,8 @@ class Memories(Banks):
 
     def get(self, ref: str, *, collection: str | None = None, version: str = "") -> Memory:
         """A memory as it is, or as it was; the project's before the person's own."""
-        memory, opened = self.find_memory(ref, collection)
-        return opened.history().at(memory, version) if version else memory
+        memory, bank = self.find_memory(ref, collection)
+        return self.history(bank).at(memory, version) if version else memory
 
     def list(
         self,
@@ -89,8 +88,9 @@ class Memories(Banks):
         """Memories that meet every condition; retired ones only when asked for."""
         wanted = [filters.parse(condition) for condition in conditions]
         collection = None if collection is None else names.check_collection(collection)
-        banks = [opened.bank for opened in self.readable()]
-        banks.sort(key=lambda bank: _SCOPES[bank.location.scope], reverse=reverse)
+        banks = self.readable()  # the project's own first
+        if reverse:
+            banks.reverse()
         memories = (
             memory
             for bank in banks
@@ -106,14 +106,14 @@ class Memories(Banks):
 
     def names(self, collection: str | None = None) -> Sequence[tuple[str, str]]:
         """Collection and id of every memory that can be read; no file is opened."""
-        return [name for opened in self.readable() for name in opened.bank.names(collection)]
+        return [name for bank in self.readable() for name in bank.names(collection)]
 
     def collections(self) -> Sequence[tuple[str, str, int]]:
         """Name, scope and number of memories of each collection."""
         return [
-            (name, opened.bank.location.scope, count)
-            for opened in self.readable()
-            for name, count in opened.bank.counts().items()
+            (name, bank.location.scope, count)
+            for bank in self.readable()
+            for name, count in bank.counts().items()
             if name or count
         ]
 
@@ -418,25 +418,25 @@ class Memories(Banks):
 
     def versions(self, ref: str, *, collection: str | None = None) -> Sequence[Version]:
         """The earlier texts of a memory, newest first."""
-        memory, opened = self.find_memory(ref, collection)
-        return opened.history().versions(memory)
+        memory, bank = self.find_memory(ref, collection)
+        return self.history(bank).versions(memory)
 
     def with_history(self, ref: str) -> tuple[Memory, History]:
         """A memory of the bank in force with its earlier texts, for who reads them elsewhere."""
-        return self.find_own(ref), self.writable.history()
+        return self.find_own(ref), self.history(self.bank)
 
     def diff(
         self, ref: str, *, collection: str | None = None, older: str = "", newer: str = ""
     ) -> str:
         """What changed between two versions, as a unified diff."""
-        memory, opened = self.find_memory(ref, collection)
-        return opened.history().diff(memory, older, newer)
+        memory, bank = self.find_memory(ref, collection)
+        return self.history(bank).diff(memory, older, newer)
 
     def restore(
         self, ref: str, version: str, *, collection: str | None = None, expect: str = ""
     ) -> Written:
         """Bring an earlier text back; the present one stays in the history."""
-        history = self.writable.history()
+        history = self.history(self.bank)
         with self._changing(ref, collection) as change:
             memory = change.memory
             old = history.at(memory, version)
@@ -546,7 +546,7 @@ class Memories(Banks):
         """What follows a write, whatever made it: it is indexed, and committed if the bank does."""
         listed, notes = index_md.settle(self.bank) if self.bank.kind.listing else ([], ())
         try:
-            self._index_of(self.writable).update(changes, progress)
+            self._index_of(self.bank).update(changes, progress)
         except RetainError as error:  # the memory itself is safe
             notes += (f"saved, and not yet searchable: {error.message}",)
         if not commit and not self.config.flag("versioning.auto_commit"):
@@ -561,7 +561,7 @@ class Memories(Banks):
         return self._commit([os.path.join(self.bank.root, name)], what)[1]
 
     def _commit(self, paths: Sequence[str], what: str) -> tuple[str, tuple[str, ...]]:
-        history = self.writable.history()
+        history = self.history(self.bank)
         # As the files are now, while nobody writes: another may have written since.
         with self.bank.lock_contents(paths) as present:
             outcome = history.commit(present, f"retain: {what}")

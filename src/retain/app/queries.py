@@ -12,9 +12,9 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.app.banks import Banks, close_all
+from retain.app.banks import Banks
 from retain.capture.inbox import Inbox
-from retain.errors import Busy, Conflict, NotFound, RetainError
+from retain.errors import Busy, Conflict, RetainError
 from retain.index import catalogue
 from retain.index.database import MEMORY_STATE, Damaged
 from retain.index.graph import successors_of
@@ -235,11 +235,11 @@ class Queries(Banks):
 
     def alike(self, collection: str, name: str) -> list[duplicates.Alike]:
         """Memories that seem to state the same fact as one that was just written."""
-        return duplicates.alike(self._index_of(self.writable), collection, name)
+        return duplicates.alike(self._index_of(self.bank), collection, name)
 
     def cosines(self, text: str, others: Sequence[str]) -> list[float] | None:
         """How near texts are to one, as cosines; None without a model to tell."""
-        return duplicates.cosines(self._index_of(self.writable), text, others)
+        return duplicates.cosines(self._index_of(self.bank), text, others)
 
     def _filled_index(self) -> Index:
         """The index of the bank in force with every vector made."""
@@ -427,86 +427,7 @@ class Queries(Banks):
             faults, is_rebuilt = index_faults(index.bank, index.database), True
         return Health(self.index_facts(), tuple(faults), tuple(index.database.notes), is_rebuilt)
 
-    # Engines
-
-    @property
-    def has_news(self) -> bool:
-        """Whether something was taken in that nobody has told engines of yet."""
-        return any(index.has_news for index in list(self._indexes.values()))
-
-    def deliver(self, *, is_stopped: Callable[[], bool] = lambda: False) -> bool:
-        """Tell engines what they lack, except those that are down; whether something still waits.
-
-        It is for the bank in force and for those that were looked in. Nobody waits for this: what
-        cannot be delivered now is told later, by whoever comes next.
-        """
-        if not self.has_engines:
-            for index in list(self._indexes.values()):
-                index.has_news = False
-            return False
-        with contextlib.suppress(NotFound):  # a bank that is not made yet has nothing to tell
-            self.index()
-        indexes = [index for index in list(self._indexes.values()) if index.location.exists]
-        waits = [_deliver(index, is_stopped) for index in indexes]
-        return any(waits)
-
-    def stop_waiting(self) -> None:
-        """Have nobody wait for an engine any longer: the program ends."""
-        for index in list(self._indexes.values()):
-            index.leave()
-
-    def _close_indexes(self) -> None:
-        """Let go of every index; the next question opens them again."""
-        for index in self._indexes.values():
-            with contextlib.suppress(RetainError):
-                _send_off(index, self.env)
-        close_all(self._indexes)
-
 
 def _is_ignored(members: Iterable[duplicates.Member], apart: Iterable[frozenset[str]]) -> bool:
     refs = {member.ref for member in members}
     return any(refs <= pair for pair in apart)
-
-
-def _deliver(index: Index, is_stopped: Callable[[], bool]) -> bool:
-    """Tell the engines of one bank what they lack; whether something still waits."""
-    engines, index.has_news = index.engines, False
-    if engines is None:
-        return False
-
-    def is_over() -> bool:  # also where the person has chosen others meanwhile
-        return is_stopped() or index.engines is not engines
-
-    waits = False
-    for part, sender in engines.senders.items():
-        try:
-            trouble = engines.wires[part].delivery() or engines.wires[part].trouble()
-            if is_over() or (trouble and not trouble.is_over):
-                waits = True
-            else:
-                waits = bool(sender.push(is_stopped=is_over).left) or waits
-        except RetainError:  # `retain engine status` tells
-            waits = True
-    if waits and is_stopped():
-        index.has_news = True  # which is sent off when the bank is closed
-    return waits
-
-
-def _send_off(index: Index, env: Mapping[str, str]) -> None:
-    """Have engines told by a process of its own: nobody should wait for a client to load.
-
-    After a search as well: what could not be told before may be told by now, and it may be
-    time to ask what other machines have told.
-    """
-    if not (index.has_news or index.has_searched):
-        return
-    has_news, index.has_news, index.has_searched = index.has_news, False, False
-    engines = index.engines
-    for part, wire in engines.wires.items() if engines else ():
-        trouble = wire.delivery() or wire.trouble()
-        is_down = trouble is not None and not trouble.is_over
-        if engines and not is_down and engines.senders[part].waits(for_vectors=has_news):
-            from retain.index.engines.sending import send_off
-
-            send_off(index.bank.root, env)
-            return
