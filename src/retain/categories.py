@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from retain import names
 from retain.errors import ConfigError
+from retain.names import is_inside, key
 
 MAX_SCHEMA: Final = 100_000  # characters
 MAX_DESCRIPTION: Final = 500
@@ -69,8 +69,8 @@ class Rules(NamedTuple):
 
     def of_folder(self, folder: str) -> Category | None:
         """Return the category whose records are in a collection."""
-        folders = {names.key(it.folder): it for it in self.categories.values()}
-        return folders.get(names.key(folder))
+        folders = {key(it.folder): it for it in self.categories.values()}
+        return folders.get(key(folder))
 
 
 def is_name(name: str) -> bool:
@@ -125,9 +125,9 @@ def _default_folder(name: str) -> str:
 
 def _rival(name: str, categories: Mapping[str, Category]) -> str:
     """Return the name of another category with the same folder."""
-    folder = names.key(categories[name].folder)
+    folder = key(categories[name].folder)
     others = (it for it in categories.values() if it.name != name)
-    return next((it.name for it in others if names.key(it.folder) == folder), "")
+    return next((it.name for it in others if key(it.folder) == folder), "")
 
 
 def _load_schema(text: str, root: str) -> dict[str, object]:
@@ -148,7 +148,7 @@ def _load_schema(text: str, root: str) -> dict[str, object]:
 def _read_schema(name: str, root: str) -> str:
     path = os.path.join(root, name)
     # A project can name no file outside the bank.
-    if "\0" in name or not name.endswith(".json") or not names.is_inside(path, root):
+    if "\0" in name or not name.endswith(".json") or not is_inside(path, root):
         raise ConfigError(f"{name[:60]!r} is no .json file in {root}")
     try:
         # Not a pipe, which would never end, and no more than a schema needs.

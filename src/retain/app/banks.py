@@ -10,17 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
-from retain import locate
 from retain.bank.bank import Bank
 from retain.bank.files import Directory, WriteTransaction, write_whole
 from retain.bank.history import History
 from retain.bank.listing import make_bank
 from retain.bank.memory_input import find_agent
 from retain.config import Config, config_file, read_file, set_key
-from retain.disk import make_private_directory
 from retain.errors import Ambiguous, NotFound, RetainError, UsageError
 from retain.index.index import Index, Model
-from retain.locate import BankLocation, Locator
+from retain.locate import (
+    BankLocation,
+    Locator,
+    find_bank,
+    global_root,
+    make_private_directory,
+    project_of,
+    refuse_link,
+)
 from retain.memory import Memory
 from retain.names import GLOBAL, is_inside
 from retain.search import brief
@@ -30,8 +36,6 @@ if TYPE_CHECKING:
     from retain.index.engines.choosing import Engines
 
 _HANDLE: Final = re.compile(r"m:[0-9a-f]{4,64}")  # as a brief calls a memory
-# Where a project's bank stands in the project, by which the project is found.
-_IN_PROJECT: Final = ("/.retain", "/.memories", "/.claude/memory")
 
 
 class Banks:
@@ -117,12 +121,12 @@ class Banks:
         """Make a bank where one was asked for, and say whether it is new."""
         named = self.locator.named or self.env.get("RETAIN_BANK", "")
         if self.locator.everywhere:
-            root, scope = locate.global_root(self.env), "global"
+            root, scope = global_root(self.env), "global"
         elif named:
             root, scope = os.path.join(self.cwd, os.path.expanduser(named)), "bank"
         else:
             root, scope = os.path.join(self.cwd, ".retain"), "project"
-            locate.refuse_link(root)
+            refuse_link(root)
             around = self.bank_above()
             if around and is_inside(os.path.join(self.cwd, "x"), around.root):
                 raise UsageError(
@@ -131,14 +135,14 @@ class Banks:
                     hint="Go to a project's root directory first.",
                 )
         root = os.path.abspath(root)
-        if os.path.realpath(root) == locate.global_root(self.env):
+        if os.path.realpath(root) == global_root(self.env):
             scope = "global"  # `retain init` in the home directory
         return BankLocation(root, "retain", scope, "made by init", True), make_bank(root)
 
     def bank_above(self) -> BankLocation | None:
         """The bank that a new one here would hide: a project's above, or another tool's store."""
         with contextlib.suppress(RetainError):
-            return locate.find_bank(self.cwd, self.env, local=True)
+            return find_bank(self.cwd, self.env, local=True)
         return None
 
     def ensure_bank(self) -> None:
@@ -155,22 +159,18 @@ class Banks:
         """The person's own config file and the bank's; neither need be in order."""
         return self.locator.user_file, config_file(self.locator.find().root)
 
-    def set_config(self, setting: Setting, value: Scalar) -> str:
-        """Write a setting to the bank's config, or the person's own with --global; the file."""
-        user, path = self.config_files()
-        if path != user and not setting.project:
+    def set_config(self, setting: Setting, value: Scalar | None) -> tuple[str, bool]:
+        """Write a setting to the bank's config, or the person's own with --global.
+
+        None takes it out again. Returns the file, and whether it was changed.
+        """
+        location, (user, path) = self.locator.find(), self.config_files()
+        if value is not None and path != user and not setting.project:
             raise UsageError(
                 f"{setting.key} is yours to set, not a project's",
                 unchanged="Nothing was changed.",
                 hint=f"Set it in your own config: `retain config set {setting.key} ... --global`.",
             )
-        return self._change_config(setting, value)[0]
-
-    def unset_config(self, setting: Setting) -> tuple[str, bool]:
-        """Take a setting out of that config; the file, and whether it was there."""
-        return self._change_config(setting, None)
-
-    def _change_config(self, setting: Setting, value: Scalar | None) -> tuple[str, bool]:
         # Models, addresses and guards are not an agent's to set: it may do a stranger's will.
         agent = "" if setting.project else find_agent(self.env)
         if agent:
@@ -179,7 +179,6 @@ class Banks:
                 unchanged="Nothing was changed.",
                 hint=f"Ask them to run it themselves: `retain config set {setting.key} ...`",
             )
-        location, (user, path) = self.locator.find(), self.config_files()
         if location.kind != "retain":
             from retain.foreign import refuse_setting
 
@@ -273,7 +272,7 @@ class Banks:
         if root not in self._indexes:
             config = self.config
             # Who comes and goes asks someone who has the model loaded: any bank's has the same.
-            warm = () if self._stays else (self.location.root, locate.global_root(self.env))
+            warm = () if self._stays else (self.location.root, global_root(self.env))
             key = self.env.get("RETAIN_RECALL_API_KEY", "")
             self._indexes[root] = Index(
                 bank,
@@ -402,14 +401,6 @@ def _send_off(index: Index, env: Mapping[str, str]) -> None:
 
             send_off(index.bank.root, env)
             return
-
-
-def project_of(root: str) -> str:
-    """The project that a bank's links are about: the directory the bank stands in."""
-    for ending in _IN_PROJECT:
-        if root.endswith(ending):
-            return root.removesuffix(ending)
-    return os.path.dirname(root)
 
 
 def _resolve_handle(handle: str, banks: Sequence[Bank]) -> str:

@@ -13,7 +13,6 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from retain import names
 from retain.app.banks import Banks
 from retain.bank import filters, index_md
 from retain.bank.bank import LockedMemory, changed_error, has_hash, restate_id
@@ -35,6 +34,8 @@ from retain.bank.memory_input import (
 from retain.config import rules
 from retain.errors import Conflict, NotFound, RetainError, Unreadable, UsageError
 from retain.memory import Deleted, Memory, Merged, Problem, Trashed, Version, Written, now
+from retain.names import check_collection, check_id, memory_id, nfc, split_ref
+from retain.search.request import whole
 
 if TYPE_CHECKING:
     from retain.bank.history import History
@@ -77,17 +78,18 @@ class Memories(Banks):
         self,
         *,
         collection: str | None = None,
-        conditions: Iterable[str] = (),
-        kind: str = "",
+        filter: Iterable[str] = (),  # noqa: A002 - as the flags are called
+        type: str = "",  # noqa: A002
         status: str = "",
         sort: str = "collection",
         reverse: bool = False,
-        limit: int = 0,
+        limit: int | None = None,
         problems: list[Problem] | None = None,
     ) -> list[Memory]:
         """Memories that meet every condition; retired ones only when asked for."""
-        wanted = [filters.parse(condition) for condition in conditions]
-        collection = None if collection is None else names.check_collection(collection)
+        limit = None if limit is None else whole("limit", limit)
+        conditions = [filters.parse(condition) for condition in filter]
+        collection = None if collection is None else check_collection(collection)
         banks = self.readable()  # the project's own first
         if reverse:
             banks.reverse()
@@ -95,14 +97,14 @@ class Memories(Banks):
             memory
             for bank in banks
             for memory in bank.memories(collection, problems, reverse=reverse)
-            if (not kind or memory.type == kind)
+            if (not type or memory.type == type)
             and (status in ("all", memory.status) if status else memory.status != "retired")
-            and filters.matches(memory, wanted)
+            and filters.matches(memory, conditions)
         )
         if sort == "collection":  # the order they come in: no more is read than is asked for
-            return list(islice(memories, limit or None))
+            return list(islice(memories, limit))
         ordered = sorted(memories, key=lambda memory: _sort_key(memory, sort), reverse=reverse)
-        return ordered[: limit or None]
+        return ordered[:limit]
 
     def names(self, collection: str | None = None) -> Sequence[tuple[str, str]]:
         """Collection and id of every memory that can be read; no file is opened."""
@@ -161,11 +163,11 @@ class Memories(Banks):
     ) -> tuple[str, str]:
         """The collection and id to store under: those given, else made from the text."""
         if name:
-            collection, wanted = names.split_ref(name, collection)
+            collection, wanted = split_ref(name, collection)
         else:
             title = title or str(parsed.meta.get("title") or "")
             stated = str(parsed.meta.get("id") or "")
-            wanted = names.check_id(stated or names.memory_id(title, parsed.body))
+            wanted = check_id(stated or memory_id(title, parsed.body))
         if collection is None:
             collection = self.config.text("memory.default_collection")
             collection = collection or self.bank.kind.default_collection
@@ -191,7 +193,7 @@ class Memories(Banks):
                 hint=f"Change it with `retain update {old.address}`.",
             )
         data = replace_text(old, memory_input.for_existing(), parsed)
-        is_same_id = names.nfc(old.id) == wanted
+        is_same_id = nfc(old.id) == wanted
         if data != old.data and not (may_replace and is_same_id):
             same = "the same text and other metadata" if old.body == parsed.body else "another text"
             hint = f"Store this as another memory with --id NEW, or change that one: --id {old.id}."
@@ -371,7 +373,7 @@ class Memories(Banks):
         for memory in memories:
             if not has_hash(memory, (expect or {}).get(memory.address, "")):
                 raise changed_error(memory, "merged")
-        where, wanted = names.split_ref(into, collection)
+        where, wanted = split_ref(into, collection)
         where = memories[0].collection if where is None else where
         data = compose_merged(memories, wanted, memory_input, parsed, self.author)
         after, trashed = self.bank.merge(memories, where, wanted, data)
@@ -433,42 +435,44 @@ class Memories(Banks):
         return self.history(bank).diff(memory, older, newer)
 
     def restore(
-        self, ref: str, version: str, *, collection: str | None = None, expect: str = ""
+        self,
+        ref: str,
+        version: str,
+        *,
+        collection: str | None = None,
+        expect: str = "",
+        exact: bool = False,
     ) -> Written:
-        """Bring an earlier text back; the present one stays in the history."""
+        """Bring an earlier text back; the present one stays in the history.
+
+        With `exact` byte by byte, as if what came after had not happened. Of a record only the last
+        text: it tells of its own changes, and an older one would lose more than one step.
+        """
         history = self.history(self.bank)
         with self._changing(ref, collection) as change:
             memory = change.memory
-            old = history.at(memory, version)
-            # An older text may state the id the memory had then, and has an older `updated_at`.
-            data = restate_id(old._replace(id=memory.id))
-            if data != memory.data and old.meta and not old.problem:
-                data = edit_file(memory.path, data, {"updated_at": now()})
-            data = self._check_record(memory, data)
+            if exact:
+                labels = [f"v{numbered.number}" for numbered in self.bank.versions(memory)]
+                is_record = memory.path.endswith(".json")
+                if version not in (labels[-1:] if is_record else labels):
+                    raise UsageError(
+                        "only the last step can be taken back byte by byte",
+                        unchanged="It was left as it is.",
+                        hint="Without exact, every version can be restored.",
+                    )
+                data = history.read(memory, version)
+            else:
+                old = history.at(memory, version)
+                # An older text may state the id the memory had then, and an older `updated_at`.
+                data = restate_id(old._replace(id=memory.id))
+                if data != memory.data and old.meta and not old.problem:
+                    data = edit_file(memory.path, data, {"updated_at": now()})
+                data = self._check_record(memory, data)
             written = change.write(data, expect=expect, status="restored")
         message = f"restore {written.memory.ref} to {version}"
-        is_tracked = written.status != "unchanged" and history.is_tracked(written.memory)
-        return self._finish(written, message, (), commit=is_tracked)
-
-    def undo_to(self, ref: str, version: str, *, expect: str = "") -> Written:
-        """Bring an earlier text back byte by byte, as if what came after had not happened.
-
-        Of a record only the last one: it tells of its own changes, and an older text would lose
-        more than one step.
-        """
-        with self._changing(ref) as change:
-            before = change.memory
-            numbers = [one.number for one in self.bank.versions(before)]
-            number = next((one for one in numbers if f"v{one}" == version), 0)
-            data = self.bank.read_version(before, number) if number else None
-            if data is None or (before.path.endswith(".json") and number != numbers[-1]):
-                raise UsageError(
-                    "only the last step can be taken back byte by byte",
-                    unchanged="It was left as it is.",
-                    hint="Without exact, every version can be restored.",
-                )
-            written = change.write(data, expect=expect, status="restored")
-        return self._finish(written, f"restore {before.ref} to {version}", ())
+        is_changed = written.status != "unchanged" and not exact
+        commit = is_changed and history.is_tracked(written.memory)
+        return self._finish(written, message, (), commit=commit)
 
     def trashed(self) -> Sequence[Trashed]:
         """What can be brought back, newest first."""

@@ -207,7 +207,12 @@ class Queries(Banks):
     # Duplicates
 
     def suggest_merges(
-        self, threshold: float, kind: str, limit: int, *, ignored: bool = False
+        self,
+        threshold: float = 0.85,
+        type: str = "journal",  # noqa: A002 - as the flags are called
+        limit: int = 5,
+        *,
+        ignored: bool = False,
     ) -> list[duplicates.Cluster]:
         """Groups of memories that could be one; those that a person ignores only if asked for."""
         threshold, limit = share("threshold", threshold), whole("limit", limit)
@@ -215,7 +220,7 @@ class Queries(Banks):
         apart = () if ignored else self.ignored_pairs()
         # As many more are asked for as may be left out.
         most = limit + len(apart)
-        clusters = duplicates.clusters(index, threshold=threshold, kind=kind, limit=most)
+        clusters = duplicates.clusters(index, threshold=threshold, kind=type, limit=most)
         return [one for one in clusters if not _is_ignored(one.members, apart)][:limit]
 
     def dedupe(self, *, ignored: bool = False) -> list[duplicates.Proposal]:
@@ -374,13 +379,6 @@ class Queries(Banks):
     ) -> int:
         """Make the vectors that are missing in the bank in force."""
         return self.index().make_vectors(progress=progress, is_stopped=is_stopped)
-
-    def pending_vectors(self) -> int:
-        """How many chunks of the bank in force have no vector yet."""
-        from retain.index import embeddings
-
-        index = self.index()
-        return 0 if index.embedder is None else index.read(embeddings.pending)
 
     def has_model(self) -> bool:
         """Whether there is a model to make vectors with; it is not loaded."""
