@@ -163,12 +163,12 @@ class Retain:
         explain: bool = False,
     ) -> Answer:
         """Rank memories, or chunks, for a question; `mode` is hybrid, text or semantic."""
-        found = parse_filters(
+        filters = parse_filters(
             collection=collection, kind=type, tags=tags, since=since, until=until, filters=filter
         )
-        wanted = SearchRequest(query, limit, mode, per, found, min_score, explain)
+        request = SearchRequest(query, limit, mode, per, filters, min_score, explain)
         with self._opened() as app:
-            return app.search(wanted)
+            return app.search(request)
 
     # The index
 

@@ -253,9 +253,9 @@ def _accept(layer: Layer, key: str, value: object, warnings: list[str]) -> Scala
 
 def _variables(env: Mapping[str, str]) -> Iterator[tuple[str, Setting]]:
     """The environment variables that set something, with their settings."""
-    given = [name for name in env if name.startswith("RETAIN_") and env[name]]
-    keys = {known.variable: key for key, known in SETTINGS.items()} if given else {}
-    for variable in given:
+    variables = [name for name in env if name.startswith("RETAIN_") and env[name]]
+    keys = {known.variable: key for key, known in SETTINGS.items()} if variables else {}
+    for variable in variables:
         key = keys.get(variable, "")
         if variable.startswith("RETAIN_CATEGORIES_"):
             name = variable.removeprefix("RETAIN_CATEGORIES_").lower()
@@ -368,9 +368,9 @@ def list_settings(config: Config) -> Iterator[tuple[Setting, Value]]:
     """Every setting with its value; of the categories', those that say something."""
     for known in SETTINGS.values():
         yield known, config.values[known.key]
-    given = [key.split(".")[1] for key in config.values if key.startswith("categories.")]
+    named = [key.split(".")[1] for key in config.values if key.startswith("categories.")]
     usual = {**Category._field_defaults, "schema": ""}
-    for key in _category_keys(dict.fromkeys([*DEFAULTS, *given])):
+    for key in _category_keys(dict.fromkeys([*DEFAULTS, *named])):
         known = setting(key)
         if key in config.values or known.default != usual.get(key.rpartition(".")[2], ""):
             yield known, config.value(key)

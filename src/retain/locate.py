@@ -41,8 +41,7 @@ class BankLocation(NamedTuple):
 
 def global_root(env: Mapping[str, str]) -> str:
     """The person's own bank: RETAIN_HOME, else ~/.retain."""
-    given = env.get("RETAIN_HOME", "")
-    return os.path.realpath(os.path.expanduser(given or "~/.retain"))
+    return os.path.realpath(os.path.expanduser(env.get("RETAIN_HOME") or "~/.retain"))
 
 
 def from_home(path: str, home: str) -> str:
@@ -205,12 +204,12 @@ class Locator:
     @cached_property
     def location(self) -> BankLocation:
         """The bank in force."""
-        found = self.find()
-        if found.scope != "project" or self.local:
-            return found
-        strategy = self.load(found).values["memory.storage_strategy"]
+        location = self.find()
+        if location.scope != "project" or self.local:
+            return location
+        strategy = self.load(location).values["memory.storage_strategy"]
         if strategy.value != "user":
-            return found
+            return location
         return self.own._replace(reason=f"memory.storage_strategy is user ({strategy.origin})")
 
     def find(self) -> BankLocation:
@@ -309,8 +308,9 @@ def other_stores(env: Mapping[str, str]) -> list[str]:
 
 def state_home(env: Mapping[str, str]) -> str:
     """The person's directory for derived and private state."""
-    given = env.get("XDG_STATE_HOME", "")
-    base = given if os.path.isabs(given) else os.path.join(_home(env), ".local", "state")
+    base = env.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(base):
+        base = os.path.join(_home(env), ".local", "state")
     return os.path.join(base, "retain")
 
 

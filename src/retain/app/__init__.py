@@ -92,16 +92,16 @@ class App(TypedMemories):
         bank = self.bank
 
         def shelf(collection: str, name: str) -> Sequence[tuple[str, str]]:
-            kept = bank.versions(Memory(name, collection, "", {}, ""))
-            return [(one.time, f"v{one.number}") for one in kept]
+            versions = bank.versions(Memory(name, collection, "", {}, ""))
+            return [(version.time, f"v{version.number}") for version in versions]
 
-        known = self.sessions.facts(superseded=True)
+        facts = self.sessions.facts(superseded=True)
         return chronicle(
             self.dated_memories(),
             self.trashed(),
             self.sessions.list(_ALL),
             # What went to the person's own bank happened there.
-            [one for one in known if not one.ref.startswith(GLOBAL)],
+            [fact for fact in facts if not fact.ref.startswith(GLOBAL)],
             shelf,
         )
 
@@ -145,13 +145,13 @@ class App(TypedMemories):
         """Import another bank, store or export: all of it or nothing."""
         from retain import transfer
 
-        wanted = transfer.plan(
+        plan = transfer.plan(
             os.path.join(self.cwd, os.path.expanduser(source)),
             self.config.number("memory.max_bytes"),
         )
         allow_secret = allow_secret or not self.config.flag("guard.redact_secrets")
         self.ensure_bank()
-        done = transfer.take_over(self.bank, wanted, replace=replace, allow_secret=allow_secret)
+        done = transfer.take_over(self.bank, plan, replace=replace, allow_secret=allow_secret)
         if not done.changes:
             return done
         what = f"import {len(done.changes)} memories"

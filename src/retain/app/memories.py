@@ -119,9 +119,9 @@ class Memories(Banks):
             if name or count
         ]
 
-    def _find_all(self, refs: Sequence[str], collection: str | None = None) -> Sequence[Memory]:
+    def _find_all(self, refs: Sequence[str]) -> Sequence[Memory]:
         """Several memories of the bank in force, each of them once."""
-        memories = [self.find_own(ref, collection) for ref in refs]
+        memories = [self.find_own(ref) for ref in refs]
         return tuple({memory.address: memory for memory in memories}.values())
 
     # Writing
@@ -146,14 +146,14 @@ class Memories(Banks):
         if not memory_input.allow_secret:
             self._refuse_secret_names(name, collection)
         parsed = parse_text(memory_input.text)
-        collection, wanted = self._address(name, collection, memory_input.title, parsed)
-        data = compose_new(memory_input, parsed, wanted, self.author)
-        data = self._check_record(Memory(wanted, collection, f"{wanted}.md", {}, ""), data)
-        with self.bank.lock_name(collection, wanted) as slot:
+        collection, id_ = self._address(name, collection, memory_input.title, parsed)
+        data = compose_new(memory_input, parsed, id_, self.author)
+        data = self._check_record(Memory(id_, collection, f"{id_}.md", {}, ""), data)
+        with self.bank.lock_name(collection, id_) as slot:
             if slot.taken and not is_new:
                 may_replace = bool(name or replace)
                 change = slot.open_taken(slot.taken)
-                written = self._put_again(change, wanted, memory_input, parsed, may_replace)
+                written = self._put_again(change, id_, memory_input, parsed, may_replace)
             else:
                 written = slot.create(data)
         return self._finish(written, f"put {written.memory.ref}", warnings + parsed.warnings)
@@ -163,20 +163,20 @@ class Memories(Banks):
     ) -> tuple[str, str]:
         """The collection and id to store under: those given, else made from the text."""
         if name:
-            collection, wanted = split_ref(name, collection)
+            collection, id_ = split_ref(name, collection)
         else:
             title = title or str(parsed.meta.get("title") or "")
             stated = str(parsed.meta.get("id") or "")
-            wanted = check_id(stated or memory_id(title, parsed.body))
+            id_ = check_id(stated or memory_id(title, parsed.body))
         if collection is None:
             collection = self.config.text("memory.default_collection")
             collection = collection or self.bank.kind.default_collection
-        return collection, wanted
+        return collection, id_
 
     def _put_again(
         self,
         change: LockedMemory,
-        wanted: str,
+        id_: str,
         memory_input: MemoryInput,
         parsed: ParsedText,
         may_replace: bool,
@@ -193,7 +193,7 @@ class Memories(Banks):
                 hint=f"Change it with `retain update {old.address}`.",
             )
         data = replace_text(old, memory_input.for_existing(), parsed)
-        is_same_id = nfc(old.id) == wanted
+        is_same_id = nfc(old.id) == id_
         if data != old.data and not (may_replace and is_same_id):
             same = "the same text and other metadata" if old.body == parsed.body else "another text"
             hint = f"Store this as another memory with --id NEW, or change that one: --id {old.id}."
@@ -373,10 +373,10 @@ class Memories(Banks):
         for memory in memories:
             if not has_hash(memory, (expect or {}).get(memory.address, "")):
                 raise changed_error(memory, "merged")
-        where, wanted = split_ref(into, collection)
-        where = memories[0].collection if where is None else where
-        data = compose_merged(memories, wanted, memory_input, parsed, self.author)
-        after, trashed = self.bank.merge(memories, where, wanted, data)
+        collection, name = split_ref(into, collection)
+        collection = memories[0].collection if collection is None else collection
+        data = compose_merged(memories, name, memory_input, parsed, self.author)
+        after, trashed = self.bank.merge(memories, collection, name, data)
         changes: dict[str, bytes | None] = {memory.path: None for memory in memories}
         changes[after.path] = after.data
         refs = ", ".join(memory.ref for memory in memories)
@@ -388,29 +388,29 @@ class Memories(Banks):
 
     def merge_into_first(self, keep: str, others: Sequence[str]) -> Merged:
         """Several memories as one, under the name of the first: all of it or nothing."""
-        first, *more = self._find_all((keep, *others))
-        bodies = dict.fromkeys(one.body.strip() for one in (first, *more))
+        memories = self._find_all((keep, *others))
+        first, addresses = memories[0], [memory.address for memory in memories]
+        bodies = dict.fromkeys(memory.body.strip() for memory in memories)
         draft = MemoryInput("\n\n".join(bodies), first.title, first.type)
         between = f"{first.id[:80]}-{os.urandom(4).hex()}"
-        sources = [one.address for one in (first, *more)]
-        done = self.merge(sources, between, draft, collection=first.collection)
+        merged = self.merge(addresses, between, draft, collection=first.collection)
         try:  # the name is free only now that its bearer is in the trash
-            moved = self.move(done.written.memory.address, to_collection=None, to_id=first.id)
+            moved = self.move(merged.written.memory.address, to_collection=None, to_id=first.id)
         except (RetainError, OSError):
-            self._undo_merge(done)
+            self._undo_merge(merged)
             raise
-        warnings = (*done.written.warnings, *moved.warnings)
-        return done._replace(written=moved._replace(status="merged", warnings=warnings))
+        warnings = (*merged.written.warnings, *moved.warnings)
+        return merged._replace(written=moved._replace(status="merged", warnings=warnings))
 
-    def _undo_merge(self, done: Merged) -> None:
+    def _undo_merge(self, merged: Merged) -> None:
         """Take a merge back; what it made goes last, so that no text is ever in no memory."""
-        made = done.written.memory
-        for one in done.trashed:
+        made = merged.written.memory
+        for source in merged.trashed:
             try:
-                self.untrash(f"{one.collection}/{one.name}")
+                self.untrash(f"{source.collection}/{source.name}")
             except RetainError as error:
                 raise Conflict(
-                    f"{one.collection}/{one.id} cannot come back: {error.message}",
+                    f"{source.collection}/{source.id} cannot come back: {error.message}",
                     unchanged=f"All the texts are in {made.ref}.",
                     hint="Give that one the name you want with `retain move`.",
                 ) from error

@@ -158,7 +158,7 @@ class Queries(Banks):
 
         The index is asked as it is: a command that shows one memory does not look at all files.
         """
-        found = {memory.path: name for memory in memories if (name := self.successor(memory))}
+        names = {memory.path: name for memory in memories if (name := self.successor(memory))}
         with contextlib.suppress(RetainError, OSError):  # each still says what it says of itself
             for index in self.indexes():
                 mine = [
@@ -167,8 +167,8 @@ class Queries(Banks):
                     if memory.path.startswith(f"{index.bank.root}/") and memory.ref.isprintable()
                 ]
                 if mine:
-                    found |= index.look(partial(successors_of, memories=mine))
-        return found
+                    names |= index.look(partial(successors_of, memories=mine))
+        return names
 
     def graph(self, ref: str = "", depth: int = 2) -> related.Graph:
         """The links of the bank in force, or those around one memory or file."""
@@ -187,12 +187,12 @@ class Queries(Banks):
 
     def resolve_links(self, targets: Sequence[str]) -> dict[str, tuple[str, str, str]]:
         """Scope, collection and id of the memories that links name; the project's own first."""
-        found: dict[str, tuple[str, str, str]] = {}
+        resolved: dict[str, tuple[str, str, str]] = {}
         for index in self.indexes() if targets else ():
-            left = [target for target in targets if target not in found]
+            left = [target for target in targets if target not in resolved]
             for target, address in related.addresses(index, left).items():
-                found[target] = index.location.scope, *address
-        return found
+                resolved[target] = index.location.scope, *address
+        return resolved
 
     def find_ghost(self, path: str) -> str:
         """The linked file that a path means, as the graph names it; empty if none does."""
@@ -221,13 +221,14 @@ class Queries(Banks):
         # As many more are asked for as may be left out.
         most = limit + len(apart)
         clusters = duplicates.clusters(index, threshold=threshold, kind=type, limit=most)
-        return [one for one in clusters if not _is_ignored(one.members, apart)][:limit]
+        others = (cluster for cluster in clusters if not _is_ignored(cluster.members, apart))
+        return list(islice(others, limit))
 
     def dedupe(self, *, ignored: bool = False) -> list[duplicates.Proposal]:
         """Pairs of memories that state one fact twice, as proposals; see `suggest_merges`."""
         apart = () if ignored else self.ignored_pairs()
         proposals = duplicates.proposals(self._filled_index())
-        return [one for one in proposals if not _is_ignored((one.older, one.newer), apart)]
+        return [pair for pair in proposals if not _is_ignored((pair.older, pair.newer), apart)]
 
     def ignored_pairs(self) -> Sequence[frozenset[str]]:
         """The memories of the bank in force that are alike, and a person says they may be."""
@@ -282,9 +283,9 @@ class Queries(Banks):
         for at, (index, _) in enumerate(surveys):
             numbers = [number for where, number in page if where == at]
             listed = self._list_numbers(index, numbers, is_fresh=True)
-            shown |= {(at, number): one for number, one in listed.items()}
+            shown |= {(at, number): memory for number, memory in listed.items()}
         # What was deleted in between is left out.
-        return catalogue.Shelf(total, tuple(shown[one] for one in page if one in shown), facets)
+        return catalogue.Shelf(total, tuple(shown[row] for row in page if row in shown), facets)
 
     def find_by_name(self, words: str, limit: int) -> list[catalogue.Listed]:
         """Memories of the bank in force by their title and their name, as a person begins them."""
@@ -361,14 +362,14 @@ class Queries(Banks):
                 unchanged="The index was left as it is.",
                 hint="Bring the files back, or say that it is meant: retain sync --force",
             )
-        told: outbox.Kept = ((), ())
+        delivered: outbox.Kept = ((), ())
         with contextlib.suppress(Damaged):  # as much as can be saved, from a damaged one too
             index.database.checkpoint()
-            told = index.look(outbox.kept)
+            delivered = index.look(outbox.kept)
         index.database.replace("it was asked for")
         changes = index.refresh(force_look=True, progress=progress)
         with index.database.writing() as connection:
-            outbox.keep(connection, told)
+            outbox.keep(connection, delivered)
         return changes
 
     def make_vectors(

@@ -95,8 +95,8 @@ class TypedMemories(Memories, Queries):
         if self.records.rules.match_strategy == "hybrid":
             from retain.search.request import SearchRequest, parse_filters
 
-            found = self.search(SearchRequest(news, filters=parse_filters(kind=category)))
-            hits = [(hit.path, hit.score) for hit in found.hits] if found.is_confident else ()
+            answer = self.search(SearchRequest(news, filters=parse_filters(kind=category)))
+            hits = [(hit.path, hit.score) for hit in answer.hits] if answer.is_confident else ()
         return self.records.candidate(category, news, event, hits)
 
     def changes(self, ref: str = "", since: str = "") -> Sequence[Change]:
