@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import concurrent.futures
 import gc
-import os
 import weakref
 from pathlib import Path
 
 import pytest
 
 from retain.app import App
-from retain.bank.files import Directory
 from retain.bank.memory_input import MemoryInput
 from retain.config import setting
 from retain.errors import BadName, ConfigError, Conflict, NotFound, UsageError
@@ -41,17 +39,6 @@ def test_nearest_bank_is_used_and_the_global_one_read_as_well(home: Path) -> Non
     with pytest.raises(NotFound) as caught:
         App().delete("mine")
     assert "--global" in caught.value.hint
-
-
-def test_write_makes_the_global_bank_private(home: Path) -> None:
-    old = os.umask(0)
-    try:
-        put("text", name="note")
-    finally:
-        os.umask(old)
-    modes = {oct((home / ".retain" / p).stat().st_mode & 0o777) for p in ("", "memories")}
-    assert modes == {"0o700"}
-    assert (home / ".retain" / "memories" / "note.md").stat().st_mode & 0o777 == 0o600
 
 
 # Who writes
@@ -199,9 +186,9 @@ def test_a_projects_settings_say_nothing_about_the_persons_own_bank(home: Path) 
     App().init()
     config = home / "work" / ".retain" / "config.toml"
     config.write_text('[versioning]\nmode = "numbered"\nmax_versions = 1\n', encoding="utf-8")
-    own = App().readable()[1]
-    assert own.config.text("versioning.mode") == "auto"
-    assert own.bank.max_versions == 10
+    app = App()
+    assert [bank.max_versions for bank in app.readable()] == [1, 10]
+    app.get("global:mine", version="v1")
 
 
 def test_settings_set_at_the_same_time_are_all_kept(home: Path) -> None:
@@ -264,20 +251,3 @@ def test_an_update_warns_of_marks_of_an_unsettled_merge(home: Path) -> None:
     file.write_text(f"{file.read_text(encoding='utf-8')}\n{marks}", encoding="utf-8")
     warnings = app.update("x", MemoryInput(tags=["a"])).warnings
     assert any("unsettled merge" in warning for warning in warnings)
-
-
-def test_an_update_reads_its_memory_once_and_parses_it_a_few_times(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = App()
-    app.put(MemoryInput(text="text"), name="x")
-    read, seen = Directory.read_with_facts, []
-
-    def counted(folder: Directory, name: str, limit: int) -> tuple[bytes, os.stat_result]:
-        seen.append(name)
-        return read(folder, name, limit)
-
-    monkeypatch.setattr(Directory, "read_with_facts", counted)
-    with app.bank.lock_memory("x") as change:
-        change.write(b"another text")
-    assert seen.count("x.md") == 1

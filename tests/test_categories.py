@@ -185,10 +185,6 @@ def test_a_schema_that_is_not_in_the_bank_or_no_object_is_not_used(
 # A bank's own config
 
 
-def test_without_a_word_the_rules_are_document_004s(bank: Path) -> None:
-    assert read(bank) == Rules(dict(DEFAULTS), 30, True, 100, "title_tags", ())
-
-
 def test_a_project_may_set_every_rule(bank: Path) -> None:
     found = read(
         bank,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from retain import disk
-from retain.disk import is_network, make_private_directory
+from retain import locate
+from retain.locate import is_network, make_private_directory
 
 
 def mount_table(home: Path, path: Path, kind: str) -> str:
@@ -31,7 +31,7 @@ LOCAL = ("ext4", "xfs", "btrfs", "zfs", "overlay", "tmpfs", "fuseblk")
 
 @pytest.mark.parametrize("kind", [*NETWORKS, *LOCAL])
 def test_a_network_disk_is_known(home: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(disk, "_MOUNTS", mount_table(home, home, kind))
+    monkeypatch.setattr(locate, "_MOUNTS", mount_table(home, home, kind))
     assert is_network(str(home)) == (kind in NETWORKS)
     assert is_network(str(home / "not" / "there" / "yet")) == (kind in NETWORKS)
 
@@ -42,7 +42,7 @@ def test_any_path_has_an_answer(path: str) -> None:
 
 
 def test_without_a_mount_table_nobody_can_tell(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "_MOUNTS", str(home / "none"))
+    monkeypatch.setattr(locate, "_MOUNTS", str(home / "none"))
     assert not is_network(str(home))
 
 

@@ -164,7 +164,7 @@ def test_bank_tells_of_everything_that_was_done_in_it(app: App) -> None:
     app.put(MemoryInput("# B\n"), name="notes/b")
     app.delete("notes/b")
     app.record(
-        "preference", {"topic": "t", "value": "v", "reason": "r", "strength": "default"}, name="p"
+        "preference", {"topic": "t", "value": "v", "reason": "r", "strength": "default"}, id="p"
     )
     app.retire("p", "not any more")
     told = {(one.kind, one.id, one.by) for one in app.timeline()}

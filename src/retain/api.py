@@ -14,12 +14,11 @@ from retain.bank.memory_input import MemoryInput
 from retain.embedding_worker import EmbeddingWorker
 from retain.errors import UsageError
 from retain.index.sync import Progress
-from retain.memory import Answer, Memory, Merged, Problem, Written
-from retain.search.request import SearchRequest, parse_filters, whole
+from retain.memory import Answer, Merged, Problem, Written
+from retain.search.request import SearchRequest, parse_filters
 
 if TYPE_CHECKING:
     from retain.records.service import Outcome
-    from retain.search.duplicates import Cluster
 
 
 _Arguments = ParamSpec("_Arguments")
@@ -72,6 +71,7 @@ class Retain:
     # Memories
 
     get = _verb(App.get)
+    list = _verb(App.list)
     delete = _verb(App.delete, writes=True)
 
     def put(  # noqa: PLR0913 - a door for people: one keyword for each thing they may say
@@ -94,22 +94,6 @@ class Retain:
             return app.put(
                 draft, collection=collection, name=id, created_by=created_by, replace=replace
             )
-
-    def list(
-        self,
-        *,
-        collection: str | None = None,
-        filter: Sequence[str] = (),  # noqa: A002
-        type: str = "",  # noqa: A002
-        status: str = "",
-        limit: int | None = None,
-    ) -> Sequence[Memory]:
-        """Memories that meet every condition, or the first of them."""
-        most = None if limit is None else whole("limit", limit)
-        with self._opened() as app:
-            return app.list(collection=collection, conditions=filter, kind=type, status=status)[
-                :most
-            ]
 
     def update(
         self,
@@ -140,37 +124,13 @@ class Retain:
 
     # Typed memories
 
+    record = _verb(App.record, writes=True)
     retire = _verb(App.retire, writes=True)
     restore = _verb(App.unretire, writes=True)
     archive = _verb(App.archive, writes=True)
     unarchive = _verb(App.unarchive, writes=True)
     changes = _verb(App.changes)
     candidate = _verb(App.candidate)
-
-    def record(
-        self,
-        category: str,
-        content: Mapping[str, object],
-        *,
-        title: str = "",
-        id: str = "",  # noqa: A002
-        tags: Sequence[str] = (),
-        files: Sequence[str] = (),
-        confidence: float | None = None,
-        force: bool = False,
-    ) -> Outcome:
-        """Store a decision, a runbook, a constraint ...: a memory whose fields are checked."""
-        with self._opened(writes=True) as app:
-            return app.record(
-                category,
-                content,
-                name=id,
-                force=force,
-                title=title,
-                tags=list(tags),
-                related_files=list(files),
-                confidence=confidence,
-            )
 
     def supersede(self, ref: str, by: str) -> Outcome:
         """Say that one memory has taken another's place; both remember it."""
@@ -184,6 +144,7 @@ class Retain:
     related = _verb(App.related)
     brief = _verb(App.brief)
     dedupe = _verb(App.dedupe)
+    suggest_merges = _verb(App.suggest_merges)
 
     def search(  # noqa: PLR0913
         self,
@@ -202,22 +163,12 @@ class Retain:
         explain: bool = False,
     ) -> Answer:
         """Rank memories, or chunks, for a question; `mode` is hybrid, text or semantic."""
-        found = parse_filters(
+        filters = parse_filters(
             collection=collection, kind=type, tags=tags, since=since, until=until, filters=filter
         )
-        wanted = SearchRequest(query, limit, mode, per, found, min_score, explain)
+        request = SearchRequest(query, limit, mode, per, filters, min_score, explain)
         with self._opened() as app:
-            return app.search(wanted)
-
-    def suggest_merges(
-        self,
-        threshold: float = 0.85,
-        type: str = "journal",  # noqa: A002
-        limit: int = 5,
-    ) -> Sequence[Cluster]:
-        """Groups of memories that could be one."""
-        with self._opened() as app:
-            return app.suggest_merges(threshold, type, limit)
+            return app.search(request)
 
     # The index
 

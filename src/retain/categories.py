@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from retain import names
 from retain.errors import ConfigError
+from retain.names import is_inside, key
 
 MAX_SCHEMA: Final = 100_000  # characters
 MAX_DESCRIPTION: Final = 500
@@ -69,8 +69,8 @@ class Rules(NamedTuple):
 
     def of_folder(self, folder: str) -> Category | None:
         """Return the category whose records are in a collection."""
-        folders = {names.key(it.folder): it for it in self.categories.values()}
-        return folders.get(names.key(folder))
+        folders = {key(category.folder): category for category in self.categories.values()}
+        return folders.get(key(folder))
 
 
 def is_name(name: str) -> bool:
@@ -106,9 +106,10 @@ def load_categories(
 
 def _separate_folders(categories: dict[str, Category], warnings: list[str]) -> None:
     """Give each category a folder of its own: the six go back to theirs, others are left out."""
-    moved = [name for name, it in categories.items() if it.folder != _default_folder(name)]
-    while clash := next((it for it in moved if it in DEFAULTS and _rival(it, categories)), ""):
-        taken, folder = categories[clash].folder, _default_folder(clash)
+    own = {name: category.folder for name, category in DEFAULTS.items()}
+    moved = [name for name, folder in own.items() if categories[name].folder != folder]
+    while clash := next((name for name in moved if _rival(name, categories)), ""):
+        taken, folder = categories[clash].folder, own[clash]
         warnings.append(f"the folder {taken} is taken; the category {clash} keeps {folder}")
         categories[clash] = categories[clash]._replace(folder=folder)
         moved.remove(clash)
@@ -119,15 +120,11 @@ def _separate_folders(categories: dict[str, Category], warnings: list[str]) -> N
             del categories[name]
 
 
-def _default_folder(name: str) -> str:
-    return DEFAULTS[name].folder if name in DEFAULTS else ""
-
-
 def _rival(name: str, categories: Mapping[str, Category]) -> str:
     """Return the name of another category with the same folder."""
-    folder = names.key(categories[name].folder)
-    others = (it for it in categories.values() if it.name != name)
-    return next((it.name for it in others if names.key(it.folder) == folder), "")
+    folder = key(categories[name].folder)
+    others = (category for category in categories.values() if category.name != name)
+    return next((category.name for category in others if key(category.folder) == folder), "")
 
 
 def _load_schema(text: str, root: str) -> dict[str, object]:
@@ -148,7 +145,7 @@ def _load_schema(text: str, root: str) -> dict[str, object]:
 def _read_schema(name: str, root: str) -> str:
     path = os.path.join(root, name)
     # A project can name no file outside the bank.
-    if "\0" in name or not name.endswith(".json") or not names.is_inside(path, root):
+    if "\0" in name or not name.endswith(".json") or not is_inside(path, root):
         raise ConfigError(f"{name[:60]!r} is no .json file in {root}")
     try:
         # Not a pipe, which would never end, and no more than a schema needs.

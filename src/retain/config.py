@@ -56,11 +56,7 @@ class Setting(NamedTuple):
     @property
     def variable(self) -> str:
         """The environment variable that sets this key."""
-        return _variable(self.key)
-
-
-def _variable(key: str) -> str:
-    return "RETAIN_" + key.upper().replace(".", "_")
+        return "RETAIN_" + self.key.upper().replace(".", "_")
 
 
 def _load_settings() -> dict[str, Setting]:
@@ -257,9 +253,9 @@ def _accept(layer: Layer, key: str, value: object, warnings: list[str]) -> Scala
 
 def _variables(env: Mapping[str, str]) -> Iterator[tuple[str, Setting]]:
     """The environment variables that set something, with their settings."""
-    given = [name for name in env if name.startswith("RETAIN_") and env[name]]
-    keys = {_variable(key): key for key in SETTINGS} if given else {}
-    for variable in given:
+    variables = [name for name in env if name.startswith("RETAIN_") and env[name]]
+    keys = {known.variable: key for key, known in SETTINGS.items()} if variables else {}
+    for variable in variables:
         key = keys.get(variable, "")
         if variable.startswith("RETAIN_CATEGORIES_"):
             name = variable.removeprefix("RETAIN_CATEGORIES_").lower()
@@ -372,9 +368,9 @@ def list_settings(config: Config) -> Iterator[tuple[Setting, Value]]:
     """Every setting with its value; of the categories', those that say something."""
     for known in SETTINGS.values():
         yield known, config.values[known.key]
-    given = [key.split(".")[1] for key in config.values if key.startswith("categories.")]
+    named = [key.split(".")[1] for key in config.values if key.startswith("categories.")]
     usual = {**Category._field_defaults, "schema": ""}
-    for key in _category_keys(dict.fromkeys([*DEFAULTS, *given])):
+    for key in _category_keys(dict.fromkeys([*DEFAULTS, *named])):
         known = setting(key)
         if key in config.values or known.default != usual.get(key.rpartition(".")[2], ""):
             yield known, config.value(key)
@@ -388,19 +384,21 @@ def config_file(root: str) -> str:
     return os.path.join(root, FILE)
 
 
-def set_key(text: str, key: str, value: Scalar) -> str:
-    """A config file's text with one key set; comments and order stay as they are."""
+def set_key(text: str, key: str, value: Scalar | None) -> str:
+    """A config file's text with one key set, or with None left out; all else stays as it is."""
     import tomlkit  # 20 ms, and only `retain config set` needs it
 
     document = tomlkit.parse(text or f"format = {FORMAT}\n")
     *sections, name = key.split(".")
     table: MutableMapping[str, object] = document
     for depth, part in enumerate(sections, 1):
-        if part not in table:
+        if part not in table and value is not None:
             is_inline = isinstance(table, tomlkit.items.InlineTable)
             is_super = depth < len(sections)
             table[part] = tomlkit.inline_table() if is_inline else tomlkit.table(is_super)
-        inner = table[part]
+        inner = table.get(part)
+        if not isinstance(inner, dict) and value is None:
+            return text
         if not isinstance(inner, dict):
             section = ".".join(sections[:depth])
             raise UsageError(
@@ -409,20 +407,8 @@ def set_key(text: str, key: str, value: Scalar) -> str:
                 hint="Mend it in an editor; `retain config path` shows where it is.",
             )
         table = inner
-    table[name] = value
-    return tomlkit.dumps(document)
-
-
-def unset_key(text: str, key: str) -> str | None:
-    """A config file's text without a key, all else as it is; None if it has no such key."""
-    import tomlkit
-
-    document = tomlkit.parse(text)
-    *sections, name = key.split(".")
-    table: object = document
-    for part in sections:
-        table = table.get(part) if isinstance(table, MutableMapping) else None
-    if not isinstance(table, MutableMapping) or name not in table:
-        return None
-    del table[name]
+    if value is not None:
+        table[name] = value
+    elif table.pop(name, None) is None:
+        return text
     return tomlkit.dumps(document)

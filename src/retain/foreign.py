@@ -58,15 +58,15 @@ def arcaneum_root(project: str, path: str) -> str:
     section = read_arcaneum(path)
     if str(section.get("enabled")).lower() not in ("true", "yes", "on"):
         return ""
-    given = str(section.get("path") or ".arcaneum-retain")
-    root = os.path.normpath(os.path.join(project, given))
-    is_outside = "\0" in given or os.path.isabs(given)
+    stated = str(section.get("path") or ".arcaneum-retain")
+    root = os.path.normpath(os.path.join(project, stated))
+    is_outside = "\0" in stated or os.path.isabs(stated)
     if not is_outside:
         steps = os.path.relpath(os.path.realpath(root), os.path.realpath(project)).split(os.sep)
         is_outside = steps[0] in (os.curdir, os.pardir) or ".git" in steps or os.path.islink(root)
     if is_outside:
         raise ConfigError(
-            f"{path}: retain.path {given!r} leads out of the project",
+            f"{path}: retain.path {stated!r} leads out of the project",
             unchanged="Nothing was read or changed.",
             hint="Use a directory inside the project, such as .arcaneum-retain.",
         )

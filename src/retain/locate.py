@@ -1,4 +1,4 @@
-"""Which bank is in force, which settings it has, and where its state lies."""
+"""Which bank is in force, which settings it has, where its state lies and on what disk."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ from retain.errors import ConfigError, NotFound, RetainError, UsageError
 
 # What other programs keep their settings in: a memory there would be an order to them.
 _OTHERS: Final = (".claude", ".codex", ".cursor", ".gemini", ".config")
+_MOUNTS: Final = "/proc/self/mountinfo"
+# Another machine may write here, or the host of a virtual one: this kernel would not know, nor
+# would it share the memory that SQLite's write-ahead log needs.
+_NETWORKS: Final = frozenset(
+    "9p afs beegfs ceph cifs coda fakeowner gfs2 gpfs grpcfuse lustre ncpfs nfs nfs4 ocfs2 "
+    "orangefs osxfs prl_fs pvfs2 smb2 smb3 smbfs vboxsf virtiofs vmhgfs".split()
+)
 _MARKS: Final[Mapping[str, str]] = {
     ".retain": "retain",
     ".arcaneum": "arcaneum",
@@ -34,14 +41,21 @@ class BankLocation(NamedTuple):
 
 def global_root(env: Mapping[str, str]) -> str:
     """The person's own bank: RETAIN_HOME, else ~/.retain."""
-    given = env.get("RETAIN_HOME", "")
-    return os.path.realpath(os.path.expanduser(given or "~/.retain"))
+    return os.path.realpath(os.path.expanduser(env.get("RETAIN_HOME") or "~/.retain"))
 
 
 def from_home(path: str, home: str) -> str:
     """A path as a person would write it: `~` for their home directory."""
     home = home.rstrip("/")
     return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path
+
+
+def project_of(root: str) -> str:
+    """The project that a bank is about: the directory the bank stands in."""
+    for ending in ("/.retain", "/.memories", "/.claude/memory"):
+        if root.endswith(ending):
+            return root.removesuffix(ending)
+    return os.path.dirname(root)
 
 
 def find_bank(
@@ -190,12 +204,12 @@ class Locator:
     @cached_property
     def location(self) -> BankLocation:
         """The bank in force."""
-        found = self.find()
-        if found.scope != "project" or self.local:
-            return found
-        strategy = self.load(found).values["memory.storage_strategy"]
+        location = self.find()
+        if location.scope != "project" or self.local:
+            return location
+        strategy = self.load(location).values["memory.storage_strategy"]
         if strategy.value != "user":
-            return found
+            return location
         return self.own._replace(reason=f"memory.storage_strategy is user ({strategy.origin})")
 
     def find(self) -> BankLocation:
@@ -237,9 +251,9 @@ class Locator:
     def _read(self, location: BankLocation) -> Config:
         theirs = None
         if location.foreign_config:
-            from retain import foreign  # most banks are none of another tool's
+            from retain.foreign import arcaneum_layer, claude_layer  # few banks are another tool's
 
-            read = foreign.claude_layer if location.kind == "claude" else foreign.arcaneum_layer
+            read = claude_layer if location.kind == "claude" else arcaneum_layer
             theirs = read(location.foreign_config)
         return load(self.user_file, config_file(location.root), self.env, theirs)
 
@@ -294,8 +308,9 @@ def other_stores(env: Mapping[str, str]) -> list[str]:
 
 def state_home(env: Mapping[str, str]) -> str:
     """The person's directory for derived and private state."""
-    given = env.get("XDG_STATE_HOME", "")
-    base = given if os.path.isabs(given) else os.path.join(_home(env), ".local", "state")
+    base = env.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(base):
+        base = os.path.join(_home(env), ".local", "state")
     return os.path.join(base, "retain")
 
 
@@ -311,12 +326,63 @@ def state_directory(root: str, env: Mapping[str, str]) -> str:
     digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:12]
     name = os.path.basename(real)
     if name in (".retain", ".memories", "memory"):  # the project's name tells a person more
-        parent = os.path.dirname(real)
-        parent = os.path.dirname(parent) if os.path.basename(parent) == ".claude" else parent
-        name = os.path.basename(parent) or name
+        name = os.path.basename(project_of(real)) or name
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)
     return os.path.join(state_home(env), "banks", f"{safe[:40].lstrip('.') or 'bank'}-{digest}")
 
 
 def _home(env: Mapping[str, str]) -> str:
     return env.get("HOME", "") or os.path.expanduser("~")
+
+
+def make_private_directory(path: str) -> None:
+    """Make a directory that only its owner can read, and those missing above it; all synced."""
+    above = os.path.dirname(path)
+    if not os.path.isdir(above):
+        make_private_directory(above)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+        os.chmod(path, 0o700)  # a umask may have taken bits away
+        with open_directory(above) as fd:
+            os.fsync(fd)
+
+
+@contextlib.contextmanager
+def open_directory(path: str) -> Iterator[int]:
+    """A handle of a directory, for syncing and locking it."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def is_network(path: str) -> bool:
+    """Whether a path is on a disk that other machines may write to; False where nobody can tell.
+
+    The nearest folder that exists decides. Mounts are found by device number, which names them
+    also behind binds and links; a device without a mount is a subvolume, and those are local.
+    """
+    path = os.path.abspath(path)
+    while True:
+        try:
+            device = os.stat(path).st_dev
+            break
+        except (OSError, ValueError):
+            path, below = os.path.dirname(path), path
+            if path == below:
+                return False
+    try:
+        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.readlines()
+    except OSError:
+        return False
+    for line in lines:
+        facts, _, source = line.partition(" - ")
+        major, _, minor = facts.split(" ", 3)[2].partition(":")
+        kind = source.partition(" ")[0]
+        # "fuseblk" is a local disk with a driver outside the kernel; of the others one cannot know.
+        is_remote = kind in _NETWORKS or kind == "fuse" or kind.startswith("fuse.")
+        if is_remote and os.makedev(int(major), int(minor)) == device:
+            return True
+    return False

@@ -75,8 +75,8 @@ class Memory(NamedTuple):
 
     @property
     def title(self) -> str:
-        given = _text(self.meta.get("title")).strip()
-        return given or heading(self.body) or _first_line(self.body) or self.id
+        stated = _text(self.meta.get("title")).strip()
+        return stated or heading(self.body) or _first_line(self.body) or self.id
 
     @property
     def type(self) -> str:
@@ -357,9 +357,9 @@ class Degraded(NamedTuple):
     @classmethod
     def of(cls, several: Iterable[Degraded]) -> Degraded:
         """In what several answers together fall short; a reason that they share counts once."""
-        every = list(several)
-        reasons = dict.fromkeys(reason for one in every for reason in one.reasons)
-        return cls(sum(one.pending for one in every), tuple(reasons))
+        answers = list(several)
+        reasons = dict.fromkeys(reason for answer in answers for reason in answer.reasons)
+        return cls(sum(answer.pending for answer in answers), tuple(reasons))
 
 
 class Answer(NamedTuple):

@@ -236,13 +236,13 @@ def migrate(
     app: App, source: str, *, allow_secret: bool = False, dry_run: bool = False
 ) -> Migrated:
     """Bring a chat workspace of plain files into the bank in force, nothing of it twice."""
-    app.refuse_switched_off()
+    app.locator.refuse_switched_off()
     path = os.path.join(app.cwd, os.path.expanduser(source))
     wanted = plan(path, app.config.number("memory.max_bytes"))
     if not dry_run:
         app.ensure_bank()
     is_bare = allow_secret or not app.config.flag("guard.redact_secrets")
-    bank = app.opened.bank
+    bank = app.opened
     if bank.location.kind != "retain":
         raise UsageError(
             f"{bank.root} is a store of another kind, without profiles",

@@ -38,8 +38,8 @@ def _by_variable(path: str, cwd: str, env: Mapping[str, str]) -> str:
     """The person's own bank, or one that a variable names, which may be called anything."""
     # The person's own bank may be a link, and then its real path has another name.
     for name, usual in (("RETAIN_HOME", "~/.retain"), ("RETAIN_BANK", "")):
-        if given := env.get(name) or usual:
-            root = os.path.realpath(os.path.join(cwd, os.path.expanduser(given)))
+        if named := env.get(name) or usual:
+            root = os.path.realpath(os.path.join(cwd, os.path.expanduser(named)))
             if path == root or path.startswith(f"{root}/"):
                 return root
     return ""
@@ -50,10 +50,9 @@ def _by_config(path: str, env: Mapping[str, str]) -> str:
     folder = os.path.dirname(path)
     while folder != os.path.dirname(folder):
         if os.path.isfile(os.path.join(folder, ".arcaneum")):
-            from retain import locate  # few projects have such a file
+            from retain.locate import find_bank  # few projects have such a file
 
-            found = locate.find_bank(folder, env)
-            root = os.path.realpath(found.root)
+            root = os.path.realpath(find_bank(folder, env).root)
             return root if path.startswith(f"{root}/") else ""
         folder = os.path.dirname(folder)
     return ""

@@ -21,7 +21,6 @@ from retain.bank.bank import Bank
 from retain.bank.files import Directory, saving, write_whole
 from retain.config import FILE as CONFIG
 from retain.config import config_file, read_file
-from retain.disk import make_private_directory
 from retain.errors import (
     Conflict,
     ImportRefused,
@@ -32,7 +31,7 @@ from retain.errors import (
     Unreadable,
     UsageError,
 )
-from retain.locate import find_bank
+from retain.locate import find_bank, make_private_directory
 from retain.memory import Memory, Problem, now
 from retain.names import KINDS, PROFILES, SUFFIXES, check_collection, check_id, key
 from retain.text import frontmatter

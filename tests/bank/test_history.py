@@ -194,7 +194,7 @@ def test_an_earlier_text_takes_the_place_only_of_the_text_that_was_seen(home: Pa
     with pytest.raises(Conflict):
         App().restore("note", "v1", expect=seen)
     with pytest.raises(Conflict):
-        App().undo_to("note", "v2", expect=seen)
+        App().restore("note", "v2", expect=seen, exact=True)
     assert App().get("note").body == "three"
     assert App().restore("note", "v1", expect=App().find_own("note").hash).memory.body == "one"
 

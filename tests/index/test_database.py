@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from retain import disk
+from retain import locate
 from retain.app import App
 from retain.bank.memory_input import MemoryInput
 from retain.errors import Busy, NewerFormat, RetainError
@@ -116,7 +116,7 @@ def test_on_a_network_the_journal_is_safe_and_the_answer_says_so(
     letters = indexes.Letters()
     indexes.build(root, letters)  # with a log, which is given up
     made = len(letters.texts)
-    monkeypatch.setattr(disk, "_MOUNTS", mount_table(home, root, "nfs4"))
+    monkeypatch.setattr(locate, "_MOUNTS", mount_table(home, root, "nfs4"))
     for _ in range(2):
         with indexes.opened(root, letters) as bank:
             answer = indexes.ask(bank, LANTERN)

@@ -13,7 +13,7 @@ from queue import Empty, Queue
 import pytest
 import watchfiles
 
-from retain import disk
+from retain import locate
 from retain.app import App
 from retain.index import watch
 from retain.index.sync import Changes
@@ -141,7 +141,7 @@ def test_on_a_network_the_files_are_looked_at_every_so_often(
     start: Callable[..., Queue[Changes]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(disk, "_MOUNTS", mount_table(home, root, "nfs4"))
+    monkeypatch.setattr(locate, "_MOUNTS", mount_table(home, root, "nfs4"))
     monkeypatch.setattr(watch, "_POLL_SECONDS", 0.05)
     told = start()
     indexes.write(root, "notes/a", "text")

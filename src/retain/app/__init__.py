@@ -69,14 +69,6 @@ class App(TypedMemories):
             return self
         return App(everywhere=True, cwd=self.cwd, env=self.env, stays=self._stays)
 
-    def close(self) -> None:
-        """Let go of what was opened; every file is safe already."""
-        if self.__dict__.get("own", self) is not self:
-            self.own.close()
-        self._close_indexes()
-        if "sessions" in self.__dict__:
-            self.sessions.close()
-
     def profiles(self) -> Sequence[str]:
         """The profile files that are there, which tell who the person is."""
         root = self.location.root
@@ -100,16 +92,16 @@ class App(TypedMemories):
         bank = self.bank
 
         def shelf(collection: str, name: str) -> Sequence[tuple[str, str]]:
-            kept = bank.versions(Memory(name, collection, "", {}, ""))
-            return [(one.time, f"v{one.number}") for one in kept]
+            versions = bank.versions(Memory(name, collection, "", {}, ""))
+            return [(version.time, f"v{version.number}") for version in versions]
 
-        known = self.sessions.facts(superseded=True)
+        facts = self.sessions.facts(superseded=True)
         return chronicle(
             self.dated_memories(),
             self.trashed(),
             self.sessions.list(_ALL),
             # What went to the person's own bank happened there.
-            [one for one in known if not one.ref.startswith(GLOBAL)],
+            [fact for fact in facts if not fact.ref.startswith(GLOBAL)],
             shelf,
         )
 
@@ -120,7 +112,7 @@ class App(TypedMemories):
         from retain.capture.inbox import Inbox
         from retain.doctor import examine
 
-        bank = self.opened.bank
+        bank = self.opened
         inbox = Inbox(bank.root, self.env)
         is_indexed = bank.location.exists and self.config.flag("memory.enabled")
         index = self.index() if is_indexed else None
@@ -133,7 +125,7 @@ class App(TypedMemories):
             return "off (versioning.mode)"
         count = self.config.number("versioning.max_versions")
         numbered = f"the last {f'{count} texts' if count > 1 else 'text'} of each memory"
-        repository = self.opened.history().repository if self.location.exists else None
+        repository = self.history(self.opened).repository if self.location.exists else None
         return f"git in {repository.root}, and {numbered}" if repository else numbered
 
     def export(self, target: str) -> Exported:
@@ -153,13 +145,13 @@ class App(TypedMemories):
         """Import another bank, store or export: all of it or nothing."""
         from retain import transfer
 
-        wanted = transfer.plan(
+        plan = transfer.plan(
             os.path.join(self.cwd, os.path.expanduser(source)),
             self.config.number("memory.max_bytes"),
         )
         allow_secret = allow_secret or not self.config.flag("guard.redact_secrets")
         self.ensure_bank()
-        done = transfer.take_over(self.bank, wanted, replace=replace, allow_secret=allow_secret)
+        done = transfer.take_over(self.bank, plan, replace=replace, allow_secret=allow_secret)
         if not done.changes:
             return done
         what = f"import {len(done.changes)} memories"
@@ -174,7 +166,7 @@ class App(TypedMemories):
         """Take chats from files into the bank in force; those that are there are not doubled."""
         from retain import chats
 
-        self.refuse_switched_off()
+        self.locator.refuse_switched_off()
         return chats.take_over(
             self.sessions,
             os.path.join(self.cwd, os.path.expanduser(source)),

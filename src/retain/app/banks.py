@@ -6,22 +6,29 @@ import contextlib
 import os
 import re
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from retain import locate, names
 from retain.bank.bank import Bank
 from retain.bank.files import Directory, WriteTransaction, write_whole
 from retain.bank.history import History
 from retain.bank.listing import make_bank
 from retain.bank.memory_input import find_agent
-from retain.config import Config, config_file, read_file, set_key, unset_key
-from retain.disk import make_private_directory
+from retain.config import Config, config_file, read_file, set_key
 from retain.errors import Ambiguous, NotFound, RetainError, UsageError
 from retain.index.index import Index, Model
-from retain.locate import BankLocation, Locator
+from retain.locate import (
+    BankLocation,
+    Locator,
+    find_bank,
+    global_root,
+    make_private_directory,
+    project_of,
+    refuse_link,
+)
 from retain.memory import Memory
+from retain.names import GLOBAL, is_inside
 from retain.search import brief
 
 if TYPE_CHECKING:
@@ -29,26 +36,6 @@ if TYPE_CHECKING:
     from retain.index.engines.choosing import Engines
 
 _HANDLE: Final = re.compile(r"m:[0-9a-f]{4,64}")  # as a brief calls a memory
-# Where a project's bank stands in the project, by which the project is found.
-_IN_PROJECT: Final = ("/.retain", "/.memories", "/.claude/memory")
-
-
-class OpenBank(NamedTuple):
-    """A bank and its own settings: a project's config says nothing about the person's bank."""
-
-    bank: Bank
-    config: Config
-
-    @classmethod
-    def open(cls, location: BankLocation, config: Config) -> OpenBank:
-        is_off = config.text("versioning.mode") == "off"
-        max_versions = 0 if is_off else config.number("versioning.max_versions")
-        max_bytes = config.number("memory.max_bytes")
-        return cls(Bank(location, max_bytes=max_bytes, max_versions=max_versions), config)
-
-    def history(self) -> History:
-        """The earlier texts of the bank's memories."""
-        return History(self.bank, use_git=self.config.text("versioning.mode") == "auto")
 
 
 class Banks:
@@ -66,40 +53,40 @@ class Banks:
     ) -> None:
         self.env: Mapping[str, str] = os.environ if env is None else env
         self.cwd = os.getcwd() if cwd is None else cwd
-        self._locator = Locator(self.cwd, self.env, bank=bank, local=local, everywhere=everywhere)
+        self.locator = Locator(self.cwd, self.env, bank=bank, local=local, everywhere=everywhere)
         self._stays = stays  # in a process that lives on
         self._indexes: dict[str, Index] = {}
         # An index is closed in good order also where nobody thinks of it.
-        self._finalizer = weakref.finalize(self, close_all, self._indexes)
+        self._finalizer = weakref.finalize(self, _close_all, self._indexes)
 
     @property
     def location(self) -> BankLocation:
         """Where the bank in force is."""
-        return self._locator.location
+        return self.locator.location
 
     @property
     def global_location(self) -> BankLocation:
         """Where the person's own bank is."""
-        return self._locator.own
+        return self.locator.own
 
     @property
     def config(self) -> Config:
         """The settings of the bank in force."""
-        return self._locator.config
+        return self.locator.config
 
     def latest_config(self) -> Config:
         """The same, those for engines as the person has them by now."""
-        return self._locator.latest_config()
+        return self.locator.latest_config()
 
     @property
     def is_alone(self) -> bool:
         """Whether reads look in no other bank, whichever there are."""
-        return self.location.scope != "project" or self._locator.local
+        return self.location.scope != "project" or self.locator.local
 
     # Opening
 
     @cached_property
-    def opened(self) -> OpenBank:
+    def opened(self) -> Bank:
         """The bank in force, whether or not memory is switched off there."""
         location = self.location
         if location.scope == "bank" and not location.exists:
@@ -107,63 +94,55 @@ class Banks:
                 f"there is no bank at {location.root} ({location.reason})",
                 hint=f"`retain init --bank {location.root}` makes one.",
             )
-        return OpenBank.open(location, self.config)
-
-    @property
-    def writable(self) -> OpenBank:
-        """The bank that writes go to, if memory is switched on there."""
-        self.refuse_switched_off()
-        return self.opened
+        return _open(location, self.config)
 
     @property
     def bank(self) -> Bank:
-        """The bank that writes go to."""
-        return self.writable.bank
+        """The bank that writes go to, if memory is switched on there."""
+        self.locator.refuse_switched_off()
+        return self.opened
 
-    def readable(self) -> list[OpenBank]:
+    def readable(self) -> list[Bank]:
         """The banks a read looks in: the project's, then the person's own."""
-        (_, *others) = self._locator.readable()
-        return [self.opened, *(OpenBank.open(*other) for other in others)]
+        (_, *others) = self.locator.readable()
+        return [self.opened, *(_open(*other) for other in others)]
 
-    def locations(self) -> list[BankLocation]:
-        """Where the banks are that a read looks in."""
-        return [location for location, _ in self._locator.readable()]
-
-    def refuse_switched_off(self) -> None:
-        """Raise where memory is switched off for the bank in force."""
-        self._locator.refuse_switched_off()
+    def history(self, bank: Bank) -> History:
+        """The earlier texts of a bank's memories."""
+        config = self.locator.load(bank.location)
+        return History(bank, use_git=config.text("versioning.mode") == "auto")
 
     def forget(self) -> None:
         """Look again next time: a bank was made, or a setting was changed."""
-        self._locator.forget()
+        self.locator.forget()
         self.__dict__.pop("opened", None)
 
     def init(self) -> tuple[BankLocation, bool]:
         """Make a bank where one was asked for, and say whether it is new."""
-        named = self._locator.named or self.env.get("RETAIN_BANK", "")
-        if self._locator.everywhere:
-            root, scope = locate.global_root(self.env), "global"
+        named = self.locator.named or self.env.get("RETAIN_BANK", "")
+        if self.locator.everywhere:
+            root, scope = global_root(self.env), "global"
         elif named:
             root, scope = os.path.join(self.cwd, os.path.expanduser(named)), "bank"
         else:
             root, scope = os.path.join(self.cwd, ".retain"), "project"
-            locate.refuse_link(root)
+            refuse_link(root)
             around = self.bank_above()
-            if around and names.is_inside(os.path.join(self.cwd, "x"), around.root):
+            if around and is_inside(os.path.join(self.cwd, "x"), around.root):
                 raise UsageError(
                     f"{self.cwd} is inside the bank {around.root}",
                     unchanged="Nothing was made.",
                     hint="Go to a project's root directory first.",
                 )
         root = os.path.abspath(root)
-        if os.path.realpath(root) == locate.global_root(self.env):
+        if os.path.realpath(root) == global_root(self.env):
             scope = "global"  # `retain init` in the home directory
         return BankLocation(root, "retain", scope, "made by init", True), make_bank(root)
 
     def bank_above(self) -> BankLocation | None:
         """The bank that a new one here would hide: a project's above, or another tool's store."""
         with contextlib.suppress(RetainError):
-            return locate.find_bank(self.cwd, self.env, local=True)
+            return find_bank(self.cwd, self.env, local=True)
         return None
 
     def ensure_bank(self) -> None:
@@ -178,24 +157,20 @@ class Banks:
 
     def config_files(self) -> tuple[str, str]:
         """The person's own config file and the bank's; neither need be in order."""
-        return self._locator.user_file, config_file(self._locator.find().root)
+        return self.locator.user_file, config_file(self.locator.find().root)
 
-    def set_config(self, setting: Setting, value: Scalar) -> str:
-        """Write a setting to the bank's config, or the person's own with --global; the file."""
-        user, path = self.config_files()
-        if path != user and not setting.project:
+    def set_config(self, setting: Setting, value: Scalar | None) -> tuple[str, bool]:
+        """Write a setting to the bank's config, or the person's own with --global.
+
+        None takes it out again. Returns the file, and whether it was changed.
+        """
+        location, (user, path) = self.locator.find(), self.config_files()
+        if value is not None and path != user and not setting.project:
             raise UsageError(
                 f"{setting.key} is yours to set, not a project's",
                 unchanged="Nothing was changed.",
                 hint=f"Set it in your own config: `retain config set {setting.key} ... --global`.",
             )
-        return self._change_config(setting, value)[0]
-
-    def unset_config(self, setting: Setting) -> tuple[str, bool]:
-        """Take a setting out of that config; the file, and whether it was there."""
-        return self._change_config(setting, None)
-
-    def _change_config(self, setting: Setting, value: Scalar | None) -> tuple[str, bool]:
         # Models, addresses and guards are not an agent's to set: it may do a stranger's will.
         agent = "" if setting.project else find_agent(self.env)
         if agent:
@@ -204,13 +179,13 @@ class Banks:
                 unchanged="Nothing was changed.",
                 hint=f"Ask them to run it themselves: `retain config set {setting.key} ...`",
             )
-        location, (user, path) = self._locator.find(), self.config_files()
         if location.kind != "retain":
             from retain.foreign import refuse_setting
 
             refuse_setting(location.root, location.foreign_config, setting.key, value)
         read_file(path)  # a newer format or a broken file is not to be written to
-        if value is None and unset_key(_read_text(path), setting.key) is None:
+        text = _read_text(path)
+        if value is None and set_key(text, setting.key, None) == text:
             return path, False
         if not location.exists:
             make_bank(location.root)
@@ -220,34 +195,30 @@ class Banks:
             Directory.open(os.path.realpath(location.root)) as root,
             WriteTransaction.open(root, path),
         ):
-            old = _read_text(file)
-            new = unset_key(old, setting.key) if value is None else set_key(old, setting.key, value)
-            write_whole(file, (old if new is None else new).encode())
+            write_whole(file, set_key(_read_text(file), setting.key, value).encode())
         self.forget()
         return path, True
 
     # Finding memories
 
-    def find_memory(self, ref: str, collection: str | None = None) -> tuple[Memory, OpenBank]:
+    def find_memory(self, ref: str, collection: str | None = None) -> tuple[Memory, Bank]:
         """A memory and the bank it is in; the project's before the person's own."""
         banks = self.readable()
         if _HANDLE.fullmatch(ref):
             ref = _resolve_handle(ref, banks)
-        if ref.startswith(names.GLOBAL):
-            ref = ref.removeprefix(names.GLOBAL)
-            banks = [it for it in banks if it.bank.location.scope == "global"] or banks
+        if ref.startswith(GLOBAL):
+            ref = ref.removeprefix(GLOBAL)
+            banks = [bank for bank in banks if bank.location.scope == "global"] or banks
         errors = []
-        for opened in banks:
+        for bank in banks:
             try:
-                return opened.bank.find(ref, collection), opened
+                return bank.find(ref, collection), bank
             except NotFound as error:
                 errors.append(error)
-        raise _explain(errors[0], ref, collection, [opened.bank for opened in banks])
+        raise _explain(errors[0], ref, collection, banks)
 
     def find_own(self, ref: str, collection: str | None = None) -> Memory:
         """A memory of the bank in force, the only one that writes change."""
-        if _HANDLE.fullmatch(ref):
-            ref = _resolve_handle(ref, [self.writable])
         ref = self._own_ref(ref)
         try:
             return self.bank.find(ref, collection)
@@ -255,24 +226,26 @@ class Banks:
             raise self._explain_missing(error, ref, collection) from None
 
     def _own_ref(self, ref: str) -> str:
-        """A reference without its `global:`, if that is the bank in force."""
-        if ref.startswith(names.GLOBAL) and self.location.scope != "global":
+        """A reference within the bank in force, for a handle or one that begins with `global:`."""
+        if _HANDLE.fullmatch(ref):
+            ref = _resolve_handle(ref, [self.bank])
+        if ref.startswith(GLOBAL) and self.location.scope != "global":
             raise NotFound(
-                f"{ref.removeprefix(names.GLOBAL)!r} is in your global bank, and writes go to "
+                f"{ref.removeprefix(GLOBAL)!r} is in your global bank, and writes go to "
                 f"{self.location.root}",
                 unchanged="Nothing was changed.",
                 hint="Change it with --global.",
             )
-        return ref.removeprefix(names.GLOBAL)
+        return ref.removeprefix(GLOBAL)
 
     def _explain_missing(self, error: NotFound, ref: str, collection: str | None) -> NotFound:
         """A better answer for a memory that is in the other bank, merged, or in the trash."""
         for other in self.readable()[1:]:
-            if other.bank.holds(ref, collection):
+            if other.holds(ref, collection):
                 return NotFound(
                     f"{ref!r} is not in {self.location.root}",
                     unchanged="Nothing was changed.",
-                    hint=f"It is in your global bank ({other.bank.root}): add --global.",
+                    hint=f"It is in your global bank ({other.root}): add --global.",
                 )
         return _explain(error, ref, collection, [self.bank])
 
@@ -280,7 +253,7 @@ class Banks:
 
     def index(self) -> Index:
         """The index of the bank in force, which must exist."""
-        index = self._index_of(self.writable)
+        index = self._index_of(self.bank)
         if not index.location.exists:
             raise NotFound(
                 f"there is no bank at {index.bank.root} yet",
@@ -290,38 +263,81 @@ class Banks:
 
     def indexes(self) -> list[Index]:
         """The indexes of the banks a read looks in, the project's own first."""
-        return [self._index_of(one) for one in self.readable() if one.bank.location.exists]
+        return [self._index_of(bank) for bank in self.readable() if bank.location.exists]
 
-    def _index_of(self, opened: OpenBank) -> Index:
-        root, location = opened.bank.root, opened.bank.location
+    def _index_of(self, bank: Bank) -> Index:
+        root, location = bank.root, bank.location
         if root in self._indexes and self._indexes[root].location != location:
             self._indexes.pop(root).close()  # it was looked for before it was made
         if root not in self._indexes:
+            config = self.config
+            # Who comes and goes asks someone who has the model loaded: any bank's has the same.
+            warm = () if self._stays else (self.location.root, global_root(self.env))
+            key = self.env.get("RETAIN_RECALL_API_KEY", "")
             self._indexes[root] = Index(
-                opened.bank,
+                bank,
                 self.env,
-                self._model(),
-                partial(_make_engines, self._locator),
-                settings=self._locator.latest_config,
+                Model(config.text("recall.embedder"), config.text("recall.model"), key, warm),
+                partial(_make_engines, self.locator),
+                settings=self.locator.latest_config,
                 project="" if location.scope == "global" else project_of(root),
                 stays=self._stays,
             )
         return self._indexes[root]
 
-    def _model(self) -> Model:
-        config = self.config
-        # Who comes and goes asks someone who has the model loaded: any bank's has the same.
-        warm = () if self._stays else (self.location.root, locate.global_root(self.env))
-        key = self.env.get("RETAIN_RECALL_API_KEY", "")
-        return Model(config.text("recall.embedder"), config.text("recall.model"), key, warm)
+    def close(self) -> None:
+        """Let go of what was opened; every file is safe already."""
+        for index in self._indexes.values():
+            with contextlib.suppress(RetainError):
+                _send_off(index, self.env)
+        _close_all(self._indexes)
+        for name in ("own", "sessions"):  # of the app, made when they are first asked for
+            opened = self.__dict__.get(name, self)
+            if opened is not self:
+                opened.close()
+
+    # Engines
 
     @property
     def has_engines(self) -> bool:
         """Whether a person has chosen that parts of the index live elsewhere."""
         return _has_engines(self.latest_config())
 
+    @property
+    def has_news(self) -> bool:
+        """Whether something was taken in that nobody has told engines of yet."""
+        return any(index.has_news for index in list(self._indexes.values()))
 
-def close_all(indexes: dict[str, Index]) -> None:
+    def deliver(self, *, is_stopped: Callable[[], bool] = lambda: False) -> bool:
+        """Tell engines what they lack, except those that are down; whether something still waits.
+
+        It is for the bank in force and for those that were looked in. Nobody waits for this: what
+        cannot be delivered now is told later, by whoever comes next.
+        """
+        if not self.has_engines:
+            for index in list(self._indexes.values()):
+                index.has_news = False
+            return False
+        with contextlib.suppress(NotFound):  # a bank that is not made yet has nothing to tell
+            self.index()
+        indexes = [index for index in list(self._indexes.values()) if index.location.exists]
+        waits = [_deliver(index, is_stopped) for index in indexes]
+        return any(waits)
+
+    def stop_waiting(self) -> None:
+        """Have nobody wait for an engine any longer: the program ends."""
+        for index in list(self._indexes.values()):
+            index.leave()
+
+
+def _open(location: BankLocation, config: Config) -> Bank:
+    """A bank with its own settings: a project's config says nothing about the person's bank."""
+    is_off = config.text("versioning.mode") == "off"
+    max_versions = 0 if is_off else config.number("versioning.max_versions")
+    return Bank(location, max_bytes=config.number("memory.max_bytes"), max_versions=max_versions)
+
+
+def _close_all(indexes: dict[str, Index]) -> None:
     while indexes:
         indexes.popitem()[1].close()
 
@@ -343,22 +359,58 @@ def _make_engines(locator: Locator, index: Index) -> Engines | None:
     return chosen(config, locator.env, index.bank.root, index.database, model)
 
 
-def project_of(root: str) -> str:
-    """The project that a bank's links are about: the directory the bank stands in."""
-    for ending in _IN_PROJECT:
-        if root.endswith(ending):
-            return root.removesuffix(ending)
-    return os.path.dirname(root)
+def _deliver(index: Index, is_stopped: Callable[[], bool]) -> bool:
+    """Tell the engines of one bank what they lack; whether something still waits."""
+    engines, index.has_news = index.engines, False
+    if engines is None:
+        return False
+
+    def is_over() -> bool:  # also where the person has chosen others meanwhile
+        return is_stopped() or index.engines is not engines
+
+    waits = False
+    for part, sender in engines.senders.items():
+        try:
+            trouble = engines.wires[part].delivery() or engines.wires[part].trouble()
+            if is_over() or (trouble and not trouble.is_over):
+                waits = True
+            else:
+                waits = bool(sender.push(is_stopped=is_over).left) or waits
+        except RetainError:  # `retain engine status` tells
+            waits = True
+    if waits and is_stopped():
+        index.has_news = True  # which is sent off when the bank is closed
+    return waits
 
 
-def _resolve_handle(handle: str, banks: Sequence[OpenBank]) -> str:
+def _send_off(index: Index, env: Mapping[str, str]) -> None:
+    """Have engines told by a process of its own: nobody should wait for a client to load.
+
+    After a search as well: what could not be told before may be told by now, and it may be
+    time to ask what other machines have told.
+    """
+    if not (index.has_news or index.has_searched):
+        return
+    has_news, index.has_news, index.has_searched = index.has_news, False, False
+    engines = index.engines
+    for part, wire in engines.wires.items() if engines else ():
+        trouble = wire.delivery() or wire.trouble()
+        is_down = trouble is not None and not trouble.is_over
+        if engines and not is_down and engines.senders[part].waits(for_vectors=has_news):
+            from retain.index.engines.sending import send_off
+
+            send_off(index.bank.root, env)
+            return
+
+
+def _resolve_handle(handle: str, banks: Sequence[Bank]) -> str:
     """The reference of the memory that a brief called by a handle."""
     length = len(handle) - len("m:")
     refs = dict.fromkeys(
         brief.scoped(f"{collection}/{name}", scope)
-        for opened in banks
-        for scope in [opened.bank.location.scope]
-        for collection, name in opened.bank.names()
+        for bank in banks
+        for scope in [bank.location.scope]
+        for collection, name in bank.names()
         if handle == brief.handle(f"{collection}/{name}".removeprefix("/"), length, scope)
     )
     if not refs:

@@ -13,7 +13,6 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from retain import names
 from retain.app.banks import Banks
 from retain.bank import filters, index_md
 from retain.bank.bank import LockedMemory, changed_error, has_hash, restate_id
@@ -35,6 +34,8 @@ from retain.bank.memory_input import (
 from retain.config import rules
 from retain.errors import Conflict, NotFound, RetainError, Unreadable, UsageError
 from retain.memory import Deleted, Memory, Merged, Problem, Trashed, Version, Written, now
+from retain.names import check_collection, check_id, memory_id, nfc, split_ref
+from retain.search.request import whole
 
 if TYPE_CHECKING:
     from retain.bank.history import History
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 SORTS: Final = ("collection", "id", "title", "type", "status", "created", "updated")
 
-_SCOPES: Final = {"project": "0", "bank": "0", "global": "1"}  # the project's own come first
 _REPEATS: Final = 5  # how often an append may find a text that was changed without the lock
 
 
@@ -71,55 +71,57 @@ class Memories(Banks):
 
     def get(self, ref: str, *, collection: str | None = None, version: str = "") -> Memory:
         """A memory as it is, or as it was; the project's before the person's own."""
-        memory, opened = self.find_memory(ref, collection)
-        return opened.history().at(memory, version) if version else memory
+        memory, bank = self.find_memory(ref, collection)
+        return self.history(bank).at(memory, version) if version else memory
 
     def list(
         self,
         *,
         collection: str | None = None,
-        conditions: Iterable[str] = (),
-        kind: str = "",
+        filter: Iterable[str] = (),  # noqa: A002 - as the flags are called
+        type: str = "",  # noqa: A002
         status: str = "",
         sort: str = "collection",
         reverse: bool = False,
-        limit: int = 0,
+        limit: int | None = None,
         problems: list[Problem] | None = None,
     ) -> list[Memory]:
         """Memories that meet every condition; retired ones only when asked for."""
-        wanted = [filters.parse(condition) for condition in conditions]
-        collection = None if collection is None else names.check_collection(collection)
-        banks = [opened.bank for opened in self.readable()]
-        banks.sort(key=lambda bank: _SCOPES[bank.location.scope], reverse=reverse)
+        limit = None if limit is None else whole("limit", limit)
+        conditions = [filters.parse(condition) for condition in filter]
+        collection = None if collection is None else check_collection(collection)
+        banks = self.readable()  # the project's own first
+        if reverse:
+            banks.reverse()
         memories = (
             memory
             for bank in banks
             for memory in bank.memories(collection, problems, reverse=reverse)
-            if (not kind or memory.type == kind)
+            if (not type or memory.type == type)
             and (status in ("all", memory.status) if status else memory.status != "retired")
-            and filters.matches(memory, wanted)
+            and filters.matches(memory, conditions)
         )
         if sort == "collection":  # the order they come in: no more is read than is asked for
-            return list(islice(memories, limit or None))
+            return list(islice(memories, limit))
         ordered = sorted(memories, key=lambda memory: _sort_key(memory, sort), reverse=reverse)
-        return ordered[: limit or None]
+        return ordered[:limit]
 
     def names(self, collection: str | None = None) -> Sequence[tuple[str, str]]:
         """Collection and id of every memory that can be read; no file is opened."""
-        return [name for opened in self.readable() for name in opened.bank.names(collection)]
+        return [name for bank in self.readable() for name in bank.names(collection)]
 
     def collections(self) -> Sequence[tuple[str, str, int]]:
         """Name, scope and number of memories of each collection."""
         return [
-            (name, opened.bank.location.scope, count)
-            for opened in self.readable()
-            for name, count in opened.bank.counts().items()
+            (name, bank.location.scope, count)
+            for bank in self.readable()
+            for name, count in bank.counts().items()
             if name or count
         ]
 
-    def _find_all(self, refs: Sequence[str], collection: str | None = None) -> Sequence[Memory]:
+    def _find_all(self, refs: Sequence[str]) -> Sequence[Memory]:
         """Several memories of the bank in force, each of them once."""
-        memories = [self.find_own(ref, collection) for ref in refs]
+        memories = [self.find_own(ref) for ref in refs]
         return tuple({memory.address: memory for memory in memories}.values())
 
     # Writing
@@ -144,14 +146,14 @@ class Memories(Banks):
         if not memory_input.allow_secret:
             self._refuse_secret_names(name, collection)
         parsed = parse_text(memory_input.text)
-        collection, wanted = self._address(name, collection, memory_input.title, parsed)
-        data = compose_new(memory_input, parsed, wanted, self.author)
-        data = self._check_record(Memory(wanted, collection, f"{wanted}.md", {}, ""), data)
-        with self.bank.lock_name(collection, wanted) as slot:
+        collection, id_ = self._address(name, collection, memory_input.title, parsed)
+        data = compose_new(memory_input, parsed, id_, self.author)
+        data = self._check_record(Memory(id_, collection, f"{id_}.md", {}, ""), data)
+        with self.bank.lock_name(collection, id_) as slot:
             if slot.taken and not is_new:
                 may_replace = bool(name or replace)
                 change = slot.open_taken(slot.taken)
-                written = self._put_again(change, wanted, memory_input, parsed, may_replace)
+                written = self._put_again(change, id_, memory_input, parsed, may_replace)
             else:
                 written = slot.create(data)
         return self._finish(written, f"put {written.memory.ref}", warnings + parsed.warnings)
@@ -161,20 +163,20 @@ class Memories(Banks):
     ) -> tuple[str, str]:
         """The collection and id to store under: those given, else made from the text."""
         if name:
-            collection, wanted = names.split_ref(name, collection)
+            collection, id_ = split_ref(name, collection)
         else:
             title = title or str(parsed.meta.get("title") or "")
             stated = str(parsed.meta.get("id") or "")
-            wanted = names.check_id(stated or names.memory_id(title, parsed.body))
+            id_ = check_id(stated or memory_id(title, parsed.body))
         if collection is None:
             collection = self.config.text("memory.default_collection")
             collection = collection or self.bank.kind.default_collection
-        return collection, wanted
+        return collection, id_
 
     def _put_again(
         self,
         change: LockedMemory,
-        wanted: str,
+        id_: str,
         memory_input: MemoryInput,
         parsed: ParsedText,
         may_replace: bool,
@@ -191,7 +193,7 @@ class Memories(Banks):
                 hint=f"Change it with `retain update {old.address}`.",
             )
         data = replace_text(old, memory_input.for_existing(), parsed)
-        is_same_id = names.nfc(old.id) == wanted
+        is_same_id = nfc(old.id) == id_
         if data != old.data and not (may_replace and is_same_id):
             same = "the same text and other metadata" if old.body == parsed.body else "another text"
             hint = f"Store this as another memory with --id NEW, or change that one: --id {old.id}."
@@ -371,10 +373,10 @@ class Memories(Banks):
         for memory in memories:
             if not has_hash(memory, (expect or {}).get(memory.address, "")):
                 raise changed_error(memory, "merged")
-        where, wanted = names.split_ref(into, collection)
-        where = memories[0].collection if where is None else where
-        data = compose_merged(memories, wanted, memory_input, parsed, self.author)
-        after, trashed = self.bank.merge(memories, where, wanted, data)
+        collection, name = split_ref(into, collection)
+        collection = memories[0].collection if collection is None else collection
+        data = compose_merged(memories, name, memory_input, parsed, self.author)
+        after, trashed = self.bank.merge(memories, collection, name, data)
         changes: dict[str, bytes | None] = {memory.path: None for memory in memories}
         changes[after.path] = after.data
         refs = ", ".join(memory.ref for memory in memories)
@@ -386,29 +388,29 @@ class Memories(Banks):
 
     def merge_into_first(self, keep: str, others: Sequence[str]) -> Merged:
         """Several memories as one, under the name of the first: all of it or nothing."""
-        first, *more = self._find_all((keep, *others))
-        bodies = dict.fromkeys(one.body.strip() for one in (first, *more))
+        memories = self._find_all((keep, *others))
+        first, addresses = memories[0], [memory.address for memory in memories]
+        bodies = dict.fromkeys(memory.body.strip() for memory in memories)
         draft = MemoryInput("\n\n".join(bodies), first.title, first.type)
         between = f"{first.id[:80]}-{os.urandom(4).hex()}"
-        sources = [one.address for one in (first, *more)]
-        done = self.merge(sources, between, draft, collection=first.collection)
+        merged = self.merge(addresses, between, draft, collection=first.collection)
         try:  # the name is free only now that its bearer is in the trash
-            moved = self.move(done.written.memory.address, to_collection=None, to_id=first.id)
+            moved = self.move(merged.written.memory.address, to_collection=None, to_id=first.id)
         except (RetainError, OSError):
-            self._undo_merge(done)
+            self._undo_merge(merged)
             raise
-        warnings = (*done.written.warnings, *moved.warnings)
-        return done._replace(written=moved._replace(status="merged", warnings=warnings))
+        warnings = (*merged.written.warnings, *moved.warnings)
+        return merged._replace(written=moved._replace(status="merged", warnings=warnings))
 
-    def _undo_merge(self, done: Merged) -> None:
+    def _undo_merge(self, merged: Merged) -> None:
         """Take a merge back; what it made goes last, so that no text is ever in no memory."""
-        made = done.written.memory
-        for one in done.trashed:
+        made = merged.written.memory
+        for source in merged.trashed:
             try:
-                self.untrash(f"{one.collection}/{one.name}")
+                self.untrash(f"{source.collection}/{source.name}")
             except RetainError as error:
                 raise Conflict(
-                    f"{one.collection}/{one.id} cannot come back: {error.message}",
+                    f"{source.collection}/{source.id} cannot come back: {error.message}",
                     unchanged=f"All the texts are in {made.ref}.",
                     hint="Give that one the name you want with `retain move`.",
                 ) from error
@@ -418,57 +420,59 @@ class Memories(Banks):
 
     def versions(self, ref: str, *, collection: str | None = None) -> Sequence[Version]:
         """The earlier texts of a memory, newest first."""
-        memory, opened = self.find_memory(ref, collection)
-        return opened.history().versions(memory)
+        memory, bank = self.find_memory(ref, collection)
+        return self.history(bank).versions(memory)
 
     def with_history(self, ref: str) -> tuple[Memory, History]:
         """A memory of the bank in force with its earlier texts, for who reads them elsewhere."""
-        return self.find_own(ref), self.writable.history()
+        return self.find_own(ref), self.history(self.bank)
 
     def diff(
         self, ref: str, *, collection: str | None = None, older: str = "", newer: str = ""
     ) -> str:
         """What changed between two versions, as a unified diff."""
-        memory, opened = self.find_memory(ref, collection)
-        return opened.history().diff(memory, older, newer)
+        memory, bank = self.find_memory(ref, collection)
+        return self.history(bank).diff(memory, older, newer)
 
     def restore(
-        self, ref: str, version: str, *, collection: str | None = None, expect: str = ""
+        self,
+        ref: str,
+        version: str,
+        *,
+        collection: str | None = None,
+        expect: str = "",
+        exact: bool = False,
     ) -> Written:
-        """Bring an earlier text back; the present one stays in the history."""
-        history = self.writable.history()
+        """Bring an earlier text back; the present one stays in the history.
+
+        With `exact` byte by byte, as if what came after had not happened. Of a record only the last
+        text: it tells of its own changes, and an older one would lose more than one step.
+        """
+        history = self.history(self.bank)
         with self._changing(ref, collection) as change:
             memory = change.memory
-            old = history.at(memory, version)
-            # An older text may state the id the memory had then, and has an older `updated_at`.
-            data = restate_id(old._replace(id=memory.id))
-            if data != memory.data and old.meta and not old.problem:
-                data = edit_file(memory.path, data, {"updated_at": now()})
-            data = self._check_record(memory, data)
+            if exact:
+                labels = [f"v{numbered.number}" for numbered in self.bank.versions(memory)]
+                is_record = memory.path.endswith(".json")
+                if version not in (labels[-1:] if is_record else labels):
+                    raise UsageError(
+                        "only the last step can be taken back byte by byte",
+                        unchanged="It was left as it is.",
+                        hint="Without exact, every version can be restored.",
+                    )
+                data = history.read(memory, version)
+            else:
+                old = history.at(memory, version)
+                # An older text may state the id the memory had then, and an older `updated_at`.
+                data = restate_id(old._replace(id=memory.id))
+                if data != memory.data and old.meta and not old.problem:
+                    data = edit_file(memory.path, data, {"updated_at": now()})
+                data = self._check_record(memory, data)
             written = change.write(data, expect=expect, status="restored")
         message = f"restore {written.memory.ref} to {version}"
-        is_tracked = written.status != "unchanged" and history.is_tracked(written.memory)
-        return self._finish(written, message, (), commit=is_tracked)
-
-    def undo_to(self, ref: str, version: str, *, expect: str = "") -> Written:
-        """Bring an earlier text back byte by byte, as if what came after had not happened.
-
-        Of a record only the last one: it tells of its own changes, and an older text would lose
-        more than one step.
-        """
-        with self._changing(ref) as change:
-            before = change.memory
-            numbers = [one.number for one in self.bank.versions(before)]
-            number = next((one for one in numbers if f"v{one}" == version), 0)
-            data = self.bank.read_version(before, number) if number else None
-            if data is None or (before.path.endswith(".json") and number != numbers[-1]):
-                raise UsageError(
-                    "only the last step can be taken back byte by byte",
-                    unchanged="It was left as it is.",
-                    hint="Without exact, every version can be restored.",
-                )
-            written = change.write(data, expect=expect, status="restored")
-        return self._finish(written, f"restore {before.ref} to {version}", ())
+        is_changed = written.status != "unchanged" and not exact
+        commit = is_changed and history.is_tracked(written.memory)
+        return self._finish(written, message, (), commit=commit)
 
     def trashed(self) -> Sequence[Trashed]:
         """What can be brought back, newest first."""
@@ -546,7 +550,7 @@ class Memories(Banks):
         """What follows a write, whatever made it: it is indexed, and committed if the bank does."""
         listed, notes = index_md.settle(self.bank) if self.bank.kind.listing else ([], ())
         try:
-            self._index_of(self.writable).update(changes, progress)
+            self._index_of(self.bank).update(changes, progress)
         except RetainError as error:  # the memory itself is safe
             notes += (f"saved, and not yet searchable: {error.message}",)
         if not commit and not self.config.flag("versioning.auto_commit"):
@@ -561,7 +565,7 @@ class Memories(Banks):
         return self._commit([os.path.join(self.bank.root, name)], what)[1]
 
     def _commit(self, paths: Sequence[str], what: str) -> tuple[str, tuple[str, ...]]:
-        history = self.writable.history()
+        history = self.history(self.bank)
         # As the files are now, while nobody writes: another may have written since.
         with self.bank.lock_contents(paths) as present:
             outcome = history.commit(present, f"retain: {what}")

@@ -12,9 +12,9 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.app.banks import Banks, close_all
+from retain.app.banks import Banks
 from retain.capture.inbox import Inbox
-from retain.errors import Busy, Conflict, NotFound, RetainError
+from retain.errors import Busy, Conflict, RetainError
 from retain.index import catalogue
 from retain.index.database import MEMORY_STATE, Damaged
 from retain.index.graph import successors_of
@@ -158,7 +158,7 @@ class Queries(Banks):
 
         The index is asked as it is: a command that shows one memory does not look at all files.
         """
-        found = {memory.path: name for memory in memories if (name := self.successor(memory))}
+        names = {memory.path: name for memory in memories if (name := self.successor(memory))}
         with contextlib.suppress(RetainError, OSError):  # each still says what it says of itself
             for index in self.indexes():
                 mine = [
@@ -167,8 +167,8 @@ class Queries(Banks):
                     if memory.path.startswith(f"{index.bank.root}/") and memory.ref.isprintable()
                 ]
                 if mine:
-                    found |= index.look(partial(successors_of, memories=mine))
-        return found
+                    names |= index.look(partial(successors_of, memories=mine))
+        return names
 
     def graph(self, ref: str = "", depth: int = 2) -> related.Graph:
         """The links of the bank in force, or those around one memory or file."""
@@ -187,12 +187,12 @@ class Queries(Banks):
 
     def resolve_links(self, targets: Sequence[str]) -> dict[str, tuple[str, str, str]]:
         """Scope, collection and id of the memories that links name; the project's own first."""
-        found: dict[str, tuple[str, str, str]] = {}
+        resolved: dict[str, tuple[str, str, str]] = {}
         for index in self.indexes() if targets else ():
-            left = [target for target in targets if target not in found]
+            left = [target for target in targets if target not in resolved]
             for target, address in related.addresses(index, left).items():
-                found[target] = index.location.scope, *address
-        return found
+                resolved[target] = index.location.scope, *address
+        return resolved
 
     def find_ghost(self, path: str) -> str:
         """The linked file that a path means, as the graph names it; empty if none does."""
@@ -207,7 +207,12 @@ class Queries(Banks):
     # Duplicates
 
     def suggest_merges(
-        self, threshold: float, kind: str, limit: int, *, ignored: bool = False
+        self,
+        threshold: float = 0.85,
+        type: str = "journal",  # noqa: A002 - as the flags are called
+        limit: int = 5,
+        *,
+        ignored: bool = False,
     ) -> list[duplicates.Cluster]:
         """Groups of memories that could be one; those that a person ignores only if asked for."""
         threshold, limit = share("threshold", threshold), whole("limit", limit)
@@ -215,14 +220,15 @@ class Queries(Banks):
         apart = () if ignored else self.ignored_pairs()
         # As many more are asked for as may be left out.
         most = limit + len(apart)
-        clusters = duplicates.clusters(index, threshold=threshold, kind=kind, limit=most)
-        return [one for one in clusters if not _is_ignored(one.members, apart)][:limit]
+        clusters = duplicates.clusters(index, threshold=threshold, kind=type, limit=most)
+        others = (cluster for cluster in clusters if not _is_ignored(cluster.members, apart))
+        return list(islice(others, limit))
 
     def dedupe(self, *, ignored: bool = False) -> list[duplicates.Proposal]:
         """Pairs of memories that state one fact twice, as proposals; see `suggest_merges`."""
         apart = () if ignored else self.ignored_pairs()
         proposals = duplicates.proposals(self._filled_index())
-        return [one for one in proposals if not _is_ignored((one.older, one.newer), apart)]
+        return [pair for pair in proposals if not _is_ignored((pair.older, pair.newer), apart)]
 
     def ignored_pairs(self) -> Sequence[frozenset[str]]:
         """The memories of the bank in force that are alike, and a person says they may be."""
@@ -235,11 +241,11 @@ class Queries(Banks):
 
     def alike(self, collection: str, name: str) -> list[duplicates.Alike]:
         """Memories that seem to state the same fact as one that was just written."""
-        return duplicates.alike(self._index_of(self.writable), collection, name)
+        return duplicates.alike(self._index_of(self.bank), collection, name)
 
     def cosines(self, text: str, others: Sequence[str]) -> list[float] | None:
         """How near texts are to one, as cosines; None without a model to tell."""
-        return duplicates.cosines(self._index_of(self.writable), text, others)
+        return duplicates.cosines(self._index_of(self.bank), text, others)
 
     def _filled_index(self) -> Index:
         """The index of the bank in force with every vector made."""
@@ -277,9 +283,9 @@ class Queries(Banks):
         for at, (index, _) in enumerate(surveys):
             numbers = [number for where, number in page if where == at]
             listed = self._list_numbers(index, numbers, is_fresh=True)
-            shown |= {(at, number): one for number, one in listed.items()}
+            shown |= {(at, number): memory for number, memory in listed.items()}
         # What was deleted in between is left out.
-        return catalogue.Shelf(total, tuple(shown[one] for one in page if one in shown), facets)
+        return catalogue.Shelf(total, tuple(shown[row] for row in page if row in shown), facets)
 
     def find_by_name(self, words: str, limit: int) -> list[catalogue.Listed]:
         """Memories of the bank in force by their title and their name, as a person begins them."""
@@ -356,14 +362,14 @@ class Queries(Banks):
                 unchanged="The index was left as it is.",
                 hint="Bring the files back, or say that it is meant: retain sync --force",
             )
-        told: outbox.Kept = ((), ())
+        delivered: outbox.Kept = ((), ())
         with contextlib.suppress(Damaged):  # as much as can be saved, from a damaged one too
             index.database.checkpoint()
-            told = index.look(outbox.kept)
+            delivered = index.look(outbox.kept)
         index.database.replace("it was asked for")
         changes = index.refresh(force_look=True, progress=progress)
         with index.database.writing() as connection:
-            outbox.keep(connection, told)
+            outbox.keep(connection, delivered)
         return changes
 
     def make_vectors(
@@ -374,13 +380,6 @@ class Queries(Banks):
     ) -> int:
         """Make the vectors that are missing in the bank in force."""
         return self.index().make_vectors(progress=progress, is_stopped=is_stopped)
-
-    def pending_vectors(self) -> int:
-        """How many chunks of the bank in force have no vector yet."""
-        from retain.index import embeddings
-
-        index = self.index()
-        return 0 if index.embedder is None else index.read(embeddings.pending)
 
     def has_model(self) -> bool:
         """Whether there is a model to make vectors with; it is not loaded."""
@@ -427,86 +426,7 @@ class Queries(Banks):
             faults, is_rebuilt = index_faults(index.bank, index.database), True
         return Health(self.index_facts(), tuple(faults), tuple(index.database.notes), is_rebuilt)
 
-    # Engines
-
-    @property
-    def has_news(self) -> bool:
-        """Whether something was taken in that nobody has told engines of yet."""
-        return any(index.has_news for index in list(self._indexes.values()))
-
-    def deliver(self, *, is_stopped: Callable[[], bool] = lambda: False) -> bool:
-        """Tell engines what they lack, except those that are down; whether something still waits.
-
-        It is for the bank in force and for those that were looked in. Nobody waits for this: what
-        cannot be delivered now is told later, by whoever comes next.
-        """
-        if not self.has_engines:
-            for index in list(self._indexes.values()):
-                index.has_news = False
-            return False
-        with contextlib.suppress(NotFound):  # a bank that is not made yet has nothing to tell
-            self.index()
-        indexes = [index for index in list(self._indexes.values()) if index.location.exists]
-        waits = [_deliver(index, is_stopped) for index in indexes]
-        return any(waits)
-
-    def stop_waiting(self) -> None:
-        """Have nobody wait for an engine any longer: the program ends."""
-        for index in list(self._indexes.values()):
-            index.leave()
-
-    def _close_indexes(self) -> None:
-        """Let go of every index; the next question opens them again."""
-        for index in self._indexes.values():
-            with contextlib.suppress(RetainError):
-                _send_off(index, self.env)
-        close_all(self._indexes)
-
 
 def _is_ignored(members: Iterable[duplicates.Member], apart: Iterable[frozenset[str]]) -> bool:
     refs = {member.ref for member in members}
     return any(refs <= pair for pair in apart)
-
-
-def _deliver(index: Index, is_stopped: Callable[[], bool]) -> bool:
-    """Tell the engines of one bank what they lack; whether something still waits."""
-    engines, index.has_news = index.engines, False
-    if engines is None:
-        return False
-
-    def is_over() -> bool:  # also where the person has chosen others meanwhile
-        return is_stopped() or index.engines is not engines
-
-    waits = False
-    for part, sender in engines.senders.items():
-        try:
-            trouble = engines.wires[part].delivery() or engines.wires[part].trouble()
-            if is_over() or (trouble and not trouble.is_over):
-                waits = True
-            else:
-                waits = bool(sender.push(is_stopped=is_over).left) or waits
-        except RetainError:  # `retain engine status` tells
-            waits = True
-    if waits and is_stopped():
-        index.has_news = True  # which is sent off when the bank is closed
-    return waits
-
-
-def _send_off(index: Index, env: Mapping[str, str]) -> None:
-    """Have engines told by a process of its own: nobody should wait for a client to load.
-
-    After a search as well: what could not be told before may be told by now, and it may be
-    time to ask what other machines have told.
-    """
-    if not (index.has_news or index.has_searched):
-        return
-    has_news, index.has_news, index.has_searched = index.has_news, False, False
-    engines = index.engines
-    for part, wire in engines.wires.items() if engines else ():
-        trouble = wire.delivery() or wire.trouble()
-        is_down = trouble is not None and not trouble.is_over
-        if engines and not is_down and engines.senders[part].waits(for_vectors=has_news):
-            from retain.index.engines.sending import send_off
-
-            send_off(index.bank.root, env)
-            return

@@ -18,24 +18,28 @@ if TYPE_CHECKING:
 class TypedMemories(Memories, Queries):
     """The typed memories of the bank in force."""
 
-    def record(
+    def record(  # noqa: PLR0913 - one keyword for each thing that may be said of it
         self,
         category: str,
         content: Mapping[str, object],
         *,
-        name: str = "",
+        title: str = "",
+        id: str = "",  # noqa: A002 - the word for it everywhere else
+        tags: Sequence[str] = (),
+        files: Sequence[str] = (),
+        confidence: float | None = None,
         created_by: str = "",
         source: str = "",
         force: bool = False,
         allow_secret: bool = False,
-        **fields: object,
     ) -> Outcome:
-        """Store a typed memory with this content; `fields` are its title, tags and the like."""
+        """Store a decision, a runbook, a constraint ...: a memory whose fields are checked."""
         self.ensure_bank()
+        fields = {"title": title, "id": id, "tags": [*tags], "related_files": [*files]}
         outcome = self.records.create(
             category,
-            self.records.draft(category, content, {**fields, "id": name}),
-            name=name,
+            self.records.draft(category, content, {**fields, "confidence": confidence}),
+            name=id,
             force=force,
             allow_secret=allow_secret,
             author=created_by,
@@ -91,8 +95,8 @@ class TypedMemories(Memories, Queries):
         if self.records.rules.match_strategy == "hybrid":
             from retain.search.request import SearchRequest, parse_filters
 
-            found = self.search(SearchRequest(news, filters=parse_filters(kind=category)))
-            hits = [(hit.path, hit.score) for hit in found.hits] if found.is_confident else ()
+            answer = self.search(SearchRequest(news, filters=parse_filters(kind=category)))
+            hits = [(hit.path, hit.score) for hit in answer.hits] if answer.is_confident else ()
         return self.records.candidate(category, news, event, hits)
 
     def changes(self, ref: str = "", since: str = "") -> Sequence[Change]:

@@ -222,7 +222,7 @@ class Review:
             outcome = self._app.record(
                 proposal.category,
                 _content_for(proposal),
-                name=name,
+                id=name,
                 source=self.source(proposal),
                 title=proposal.title,
                 tags=[_TAG, *filter(None, [proposal.host])],

@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from retain.disk import make_private_directory, open_directory
 from retain.errors import (
     Busy,
     Conflict,
@@ -29,6 +28,7 @@ from retain.errors import (
     RetainError,
     Unsafe,
 )
+from retain.locate import make_private_directory, open_directory
 
 LOCK_SECONDS: Final = 10.0
 TRASH: Final = ".trash"  # deleted files, and drafts under hidden names

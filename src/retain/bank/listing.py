@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from retain.bank.files import TRASH, VERSIONS, Directory, saving, write_whole
 from retain.config import FILE, FORMAT, read_file
-from retain.disk import make_private_directory
 from retain.errors import Ambiguous, BadName, NotFound, RetainError
+from retain.locate import make_private_directory
 from retain.memory import Problem
 from retain.names import SUFFIXES, Kind, key
 

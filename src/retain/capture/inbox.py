@@ -17,9 +17,8 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from retain.bank.files import saving, write_whole
-from retain.disk import make_private_directory
 from retain.errors import Conflict, LimitExceeded, NotFound, Unreadable
-from retain.locate import state_directory
+from retain.locate import make_private_directory, state_directory
 
 MAX_WAITING: Final = 500  # nobody reviews more, and a runaway hook must end somewhere
 MAX_TEXT: Final = 50_000  # characters

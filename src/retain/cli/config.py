@@ -55,7 +55,7 @@ def _set(app: App, key: str, value: str) -> Output:
         )
     if key.startswith("engine."):
         _refuse_unclear(key, str(parsed))
-    path = app.set_config(setting, parsed)
+    path, _ = app.set_config(setting, parsed)
     shown = _mask_password(key, parsed)
     data = {"key": key, "value": shown, "file": path}
     return Output(data, [f"{key} = {_format(shown)}", f"File: {path}"], quiet="")
@@ -64,7 +64,7 @@ def _set(app: App, key: str, value: str) -> Output:
 @command("config unset", _KEY)
 def _unset(app: App, key: str) -> Output:
     """take one value out again, where `set` would write it"""
-    path, was_set = app.unset_config(config.setting(key))
+    path, was_set = app.set_config(config.setting(key), None)
     data: dict[str, object] = {"key": key, "file": path, "changed": was_set}
     lines = [f"{key} is {'no longer' if was_set else 'not'} set there."]
     if _is_known(key, _rules(app)):

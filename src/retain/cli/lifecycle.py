@@ -202,12 +202,12 @@ def _new(app: App, args: Args, category: str, field: list[str]) -> Output:
     done = app.record(
         category,
         content,
-        name=args.id,
+        id=args.id,
         force=args.force,
         allow_secret=args.allow_secret,
         title=args.title,
         tags=split_words(args.tags),
-        related_files=args.file,
+        files=args.file,
         confidence=args.confidence,
     )
     return outcome_output(done)

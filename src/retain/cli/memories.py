@@ -241,12 +241,12 @@ def _list(app: App, args: Args) -> Output:
     problems: list[Problem] = []
     memories = app.list(
         collection=args.collection,
-        conditions=[*args.filter, *([f"tags={args.tags}"] if args.tags else [])],
-        kind=args.type,
+        filter=[*args.filter, *([f"tags={args.tags}"] if args.tags else [])],
+        type=args.type,
         status=args.status,
         sort=args.sort,
         reverse=args.reverse,
-        limit=args.limit,
+        limit=args.limit or None,
         problems=problems,
     )
     empty = "No memories found."

@@ -19,7 +19,6 @@ from retain.bank.listing import make_bank
 from retain.bank.records_json import load
 from retain.cli.command import Args, Output, arg, command, command_group, either, flag, open_app
 from retain.config import FILE, rules
-from retain.disk import make_private_directory
 from retain.errors import (
     BadName,
     LimitExceeded,
@@ -29,6 +28,7 @@ from retain.errors import (
     Unreadable,
     UsageError,
 )
+from retain.locate import make_private_directory
 from retain.memory import Memory
 from retain.records.match import LIFECYCLE_EVENTS
 from retain.text.sanitize import visible

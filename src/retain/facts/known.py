@@ -14,12 +14,11 @@ from itertools import chain
 from typing import NamedTuple
 
 from retain.app import App
-from retain.app.banks import project_of
 from retain.errors import Ambiguous, NotFound
 from retain.facts.carrying import COLLECTION, Synced
 from retain.facts.judging import KNOWN, REPLACES, same_key
 from retain.facts.keeping import Added, Facts
-from retain.locate import from_home
+from retain.locate import from_home, project_of
 from retain.names import GLOBAL
 
 PERSON = "person"  # of the setting chat.facts

@@ -14,11 +14,10 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from retain.bank.files import saving, write_whole
-from retain.disk import make_private_directory
 from retain.errors import Conflict, LimitExceeded, RetainError, Unreadable, Unsafe, UsageError
 from retain.hosts.config_file import mask, parse, plain, render
 from retain.hosts.registry import HOSTS, NAME, Host, Server
-from retain.locate import global_root
+from retain.locate import global_root, make_private_directory
 
 BACKUP: Final = ".retain-backup"
 MAX_BYTES: Final = 50_000_000  # a host that keeps its history in the same file may need many

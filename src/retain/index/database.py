@@ -19,8 +19,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from retain.disk import is_network, make_private_directory
 from retain.errors import Busy, NewerFormat, RetainError
+from retain.locate import is_network, make_private_directory
 
 APPLICATION_ID: Final = 0x5274_6E31  # "Rtn1", by which the file is told from anybody else's
 VERSION: Final = 5  # goes up with every change of the tables: an index of another one is made anew

@@ -14,10 +14,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.disk import make_private_directory
 from retain.index.database import fact, set_fact
 from retain.index.entries import put_vector, vector_text
-from retain.locate import state_home
+from retain.locate import make_private_directory, state_home
 
 if TYPE_CHECKING:
     from retain.index.database import Database

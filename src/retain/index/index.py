@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from retain.disk import is_network
 from retain.errors import ConfigError
 from retain.index import embed
 from retain.index.database import Damaged, Database, Replaced
 from retain.index.fulltext import Counts
-from retain.locate import state_directory
+from retain.locate import is_network, state_directory
 
 if TYPE_CHECKING:
     from retain.bank.bank import Bank

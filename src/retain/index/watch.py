@@ -10,7 +10,7 @@ from typing import Final
 
 import watchfiles
 
-from retain.disk import is_network
+from retain.locate import is_network
 
 _DEBOUNCE_MS: Final = 50  # changes that come together are told together
 _STEP_MS: Final = 25

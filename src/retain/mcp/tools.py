@@ -391,7 +391,7 @@ def suggest_memory_merges(
 ) -> Data:
     """Groups of memories so alike that they could be one. Nothing is merged."""
     # Vectors are made in the background; to wait for all of them would keep everyone waiting.
-    if (pending := call.app.pending_vectors()) > _MAX_PENDING:
+    if (pending := call.app.index_facts().pending) > _MAX_PENDING:
         raise RetainError(
             f"{pending} parts of memories are still without a vector",
             hint="Vectors are being made; ask again in a while.",
@@ -473,7 +473,7 @@ def list_memories(
     else:
         memories = call.app.list(
             collection=collection or None,
-            kind=filter_type,
+            type=filter_type,
             status=status or "",
             sort=sort,
             reverse=sort in ("updated", "created"),
@@ -531,12 +531,12 @@ def record_memory(  # noqa: PLR0913 - an agent may say all of these
     outcome = call.app.record(
         category,
         content,
-        name=id,
+        id=id,
         force=replace,
         created_by=call.author,
         title=title,
         tags=tags,
-        related_files=related_files,
+        files=related_files,
         confidence=confidence,
     )
     return _written(outcome.status, outcome.memory, _file(outcome.memory), outcome.warnings)

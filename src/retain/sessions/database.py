@@ -17,8 +17,8 @@ from typing import Final
 from urllib.parse import quote
 
 from retain.bank.files import Directory, saving
-from retain.disk import is_network
 from retain.errors import Busy, NewerFormat, NotSaved, RetainError, Unreadable, Unsafe
+from retain.locate import is_network
 from retain.sessions import BESIDE, FILE, schema
 
 WAIT_SECONDS: Final = 30.0

@@ -56,7 +56,7 @@ def _own(app: App) -> str:
     """The root of the person's own bank, where it is in force besides a project's."""
     with contextlib.suppress(RetainError):  # memory is switched off
         own = os.path.realpath(app.global_location.root)
-        roots = [os.path.realpath(one.bank.root) for one in app.readable()[1:]]
+        roots = [os.path.realpath(bank.root) for bank in app.readable()[1:]]
         return own if own in roots else ""
     return ""
 

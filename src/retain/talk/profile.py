@@ -42,10 +42,10 @@ class Profile:
         """The profile files that are there and have something in them, the project's own first."""
         return [
             text
-            for opened in self._app.readable()
-            if opened.bank.location.exists
+            for bank in self._app.readable()
+            if bank.location.exists
             for name in names.PROFILES
-            if name in opened.bank.kind.not_memories and (text := _read(opened.bank, name))
+            if name in bank.kind.not_memories and (text := _read(bank, name))
         ]
 
 

@@ -78,10 +78,9 @@ async def _restore(call: Call) -> Data:
     def work(app: App) -> Data:
         before = app.find_own(named(call))
         refuse_newer(before, given.expect)
-        if given.exact:
-            done = app.undo_to(before.address, call.path["version"], expect=given.expect)
-        else:
-            done = app.restore(before.address, call.path["version"], expect=given.expect)
+        done = app.restore(
+            before.address, call.path["version"], expect=given.expect, exact=given.exact
+        )
         undo = undoing.to_version(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 

@@ -56,7 +56,7 @@ async def _create(call: Call) -> Data:
         done = app.record(
             given.category,
             given.content,
-            name=given.id,
+            id=given.id,
             title=given.title.strip(),
             tags=clean_tags(given.tags),
         )
