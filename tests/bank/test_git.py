@@ -345,7 +345,7 @@ def test_a_commit_holds_just_the_given_bytes_and_leaves_a_clean_status(
 def test_many_files_and_a_deletion_are_one_commit(
     project: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(git, "ARGUMENT_BYTES", 200)
+    monkeypatch.setattr(git, "MOST_PATHS", 20)
     (project / "code.py").chmod(0o755)
     run_git(project, "commit", "-qam", "executable")
     changes: dict[str, bytes | None] = save(project / "code.py", b"")
@@ -902,4 +902,4 @@ def test_death_before_any_step_leaves_a_sound_repository(home: Path) -> None:
         retried = opened(project).commit(save(project / ".retain" / "a.md", b"three"), "retry")
         assert retried.commit is not None
         assert run_git(project, "diff", "--cached", "--name-only", "--", "code.py") == "code.py"
-    assert int(done.stdout) == 9
+    assert int(done.stdout) == 8
