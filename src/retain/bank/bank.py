@@ -15,6 +15,7 @@ from retain.bank.files import (
     FileWrite,
     WriteTransaction,
     locked,
+    taken_error,
     versions_dir,
 )
 from retain.bank.listing import Entry, Listing, Stamp
@@ -363,7 +364,7 @@ class Bank:
             listing.refuse_reserved(self.kind, file.collection, file.name)
             there = taken.get((file.collection, key(os.path.splitext(file.name)[0])))
             if there:
-                raise _taken_error(os.path.join(self.root, file.collection, there))
+                raise taken_error(os.path.join(self.root, file.collection, there))
 
     def merge(
         self, sources: Sequence[Memory], collection: str, name: str, data: bytes
@@ -424,7 +425,7 @@ class Bank:
                 if taken := listing.match_entry(folder, spelt, self.kind, name):
                     command = f"`retain restore --trash {thrown.name} --id NEW`"
                     hint = f"Bring it back under another id: {command}."
-                    raise _taken_error(os.path.join(folder.path, taken.name), hint)
+                    raise taken_error(os.path.join(folder.path, taken.name), hint)
                 trash.take_back(transaction, thrown, folder, file)
                 undo.callback(trash.put_back, transaction, thrown, folder, file)
                 memory, _ = self.read(folder, Entry(name, spelt, file))
@@ -584,7 +585,7 @@ class LockedMemory(NamedTuple):
                 return Written(self.memory, "unchanged")
             taken = listing.match_entry(there, spelt, bank.kind, new)
             if taken and taken[1:] != old[1:]:
-                raise _taken_error(os.path.join(there.path, taken.name))
+                raise taken_error(os.path.join(there.path, taken.name))
             listing.refuse_reserved(bank.kind, spelt, f"{new}.md")
             places = ((old.collection, old.id), (spelt, new))
             with contextlib.ExitStack() as undo:
@@ -622,7 +623,7 @@ class Slot(NamedTuple):
     def create(self, data: bytes) -> Written:
         """Store a new memory under the name, or refuse with a Conflict."""
         if self.taken:
-            raise _taken_error(os.path.join(self.folder.path, self.taken.name))
+            raise taken_error(os.path.join(self.folder.path, self.taken.name))
         self.bank.check_size(data)
         self.transaction.create(self.folder, self.entry.name, data)
         memory = self.bank.parse(self.folder.path, self.entry, data)
@@ -663,14 +664,6 @@ def changed_error(memory: Memory, what: str) -> Conflict:
         f"{memory.path} was changed by someone else since it was read",
         unchanged=f"It was not {what}.",
         hint=f"Read it again with `retain get {memory.ref}`.",
-    )
-
-
-def _taken_error(path: str, hint: str = "") -> Conflict:
-    return Conflict(
-        f"{path} exists already",
-        unchanged="It was left as it is.",
-        hint=hint or "Choose another id, or change that memory with `retain update`.",
     )
 
 

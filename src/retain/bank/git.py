@@ -20,7 +20,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from retain.bank.files import locked_directory
+from retain.bank.files import Directory, locked
 from retain.errors import HistoryError, RetainError
 
 TIMEOUT_SECONDS: Final = 10.0
@@ -327,7 +327,7 @@ class Repository:
             for name, reason in _UNDER_WAY.items():
                 if os.path.lexists(os.path.join(self.git_dir, name)):
                     return _postpone(reason)
-            with locked_directory(self.git_dir):
+            with Directory.open(os.path.realpath(self.git_dir)) as folder, locked(folder):
                 return self._commit(wanted, f"{text}\n".encode())
         except RetainError as error:
             return _postpone(error.message)
