@@ -11,7 +11,6 @@ from retain.bank import history, listing, trash
 from retain.bank.files import (
     JOURNAL,
     TRASH,
-    VERSIONS,
     Directory,
     FileWrite,
     WriteTransaction,
@@ -213,8 +212,8 @@ class Bank:
         """A numbered version's bytes, or None."""
         for version in self.versions(memory):
             if version.number == number:
-                path = (VERSIONS, memory.collection, memory.id)
-                with Directory.open(self.root) as root, root.descend(*path) as folder:
+                name = (memory.collection, memory.id)
+                with Directory.open(self.root) as root, versions_dir(root, *name) as folder:
                     return folder.read(version.name, self.max_bytes)
         return None
 
