@@ -265,7 +265,5 @@ def leftovers(root: Path) -> list[str]:
     return [
         name
         for name in files(root)
-        if name.startswith((".trash/.new-", ".trash/.journal"))
-        or ".gitignore." in name
-        or ".config.toml." in name
+        if name.startswith((".trash/.new-", ".trash/.journal")) or ".tmp-" in name
     ]

@@ -346,15 +346,17 @@ def test_disk_that_fails_half_way_leaves_the_bank_as_it_was(
     files = {f"memories/{n}.md": b"new" for n in range(4)} | {"memories/mine.md": b"theirs"}
     source = write(tmp_path / "source", files)
     before = memories(bank)
-    real, calls = WriteTransaction._place, []
+    calls: list[str] = []
+    for name in ("create", "replace"):
+        real = getattr(WriteTransaction, name)
 
-    def fails(self: WriteTransaction, *args: object) -> None:
-        calls.append(args)
-        if len(calls) == point:
-            raise NotSaved("not saved: no space")
-        real(self, *args)  # type: ignore[arg-type]
+        def place(*args: object, real: Callable[..., None] = real) -> None:
+            calls.append("write")
+            if len(calls) == point:
+                raise NotSaved("not saved: no space")
+            real(*args)
 
-    monkeypatch.setattr(WriteTransaction, "_place", fails)
+        monkeypatch.setattr(WriteTransaction, name, place)
     if point > (5 if replace else 4):
         take(app, source, replace=replace)
         assert len(memories(bank)) == len(before) + 4

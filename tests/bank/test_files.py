@@ -390,4 +390,4 @@ def test_write_whole_that_fails_leaves_the_old_file_alone(tmp_path: Path) -> Non
     outcome = crash.in_child(work)
     assert (outcome.code, str(path) in outcome.message) == ("not-saved", True)
     assert crash.files(tmp_path) | {"config.toml": OLD} == crash.files(tmp_path)
-    assert [name for name in os.listdir(tmp_path) if name.startswith(".config")] == []
+    assert [name for name in os.listdir(tmp_path) if name.startswith(".tmp-")] == []

@@ -181,7 +181,7 @@ def test_held_lock_gives_busy_after_the_timeout(
     assert app.update("kept", MemoryInput(text="new")).status == "updated"
 
 
-def test_deleting_the_index_while_others_write_loses_nothing(tmp_path: Path) -> None:
+def test_deleting_the_trash_while_others_write_loses_nothing(tmp_path: Path) -> None:
     root = tmp_path / "bank"
     crash.new_bank(root).put(MemoryInput(text="start"), name="shared")
 
@@ -200,7 +200,7 @@ def test_deleting_the_index_while_others_write_loses_nothing(tmp_path: Path) -> 
 
     def wreck() -> None:
         for _ in range(150):
-            shutil.rmtree(root / ".index", ignore_errors=True)
+            shutil.rmtree(root / ".trash", ignore_errors=True)
             time.sleep(0.001)
 
     outcomes = crash.together([*(partial(write, writer) for writer in range(3)), wreck])

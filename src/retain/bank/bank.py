@@ -15,6 +15,7 @@ from retain.bank.files import (
     FileWrite,
     WriteTransaction,
     locked,
+    taken_error,
     versions_dir,
 )
 from retain.bank.listing import Entry, Listing, Stamp
@@ -79,10 +80,7 @@ class Bank:
 
     def collections(self) -> list[str]:
         """The collections, the root first as the empty string."""
-        if not self.location.exists:
-            return []
-        with self._open() as root:
-            return listing.list_collections(root, self.kind, [])
+        return [name for name, _ in self._folders(None, [])]
 
     def files(self, collection: str | None, problems: list[Problem]) -> list[Entry]:
         """Where the memories stand; no file is read."""
@@ -212,13 +210,10 @@ class Bank:
 
     def read_version(self, memory: Memory, number: int) -> bytes | None:
         """A numbered version's bytes, or None."""
-        with (
-            contextlib.suppress(NotFound),
-            Directory.open(self.root) as root,
-            versions_dir(root, memory.collection, memory.id) as folder,
-        ):
-            for version in history.list_versions(folder):
-                if version.number == number:
+        for version in self.versions(memory):
+            if version.number == number:
+                name = (memory.collection, memory.id)
+                with Directory.open(self.root) as root, versions_dir(root, *name) as folder:
                     return folder.read(version.name, self.max_bytes)
         return None
 
@@ -332,7 +327,16 @@ class Bank:
             root = transaction.root
             spelt = {key(name): name for name in listing.list_collections(root, self.kind, [])}
             files = [FileWrite(spelt.get(key(c), c), name, data) for c, name, data in new]
-            self._refuse_taken(files)
+            taken = {
+                (entry.collection, key(entry.id)): entry.name
+                for name in {file.collection for file in files}
+                for entry in self.files(name, [])
+            }
+            for file in files:
+                listing.refuse_reserved(self.kind, file.collection, file.name)
+                place = (file.collection, key(os.path.splitext(file.name)[0]))
+                if place in taken:
+                    raise taken_error(os.path.join(self.root, file.collection, taken[place]))
             for memory, data in changed:
                 self.check_size(data)
                 name = os.path.basename(memory.path)
@@ -351,19 +355,6 @@ class Bank:
             )
             for file in files
         ]
-
-    def _refuse_taken(self, files: Sequence[FileWrite]) -> None:
-        """Refuse a batch that would meet a memory; each collection is listed once."""
-        taken = {
-            (entry.collection, key(entry.id)): entry.name
-            for name in {file.collection for file in files}
-            for entry in self.files(name, [])
-        }
-        for file in files:
-            listing.refuse_reserved(self.kind, file.collection, file.name)
-            there = taken.get((file.collection, key(os.path.splitext(file.name)[0])))
-            if there:
-                raise _taken_error(os.path.join(self.root, file.collection, there))
 
     def merge(
         self, sources: Sequence[Memory], collection: str, name: str, data: bytes
@@ -400,37 +391,33 @@ class Bank:
 
     def untrash(self, wanted: str, *, collection: str | None = None, to_id: str = "") -> Written:
         """Bring back the newest trashed memory of that id, or that very trash entry."""
-        with self.transaction(wanted) as transaction:
-            thrown = trash.find_trashed(transaction.root, wanted, collection)
-            if thrown is None:
-                raise NotFound(
-                    f"there is no {wanted!r} in the trash of {self.root}",
-                    hint="`retain trash list` shows what can be brought back.",
-                )
-            if thrown.collection == trash.CHATS:
-                raise UsageError(
-                    f"{thrown.id} is a chat, not a memory",
-                    hint=f"Bring it back: retain sessions import {thrown.path}",
-                )
-            name = check_id(to_id or thrown.id)
-            self.check_collection(thrown.collection)
-            suffix = os.path.splitext(thrown.name)[1]
-            file = name + (suffix if suffix in SUFFIXES else ".md")
-            with (
-                self.folder(transaction.root, thrown.collection) as (spelt, folder),
-                contextlib.ExitStack() as undo,
-            ):
-                listing.refuse_reserved(self.kind, spelt, f"{name}.md")
-                if taken := listing.match_entry(folder, spelt, self.kind, name):
-                    command = f"`retain restore --trash {thrown.name} --id NEW`"
-                    hint = f"Bring it back under another id: {command}."
-                    raise _taken_error(os.path.join(folder.path, taken.name), hint)
-                trash.take_back(transaction, thrown, folder, file)
-                undo.callback(trash.put_back, transaction, thrown, folder, file)
-                memory, _ = self.read(folder, Entry(name, spelt, file))
-                written = LockedMemory(self, transaction, folder, memory).restate("restored")
-                undo.pop_all()
-                return written
+        thrown = self.find_trashed(wanted, collection)
+        if thrown is None:
+            raise NotFound(
+                f"there is no {wanted!r} in the trash of {self.root}",
+                hint="`retain trash list` shows what can be brought back.",
+            )
+        if thrown.collection == trash.CHATS:
+            raise UsageError(
+                f"{thrown.id} is a chat, not a memory",
+                hint=f"Bring it back: retain sessions import {thrown.path}",
+            )
+        suffix = os.path.splitext(thrown.name)[1]
+        suffix = suffix if suffix in SUFFIXES else ".md"
+        with (
+            self.lock_name(thrown.collection, to_id or thrown.id, suffix) as slot,
+            contextlib.ExitStack() as undo,
+        ):
+            if slot.taken:
+                command = f"`retain restore --trash {thrown.name} --id NEW`"
+                hint = f"Bring it back under another id: {command}."
+                raise taken_error(os.path.join(slot.folder.path, slot.taken.name), hint)
+            place = (slot.transaction, thrown, slot.folder, slot.entry.name)
+            trash.take_back(*place)
+            undo.callback(trash.put_back, *place)
+            written = slot.open_taken(slot.entry).restate("restored")
+            undo.pop_all()
+            return written
 
     def put_aside(self, memory: Memory, text: str) -> Trashed:
         """Keep in the trash what someone meant to make of a memory, as JSON."""
@@ -584,7 +571,7 @@ class LockedMemory(NamedTuple):
                 return Written(self.memory, "unchanged")
             taken = listing.match_entry(there, spelt, bank.kind, new)
             if taken and taken[1:] != old[1:]:
-                raise _taken_error(os.path.join(there.path, taken.name))
+                raise taken_error(os.path.join(there.path, taken.name))
             listing.refuse_reserved(bank.kind, spelt, f"{new}.md")
             places = ((old.collection, old.id), (spelt, new))
             with contextlib.ExitStack() as undo:
@@ -622,7 +609,7 @@ class Slot(NamedTuple):
     def create(self, data: bytes) -> Written:
         """Store a new memory under the name, or refuse with a Conflict."""
         if self.taken:
-            raise _taken_error(os.path.join(self.folder.path, self.taken.name))
+            raise taken_error(os.path.join(self.folder.path, self.taken.name))
         self.bank.check_size(data)
         self.transaction.create(self.folder, self.entry.name, data)
         memory = self.bank.parse(self.folder.path, self.entry, data)
@@ -663,14 +650,6 @@ def changed_error(memory: Memory, what: str) -> Conflict:
         f"{memory.path} was changed by someone else since it was read",
         unchanged=f"It was not {what}.",
         hint=f"Read it again with `retain get {memory.ref}`.",
-    )
-
-
-def _taken_error(path: str, hint: str = "") -> Conflict:
-    return Conflict(
-        f"{path} exists already",
-        unchanged="It was left as it is.",
-        hint=hint or "Choose another id, or change that memory with `retain update`.",
     )
 
 

@@ -95,15 +95,14 @@ class Directory:
             if error.errno == errno.ENOENT:
                 raise NotFound(f"there is no directory {path}") from error
             raise _refuse(error, path) from error
-        try:
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(folder)
             if made:
                 os.fchmod(folder.fd, 0o700)  # a umask may have taken bits away
             if create and name.startswith(".") and not folder.has(".gitignore"):
                 # A directory of Retain's own stays out of whatever repository the bank is in.
-                _write_at(folder.fd, ".gitignore", b"*\n", f".gitignore.{_unique()}")
-        except BaseException:
-            folder.close()
-            raise
+                _write_at(folder.fd, ".gitignore", b"*\n")
+            opened.pop_all()
         return folder
 
     def descend(self, *names: str, create: bool = False) -> Directory:
@@ -124,7 +123,7 @@ class Directory:
 
     def has(self, name: str) -> bool:
         try:
-            os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+            _stat(self, name)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -184,7 +183,7 @@ class Directory:
 
     def put(self, name: str, data: bytes, mode: int = 0o600) -> None:
         """Put a file in place, whatever has that name; a link is replaced, not followed."""
-        _write_at(self.fd, name, data, _draft_name(), mode)
+        _write_at(self.fd, name, data, mode)
 
     def rename(self, name: str, new: str) -> None:
         """Give a file another name here, or raise Conflict for one that is taken."""
@@ -218,10 +217,11 @@ def write_whole(path: str, data: bytes) -> None:
     folder, name = os.path.split(path)
     with saving(path), open_directory(folder or ".") as fd:
         mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.isfile(path) else 0o600
-        _write_at(fd, name, data, f".{name}.{_unique()}", mode)
+        _write_at(fd, name, data, mode)
 
 
-def _write_at(folder: int, name: str, data: bytes, draft: str, mode: int = 0o600) -> None:
+def _write_at(folder: int, name: str, data: bytes, mode: int = 0o600, draft: str = "") -> None:
+    draft = draft or f".tmp-{_unique()}"
     try:
         _write_new(folder, draft, data, mode)
         os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -287,7 +287,10 @@ class WriteTransaction:
         label: str = "",
     ) -> None:
         """Give a file a new text, unless it is no longer the one expected; keep the old one."""
-        with _write_draft(self._drafts, folder, name, data, _mode(folder, name)) as draft:
+        mode = 0o600
+        with contextlib.suppress(FileNotFoundError):
+            mode = _stat(folder, name).st_mode & 0o777
+        with _write_draft(self._drafts, folder, name, data, mode) as draft:
             try:
                 if versions:
                     _link(folder, name, versions, label)
@@ -295,7 +298,7 @@ class WriteTransaction:
                 self._swap(folder, name, draft, expected)
             except BaseException as error:
                 with contextlib.suppress(FileNotFoundError):
-                    if versions and _inode(folder, name) == _inode(versions, label):
+                    if versions and _stat(folder, name).st_ino == _stat(versions, label).st_ino:
                         os.unlink(label, dir_fd=versions.fd)
                 if isinstance(error, FileNotFoundError) and not folder.has(name):
                     raise changed_meanwhile(os.path.join(folder.path, name)) from error
@@ -335,24 +338,22 @@ class WriteTransaction:
         """
         journal = [(file.collection, file.name, _digest(file.data), file.label) for file in files]
         with saving(os.path.join(self._drafts.path, JOURNAL)):
-            _write_at(self._drafts.fd, JOURNAL, json.dumps(journal).encode(), f"{JOURNAL}.new")
+            text = json.dumps(journal).encode()
+            _write_at(self._drafts.fd, JOURNAL, text, draft=f"{JOURNAL}.new")
         placed = 0
         try:
-            for file in files:
-                with self.root.child(file.collection, create=True) as folder:
-                    self._place(folder, file)
+            for collection, name, data, expected, label in files:
+                with self.root.child(collection, create=True) as folder:
+                    if expected is None:
+                        self.create(folder, name, data)
+                    else:
+                        with versions_dir(self.root, collection, name, create=True) as versions:
+                            self.replace(folder, name, data, expected, versions, label)
                 placed += 1
             self._end_journal()
         except BaseException:
             self._undo(journal[:placed])
             raise
-
-    def _place(self, folder: Directory, file: FileWrite) -> None:
-        if file.expected is None:
-            self.create(folder, file.name, file.data)
-            return
-        with versions_dir(self.root, file.collection, file.name, create=True) as versions:
-            self.replace(folder, file.name, file.data, file.expected, versions, file.label)
 
     def _end_journal(self) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -367,7 +368,7 @@ class WriteTransaction:
                     continue
                 if label:
                     with versions_dir(self.root, collection, name) as versions:
-                        draft = _draft_name()
+                        draft = f"{DRAFT}{_unique()}"
                         _link(versions, label, self._drafts, draft)
                         _exchange(self._drafts, draft, folder, name)
                         os.unlink(label, dir_fd=versions.fd)
@@ -419,7 +420,7 @@ def _write_draft(
     drafts: Directory, folder: Directory, name: str, data: bytes, mode: int
 ) -> Iterator[str]:
     """A finished, synced draft of a file; removed again when placing it fails."""
-    draft = _draft_name()
+    draft = f"{DRAFT}{_unique()}"
     with saving(os.path.join(folder.path, name)):
         made = 0
         try:
@@ -429,7 +430,7 @@ def _write_draft(
             # Under this name may be the old text by now, if it could not be swapped back:
             # that is left to the next writer.
             with contextlib.suppress(OSError):
-                if made in (0, _inode(drafts, draft)):
+                if made in (0, _stat(drafts, draft).st_ino):
                     os.unlink(draft, dir_fd=drafts.fd)
             raise
 
@@ -459,14 +460,19 @@ def changed_meanwhile(path: str) -> Conflict:
     )
 
 
+def taken_error(path: str, hint: str = "") -> Conflict:
+    """What to tell a person who wants a name that another file has."""
+    return Conflict(
+        f"{path} exists already",
+        unchanged="It was left as it is.",
+        hint=hint or "Choose another id, or change that memory with `retain update`.",
+    )
+
+
 def _digest(data: bytes) -> str:
     import hashlib  # loads OpenSSL, which a hook does not need
 
     return hashlib.sha256(data).hexdigest()
-
-
-def _draft_name() -> str:
-    return f"{DRAFT}{_unique()}"
 
 
 def _unique() -> str:
@@ -488,15 +494,8 @@ def _write_new(folder: int, name: str, data: bytes, mode: int) -> int:
         os.close(fd)
 
 
-def _mode(folder: Directory, name: str) -> int:
-    """A file's permissions, private ones for a file that is gone."""
-    with contextlib.suppress(FileNotFoundError):
-        return os.stat(name, dir_fd=folder.fd, follow_symlinks=False).st_mode & 0o777
-    return 0o600
-
-
-def _inode(folder: Directory, name: str) -> int:
-    return os.stat(name, dir_fd=folder.fd, follow_symlinks=False).st_ino
+def _stat(folder: Directory, name: str) -> os.stat_result:
+    return os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
 
 
 @contextlib.contextmanager
@@ -505,21 +504,12 @@ def locked(root: Directory, patience: float | None = None) -> Iterator[None]:
 
     Whoever holds it may take it again through the same handle; the first to end it ends it.
     """
-    patience = LOCK_SECONDS if patience is None else patience
-    _wait_for(root.fd, root.path, time.monotonic() + patience)
+    _wait_for(root.fd, root.path, patience)
     try:
         yield
     finally:
         with contextlib.suppress(OSError):
             fcntl.flock(root.fd, fcntl.LOCK_UN)
-
-
-@contextlib.contextmanager
-def locked_directory(path: str) -> Iterator[None]:
-    """Hold the lock on a directory that is not a bank's."""
-    with open_directory(path) as fd:
-        _wait_for(fd, path, time.monotonic() + LOCK_SECONDS)
-        yield
 
 
 @contextlib.contextmanager
@@ -529,23 +519,23 @@ def turn(folder: str, name: str, *, patience: float | None = None) -> Iterator[D
     The directory may be deleted at any time with the lock in it: whatever is done here must also be
     right when two do it.
     """
-    give_up = time.monotonic() + (LOCK_SECONDS if patience is None else patience)
     make_private_directory(folder)
     with Directory.open(folder) as state:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(name, flags, 0o600, dir_fd=state.fd)
         try:
-            _wait_for(fd, os.path.join(state.path, name), give_up)
+            _wait_for(fd, os.path.join(state.path, name), patience)
             yield state
         finally:
             os.close(fd)
 
 
-def _wait_for(fd: int, path: str, give_up: float) -> None:
+def _wait_for(fd: int, path: str, patience: float | None) -> None:
+    give_up = time.monotonic() + (LOCK_SECONDS if patience is None else patience)
     pause = 0.001
     while True:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > give_up:
                 raise Busy(
@@ -556,9 +546,7 @@ def _wait_for(fd: int, path: str, give_up: float) -> None:
             time.sleep(pause)
             pause = min(pause * 1.5, 0.02)
         except OSError:
-            return  # this file system has no such locks
-        else:
-            return
+            return None  # this file system has no such locks
 
 
 _NOREPLACE: Final = 1
@@ -569,7 +557,7 @@ def _exchange(folder: Directory, name: str, other: Directory, other_name: str) -
     """Swap two files: in one step, or in three that leave no name empty where that is lacking."""
     if _renameat2(folder.fd, name, other.fd, other_name, _EXCHANGE):
         return
-    aside = _draft_name()
+    aside = f"{DRAFT}{_unique()}"
     _link(other, other_name, folder, aside)
     os.rename(name, other_name, src_dir_fd=folder.fd, dst_dir_fd=other.fd)
     os.rename(aside, name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
@@ -581,7 +569,7 @@ def _rename_new(source: Directory, name: str, target: Directory, new: str) -> No
         if _renameat2(source.fd, name, target.fd, new, _NOREPLACE):
             return
     except FileExistsError as error:
-        raise _taken(target, new) from error
+        raise taken_error(os.path.join(target.path, new)) from error
     _link_new(source, name, target, new)
 
 
@@ -590,7 +578,7 @@ def _link_new(source: Directory, name: str, target: Directory, new: str) -> None
     try:
         _link(source, name, target, new)
     except FileExistsError as error:
-        raise _taken(target, new) from error
+        raise taken_error(os.path.join(target.path, new)) from error
     try:
         os.unlink(name, dir_fd=source.fd)
     except OSError:
@@ -601,13 +589,6 @@ def _link_new(source: Directory, name: str, target: Directory, new: str) -> None
 def _link(folder: Directory, name: str, other: Directory, new: str) -> None:
     """Give a file a second name."""
     os.link(name, new, src_dir_fd=folder.fd, dst_dir_fd=other.fd, follow_symlinks=False)
-
-
-def _taken(folder: Directory, name: str) -> Conflict:
-    return Conflict(
-        f"{os.path.join(folder.path, name)} exists already",
-        unchanged="It was left as it is.",
-    )
 
 
 def _settle(source: Directory, name: str, target: Directory, new: str, *folders: Directory) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from retain.errors import BadFilter
 from retain.memory import Memory
@@ -16,12 +17,9 @@ if TYPE_CHECKING:
 _EXPRESSION = re.compile(r"\s*([^\W\d][\w.-]{0,79})\s*(!=|>=|<=|=|>|<|~)(.*)", re.DOTALL)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
-_ORDER: Final[Mapping[str, Callable[[object, object], bool]]] = {
-    ">=": lambda a, b: a >= b,  # type: ignore[operator]
-    "<=": lambda a, b: a <= b,  # type: ignore[operator]
-    ">": lambda a, b: a > b,  # type: ignore[operator]
-    "<": lambda a, b: a < b,  # type: ignore[operator]
-}
+_ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
+}  # fmt: skip
 
 
 class Filter(NamedTuple):
@@ -41,36 +39,30 @@ def parse(expression: str) -> Filter:
             hint="Write key=value, key=a,b (either), key!=v, key>=v, key<=v or key~text, "
             "for example --filter tags=gpu,metal",
         )
-    key, operator, text = match.groups()
-    several = operator in ("=", "!=")
-    values = tuple(part.strip() for part in text.split(",")) if several else (text.strip(),)
-    if key.endswith("_at") and operator in _ORDER and not text.strip()[:4].isdecimal():
+    key, sign, text = match.groups()
+    values = text.split(",") if sign in ("=", "!=") else [text]
+    if key.endswith("_at") and sign in _ORDER and not text.strip()[:4].isdecimal():
         raise BadFilter(
-            f"{key} is compared with a date, and {values[0][:80]!r} is none",
-            hint=f"Write a date, for example --filter '{key}{operator}2026-01-31'.",
+            f"{key} is compared with a date, and {text.strip()[:80]!r} is none",
+            hint=f"Write a date, for example --filter '{key}{sign}2026-01-31'.",
         )
-    return Filter(key, operator, values)
+    return Filter(key, sign, tuple(map(str.strip, values)))
 
 
 def matches(memory: Memory, filters: Iterable[Filter]) -> bool:
     """Whether a memory meets every filter."""
-    return all(_meets(memory, one) for one in filters)
+    return all(_meets(_values(memory, condition.key), *condition) for condition in filters)
 
 
-def _meets(memory: Memory, condition: Filter) -> bool:
-    found = _values(memory, condition.key)
-    if condition.operator in ("=", "!="):
-        wanted_values = condition.values
-        if condition.key == "tags":  # as search compares them
-            found = [value.casefold() for value in found]
-            wanted_values = tuple(value.casefold() for value in wanted_values)
-        is_there = any(_equal(value, one) for value in found for one in wanted_values)
-        return is_there == (condition.operator == "=")
-    wanted = condition.values[0]
-    if condition.operator == "~":
-        return any(wanted.casefold() in value.casefold() for value in found)
-    compare = _ORDER[condition.operator]
-    return any(compare(*_comparable(value, wanted)) for value in found)
+def _meets(values: list[str], key: str, sign: str, wanted: tuple[str, ...]) -> bool:
+    if sign == "~":
+        return any(wanted[0].casefold() in value.casefold() for value in values)
+    if sign in _ORDER:
+        return any(_ORDER[sign](*_comparable(value, wanted[0])) for value in values)
+    if key == "tags":  # as search compares them
+        values, wanted = [*map(str.casefold, values)], tuple(map(str.casefold, wanted))
+    is_there = any(_equal(value, other) for value in values for other in wanted)
+    return is_there == (sign == "=")
 
 
 def _values(memory: Memory, key: str) -> list[str]:
@@ -83,11 +75,8 @@ def _values(memory: Memory, key: str) -> list[str]:
     for part in [key] if key in memory.meta else key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     items = value if isinstance(value, list) else [value]
-    return [_shown(item) for item in items if item is not None]
-
-
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    present = (item for item in items if item is not None)
+    return [str(item).lower() if isinstance(item, bool) else str(item) for item in present]
 
 
 def _equal(value: str, wanted: str) -> bool:
@@ -114,7 +103,7 @@ def _moment(text: str) -> datetime | None:
     from datetime import UTC, datetime
 
     try:
-        found = datetime.fromisoformat(text)
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        moment = datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return None

@@ -17,29 +17,29 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from retain.bank.files import locked_directory
+from retain.bank.files import Directory, locked
 from retain.errors import HistoryError, RetainError
 
 TIMEOUT_SECONDS: Final = 10.0
 LARGEST_BLOB: Final = 64 * 1024 * 1024
 LONGEST_REVISION: Final = 250
 LONGEST_MESSAGE: Final = 16_000
-ARGUMENT_BYTES: Final = 100_000
+MOST_PATHS: Final = 100  # of 4 kB each: they fit a command line
 HEAD_MOVED_PAUSES: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 INDEX_LOCKED_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.0)
 SAVED: Final = "the file is saved and will be committed with its next change"
 
 _YES_OR_NO: Final = (0, 1)  # any other status, also that of a killed process, is a failure
 _FILE_MODES: Final = ("100644", "100755")
-_TREE_MODE: Final = "040000"
-_KINDS: Final = {"120000": "a symlink", "160000": "a submodule", _TREE_MODE: "a directory"}
+_KINDS: Final = {"120000": "a symlink", "160000": "a submodule", "040000": "a directory"}
 _LATEST: Final = 253402300799  # the last second of the year 9999
 _NOBODY: Final = b"Retain <retain@localhost>"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CONTROL_BUT_NEWLINE: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+_NOT_IN_PATHS: Final = re.compile(r"[\0\ud800-\udc7f\udd00-\udfff]")
 _FULL_HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 # The command line is the last word in git's configuration, so these win over the repository's own.
@@ -54,36 +54,34 @@ i18n.commitEncoding=UTF-8 i18n.logOutputEncoding=UTF-8 user.useConfigOnly=true g
 maintenance.auto=false
 """.split()
 
-_VARIABLES: Final = {
-    "LC_ALL": "C",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_LITERAL_PATHSPECS": "1",
-    # protocol.allow alone loses to a hostile protocol.<name>.allow; an empty list loses to nothing.
-    "GIT_ALLOW_PROTOCOL": "",
-    "GIT_TRACE2": "0",
-    "GIT_TRACE2_EVENT": "0",
-    "GIT_TRACE2_PERF": "0",
-}
+# protocol.allow alone loses to a hostile protocol.<name>.allow; an empty list loses to nothing.
+_VARIABLES: Final = dict(
+    pair.split("=")
+    for pair in """
+LC_ALL=C GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=0 GIT_NO_LAZY_FETCH=1 GIT_LITERAL_PATHSPECS=1
+GIT_ALLOW_PROTOCOL= GIT_TRACE2=0 GIT_TRACE2_EVENT=0 GIT_TRACE2_PERF=0
+""".split()
+)
 
 # Three NULs cannot come from an author, a subject or a path, and so they part the records.
-_LOG: Final = (
-    *("--no-ext-diff", "--no-textconv", "--no-color", "--no-notes", "--no-mailmap"),
-    *("--no-show-signature", "--no-relative", "--diff-merges=off", "--encoding=UTF-8"),
-    *("-z", "--name-only", "--format=%x00%x00H%H%x00%at%x00%an%x00%s"),
-)
+_LOG: Final = """
+--no-ext-diff --no-textconv --no-color --no-notes --no-mailmap --no-show-signature --no-relative
+--diff-merges=off --encoding=UTF-8 -z --name-only --format=%x00%x00H%H%x00%at%x00%an%x00%s
+""".split()
 
 # A file in the git directory tells what is under way without starting a process.
-_UNDER_WAY: Final = (
-    ("rebase-merge", "a rebase is under way"),
-    ("rebase-apply", "a rebase or a patch series is under way"),
-    ("MERGE_HEAD", "a merge is under way"),
-    ("CHERRY_PICK_HEAD", "a cherry-pick is under way"),
-    ("REVERT_HEAD", "a revert is under way"),
-    ("sequencer", "a cherry-pick or a revert is under way"),
-    ("BISECT_LOG", "a bisect is under way"),
-)
+_UNDER_WAY: Final = {
+    "rebase-merge": "a rebase is under way",
+    "rebase-apply": "a rebase or a patch series is under way",
+    "MERGE_HEAD": "a merge is under way",
+    "CHERRY_PICK_HEAD": "a cherry-pick is under way",
+    "REVERT_HEAD": "a revert is under way",
+    "sequencer": "a cherry-pick or a revert is under way",
+    "BISECT_LOG": "a bisect is under way",
+}
+
+# An entry of a tree or an index by its path: its mode and object, parted by a space.
+_Entries = dict[str, str]
 
 
 class Answer(NamedTuple):
@@ -122,16 +120,6 @@ class Head(NamedTuple):
     commit: str
 
 
-class Entry(NamedTuple):
-    """A path's mode and object in a tree or an index."""
-
-    mode: str
-    object: str
-
-
-# One process
-
-
 def run(
     arguments: Iterable[str],
     directory: str,
@@ -158,11 +146,16 @@ def run(
     with process:
         try:
             out, err = process.communicate(stdin, timeout=TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            _stop(process)
-            raise HistoryError(f"git did not answer within {TIMEOUT_SECONDS:g} s") from None
-        except BaseException:
-            _stop(process)
+        except BaseException as error:
+            # First in the way that lets git remove its lock files.
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=1.0)
+            if isinstance(error, subprocess.TimeoutExpired):
+                message = f"git did not answer within {TIMEOUT_SECONDS:g} s"
+                raise HistoryError(message) from None
             raise
     return Answer(process.returncode, out, err.decode("utf-8", "replace"))
 
@@ -176,15 +169,6 @@ def _find_git() -> str:
     raise HistoryError("git is not installed", hint="install git 2.31 or later")
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End a git process and its children, first in the way that lets git remove its lock files."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=1.0)
-
-
 def _failure(what: str, answer: Answer) -> HistoryError:
     last = answer.err.strip().rpartition("\n")[2]
     return HistoryError(f"{what}: {_printable(last)}" if last else what)
@@ -192,16 +176,7 @@ def _failure(what: str, answer: Answer) -> HistoryError:
 
 def _printable(text: str) -> str:
     """Text that is safe in a message: no control characters, no broken encoding."""
-    readable = text.encode("utf-8", "surrogateescape" if _is_encodable(text) else "replace")
-    return _CONTROL.sub("?", readable.decode("utf-8", "replace"))
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
-    return True
+    return _CONTROL.sub("?", text.encode("utf-8", "replace").decode())
 
 
 class Repository:
@@ -229,26 +204,21 @@ class Repository:
         # A git older than 2.31 echoes --path-format as one more line, and so shows its age.
         if answer.status or len(lines) != len(question):
             return None
-        root, git_dir, algorithm = os.path.realpath(lines[0]), lines[1], lines[2]
+        root, git_dir = os.path.realpath(lines[0]), os.path.realpath(lines[1])
         # core.worktree can name any place at all; only a tree around the directory is of use.
-        if not _is_inside(directory, root) or _is_inside(directory, os.path.realpath(git_dir)):
-            return None
-        return cls(root, git_dir, algorithm)
+        around = [place for place in (root, git_dir) if _is_inside(directory, place)]
+        return cls(root, lines[1], lines[2]) if around == [root] else None
 
     def relative(self, path: str) -> str:
         """An absolute path as a path in the work tree."""
-        if not os.path.isabs(path) or "\0" in path:
-            raise HistoryError(f"not an absolute path: {_printable(path)}")
         folder, name = os.path.split(path)
-        if name in ("", ".", ".."):
-            raise HistoryError(f"not the path of a file: {_printable(path)}")
-        # Only the folder is resolved: a link in the file's own place is refused later, by its mode.
-        whole = os.path.join(os.path.realpath(folder), name)
-        if not _is_inside(whole, self.root):
-            raise HistoryError(f"{_printable(path)} is outside the work tree")
-        inner = whole[len(self.root.rstrip("/")) + 1 :]
-        if not inner or ".git" in inner.lower().split("/") or not _is_encodable(inner):
-            raise HistoryError(f"git cannot hold the path {_printable(path)}")
+        whole = ""
+        if os.path.isabs(path) and not _NOT_IN_PATHS.search(path):
+            # Only the folder is resolved: a link in the file's own place is refused by its mode.
+            whole = os.path.join(os.path.realpath(folder), name)
+        inner = os.path.relpath(whole, self.root) if whole and _is_inside(whole, self.root) else ""
+        if name in ("", ".", "..") or inner in ("", ".") or ".git" in inner.lower().split("/"):
+            raise HistoryError(f"{_printable(path)} is not a file of the work tree {self.root}")
         return inner
 
     def ask(self, *arguments: str) -> Answer:
@@ -289,8 +259,8 @@ class Repository:
     def resolve(self, revision: str) -> str:
         """The full hash of the commit a revision names."""
         hint = "list the versions with `retain versions ID`"
-        is_unfit = not revision or revision.startswith("-") or len(revision) > LONGEST_REVISION
-        if is_unfit or _CONTROL.search(revision) or not _is_encodable(revision):
+        is_fit = revision.isprintable() and 0 < len(revision) <= LONGEST_REVISION
+        if not is_fit or revision[0] == "-":
             raise HistoryError(f"not a version: {_printable(revision[:80])}", hint=hint)
         name = f"{revision}^{{commit}}"
         answer = self.ask("rev-parse", "--verify", "--quiet", "--end-of-options", name)
@@ -302,68 +272,63 @@ class Repository:
     def read(self, commit: str, path: str) -> bytes | None:
         """A file's bytes at a commit, under the name it had then, or None."""
         inner = self.relative(path)
-        entry = self._file_at(commit, inner)
-        if entry is None:
-            older = self._name_at(commit, path)
-            entry = self._file_at(commit, older) if older not in ("", inner) else None
-        if entry is None:
+        blob = self._blob_at(commit, inner)
+        if not blob:
+            # The newest commit of the file's history that was there already tells its name then.
+            names = (
+                entry.path
+                for entry in self.log(path)
+                if not self.ask("merge-base", "--is-ancestor", entry.hash, commit).status
+            )
+            older = next(names, inner)
+            blob = self._blob_at(commit, older) if older != inner else ""
+        if not blob:
             return None
         # A few kilobytes of a hostile repository can unpack to gigabytes.
-        size = self._tell("cat-file", "-s", entry.object).line
+        size = self._tell("cat-file", "-s", blob).line
         if int(size) > LARGEST_BLOB:
             raise HistoryError(f"{_printable(inner)} is too large in git: {size} bytes")
-        return self._tell("cat-file", "blob", entry.object).out
+        return self._tell("cat-file", "blob", blob).out
 
     def is_tracked(self, path: str) -> bool:
         """Whether HEAD has a file."""
-        inner, head = self.relative(path), self.head()
-        return self._file_at(head.commit, inner) is not None
+        return bool(self._blob_at(self.head().commit, self.relative(path)))
 
-    def _file_at(self, commit: str, inner: str) -> Entry | None:
-        entry = self._entries(commit, [inner]).get(inner)
-        return entry if entry and entry.mode in _FILE_MODES else None
+    def _blob_at(self, commit: str, inner: str) -> str:
+        """The object of a file at a commit, empty for anything that is no file."""
+        mode, _, name = self._entries(commit, [inner]).get(inner, "").partition(" ")
+        return name if mode in _FILE_MODES else ""
 
-    def _entries(self, commit: str, paths: Iterable[str]) -> dict[str, Entry]:
+    def _entries(self, commit: str, paths: Collection[str]) -> _Entries:
         """What a commit holds at these paths."""
         if not commit:
             return {}
-        few = _few(paths)
+        few = paths if len(paths) <= MOST_PATHS else ()  # none asks for everything
         answer = self._tell("ls-tree", "-z", "-t" if few else "-rt", commit, "--", *few)
-        return {path: Entry(*facts.split()[::2]) for facts, path in _records(answer.out)}
+        return {path: f"{mode} {name}" for (mode, _, name), path in _records(answer.out)}
 
-    def _staged(self, paths: Iterable[str]) -> dict[str, Entry]:
+    def _staged(self, paths: Collection[str]) -> _Entries:
         """What the user's index holds at these paths."""
-        entries: dict[str, Entry] = {}
-        answer = self._tell("ls-files", "-z", "--stage", "--", *_few(paths))
-        for facts, path in _records(answer.out):
-            mode, name, stage = facts.split()
-            entries[path] = Entry(mode if stage == "0" else "unmerged", name)
-        return entries
-
-    def _name_at(self, commit: str, path: str) -> str:
-        """The name a file had at a commit, or an empty string."""
-        names: list[Commit] = []
-        for entry in self.log(path):
-            if names and names[-1].path == entry.path:
-                names.pop()
-            names.append(entry)
-        # Newest name first: the first one already taken by then is the one in force then.
-        for taken in names:
-            if not self.ask("merge-base", "--is-ancestor", taken.hash, commit).status:
-                return taken.path
-        return ""
+        few = paths if len(paths) <= MOST_PATHS else ()
+        answer = self._tell("ls-files", "-z", "--stage", "--", *few)
+        return {
+            path: f"{mode} {name}" if stage == "0" else "unmerged"
+            for (mode, name, stage), path in _records(answer.out)
+        }
 
     # Commits
 
     def commit(self, changes: Mapping[str, bytes | None], message: str) -> Outcome:
         """Commit just these files, with nothing of the user's staged work, or say why not."""
+        text = message.replace("\r\n", "\n").replace("\t", " ").encode("utf-8", "replace").decode()
+        text = _CONTROL_BUT_NEWLINE.sub("", text).strip()[:LONGEST_MESSAGE] or "Update memories"
         try:
             wanted = {self.relative(path): content for path, content in changes.items()}
-            for name, reason in _UNDER_WAY:
+            for name, reason in _UNDER_WAY.items():
                 if os.path.lexists(os.path.join(self.git_dir, name)):
                     return _postpone(reason)
-            with locked_directory(self.git_dir):
-                return self._commit(wanted, _clean_message(message))
+            with Directory.open(os.path.realpath(self.git_dir)) as folder, locked(folder):
+                return self._commit(wanted, f"{text}\n".encode())
         except RetainError as error:
             return _postpone(error.message)
         except OSError as error:
@@ -404,49 +369,45 @@ class Repository:
         excluded = {os.fsdecode(name.removeprefix(b"./")) for name in names if name}
         return excluded.difference(self._staged(excluded)) if excluded else excluded
 
-    def _plan(
-        self, commit: str, wanted: Mapping[str, bytes | None]
-    ) -> tuple[dict[str, Entry], dict[str, Entry | None]]:
-        """What HEAD has at these paths, and what will differ: None is an entry to remove."""
+    def _plan(self, commit: str, wanted: Mapping[str, bytes | None]) -> tuple[_Entries, _Entries]:
+        """What HEAD has at these paths, and what will differ: an empty entry is to be removed."""
         folders = {path[:at] for path in wanted for at, char in enumerate(path) if char == "/"}
         entries = self._entries(commit, [*sorted(folders), *wanted])
         for path in entries.keys() & {*folders, *wanted}:
-            mode = entries[path].mode
-            if mode not in ((_TREE_MODE,) if path in folders else _FILE_MODES):
+            mode = entries[path].partition(" ")[0]
+            if (mode == "040000") != (path in folders) or mode in ("120000", "160000"):
                 raise HistoryError(f"{_printable(path)} is {_KINDS.get(mode, 'a file')} in git")
-        before = {path: entries[path] for path in wanted if path in entries}
-        after: dict[str, Entry | None] = {}
+        before = {path: entries.get(path, "") for path in wanted}
+        after = {}
         for path, content in wanted.items():
-            old, new = before.get(path), None
+            new = ""
             if content is not None:
                 blob = b"blob %d\0%b" % (len(content), content)
                 name = hashlib.new(self._algorithm, blob, usedforsecurity=False).hexdigest()
-                new = Entry(old.mode if old else _FILE_MODES[0], name)
-            if new != old:
+                new = f"{before[path].partition(' ')[0] or _FILE_MODES[0]} {name}"
+            if new != before[path]:
                 after[path] = new
         return before, after
 
     def _import(
-        self,
-        parent: str,
-        edits: Mapping[str, Entry | None],
-        contents: Mapping[str, bytes | None],
-        message: bytes,
+        self, parent: str, edits: _Entries, contents: Mapping[str, bytes | None], message: bytes
     ) -> str:
         """Commit edits on top of `parent`; the new hash, or nothing if the branch has moved."""
+        # user.useConfigOnly makes git refuse to guess an identity, which costs nothing to find out.
+        answer = self.ask("var", "GIT_AUTHOR_IDENT")
+        who = b"%b %d +0000" % (_NOBODY, time.time()) if answer.status else answer.out.strip()
         # HEAD, not the branch's name: a branch switched to meanwhile at this commit is right too.
-        lines = [b"commit HEAD\nmark :1\n"]
-        lines += [
-            b"%b %b\n" % (who.encode(), self._identity(who)) for who in ("author", "committer")
-        ]
+        lines = [b"commit HEAD\nmark :1\ncommitter %b\n" % who]
         lines.append(b"data %d\n%b\n" % (len(message), message))
         lines += [f"from {parent}\n".encode()] if parent else []
         for path, entry in edits.items():
+            text = os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+            quoted = b'"%b"' % text.replace(b"\n", b"\\n")
             content = contents[path]
-            if entry is None or content is None:
-                lines.append(b"D %b\n" % _quote(path))
+            if content is None:
+                lines.append(b"D %b\n" % quoted)
             else:
-                lines.append(b"M %b inline %b\n" % (entry.mode.encode(), _quote(path)))
+                lines.append(b"M %b inline %b\n" % (entry.partition(" ")[0].encode(), quoted))
                 lines.append(b"data %d\n%b\n" % (len(content), content))
         lines.append(b"\nget-mark :1\n")
         answer = run(("fast-import", "--quiet"), self.root, b"".join(lines))
@@ -454,33 +415,33 @@ class Repository:
             raise _failure("git fast-import failed", answer)
         return "" if answer.status else answer.line
 
-    def _identity(self, who: str) -> bytes:
-        # user.useConfigOnly makes git refuse to guess an identity, which costs nothing to find out.
-        answer = self.ask("var", f"GIT_{who.upper()}_IDENT")
-        return b"%b %d +0000" % (_NOBODY, time.time()) if answer.status else answer.out.strip()
-
-    def _refresh_index(self, before: Mapping[str, Entry], after: Mapping[str, Entry | None]) -> str:
+    def _refresh_index(self, before: _Entries, after: _Entries) -> str:
         """Bring the user's index up to date where nothing is staged, or say what to run."""
         with contextlib.suppress(HistoryError, OSError):
             for pause in INDEX_LOCKED_PAUSES:
                 # Asked anew each time: whoever holds the lock may be staging one of these paths.
                 staged = self._staged(after)
-                ours = {path for path in after if staged.get(path) == before.get(path)}
+                ours = {path for path in after if staged.get(path, "") == before[path]}
                 if not ours or self._edit_index({path: after[path] for path in ours}):
-                    theirs = after.keys() - ours
-                    return _note_staged(path for path in theirs if staged.get(path) != after[path])
+                    differing = {path for path in after if staged.get(path, "") != after[path]}
+                    theirs = differing - ours
+                    note = f"committed, but other content of {_list_some(theirs)} is staged and "
+                    note += "was left alone: the next `git commit` brings it back unless you run "
+                    return f"{note}{_reset(theirs)}" if theirs else ""
                 time.sleep(pause)
         return (
             f"committed, but git's index is locked or broken: run {_reset(after)} when it is free"
         )
 
-    def _edit_index(self, edits: Mapping[str, Entry | None]) -> bool:
+    def _edit_index(self, edits: _Entries) -> bool:
         """Set entries of the user's index, unless it is locked."""
         index = os.path.join(self.git_dir, "index")
         facts = os.stat(index) if os.path.exists(index) else None
-        nothing = Entry("0", "0" * hashlib.new(self._algorithm).digest_size * 2)  # mode 0 removes
-        lines = ((entry or nothing, os.fsencode(path)) for path, entry in edits.items())
-        stdin = b"".join(f"{e.mode} {e.object}\t".encode() + path + b"\0" for e, path in lines)
+        nothing = f"0 {'0' * hashlib.new(self._algorithm).digest_size * 2}"  # mode 0 removes
+        stdin = b"".join(
+            b"%b\t%b\0" % ((entry or nothing).encode(), os.fsencode(path))
+            for path, entry in edits.items()
+        )
         # Whoever writes an index looks again at files changed a moment ago, through their filters:
         # commands of the repository's choice. In an empty work tree there is nothing to look at.
         with tempfile.TemporaryDirectory() as empty:
@@ -493,21 +454,15 @@ class Repository:
 
 
 def _is_inside(path: str, root: str) -> bool:
-    return path == root or path.startswith(root.rstrip("/") + "/")
+    return os.path.commonpath((path, root)) == root
 
 
-def _few(paths: Iterable[str]) -> list[str]:
-    """The paths if they fit a command line; none, which asks for everything, if they do not."""
-    names = list(paths)
-    return names if sum(len(os.fsencode(name)) + 1 for name in names) < ARGUMENT_BYTES else []
-
-
-def _records(out: bytes) -> Iterator[tuple[str, str]]:
-    """The facts and the path of each record of ls-tree or ls-files."""
+def _records(out: bytes) -> Iterator[tuple[list[str], str]]:
+    """The three facts and the path of each record of ls-tree or ls-files."""
     for record in out.split(b"\0"):
         facts, tab, path = record.partition(b"\t")
         if tab:
-            yield facts.decode("ascii"), os.fsdecode(path)
+            yield facts.decode("ascii").split(), os.fsdecode(path)
 
 
 def _parse_log(out: bytes, newest_name: str) -> list[Commit]:
@@ -525,18 +480,6 @@ def _parse_log(out: bytes, newest_name: str) -> list[Commit]:
     return commits
 
 
-def _quote(path: str) -> bytes:
-    """A path as fast-import reads it, in the quotes of C."""
-    text = os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
-    return b'"' + text + b'"'
-
-
-def _clean_message(message: str) -> bytes:
-    text = message.replace("\r\n", "\n").replace("\t", " ").encode("utf-8", "replace").decode()
-    text = _CONTROL_BUT_NEWLINE.sub("", text).strip()[:LONGEST_MESSAGE]
-    return f"{text or 'Update memories'}\n".encode()
-
-
 def _postpone(reason: str) -> Outcome:
     return Outcome(None, f"not committed: {reason}; {SAVED}")
 
@@ -549,13 +492,3 @@ def _list_some(paths: Iterable[str]) -> str:
 
 def _reset(paths: Iterable[str]) -> str:
     return f"`git reset -q -- {' '.join(shlex.quote(_printable(path)) for path in sorted(paths))}`"
-
-
-def _note_staged(paths: Iterable[str]) -> str:
-    names = sorted(paths)
-    if not names:
-        return ""
-    return (
-        f"committed, but other content of {_list_some(names)} is staged and was left alone: "
-        f"the next `git commit` brings it back unless you run {_reset(names)}"
-    )

@@ -47,12 +47,23 @@ def parse(data: bytes) -> Document:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         return Document({}, data.decode("utf-8", "replace"), f"not UTF-8 at byte {error.start}")
-    text = text.removeprefix(_BOM)
+    text = body = text.removeprefix(_BOM)
+    meta: dict[str, object] = {}
+    problem = ""
     try:
-        document = _parse_text(text)
+        if parts := frontmatter.split(text):
+            meta, body = frontmatter.load(text[parts[0] : parts[1]]), text[parts[2] :]
     except Unreadable as error:
-        document = Document({}, text, error.message)
-    return document._replace(problem=_CONFLICT) if _is_conflicted(text) else document
+        problem = error.message
+    if _is_conflicted(text):
+        problem = _CONFLICT
+    elif len(body) < len(text) and body.startswith("---") and _has_head(body):
+        problem = "a second frontmatter block stands after the first"
+    elif not text.strip():
+        problem = "the file is empty"
+    elif "\0" in text and not problem:
+        problem = "the file holds a NUL character"
+    return Document(meta, body, problem)
 
 
 def searchable(memory: Memory) -> str:
@@ -63,18 +74,6 @@ def searchable(memory: Memory) -> str:
     from retain.bank.records_json import render
 
     return f"{memory.body}\n\n{render(content)}".strip("\n") if memory.body else render(content)
-
-
-def _parse_text(text: str) -> Document:
-    parts = frontmatter.split(text)
-    if parts is None:
-        return Document({}, text, _oddity(text))
-    start, end, body = parts
-    meta = frontmatter.load(text[start:end])
-    rest = text[body:]
-    if rest.startswith("---") and _has_head(rest):
-        return Document(meta, rest, "a second frontmatter block stands after the first")
-    return Document(meta, rest, _oddity(text))
 
 
 def _is_conflicted(text: str) -> bool:
@@ -95,12 +94,6 @@ def _has_head(text: str) -> bool:
         return False
 
 
-def _oddity(text: str) -> str:
-    if not text.strip():
-        return "the file is empty"
-    return "the file holds a NUL character" if "\0" in text else ""
-
-
 def compose(meta: Mapping[str, object], body: str) -> bytes:
     """A new file from metadata and a body, which keeps its own line endings."""
     newline = "\r\n" if "\r\n" in body[:4096] else "\n"
@@ -118,7 +111,12 @@ def edit(data: bytes, changes: Mapping[str, object], body: str | None = None) ->
     text = text.removeprefix(_BOM)
     parts = frontmatter.split(text)
     if parts is None:
-        return mark.encode() + _edit_bare(text, changes, body)
+        # It gets frontmatter only when there is something to put in it, or a body that would be
+        # taken to start with one.
+        wanted = {key: value for key, value in changes.items() if value is not None}
+        new = text if body is None else body
+        is_headed = wanted or (new != text and _looks_headed(new))
+        return mark.encode() + (compose(wanted, new) if is_headed else new.encode())
     start, end, rest = parts
     # Read even when no key changes: a head that makes no sense is not to be built upon.
     head = frontmatter.change(text[start:end], changes)
@@ -137,15 +135,6 @@ def _parted(closing: str, body: str) -> str:
     if lines < 2 and body.startswith(("\n", "\r\n")):
         closing += newline  # or the body's own first line would be taken for the blank one
     return closing
-
-
-def _edit_bare(text: str, changes: Mapping[str, object], body: str | None) -> bytes:
-    """Edit a file without frontmatter; it gets one only when there is something to put in it."""
-    wanted = {key: value for key, value in changes.items() if value is not None}
-    new = text if body is None else body
-    if wanted or (new != text and _looks_headed(new)):
-        return compose(wanted, new)
-    return new.encode()
 
 
 def _looks_headed(text: str) -> bool:

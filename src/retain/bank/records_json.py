@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from math import inf
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final
 
 from retain.bank.markdown import Document
 from retain.errors import Unreadable
@@ -47,12 +46,10 @@ def load(data: bytes) -> dict[str, object]:
     """A record's fields as they stand in its file, or Unreadable with the reason."""
     try:
         text = data.decode("utf-8-sig")
-        record = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_no_number, parse_float=_float
-        )
-        if "\\u" in text:
-            # Half a character, as in "\\ud800", can be written in JSON but not in any file.
-            json.dumps(record, ensure_ascii=False).encode()
+        record = json.loads(text, object_pairs_hook=_object)
+        # NaN and 1e999 are no JSON numbers. Half a character, as in "\\ud800", can be written in
+        # JSON but not in any file.
+        json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeDecodeError as error:
         raise Unreadable(f"not UTF-8 at byte {error.start}") from error
     except (ValueError, RecursionError) as error:
@@ -73,32 +70,18 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name[:40]} is not a JSON number")
-
-
-def _float(text: str) -> float:
-    """A number as it is written; one that no float can hold would come out as no number at all."""
-    number = float(text)
-    if abs(number) == inf:
-        _no_number(text)
-    return number
-
-
 def render(content: object) -> str:
     """A record's content as text a person can read."""
     if not isinstance(content, dict):
         return "" if content is None else str(content)
-    return "\n".join(
-        _render_field(key, value) for key, value in content.items() if value is not None
-    )
-
-
-def _render_field(key: str, value: object) -> str:
-    name = key.replace("_", " ").capitalize()
-    if isinstance(value, list):
-        return "\n".join([f"{name}:", *(f"- {_inline(item)}" for item in value)])
-    return f"{name}: {_inline(value)}"
+    lines: list[str] = []
+    for key, value in content.items():
+        name = key.replace("_", " ").capitalize()
+        if isinstance(value, list):
+            lines += [f"{name}:", *(f"- {_inline(item)}" for item in value)]
+        elif value is not None:
+            lines.append(f"{name}: {_inline(value)}")
+    return "\n".join(lines)
 
 
 def _inline(value: object) -> str:
@@ -141,14 +124,25 @@ def _content(body: str) -> object:
     return content
 
 
-class _Spans(NamedTuple):
-    """Where each top-level pair starts and its value starts and ends, and where the object ends."""
+def _change_one(text: str, key: str, value: object) -> str:
+    pairs = _pairs(text)
+    last, gap, comma = text.index("{") + 1, " ", ""
+    if pairs:
+        start, _, last = list(pairs.values())[-1]
+        gap, comma = text[len(text[:start].rstrip(_SPACE)) : start], ","
+    if key not in pairs:
+        return f"{text[:last]}{comma}{gap}{json.dumps(key)}: {_dump(value, gap)}{text[last:]}"
+    start, value_start, end = pairs[key]
+    if value is not None:
+        return text[:value_start] + _dump(value, gap) + text[end:]
+    after = _skip(text, end)
+    if text[after] == ",":
+        return text[:start] + text[_skip(text, after + 1) :]
+    return text[:start].rstrip(_SPACE).removesuffix(",") + text[end:]
 
-    pairs: dict[str, tuple[int, int, int]]
-    end: int
 
-
-def _spans(text: str) -> _Spans:
+def _pairs(text: str) -> dict[str, tuple[int, int, int]]:
+    """Where each top-level pair starts, and where its value starts and ends."""
     decoder = json.JSONDecoder()
     pairs: dict[str, tuple[int, int, int]] = {}
     at = _skip(text, text.index("{") + 1)
@@ -161,36 +155,13 @@ def _spans(text: str) -> _Spans:
         at = _skip(text, at)
         if text[at] == ",":
             at = _skip(text, at + 1)
-    return _Spans(pairs, at)
+    return pairs
 
 
 def _skip(text: str, at: int) -> int:
     while text[at] in _SPACE:
         at += 1
     return at
-
-
-def _change_one(text: str, key: str, value: object) -> str:
-    spans = _spans(text)
-    last, gap = text.index("{") + 1, " "
-    if spans.pairs:
-        start, _, last = list(spans.pairs.values())[-1]
-        gap = text[len(text[:start].rstrip(_SPACE)) : start]
-    if key not in spans.pairs:
-        comma = "," if spans.pairs else ""
-        return f"{text[:last]}{comma}{gap}{json.dumps(key)}: {_dump(value, gap)}{text[last:]}"
-    start, value_start, end = spans.pairs[key]
-    if value is None:
-        return _remove(text, start, end)
-    return text[:value_start] + _dump(value, gap) + text[end:]
-
-
-def _remove(text: str, start: int, end: int) -> str:
-    after = _skip(text, end)
-    if text[after] == ",":
-        return text[:start] + text[_skip(text, after + 1) :]
-    before = text[:start].rstrip(_SPACE)
-    return before.removesuffix(",") + text[end:]
 
 
 def _dump(value: object, gap: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable
 from datetime import date, datetime, time, timedelta
@@ -12,17 +13,22 @@ from retain.errors import UsageError
 
 _MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _WEEKDAYS: Final = "monday tuesday wednesday thursday friday saturday sunday".split()
-_SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # first months
+_QUARTERS: Final = {  # of a year or of its seasons, by their first months
+    "q1": 1, "q2": 4, "q3": 7, "q4": 10,
+    "spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12,
+}  # fmt: skip
 _COUNTED: Final = "one two three four five six seven eight nine ten eleven twelve".split()
 _NUMBERS: Final = {word: number for number, word in enumerate(_COUNTED, 1)} | {
     "a": 1, "an": 1, "couple": 2, "few": 3, "several": 4,
 }  # fmt: skip
+_DAYS_BACK: Final = {
+    "today": 0, "tonight": 0, "yesterday": 1, "last night": 1, "day before yesterday": 2,
+}  # fmt: skip
 # Every form holds a digit or one of these words, and may begin with one of the others.
 _TELLING: Final = frozenset(
     "january february march april june july august september october november december sept "
-    "ago last past previous this current next today tonight yesterday other recently lately "
-    "q1 q2 q3 q4".split()
-) | {*_MONTHS, *_SEASONS, *_WEEKDAYS}
+    "ago last past previous this today tonight yesterday recently lately".split()
+) | {*_MONTHS, *_QUARTERS, *_WEEKDAYS}
 _LEADING: Final = frozenset("in over during within since from until on the day".split()) | {
     *_NUMBERS
 }
@@ -48,7 +54,15 @@ class When(NamedTuple):
 
 class _Context(NamedTuple):
     today: date
-    year: int | None  # the first one the question names, which its months share
+    year: int  # the first one the question names, which its months share; 0 for none
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+_Read = Callable[[re.Match[str], _Context], list[When]]
 
 
 def find_dates(query: str, today: date) -> list[When]:
@@ -57,7 +71,7 @@ def find_dates(query: str, today: date) -> list[When]:
     if not any(word in _TELLING or word[0].isdecimal() for word, _ in words):
         return []  # nearly always; and it spares the patterns, which take long to compile
     year = _compiled(_YEAR).search(query)
-    context = _Context(today, int(year[0]) if year else None)
+    context = _Context(today, int(year[0]) if year else 0)
     whens: list[When] = []
     end = 0
     for word, start in words:
@@ -171,10 +185,6 @@ def _go_back(moment: datetime, number: int, unit: str) -> datetime:
     return moment - number * timedelta(minutes={"m": 1, "h": 60, "d": 1440, "w": 10080}[unit[0]])
 
 
-def _go_back_from(day: date, number: int, unit: str) -> date:
-    return _go_back(datetime.combine(day, time.max), number, unit).date()
-
-
 def _months(year: int, month: int, count: int = 1) -> _Span:
     first = date(year, month, 1)
     year, month = divmod(year * 12 + month - 1 + count, 12)
@@ -183,24 +193,53 @@ def _months(year: int, month: int, count: int = 1) -> _Span:
 
 
 def _of_year(
-    kind: Literal["day", "month", "season"], span: Callable[[int], _Span], year: int | None,
-    context: _Context,
-) -> list[When]:  # fmt: skip
+    kind: Literal["day", "month", "season"], span: Callable[[int], _Span], year: int, today: date
+) -> list[When]:
     """A stretch of a year; without one, the latest that has begun."""
-    year = year or context.year
     if year:
         return [When(*span(year), kind)]
-    today = context.today
     for earlier in range(today.year, max(0, today.year - 9), -1):  # 29 February: up to eight
-        try:
+        with contextlib.suppress(ValueError):
             first, last = span(earlier)
-        except ValueError:
-            continue
-        if first <= today:
-            return [When(first, last, kind, is_every_year=True)]
+            if first <= today:
+                return [When(first, last, kind, is_every_year=True)]
     raise ValueError
 
 
+# Forms: each a pattern and what it means. The first that matches is taken.
+
+_FOUR_DIGITS = r"(?:19|20)[0-9]{2}"
+# A year is no price, number or part of a date.
+_YEAR: Final = rf"(?<![\w.$€£#]){_FOUR_DIGITS}(?!\w|[-/.][0-9]{{1,2}}(?![0-9]))"
+_NUMBER = (
+    r"(?P<number>[0-9]{1,6}|(?:a\s+)?couple(?:\s+of)?|(?:a\s+)?few|several"
+    rf"|{'|'.join(_COUNTED)}|an?)"
+)
+_LEAD = r"(?:(?:in|over|during|within|since|from)\s+)?(?:the\s+)?"
+_LEADS_TO_MONTH: Final = (
+    r"(?<!\w)(?:during|since|until|till|from|by|before|after|in|early|late|mid)[\s-]+$"
+)
+_TIME_AGO: Final = (
+    rf"{_NUMBER}(?:(?<=[0-9])\s*|\s+)"
+    r"(?P<unit>min(?:utes?)?|h(?:ours?)?|d(?:ays?)?|w(?:eeks?)?|mo(?:nths?)?|y(?:ears?)?)"
+    r"(?:\s+ago)?"
+)
+
+_FORMS: Final[list[tuple[str, _Read]]] = []
+
+
+def _form(*parts: str) -> Callable[[_Read], _Read]:
+    def register(read: _Read) -> _Read:
+        _FORMS.append(("".join(parts), read))
+        return read
+
+    return register
+
+
+@_form(
+    r"(?P<year>[0-9]{4})(?P<sign>[-/.])(?P<month>[0-9]{2})(?:(?P=sign)(?P<day>[0-9]{2}))?",
+    r"(?![0-9]|[-/.][0-9])(?:(?=T[0-9])|(?!\w))",
+)
 def _read_iso(match: re.Match[str], _context: _Context) -> list[When]:
     year, month = int(match["year"]), int(match["month"])
     if match["day"]:
@@ -210,63 +249,59 @@ def _read_iso(match: re.Match[str], _context: _Context) -> list[When]:
     return [When(*_months(year, month), "month")] if match["sign"] == "-" else []
 
 
+@_form(
+    r"(?P<one>[0-9]{1,2})(?P<sign>[-/.])(?P<other>[0-9]{1,2})(?P=sign)",
+    r"(?P<year>[0-9]{4})(?!\w|[-/.][0-9])",
+)
 def _read_slashed(match: re.Match[str], _context: _Context) -> list[When]:
     """Read day and month in either order, unless dots tell which."""
     one, other, year = int(match["one"]), int(match["other"]), int(match["year"])
-    if len(match["year"]) == 2:
-        if match["sign"] != "/":
-            return []
-        year += 2000
-    orders = [(one, other)] if match["sign"] == "." else sorted({(one, other), (other, one)})
-    days = [
-        date(year, month, day)
-        for day, month in orders
-        if 0 < month <= 12 and 0 < day <= _months(year, month)[1].day
-    ]
+    orders = {(one, other)} if match["sign"] == "." else {(one, other), (other, one)}
+    days = [date(year, month, day) for day, month in sorted(orders) if month <= 12]
     if not days:
         raise ValueError
     return [When(day, day, "day") for day in days]
 
 
+@_form(
+    rf"(?:(?P<which>last|this|past)\s+)?(?P<quarter>{'|'.join(_QUARTERS)})(?!\w)",
+    rf"(?:[\s,/-]+(?:of\s+)?(?P<year>{_FOUR_DIGITS})(?!\w))?",
+)
 def _read_quarter(match: re.Match[str], context: _Context) -> list[When]:
-    month = int(match["quarter"] or match["quarter_after"]) * 3 - 2
-    year = int(match["year"] or match["year_before"] or 0)
-    return _of_year("season", lambda y: _months(y, month, 3), year, context)
-
-
-def _read_season(match: re.Match[str], context: _Context) -> list[When]:
-    month, today = _SEASONS[match["season"].lower()], context.today
-    which = (match["which"] or "").lower()
-    if match["year"]:
-        year = int(match["year"])
-    elif which == "this":
+    name, year, today = match["quarter"].lower(), int(match["year"] or 0), context.today
+    month, which = _QUARTERS[name], "" if year else (match["which"] or "").lower()
+    if which == "this":
         year = today.year - (month == 12 and today.month < 3)
     elif which:
         year = today.year
         while _months(year, month, 3)[1] >= today:
             year -= 1
-    else:
+    elif name[0] == "q":
+        year = year or context.year
+    elif not year:
         return []  # spring and fall have other meanings
-    return [When(*_months(year, month, 3), "season")]
+    return _of_year("season", lambda year: _months(year, month, 3), year, today)
 
 
+@_form(
+    r"(?:(?P<day_before>[0-9]{1,2})(?:st|nd|rd|th)?(?:\s+of)?[\s-]+)?",
+    r"(?:(?P<which>last|past|this)\s+)?",
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?",
+    r"|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)(?!\w)\.?",
+    r"(?:[\s-]+(?:the\s+)?(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?(?!\w|:[0-9]))?",
+    rf"(?:[\s,-]+(?:of\s+)?(?P<year>{_FOUR_DIGITS})(?!\w))?",
+)
 def _read_month(match: re.Match[str], context: _Context) -> list[When]:
     if not _is_month(match):
         return []
     month, today = _MONTHS.index(match["month"][:3].lower()) + 1, context.today
-    written, which = (match["year"] or "").lower(), (match["which"] or "").lower()
-    year = None
-    if written.endswith("year"):
-        year = today.year - written.startswith("last")
-    elif written:
-        year = 2000 + int(written[1:]) if written[0] == "'" else int(written)
-    elif which == "next":
-        year = today.year + (month <= today.month)
-    elif which:
+    year, which = int(match["year"] or 0), (match["which"] or "").lower()
+    if which and not year:
         year = today.year - (which != "this" and month >= today.month)
+    year = year or context.year
     if day := int(match["day"] or match["day_before"] or 0):
-        return _of_year("day", lambda y: (date(y, month, day),) * 2, year, context)
-    return _of_year("month", lambda y: _months(y, month), year, context)
+        return _of_year("day", lambda year: (date(year, month, day),) * 2, year, today)
+    return _of_year("month", lambda year: _months(year, month), year, today)
 
 
 def _is_month(match: re.Match[str]) -> bool:
@@ -286,49 +321,60 @@ def _is_month(match: re.Match[str]) -> bool:
     return bool(has_number) and not _compiled(r"\s{0,9}[^\W\d]").match(match.string, match.end())
 
 
+@_form(_YEAR)
 def _read_year(match: re.Match[str], _context: _Context) -> list[When]:
     year = int(match[0])
     return [When(date(year, 1, 1), date(year, 12, 31), "year")]
 
 
+@_form(
+    r"(?:the\s+)?(?P<day>day\s+before\s+yesterday|last\s+night|tonight|yesterday|today)(?!\w)",
+    r"|(?:recently|lately)(?!\w)",
+)
 def _read_day(match: re.Match[str], context: _Context) -> list[When]:
-    phrase = match[0].lower()
-    if "yesterday" in phrase or "night" in phrase:
-        back = 2 if "before" in phrase else 0 if phrase == "tonight" else 1
-        day = context.today - timedelta(back)
-        return [When(day, day, "relative")]
-    if phrase.endswith("ly"):
+    if not match["day"]:
         return [When(context.today - timedelta(14), context.today, "vague")]
-    first = context.today - timedelta(10 if "other" in phrase else 0)
-    return [When(first, context.today, "relative")]
+    day = context.today - timedelta(_DAYS_BACK[" ".join(match["day"].lower().split())])
+    return [When(day, day, "relative")]
 
 
+@_form(
+    rf"(?:{_LEAD}(?P<last>last|past|previous)\s+)?{_NUMBER}\s+",
+    r"(?P<unit>hour|day|week|month|year)s?(?P<ago>\s+ago)?(?!\w)",
+)
 def _read_amount(match: re.Match[str], context: _Context) -> list[When]:
     """Read "last 3 days", or a time ago, as exact as its unit: a week ago is three days around."""
-    unit = match["unit"].lower()
-    day = _go_back_from(context.today, _number(match["number"]), unit)
+    unit, today = match["unit"].lower(), context.today
+    day = _go_back(datetime.combine(today, time.max), _number(match["number"]), unit).date()
     if match["last"]:
-        return [When(day, context.today, "relative")]
+        return [When(day, today, "relative")]
     around = timedelta({"week": 3, "month": 15, "year": 182}.get(unit, 0))
     return [When(day - around, day + around, "relative")] if match["ago"] else []
 
 
+@_form(
+    rf"{_LEAD}(?P<which>last|past|previous|this)\s+(?P<unit>week|weekend|month|year)(?!\w)",
+)
 def _read_last(match: re.Match[str], context: _Context) -> list[When]:
     today, unit, which = context.today, match["unit"].lower(), match["which"].lower()
-    back = which not in ("this", "current")
+    back = which != "this"
     if which == "past":
-        days = {"week": 7, "weekend": 7, "month": 30, "quarter": 91, "year": 365}[unit]
+        days = {"week": 7, "weekend": 7, "month": 30, "year": 365}[unit]
         return [When(today - timedelta(days), today, "relative")]
-    if unit in ("week", "weekend"):
+    if unit.startswith("week"):
         monday = today - timedelta(today.weekday() + 7 * back)
         first = monday + timedelta(5 if unit == "weekend" else 0)
         return [When(first, monday + timedelta(6), "relative")]
-    count = {"month": 1, "quarter": 3, "year": 12}[unit]
-    month = (today.month - 1) // count * count + 1
-    first = _go_back_from(today.replace(month=month, day=1), count * back, "months")
-    return [When(*_months(first.year, first.month, count), "relative")]
+    if unit == "year":
+        return [When(*_months(today.year - back, 1, 12), "relative")]
+    year, month = divmod(today.year * 12 + today.month - 1 - back, 12)
+    return [When(*_months(year, month + 1), "relative")]
 
 
+@_form(
+    r"(?:(?P<lead>on|since|from|until)\s+)?(?:(?P<which>last|past|this)\s+)?",
+    rf"(?P<weekday>{'|'.join(_WEEKDAYS)})(?!\w)",
+)
 def _read_weekday(match: re.Match[str], context: _Context) -> list[When]:
     which, today = (match["which"] or "").lower(), context.today
     if not (which or match["lead"]):  # "the Monday meeting" is on every one of them
@@ -338,80 +384,3 @@ def _read_weekday(match: re.Match[str], context: _Context) -> list[When]:
         back = back % 7 or (7 if which else 0)
     day = today - timedelta(back)
     return [When(day, day, "relative")]
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
-_FOUR_DIGITS = r"(?:19|20)[0-9]{2}"
-# A year is no price, number or part of a date.
-_YEAR: Final = rf"(?<![\w.$€£#]){_FOUR_DIGITS}(?!\w|[-/.][0-9]{{1,2}}(?![0-9]))"
-_NUMBER = (
-    r"(?P<number>[0-9]{1,6}|(?:a\s+)?couple(?:\s+of)?|(?:a\s+)?few|several"
-    rf"|{'|'.join(_COUNTED)}|an?)"
-)
-_LEAD = r"(?:(?:in|over|during|within|since|from)\s+)?(?:the\s+)?"
-_AMOUNT = (
-    rf"(?:{_LEAD}(?P<last>last|past|previous)\s+)?{_NUMBER}\s+"
-    r"(?P<unit>hour|day|week|month|year)s?(?P<ago>\s+ago)?(?!\w)"
-)
-_LEADS_TO_MONTH: Final = (
-    r"(?<!\w)(?:during|since|until|till|from|by|before|after|in|early|late|mid)[\s-]+$"
-)
-_TIME_AGO: Final = (
-    rf"{_NUMBER}(?:(?<=[0-9])\s*|\s+)"
-    r"(?P<unit>min(?:utes?)?|h(?:ours?)?|d(?:ays?)?|w(?:eeks?)?|mo(?:nths?)?|y(?:ears?)?)"
-    r"(?:\s+ago)?"
-)
-_ISO = (
-    r"(?P<year>[0-9]{4})(?P<sign>[-/.])(?P<month>[0-9]{2})(?:(?P=sign)(?P<day>[0-9]{2}))?"
-    r"(?![0-9]|[-/.][0-9])(?:(?=T[0-9])|(?!\w))"
-)
-_SLASHED = (
-    r"(?P<one>[0-9]{1,2})(?P<sign>[-/.])(?P<other>[0-9]{1,2})(?P=sign)"
-    r"(?P<year>[0-9]{4}|[0-9]{2})(?!\w|[-/.][0-9])"
-)
-_QUARTER = (
-    rf"q(?P<quarter>[1-4])(?!\w)(?:[\s,/-]+(?:of\s+)?(?P<year>{_FOUR_DIGITS})(?!\w))?"
-    rf"|(?P<year_before>{_FOUR_DIGITS})[\s/-]?q(?P<quarter_after>[1-4])(?!\w)"
-)
-_SEASON = (
-    rf"(?:(?P<which>last|this|past)\s+)?(?P<season>{'|'.join(_SEASONS)})(?!\w)"
-    rf"(?:\s+(?:of\s+)?(?P<year>{_FOUR_DIGITS})(?!\w))?"
-)
-_MONTH = (
-    r"(?:(?P<day_before>[0-9]{1,2})(?:st|nd|rd|th)?(?:\s+of)?[\s-]+)?"
-    r"(?:(?P<which>last|past|this|next)\s+)?"
-    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
-    r"|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)(?!\w)\.?"
-    r"(?:[\s-]+(?:the\s+)?(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?(?!\w|:[0-9]))?"
-    rf"(?:[\s,-]+(?:of\s+)?(?P<year>{_FOUR_DIGITS}|'[0-9]{{2}}|(?:last|this)\s+year)(?!\w))?"
-)
-_DAY = (
-    r"(?:the\s+)?day\s+before\s+yesterday(?!\w)"
-    r"|(?:last\s+night|tonight|yesterday|today|this\s+(?:morning|afternoon|evening))(?!\w)"
-    r"|(?:(?:the\s+)?other\s+day|recently|lately)(?!\w)"
-)
-_LAST = (
-    rf"{_LEAD}(?P<which>last|past|previous|this|current)\s+"
-    r"(?P<unit>week|weekend|month|quarter|year)(?!\w)"
-)
-_WEEKDAY = (
-    r"(?:(?P<lead>on|since|from|until)\s+)?(?:(?P<which>last|past|this)\s+)?"
-    rf"(?P<weekday>{'|'.join(_WEEKDAYS)})(?!\w)"
-)
-
-_FORMS: Final[tuple[tuple[str, Callable[[re.Match[str], _Context], list[When]]], ...]] = (
-    (_ISO, _read_iso),
-    (_SLASHED, _read_slashed),
-    (_QUARTER, _read_quarter),
-    (_SEASON, _read_season),
-    (_MONTH, _read_month),
-    (_YEAR, _read_year),
-    (_DAY, _read_day),
-    (_AMOUNT, _read_amount),
-    (_LAST, _read_last),
-    (_WEEKDAY, _read_weekday),
-)

@@ -13,6 +13,7 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from retain.errors import LimitExceeded, Unreadable
+from retain.text.sanitize import escape
 
 MAX_CHARS: Final = 65_536  # larger heads are attacks or accidents; PyYAML needs ~1 s per MB
 MAX_DEPTH: Final = 40
@@ -455,18 +456,5 @@ def dump_scalar(value: object, *, flow: bool) -> str:
     is_clear = is_word and text.isprintable() and text.lower() not in _AMBIGUOUS
     if is_clear and _is_plain(text, flow=flow):
         return text
-    return '"' + "".join(map(_escape, text)) + '"'
-
-
-def _escape(char: str) -> str:
-    if char in '"\\':
-        return "\\" + char
-    if char.isprintable():
-        return char
-    named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char)
-    if named:
-        return named
-    code = ord(char)
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(char if char.isprintable() else escape(char) for char in text) + '"'

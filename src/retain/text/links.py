@@ -27,24 +27,18 @@ class Link(NamedTuple):
     line: int
 
 
-class _Brackets(NamedTuple):
-    start: int
-    end: int
-    target: str
-    kind: str
-    label: str
-    anchor: str
+# Where the brackets start and end, then the target with its kind, label and anchor.
+_Brackets = tuple[int, int, str, str, str, str]
 
 
 def find_links(body: str) -> list[Link]:
     """Find the links outside code, in order; several to one target are all kept."""
     found = list(islice(_find_brackets(body), MAX_LINKS))
-    cuts = [0, *(_divide(body, one.end, next_.start) for one, next_ in pairwise(found)), len(body)]
+    cuts = [0, *(_divide(body, one[1], other[0]) for one, other in pairwise(found)), len(body)]
     links = []
     line, counted = 1, 0
-    for (start, end, target, kind, label, anchor), (first, last) in zip(
-        found, pairwise(cuts), strict=False
-    ):
+    for brackets, (first, last) in zip(found, pairwise(cuts), strict=False):
+        start, end, target, kind, label, anchor = brackets
         line += body.count("\n", counted, start)
         counted = start
         before, after = _context(body, first, start, end, last)
@@ -115,7 +109,7 @@ def _find_brackets(body: str) -> Iterator[_Brackets]:
         if end - start <= 2 * _MAX_TARGET and "\n" not in body[start:end]:
             target, kind, label, anchor = _parse_target(body[start + 2 : end])
             if 0 < len(target) <= _MAX_TARGET:
-                yield _Brackets(start, end + 2, target, kind, label, anchor)
+                yield start, end + 2, target, kind, label, anchor
 
 
 def _parse_target(text: str) -> tuple[str, str, str, str]:

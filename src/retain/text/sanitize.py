@@ -70,7 +70,7 @@ def visible(text: str, *, keep_newlines: bool = True) -> str:
     if flat.isprintable():
         return text
     acting = set(re.findall(f"[{_ACTING}]", flat))
-    return text.translate({ord(char): _escape(char) for char in acting})
+    return text.translate({ord(char): escape(char) for char in acting})
 
 
 def reveal(line: str, *, is_command: bool = False) -> str:
@@ -82,7 +82,7 @@ def reveal(line: str, *, is_command: bool = False) -> str:
     odd = set(re.findall(f"[{_ACTING}{_INVISIBLE}{more}]", line))
     if is_command:
         odd.update(char for char in set(line) if not char.isprintable())
-    return line.translate({ord(char): _escape(char) for char in odd})
+    return line.translate({ord(char): escape(char) for char in odd})
 
 
 def flat(text: str, most: int = 300) -> str:
@@ -101,7 +101,8 @@ def shorten(text: str, most: int) -> str:
     return f"{kept if 2 * len(kept) > most else text[: most - 1]}…"
 
 
-def _escape(char: str) -> str:
+def escape(char: str) -> str:
+    """A character as an escape that people and YAML read, such as `\\x1b`."""
     code = ord(char)
     if char in "\n\t":
         return "\\n" if char == "\n" else "\\t"
