@@ -124,7 +124,11 @@ CONTEXTUAL: tuple[tuple[str, str, str], ...] = (
     ("password", "493817", "PIN: @@"),
     ("secret", "this-is-our-secret-2026", "JWT_SECRET=@@"),
     ("secret", "plainword77", "REDIS_AUTH=@@"),
-    ("seed-phrase", " ".join(f"{n}. {w}" for n, w in enumerate(_SEED.split(), 1)), "wallet words are: @@"),
+    (
+        "seed-phrase",
+        " ".join(f"{number}. {word}" for number, word in enumerate(_SEED.split(), 1)),
+        "The wallet words are: @@",
+    ),
     ("aws-secret-key", chars(BASE64, 40), "aws_secret_access_key = @@"),
     ("aws-secret-key", chars(BASE64, 40), '{"SecretAccessKey": "@@"}'),
     (

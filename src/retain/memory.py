@@ -105,6 +105,11 @@ class Memory(NamedTuple):
         names = _texts(self.meta.get("superseded_by"))
         return names[0].removeprefix("memory:") if names else ""
 
+    @property
+    def supersedes(self) -> tuple[str, ...]:
+        """The memories that this one replaces, as its frontmatter names them."""
+        return tuple(name.removeprefix("memory:") for name in _texts(self.meta.get("supersedes")))
+
     def text(self, key: str) -> str:
         """A frontmatter value as text, empty when it is missing."""
         return _text(self.meta.get(key))

@@ -79,6 +79,18 @@ def test_entry_that_is_brought_back_while_the_trash_is_listed_is_passed_over(
         assert [entry.id for entry in app.trashed()] == ["staying"]
 
 
+def test_emptying_the_trash_destroys_earlier_texts_but_not_those_of_a_namesake(app: App) -> None:
+    for name in ("gone", "back"):
+        app.put(MemoryInput(text="first"), name=name)
+        app.put(MemoryInput(text="second"), name=name)
+        app.delete(name)
+    app.put(MemoryInput(text="again"), name="back")
+    app.empty_trash()
+    versions = Path(app.bank.root) / ".versions" / "memories"
+    assert not any(versions.joinpath("gone").iterdir())
+    assert any(versions.joinpath("back").iterdir())
+
+
 def test_emptying_the_trash_spares_what_is_newer(app: App) -> None:
     crash.at_noon(lambda: _delete(app, "old", name="old"))()
     _delete(app, "new", name="new")

@@ -22,7 +22,7 @@ WRITTEN = keys(
     "id collection file_path status hash created_at updated_at previous_version commit warnings"
 )
 ROW = keys("id title collection type status tags category created_at updated_at scope file_path")
-MEMORY = ROW | keys("content metadata hash problem superseded_by")
+MEMORY = ROW | keys("content metadata hash problem superseded_by supersedes")
 VERSION = keys("version time author message source")
 TRASHED = keys("name id collection deleted_at path size")
 STATUS = keys(

@@ -343,7 +343,10 @@ class Memories(Banks):
         except (RetainError, OSError):
             other.delete(written.memory.address)
             raise
-        return written._replace(status="moved"), gone
+        warnings = written.warnings
+        if self.bank.versions(before):
+            warnings = (*warnings, f"its earlier versions stay in {self.bank.root}/.versions")
+        return written._replace(status="moved", warnings=warnings), gone
 
     def merge(
         self,
@@ -490,12 +493,13 @@ class Memories(Banks):
         return self._finish(written, f"restore {written.memory.ref}", ())
 
     def empty_trash(self, before: str = "") -> Sequence[Trashed]:
-        """Destroy what is in the trash for good, and the vectors of its texts."""
+        """Destroy what is in the trash for good, with its earlier texts and all their vectors."""
         texts: list[Memory] = []
         for entry in self.bank.trashed():
             if not before or entry.deleted_at < before:
                 with contextlib.suppress(RetainError):  # too large, or gone: it has no vectors
-                    texts.append(self.bank.read_trashed(entry))
+                    memory = self.bank.read_trashed(entry)
+                    texts += [memory, *self.bank.read_versions(memory)]
         destroyed = self.bank.empty_trash(before)
         if texts:
             self.index().forget_vectors(texts)

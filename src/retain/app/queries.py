@@ -17,7 +17,7 @@ from retain.capture.inbox import Inbox
 from retain.errors import Busy, Conflict, RetainError
 from retain.index import catalogue
 from retain.index.database import MEMORY_STATE, Damaged
-from retain.index.graph import successors_of
+from retain.index.graph import predecessors_of, successors_of
 from retain.memory import Data, Degraded, Hit, Problem
 from retain.search import brief, duplicates, related
 from retain.search.rank import Recency
@@ -162,13 +162,23 @@ class Queries(Banks):
         with contextlib.suppress(RetainError, OSError):  # each still says what it says of itself
             for index in self.indexes():
                 mine = [
-                    memory
-                    for memory in memories
-                    if memory.path.startswith(f"{index.bank.root}/") and memory.ref.isprintable()
+                    memory for memory in memories if index.owns(memory) and memory.ref.isprintable()
                 ]
                 if mine:
                     names |= index.look(partial(successors_of, memories=mine))
         return names
+
+    def predecessors(self, memory: Memory) -> list[str]:
+        """What a memory supersedes, by its own words or the other's."""
+        names = list(memory.supersedes)
+        if "[[" in memory.body:
+            links = find_links(memory.body)
+            names += [link.target for link in links if link.memory_edge == "supersedes"]
+        with contextlib.suppress(RetainError, OSError):
+            index = next((index for index in self.indexes() if index.owns(memory)), None)
+            if index:
+                names += index.look(partial(predecessors_of, memory=memory))
+        return sorted({name.rpartition("/")[2]: name for name in names}.values())
 
     def graph(self, ref: str = "", depth: int = 2) -> related.Graph:
         """The links of the bank in force, or those around one memory or file."""

@@ -217,6 +217,14 @@ class Bank:
                     return folder.read(version.name, self.max_bytes)
         return None
 
+    def read_versions(self, memory: Memory) -> Iterator[Memory]:
+        """The earlier texts of a memory that are kept here, oldest first."""
+        for version in self.versions(memory):
+            data = self.read_version(memory, version.number)
+            if data is not None:
+                entry = Entry(memory.id, memory.collection, version.name)
+                yield self.parse(os.path.dirname(memory.path), entry, data)
+
     def read(self, folder: Directory, entry: Entry) -> tuple[Memory, Stamp]:
         """A memory, and the stamp its file had just before it was read."""
         data, facts = folder.read_with_facts(entry.name, self.max_bytes)
@@ -431,12 +439,21 @@ class Bank:
             trash.discard(transaction, trashed)
 
     def empty_trash(self, before: str = "") -> list[Trashed]:
-        """Destroy what is in the trash, or what was deleted before a time."""
+        """Destroy what is in the trash, or was deleted before a time, and its earlier texts."""
         with self.transaction(TRASH) as transaction:
-            entries = trash.list_trash(transaction.root)
+            root = transaction.root
+            entries = trash.list_trash(root)
             doomed = [entry for entry in entries if not before or entry.deleted_at < before]
             for entry in doomed:
                 trash.discard(transaction, entry)
+            left = {(entry.collection, entry.id) for entry in trash.list_trash(root)}
+            for collection, name in {(entry.collection, entry.id) for entry in doomed} - left:
+                with contextlib.suppress(NotFound), root.child(collection) as folder:
+                    if any(folder.has(f"{name}{suffix}") for suffix in SUFFIXES):
+                        continue  # another memory has the name by now, and the versions with it
+                with contextlib.suppress(NotFound), versions_dir(root, collection, name) as kept:
+                    for version in history.list_versions(kept):
+                        transaction.remove(kept, version.name)
         return doomed
 
     # What every write shares

@@ -144,7 +144,12 @@ def _get(app: App, args: Args) -> Output:
     """
     memory = app.get(args.ref, collection=args.collection, version=args.version)
     successor = app.successors([memory]).get(memory.path, "")
-    data = {**memory.to_dict(content=True), "superseded_by": successor or None}
+    replaced = app.predecessors(memory)
+    data = {
+        **memory.to_dict(content=True),
+        "superseded_by": successor or None,
+        "supersedes": replaced,
+    }
     output = Output(data, warnings=[f"{memory.path}: {memory.problem}"] if memory.problem else [])
     if args.show_versions:
         versions = app.versions(memory.address)
@@ -154,7 +159,7 @@ def _get(app: App, args: Args) -> Output:
     if memory.scope != app.location.scope:
         messages = [f"(from your global bank: {memory.path})"]
     if args.format != "raw":
-        return output._replace(text=_context(memory, successor), messages=messages)
+        return output._replace(text=_context(memory, successor, replaced), messages=messages)
     raw = memory.body.encode("utf-8", "surrogateescape")
     if memory.problem and not memory.data.endswith(raw):
         raw = memory.data  # a file that cannot be parsed is all body
@@ -169,13 +174,14 @@ def _status(memory: Memory, successor: str) -> str:
     return ", ".join(filter(None, (status, f"superseded by {successor}" if successor else "")))
 
 
-def _context(memory: Memory, successor: str) -> str:
+def _context(memory: Memory, successor: str, replaced: Sequence[str]) -> str:
     """A memory as an agent reads it: what it is, where it comes from, then its text."""
     created_by = memory.text("created_by") or "unknown"
     facts = {
         "ID": memory.id,
         "Created": f"{memory.text('created_at') or 'unknown'} by {created_by}",
         "Status": _status(memory, successor),
+        "Supersedes": ", ".join(replaced),
         "Type": "" if memory.type in FREE_TYPES else memory.type,
         "Context": memory.text("context"),
         "Tags": ", ".join(memory.tags),

@@ -184,3 +184,13 @@ def successors_of(connection: sqlite3.Connection, memories: Sequence[Memory]) ->
         for number in numbers_of(connection, memory.collection, memory.id)
     }
     return {paths[number]: ref for number, ref in successors(connection, paths).items()}
+
+
+def predecessors_of(connection: sqlite3.Connection, memory: Memory) -> list[str]:
+    """The memories that say they are superseded by this one."""
+    edges = edges_to(connection, {key(memory.ref), key(memory.id)}, once=True)
+    return [
+        f"{edge.collection}/{edge.id}" if edge.collection else edge.id
+        for edge in edges
+        if edge.memory_edge == "superseded_by"
+    ]

@@ -160,9 +160,9 @@ class Index:
         )
         return (*lasting, held)
 
-    def owns(self, hit: Hit) -> bool:
-        """Whether a hit is from this bank."""
-        return hit.path.startswith(f"{self.bank.root}/")
+    def owns(self, item: Hit | Memory) -> bool:
+        """Whether a hit or a memory is from this bank."""
+        return item.path.startswith(f"{self.bank.root}/")
 
     def read(
         self, work: Callable[[sqlite3.Connection], _Result], *, is_fresh: bool = False

@@ -231,6 +231,7 @@ def read_memory(
         "hash": memory.hash,
         "scope": memory.scope,
         "superseded_by": call.app.successors([memory]).get(memory.path),
+        "supersedes": call.app.predecessors(memory),
         **({"versions": [one.to_dict() for one in versions]} if list_versions else {}),
         "next_offset": end if end < len(text) else None,
     }

@@ -394,7 +394,8 @@ password passphrase pass (?i:password|passphrase)«place»[ \t]{1,4}(?:is|was)[ 
     ([a-z]{2,16}(?:[ -][a-z]{2,16}){1,11})[\"'`]
 secret password secret|_auth (?:SECRET(?:_KEY)?|_AUTH|(?i:secret[._-]key))[ \t]?=[ \t]?«value»
 password token pin (?<![\w-])PIN[ \t]?[:=][ \t]?(\d{4,8})(?![\w.-])
-password password login:|user:|username: (?i:login|user(?:name)?):[ \t]?[^\s/]{1,64}[ \t]/[ \t]«value»
+password password login:|user:|username:
+     (?i:login|user(?:name)?):[ \t]?[^\s/]{1,64}[ \t]/[ \t]«value»
 password password pw|pass= (?<![A-Za-z0-9])(?:(?i:pw)[ \t]?[:=]|pass=)[ \t]{0,4}«value»
 password password --
      «flag»--[a-z-]{0,24}?(?:password|passwd|passphrase|pass|pwd)[ \t]{1,4}«argument»
@@ -402,7 +403,8 @@ token random -- «flag»--[a-z-]{0,24}?(?:token|secret|key)[ \t]{1,4}«argument�
 password argument curl|wget «flag»(?:-u|--user)[ \t=]{0,4}(?:\"[^\s:\"$]{1,64}:([^\"\\\n]{1,256})\"
     |'[^\s:'$]{1,64}:([^'\"\\\n]{1,256})'|[^\s:\"'$]{1,64}:([^\s\"'`\\]{1,256}))
 password argument mysql␣|mysqldump␣|mysqladmin␣|mysqlimport␣|mariadb␣ «flag»-p«argument»
-password argument http␣|https␣|xh␣ «flag»(?:-a|--auth)[ \t=]{1,4}[^\s:\"'$]{1,64}:([^\s\"'`\\]{1,256})
+password argument http␣|https␣|xh␣
+     «flag»(?:-a|--auth)[ \t=]{1,4}[^\s:\"'$]{1,64}:([^\s\"'`\\]{1,256})
 password argument openssl «flag»(?:-k|-passin|-passout|-pass)[ \t]{1,4}(?:pass:)?«argument»
 password argument ldapsearch|ldapmodify|ldapadd|ldapdelete|ldapwhoami «flag»-w[ \t]{1,4}«argument»
 password argument sshpass|docker␣login|podman␣login «flag»-p[ \t]{0,4}«argument»
@@ -414,7 +416,8 @@ password argument :5432:|:5433:|:6432:|:*: (?m:^[ \t]{0,8})[^\s:]{1,128}:(?:\d{4
 password passphrase passphrase (?i:passphrase)[\"'`*_]{0,4}«place»[ \t]{0,4}[:=][ \t*]{0,4}[\"'`]?
     ([a-z]{2,16}(?:[ -][a-z]{2,16}){2,11})(?![\w ,])
 seed-phrase token seed|recovery|mnemonic|wallet
-     (?i:seed|recovery|mnemonic|wallet)(?i:[ _-](?:phrase|words|seed))?[\"'`*_]{0,4}«place»[ \t]{0,4}
+     (?i:seed|recovery|mnemonic|wallet)
+    (?i:[ _-](?:phrase|words|seed))?[\"'`*_]{0,4}«place»[ \t]{0,4}
     (?:[:=]|(?:is|are):?)\s{0,4}[*\"'`]{0,3}(«seed»(?:«next seed»){11}(?:(?:«next seed»){3}){0,4})
     (?=[ \t]{0,4}(?:[\n\r\"'`*.;\\]|\Z))
 card-number card 2|3|4|5|6 (?<![\w.-])((?:4\d{3}|5[1-5]\d\d|2[2-7]\d\d|6011|6[25]\d\d|35\d\d)

@@ -12,7 +12,7 @@ from retain.web.app import build
 from retain.web.checkup import Checkup
 from retain.web.entrance import Entrance, name
 from retain.web.live import Live
-from retain.web.office import Office
+from retain.web.office import HERE, Office
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -68,7 +68,10 @@ def serve(
     hosts, origins = address.hosts | names, address.origins | {f"http://{one}" for one in names}
     wall = Wall(app, entrance, hosts, origins, limits, _HEADERS, is_page=_is_page)
     with office.turn:
-        bank = office.app().location.root
+        location = office.app().location
+        bank = location.root
+        if location.exists:
+            office.wake(HERE)  # files that came by git get their vectors before anyone asks
 
     def ready() -> None:
         path = f"/enter#{entrance.code()}"
