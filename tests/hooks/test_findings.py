@@ -93,7 +93,7 @@ def test_what_only_came_from_a_repository_is_not_what_was_saved(store: Path) -> 
 
 def test_a_category_nobody_knows_is_proposed_as_text(store: Path) -> None:
     one = asked()
-    one.state.raised = [{"category": "../../x", "title": "\x1b[31m", "text": "x", "start": "9"}]
+    one.state.raised = [{"category": "../../x", "title": "\x1b[31m", "text": "x", "start": 9}]
     assert not any(one.settle())
     (proposal,) = inbox(store).proposals()
     assert (proposal.category, "\x1b" in proposal.title) == ("../../x", False)
