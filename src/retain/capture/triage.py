@@ -155,8 +155,7 @@ def _judge_words(
 ) -> tuple[float, Finding | None]:
     signals = SIGNALS[category]
     primary, booster = (
-        re.compile(rf"\b({words})\b", re.IGNORECASE)
-        for words in (signals.primary, signals.booster)
+        re.compile(rf"\b({words})\b", re.IGNORECASE) for words in (signals.primary, signals.booster)
     )
     places: list[_Place] = []  # where each line first has a word of this category
     for number in range(len(conversation.lines)):
