@@ -21,54 +21,13 @@ Record = dict[str, Any]
 GONE = object()
 CATEGORIES = tuple(DEFAULTS)
 
-# What a content's fields take: a text, a list, one that must not be empty (some), choices.
-CONTENT_FIELDS: dict[str, dict[str, str]] = {
-    "session_summary": {
-        "goal": "text", "outcome": "success partial blocked abandoned", "completed": "list",
-        "next_actions": "list", "in_progress": "list?", "blockers": "list?",
-        "key_changes": "list?",
-    },
-    "decision": {
-        "status": "proposed accepted deprecated superseded", "context": "text",
-        "decision": "text", "rationale": "some", "consequences": "list?",
-    },
-    "runbook": {
-        "trigger": "text", "steps": "some", "verification": "text", "symptoms": "list?",
-        "root_cause": "text?", "environment": "text?",
-    },
-    "constraint": {
-        "kind": "limitation gap policy technical", "rule": "text", "impact": "some",
-        "severity": "high medium low", "active": "flag", "workarounds": "list?",
-        "expires": "text?",
-    },
-    "tech_debt": {
-        "status": "open in_progress resolved wont_fix", "priority": "critical high medium low",
-        "description": "text", "reason_deferred": "text", "impact": "list?",
-        "suggested_fix": "list?", "acceptance_criteria": "list?",
-    },
-    "preference": {
-        "topic": "text", "value": "text", "reason": "text", "strength": "strong default soft",
-    },
-}  # fmt: skip
-# For each kind the values that fit, and those that do not, with the place and what belongs there.
-KINDS: dict[str, tuple[list[Any], list[tuple[Any, str, str]]]] = {
-    "text": (["", "x"], [(bad, "", "a string") for bad in (5, None, ["x"], True)]),
-    "text?": (["x", None], [(5, "", "a string or null")]),
-    "list": ([[], ["x"]], [("x", "", "a list"), (None, "", "a list"), ([1], ".0", "a string")]),
-    "list?": ([[], ["x"], None], [({}, "", "a list or null"), ([1.5], ".0", "a string")]),
-    "some": (
-        [["x", "y"]],
-        [
-            ([], "", "a list with at least 1 item"),
-            ("x", "", "a list with at least 1 item"),
-            (["x", {}], ".1", "a string"),
-        ],
-    ),
-    "flag": ([True, False], [(bad, "", "true or false") for bad in (0, 1, "true", None, "yes")]),
-}
 NEEDED = {
-    category: [name for name, kind in fields.items() if not kind.endswith("?")]
-    for category, fields in CONTENT_FIELDS.items()
+    "session_summary": "goal outcome completed next_actions",
+    "decision": "status context decision rationale",
+    "runbook": "trigger steps verification",
+    "constraint": "kind rule impact severity active",
+    "tech_debt": "status priority description reason_deferred",
+    "preference": "topic value reason strength",
 }
 
 
@@ -101,32 +60,6 @@ def changed(category: str, loc: str, value: object) -> Record:
 
 CHANGE = {"date": "d", "summary": "s"}
 LONG = "x" * 301
-WHOLE: list[tuple[str, object]] = [
-    ("id", "a"), ("id", "a" * 80), ("id", "0-9"), ("id", "a--b"),
-    ("title", ""), ("title", "é" * 120), ("title", "\N{GRINNING FACE}" * 120),
-    ("record_status", "active"), ("record_status", "retired"), ("record_status", "archived"),
-    ("created_at", ""), ("created_at", "yesterday"), ("updated_at", "soon"),
-    ("tags", ["a", "a"]), ("tags", [str(n) for n in range(40)]), ("tags", [""]),
-    ("related_files", []), ("related_files", ["a.py"]), ("related_files", None),
-    ("confidence", 0), ("confidence", 1), ("confidence", 1.0), ("confidence", 0.5),
-    ("confidence", None),
-    ("changes", []), ("changes", None), ("changes", [CHANGE]), ("changes", [CHANGE] * 50),
-    ("changes", [{**CHANGE, "field": "content.status", "old_value": True, "new_value": [1]}]),
-    ("changes", [{**CHANGE, "field": None, "old_value": None, "new_value": None}]),
-    ("changes", [{**CHANGE, "summary": "x" * 300}]),
-    ("times_updated", 0), ("times_updated", 7), ("times_updated", 7.0), ("times_updated", -1),
-    ("retired_at", "2026-01-01"), ("retired_at", None), ("retired_reason", "x" * 300),
-    ("retired_reason", None), ("archived_at", "x"), ("archived_at", None),
-    ("archived_reason", ""), ("archived_reason", None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("category", CATEGORIES)
-def test_a_record_in_order_has_no_faults(category: str) -> None:
-    for name, value in WHOLE:
-        assert find_faults(record(category) | {name: value}) == [], (name, value)
-
-
 ID = "1 to 80 characters of a-z, 0-9 and '-', with no '-' at either end"
 TAGS = "a list with at least 1 item"
 FIELDS = (
@@ -203,35 +136,17 @@ def test_each_broken_rule_is_named_with_what_belongs_there(category: str) -> Non
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
-def test_every_field_of_a_content_takes_its_kind_and_no_other(category: str) -> None:
-    for name, kind in CONTENT_FIELDS[category].items():
-        loc, choices = f"content.{name}", kind.split()
-        fine, broken = KINDS.get(kind) or (
-            choices,
-            [
-                (bad, "", f"one of {', '.join(choices)}")
-                for bad in ("", choices[0].upper(), f"{choices[0]} ", 5, None, [choices[0]])
-            ],
-        )
-        for value in fine:
-            assert find_faults(changed(category, loc, value)) == [], (loc, value)
-        for value, place, expected in broken:
-            (fault,) = find_faults(changed(category, loc, value))
-            assert fault[:2] == (loc + place, expected), (loc, value)
-
-
-@pytest.mark.parametrize("category", CATEGORIES)
 def test_what_is_missing_and_what_is_unknown_is_named(category: str) -> None:
     for name in ("schema_version", "id", "title", "created_at", "updated_at", "tags", "content"):
         (fault,) = find_faults(changed(category, name, GONE))
         assert (fault.field, fault.got) == (name, "nothing")
         assert fault.expected.endswith(" (required)")
     missed = {fault.field for fault in find_faults(record(category) | {"content": {}})}
-    assert missed == {f"content.{name}" for name in NEEDED[category]}
+    assert missed == {f"content.{name}" for name in NEEDED[category].split()}
     (fault,) = find_faults(changed(category, "content.mood", "good"))
     assert fault.field == "content.mood"
     assert fault.expected.startswith("no field of this name (fields: ")
-    assert all(name in fault.expected for name in CONTENT_FIELDS[category])
+    assert all(name in fault.expected for name in NEEDED[category].split())
 
 
 OPTION = {"option": "MySQL", "rejected_reason": "no"}
@@ -322,7 +237,7 @@ def test_the_schemas_share_all_but_category_and_content(category: str) -> None:
     content = schema["properties"]["content"]
     named = {"category": {"const": category}, "content": content}
     assert schema == {**base, **own, "properties": {**base["properties"], **named}}
-    assert sorted(content["required"]) == sorted(NEEDED[category])
+    assert sorted(content["required"]) == sorted(NEEDED[category].split())
     assert content["additionalProperties"] is False
     assert "$ref" not in json.dumps(schema)
 
