@@ -90,8 +90,7 @@ def _context_file(category: str, session: str, folder: str) -> str:
     """The file of a category, with a digest that keeps those of two sessions apart."""
     digest = hashlib.sha256(session.encode(errors="replace")).hexdigest()[:8]
     suffix = f"-{digest}" if session else ""
-    name = f".memory-triage-context-{category}{suffix}.txt"
-    return "" if "/" in name else os.path.join(folder, name)  # no file can have an empty name
+    return os.path.join(folder, f".memory-triage-context-{category}{suffix}.txt")
 
 
 def _context(finding: Finding, description: str) -> bytes:
