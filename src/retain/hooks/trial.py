@@ -97,14 +97,16 @@ def run_trial(
             more = {"RETAIN_BANK": root} if is_named else {}
             if event not in _READING:
                 root, cwd, more = _copy_bank(place, scratch)
+            own = {"session_id": SESSION, "cwd": cwd}  # which no field replaces
             payload: dict[str, Any] = {
+                "session_id": SESSION,
                 "transcript_path": _write_transcript(scratch),
+                "cwd": cwd,
                 "permission_mode": "default",
                 "hook_event_name": EVENTS[event],
                 **_SAMPLES[event],
                 **fields,
-                "session_id": SESSION,
-                "cwd": cwd,
+                **own,
             }
             if event in ("pre-tool-use", "post-tool-use"):
                 stated = payload["tool_input"] if isinstance(payload["tool_input"], dict) else {}
