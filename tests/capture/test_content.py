@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retain.app.review import UNSTATED, make_content
+from retain.capture.content import UNSTATED, make_content
 from retain.categories import DEFAULTS
 from retain.records.schema import find_faults
 

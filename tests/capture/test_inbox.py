@@ -118,12 +118,11 @@ def test_secrets_and_terminal_sequences_are_never_written(box: Inbox) -> None:
 
 def test_odd_values_are_made_fit(box: Inbox) -> None:
     text = "\ud83d first line\n" + "x" * 200_000
-    odd = DECISION._replace(score=float("nan"), start=-5, end=-1, created_at="")
-    box.propose(odd._replace(title="", text=text))
+    box.propose(DECISION._replace(title="", text=text, created_at="", host="a\nb"))
     (one,) = box.proposals()
     assert (one.title, len(one.text), one.text[-1]) == ("? first line", MAX_TEXT, "…")
-    assert (one.score, one.start, one.end) == (0.0, 0, 0)
     assert one.created_at.endswith("Z")
+    assert one.host == "a b"
 
 
 def test_full_inbox_refuses_the_newest_and_deletes_nothing(

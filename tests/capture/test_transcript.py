@@ -359,7 +359,7 @@ def test_messages_of_the_span_are_shown_and_no_others(tmp_path: Path) -> None:
     ]
     path = tmp_path / "s.jsonl"
     path.write_text("".join(lines), encoding="utf-8")
-    found = read_excerpt(str(path), len(lines[0]), len("".join(lines[:3])), {})
+    found = read_excerpt(str(path), len(lines[0]), len("".join(lines[:3])), {"HOME": str(tmp_path)})
     assert found.messages == (Quote("user", "Which one?"), Quote("assistant", "Postgres."))
     assert (found.missing, found.is_cut) == ("", False)
 
@@ -367,7 +367,7 @@ def test_messages_of_the_span_are_shown_and_no_others(tmp_path: Path) -> None:
 def test_an_excerpt_is_short_and_has_no_secrets(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_text(line("user", f"token={TOKEN} " + "x" * 10_000) * 60, encoding="utf-8")
-    found = read_excerpt(str(path), 0, path.stat().st_size, {})
+    found = read_excerpt(str(path), 0, path.stat().st_size, {"HOME": str(tmp_path)})
     assert (len(found.messages), found.is_cut) == (50, True)
     assert TOKEN not in found.messages[0].text
     assert len(found.messages[0].text) == 4_000
@@ -396,6 +396,9 @@ def test_what_is_no_transcript_is_never_shown(
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "real.jsonl")
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "folder.jsonl").mkdir()
-    found = read_excerpt(f"{tmp_path}/{name}" if name else "", 0, end, {})
+    found = read_excerpt(f"{tmp_path}/{name}" if name else "", 0, end, {"HOME": str(tmp_path)})
     assert (found.messages, missing in found.missing) == ((), True)
-    assert "is not a transcript" in read_excerpt("relative.jsonl", 0, 10, {}).missing
+    assert (
+        "is not a transcript"
+        in read_excerpt("relative.jsonl", 0, 10, {"HOME": str(tmp_path)}).missing
+    )

@@ -58,6 +58,9 @@ def pairs(table: dict[str, list[str]]) -> list[tuple[str, str]]:
     return [(category, word) for category, words in table.items() for word in words]
 
 
+WORDS = [word for _, word in pairs(PRIMARY) + pairs(BOOSTERS)]
+
+
 def test_a_person_is_shown_code_that_decides_nothing() -> None:
     said = "Fixed by rotating the token: run `make rotate. Now`. The error was a `403 error`.\n"
     code = "```sh\nmake rotate\n```"
@@ -194,31 +197,18 @@ def test_a_hit_points_to_the_messages_it_came_from() -> None:
     assert (session.start, session.end) == (0, 410)
 
 
-WORDS = [word for _, word in pairs(PRIMARY) + pairs(BOOSTERS)]
+@pytest.mark.parametrize("word", [*PRIMARY["runbook"], "CRASH", "stacktrace"])
+def test_a_word_counts_in_any_case(word: str) -> None:
+    assert scores(f"An {word}.")["runbook"] > 0
 
 
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                *WORDS,
-                *NEVER_A_WORD,
-                "\n",
-                "\n\n\n",
-                "\u0130",
-                "\u017felected",
-                "cras\u017fh",
-                "l\u0131mit",
-            ]
-        )
-        | st.text(alphabet="aeio kK\u212a\u0307\u0130\u0131\u017fs\r\x85\u2028.", max_size=4),
-        max_size=40,
-    )
-)
-@example(["we", "P\u0130CKED"])
-@example(["\u017felected", "becau\u017fe"])
-@example(["hac\u212a", "PIC\u212aED"])
-def test_plain_searching_finds_what_the_patterns_find(parts: list[str]) -> None:
+@pytest.mark.parametrize("word", NEVER_A_WORD)
+def test_a_part_of_a_word_counts_for_nothing(word: str) -> None:
+    assert not any(scores(word)[category] for category in SIGNALS)
+
+
+@given(st.lists(st.sampled_from([*WORDS, "\n", "\n\n\n"]), max_size=40))
+def test_scores_follow_the_tables(parts: list[str]) -> None:
     text = " ".join(parts)
     lines = text.split("\n")
     found = scores(text)
@@ -253,38 +243,19 @@ def test_snippets_are_the_lines_that_counted_each_once() -> None:
     assert snippets == ("decided", "chose " + "x" * 114)
 
 
-class Clock:
-    """Says that it is late after so many looks at it."""
-
-    def __init__(self, looks: int) -> None:
-        self.looks = looks
-        self.looked = 0
-
-    def is_late(self) -> bool:
-        self.looked += 1
-        return self.looked > self.looks
-
-
-FLOOD = [message("error the fix, we decided because of it\n" * 1_000)] * 50
-
-
-@pytest.mark.parametrize("category", ["decision", "runbook"])
-def test_of_a_flood_of_words_only_the_first_are_looked_at(category: str) -> None:
-    clock = Clock(1_000_000)
-    (hit,) = judge(FLOOD, {category: 0.0}, "", clock.is_late)
+def test_of_a_flood_of_words_only_the_first_are_looked_at() -> None:
+    flood = [message("error the fix, we decided because of it\n" * 1_000)] * 50
+    (hit,) = judge(flood, {"decision": 0.0})
     assert hit.score == 1.0
     assert len(hit.context) == 100_000 + len(triage.EXCERPTS)
-    assert clock.looked < 20
 
 
-def test_who_is_late_judges_by_what_was_found() -> None:
+@pytest.mark.parametrize("lines, score", [(9, 1.3 / 1.9), (2, 0.5 / 1.9), (0, 0.0)])
+def test_who_is_late_judges_by_what_was_found(lines: int, score: float) -> None:
     words = [message("decided because"), message("x" * 20_000), message("picked\npicked")]
-    full = {hit.category: hit.score for hit in judge(words, ANYTHING)}
-    assert full["decision"] == pytest.approx(1.3 / 1.9)
-    found = {hit.category: hit.score for hit in judge(words, ANYTHING, "", Clock(1).is_late)}
-    assert found["decision"] == pytest.approx(0.5 / 1.9)
-    none = {hit.category: hit.score for hit in judge(words, ANYTHING, "", Clock(0).is_late)}
-    assert none == {**dict.fromkeys(CATEGORIES, 0.0), "session_summary": 0.06}
+    looks = iter([False] * lines)
+    verdict = triage.judge(words, {"decision": 1.0}, "", lambda: next(looks, True))
+    assert verdict.scores["decision"] == pytest.approx(score)
 
 
 def test_of_a_huge_message_only_its_ends_are_judged() -> None:

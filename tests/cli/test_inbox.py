@@ -94,9 +94,9 @@ def test_what_is_not_there_is_said_to_be(two: tuple[str, str], ref: str, bank: P
     assert len(waiting(bank)) == 2
 
 
-def test_show_has_the_text_and_what_was_said(bank: Path, tmp_path: Path) -> None:
+def test_show_has_the_text_and_what_was_said(bank: Path, home: Path) -> None:
     said = {"type": "user", "message": {"role": "user", "content": "Which \x1b[31mdatabase?"}}
-    path = tmp_path / "s1.jsonl"
+    path = home / "s1.jsonl"
     path.write_text(json.dumps(said) + "\n", encoding="utf-8")
     name = inbox(bank).propose(
         DECISION._replace(transcript_path=str(path), start=0, end=path.stat().st_size)

@@ -225,14 +225,13 @@ def test_a_runtime_directory_that_is_not_private_is_neither_used_nor_asked(
 # Guests
 
 
-def test_guests_that_stall_are_dropped_and_keep_nobody_out_for_long(bank: str) -> None:
+def test_guests_that_stall_are_dropped_and_keep_nobody_out(bank: str) -> None:
     with host(bank) as child:
         assert soon(lambda: holder(bank) == child.pid)
         stalling = [raw(bank) for _ in range(16)]
         for one in stalling[::2]:
             one.sendall(b'{"op": ')
-        refused = said(bank, b'{"op": "ping"}\n')
-        assert refused is None or refused["error"]["code"] == "refused"
+        assert said(bank, b'{"op": "ping"}\n')
         for one in stalling:
             assert one.recv(1) == b"", "it was dropped"
             one.close()
@@ -278,9 +277,10 @@ def test_who_is_busy_and_wants_to_end_is_not_held_up_by_a_guest(bank: str) -> No
     answers: list[object] = []
     question = {"op": "search", "query": "x"}
     asking = threading.Thread(target=lambda: answers.append(client.ask(bank, question, 30)))
+    before = server.last_asked
     with lock:
         asking.start()
-        assert soon(lambda: any(guest.is_alive() for guest in server._guests))
+        assert soon(lambda: server.last_asked > before)
         server.stop()
     asking.join()
     app.close()

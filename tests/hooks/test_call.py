@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from types import FrameType
 
 import pytest
 
@@ -52,46 +50,6 @@ def test_only_an_object_is_a_payload(pipe: int, data: bytes, wanted: object) -> 
     os.write(pipe, data)
     os.close(pipe)
     assert read_payload() == wanted
-
-
-def test_a_whole_object_is_enough_where_nobody_closes(pipe: int) -> None:
-    os.write(pipe, b'{"a": {"b": 1}')
-    os.write(pipe, b"}\n")
-    assert read_payload() == {"a": {"b": 1}}
-    os.close(pipe)
-
-
-def test_a_long_text_that_often_looks_whole_is_tried_a_few_times_only(pipe: int) -> None:
-    part = b"{}" * 4096
-    count, tries = 400, 0
-
-    def write() -> None:
-        os.write(pipe, b'{"a": "')
-        for _ in range(count):
-            os.write(pipe, part)
-        os.write(pipe, b'"}')
-
-    def watch(frame: FrameType, event: str, _: object) -> None:
-        nonlocal tries
-        tries += event == "call" and frame.f_code.co_name == "_parse"
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    sys.setprofile(watch)
-    try:
-        payload = read_payload()
-    finally:
-        sys.setprofile(None)
-    writer.join()
-    os.close(pipe)
-    assert payload == {"a": "{}" * 4096 * count}
-    assert tries < 25
-
-
-def test_half_an_object_is_waited_for_no_longer_than_a_moment(pipe: int) -> None:
-    os.write(pipe, b'{"a": {"b": 1}')
-    assert read_payload() is None
-    os.close(pipe)
 
 
 def test_too_much_is_nothing(pipe: int) -> None:

@@ -56,16 +56,6 @@ def test_settings_decide_what_is_asked_for_and_how(
     one.settle()
 
 
-def test_a_proposal_says_where_it_came_from(bank: Path, work: Path) -> None:
-    for _ in range(2):
-        given = session(transcript_path="/tmp/t.jsonl")
-        assert given.propose({**FOUND, "start": 3, "end": 9}) == ""
-    (one,) = inbox(bank).proposals()
-    assert one[1:5] == ("decision", "A title", "What was said", 0.5)
-    assert one[6:] == ("stop", "claude-code", SESSION, "/tmp/t.jsonl", 3, 9, str(work))
-    assert abs(time.time() - time.mktime(time.strptime(one.created_at, "%Y-%m-%dT%H:%M:%SZ"))) < 60
-
-
 def test_a_proposal_goes_to_the_person_s_bank_where_the_project_has_none(home: Path) -> None:
     assert session().propose(FOUND) == "there is no bank to propose a memory to"
     done("init", "--global")
@@ -89,14 +79,6 @@ def test_what_only_came_from_a_repository_is_not_what_was_saved(store: Path) -> 
     (store / "decisions" / "note.txt").write_text("x", encoding="utf-8")
     assert not any(one.settle())
     assert [one.category for one in inbox(store).proposals()] == ["decision"]
-
-
-def test_a_category_nobody_knows_is_proposed_as_text(store: Path) -> None:
-    one = asked()
-    one.state.raised = [{"category": "../../x", "title": "\x1b[31m", "text": "x", "start": "9"}]
-    assert not any(one.settle())
-    (proposal,) = inbox(store).proposals()
-    assert (proposal.category, "\x1b" in proposal.title) == ("../../x", False)
 
 
 def test_a_summary_that_was_raised_needs_no_other(store: Path) -> None:

@@ -13,7 +13,6 @@ import pytest
 from retain.capture.inbox import Proposal
 from retain.locate import state_home
 from retain.names import PROFILES
-from retain.text.sizes import tokens
 from tests.capture.proposals import inbox
 from tests.cli.door import done
 from tests.hooks.door import DECIDED, SESSION, ask, begin, kept, memo_file, nothing, prompt, said
@@ -152,22 +151,6 @@ def test_the_person_s_own_bank_is_told_too(home: Path, store: Path) -> None:
         "Preferences, yours everywhere:\n- [PREFERENCE] The mine of its kind -> ~/.retain/" in text
     )
     assert titles(text) == ["The theirs of its kind", "The mine of its kind"]
-
-
-@pytest.mark.parametrize("budget", [60, 2000])
-def test_a_brief_keeps_the_budget(
-    budget: int, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RETAIN_RETRIEVAL_BUDGET", str(budget))
-    for category in ("constraint", "preference", "tech_debt", "session_summary"):
-        for number in range(12):
-            kept(store, category, f"{category}-{number}", title="long words " * 10)
-            kept(
-                store, category, f"x{number}", content={"rule": "rule " * 900, "goal": "go\n" * 900}
-            )
-    text = begin()
-    assert tokens(text) <= budget
-    assert len(text) < 10_000
 
 
 def test_waiting_proposals_are_mentioned_to_the_person(bank: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import stat
@@ -56,12 +55,8 @@ def test_without_a_transcript_a_stop_passes(given: object, bank: Path) -> None:
     assert nothing(stop(given))
 
 
-@pytest.mark.parametrize("text", ["", "not json\n", "[]\n7\nnull\n", "All is well."], ids=ascii)
-def test_a_quiet_session_stops(text: str, work: Path, bank: Path) -> None:
-    path = said(work / "t.jsonl", text)
-    if text != "All is well.":
-        (work / "t.jsonl").write_text(text, encoding="utf-8")
-    assert nothing(stop(path))
+def test_a_quiet_session_stops(work: Path, bank: Path) -> None:
+    assert nothing(stop(said(work / "t.jsonl", "All is well.")))
     assert not (work / FLAG).exists()
 
 
@@ -135,8 +130,6 @@ def test_without_a_bank_an_agent_is_asked_all_the_same(path: str, home: Path) ->
         ({"triage": {"enabled": False}}, 0),
         ({"triage": {"thresholds": {"DECISION": 0.6}}}, 0),
         ({"triage": {"thresholds": {"decision": 0.5}}}, 2),
-        ({"triage": {"thresholds": {"decision": math.nan}}}, 2),
-        ({"triage": {"max_messages": 1}}, 2),  # no fewer than ten
         ({"categories": {"decision": {"enabled": False}}}, 0),
         ({"categories": {"decision": {"auto_capture": False}}}, 0),
         ("{", 2),

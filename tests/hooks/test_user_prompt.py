@@ -65,10 +65,6 @@ def test_a_prompt_that_asks_for_nothing_known_brings_nothing(words: str, lantern
     assert nothing(ask("user-prompt-submit", prompt=words))
 
 
-def test_without_a_bank_a_prompt_brings_nothing() -> None:
-    assert nothing(ask("user-prompt-submit", prompt=ASKED))
-
-
 def test_a_small_bank_without_an_index_gets_one(lantern: Path) -> None:
     shutil.rmtree(indexes.state(lantern))
     assert "whale oil" in prompt(ASKED)
@@ -223,9 +219,6 @@ def test_one_name_in_both_banks_is_two_memories(home: Path, lantern: Path) -> No
     assert "-> ~/.retain/memories/lantern.md" in text
     assert prompt(ASKED) == ""
     assert "-> ~/.retain/memories/lantern.md" in prompt(ASKED, cwd=str(home))
-
-
-# The budget
 
 
 # An index that is not as we left it

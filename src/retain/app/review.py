@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from retain.capture.content import make_content
 from retain.capture.edit_plan import Step
 from retain.capture.inbox import Inbox, Proposal
 from retain.capture.transcript import Excerpt, read_excerpt
@@ -23,8 +23,6 @@ from retain.records.service import Outcome
 
 if TYPE_CHECKING:
     from retain.app import App
-
-UNSTATED: Final = "Not stated."
 
 _MIN_PREFIX: Final = 4  # fewer digits are a number in the list, not the beginning of an id
 _MAX_ID: Final = 70  # letters of an id that leave room for a number
@@ -119,30 +117,34 @@ class Review:
         path = from_home(proposal.transcript_path, self._app.env.get("HOME", ""))
         return f"{source}, {path} bytes {proposal.start}-{proposal.end}"
 
-    def accept(self, proposals: Sequence[Proposal]) -> Reviewed:
-        """Make memories of proposals; one that is refused stays, and the others go on."""
-        done = Reviewed()
-        for proposal in proposals:
-            with done.refusing(proposal):
-                done.accepted.append(self._accept(proposal))
-        return done
+    def accept(self, proposals: Iterable[Proposal]) -> Reviewed:
+        """Make memories of proposals."""
+        return self._apply(("accept", proposal) for proposal in proposals)
 
-    def drop(self, proposals: Sequence[Proposal]) -> Reviewed:
+    def drop(self, proposals: Iterable[Proposal]) -> Reviewed:
         """Take proposals out of the inbox."""
-        done = Reviewed()
-        for proposal in proposals:
-            with done.refusing(proposal):
-                self.inbox.drop(proposal.id)
-                done.dropped.append(proposal)
-        return done
+        return self._apply(("drop", proposal) for proposal in proposals)
 
-    def restore(self, proposals: Sequence[Proposal]) -> Reviewed:
+    def restore(self, proposals: Iterable[Proposal]) -> Reviewed:
         """Put dropped proposals back."""
+        return self._apply(("restore", proposal) for proposal in proposals)
+
+    def _apply(self, steps: Iterable[tuple[str, Proposal]]) -> Reviewed:
+        """Do one thing with each proposal; one that is refused stays, and the others go on."""
         done = Reviewed()
-        for proposal in proposals:
+        for action, proposal in steps:
             with done.refusing(proposal):
-                self.inbox.restore(proposal.id)
-                done.restored.append(proposal)
+                match action:
+                    case "accept":
+                        done.accepted.append(self._accept(proposal))
+                    case "drop":
+                        self.inbox.drop(proposal.id)
+                        done.dropped.append(proposal)
+                    case "restore":
+                        self.inbox.restore(proposal.id)
+                        done.restored.append(proposal)
+                    case _:
+                        done.kept.append(proposal)
         return done
 
     def revise(self, old: Proposal, new: Proposal) -> Proposal:
@@ -200,15 +202,14 @@ class Review:
 
     def carry_out(self, steps: Sequence[Step]) -> Reviewed:
         """Carry out a checked plan; edits are saved first, so that no refusal loses them."""
-        done = Reviewed()
-        proposals: dict[str, list[Proposal]] = {"keep": done.kept, "accept": [], "drop": []}
-        for action, before, after, _ in steps:
-            with done.refusing(before):
-                is_new = before != after and action != "drop"
-                proposals[action].append(self.inbox.revise(before, after) if is_new else before)
-        accepted, dropped = self.accept(proposals["accept"]), self.drop(proposals["drop"])
-        done.accepted, done.dropped = accepted.accepted, dropped.dropped
-        done.refused += [*accepted.refused, *dropped.refused]
+        saving, chosen = Reviewed(), []
+        for step in steps:
+            with saving.refusing(step.before):
+                is_new = step.is_changed and step.action != "drop"
+                proposal = self.inbox.revise(step.before, step.after) if is_new else step.before
+                chosen.append((step.action, proposal))
+        done = self._apply(chosen)
+        done.refused[:0] = saving.refused
         return done
 
     def _accept(self, proposal: Proposal) -> Accepted:
@@ -234,26 +235,15 @@ class Review:
 
     def _check(self, proposal: Proposal) -> tuple[str, str]:
         """The collection and id that a proposal asks for, if its category allows what it says."""
-        rules, title = self._app.records.rules, clean_title(proposal.title)
-        form = forms.form(proposal.category, rules)
+        records, title = self._app.records, clean_title(proposal.title)
+        folder = forms.known_category(proposal.category, records.rules).folder
         name = slugify(title)
         if not name:
             hint = "Give it a title with letters in it."
             raise UsageError("there is nothing in the title to make an id from", hint=hint)
-        check(
-            {
-                "schema_version": "1.0",
-                "category": proposal.category,
-                "id": name,
-                "title": title,
-                "created_at": proposal.created_at,
-                "updated_at": proposal.created_at,
-                "tags": [_TAG],
-                "content": _content_for(proposal),
-            },
-            rules,
-        )
-        return form.folder, name
+        fields = {"id": name, "title": title, "tags": [_TAG]}
+        check(records.draft(proposal.category, _content_for(proposal), fields), records.rules)
+        return folder, name
 
     def _choose_id(self, proposal: Proposal, folder: str, slug: str) -> tuple[str, Memory | None]:
         """The id to store a proposal under, and its memory if it has become one already.
@@ -341,98 +331,3 @@ def _find(ref: str, among: Sequence[Proposal]) -> Proposal:
     if not proposals:
         raise NotFound(f"there is no proposal {ref!r}", hint=_LISTS)
     return proposals[0]
-
-
-# A proposal's words as the content of its category, without a model to rewrite them. Nothing is
-# made up: what the words do not say is "Not stated.", and a person can change it.
-
-_REASON: Final = re.compile(
-    r"\b(because|due to|since|so that|in order to|reason|rationale|therefore|to avoid)\b", re.I
-)
-_DEFERRED: Final = re.compile(
-    r"\b(because|due to|for now|later|defer(?:red|ring)?|postponed?|workaround|out of scope)\b",
-    re.I,
-)
-_VERIFIED: Final = re.compile(
-    r"\b(verif(?:y|ied|ies)|confirm(?:ed|s)?|check(?:ed|s)?|pass(?:es|ed)?|works?|resolved|fixed)\b",
-    re.I,
-)
-_BULLET: Final = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
-_GOAL: Final = re.compile(r"\W*(?:goal|task|objective)[^\w:]*:(.*)", re.I)
-# The words by which a heading of a summary opens one of its fields.
-_HEADINGS: Final = (
-    ("next_actions", ("next", "pending", "todo", "to do", "remaining", "follow-up")),
-    ("in_progress", ("in progress", "current work", "ongoing", "under way")),
-    ("blockers", ("blocker", "blocked", "error", "problem", "open question")),
-    ("key_changes", ("key change", "changes", "files", "technical concept")),
-    ("completed", ("completed", "done", "accomplished", "what was", "summary", "result")),
-)
-
-
-def make_content(category: str, title: str, text: str) -> dict[str, object]:
-    """The content of a memory of a category, from a title and a text alone."""
-    text = text.strip() or title
-    match category:
-        case "decision":
-            reason = _sentence_with(_REASON, text) or title
-            content = {"context": text, "decision": title, "rationale": [reason]}
-            return {"status": "accepted", **content}
-        case "runbook":
-            # The steps are what is listed and what follows; what comes before is how it showed.
-            lines = [line for line in text.split("\n") if line.strip()]
-            first = next((at for at, line in enumerate(lines) if _BULLET.match(line)), 0)
-            symptoms = {"symptoms": lines[:first]} if first else {}
-            steps = [_strip_bullet(line) for line in lines[first:]]
-            verification = _sentence_with(_VERIFIED, text) or UNSTATED
-            return {"trigger": title, **symptoms, "steps": steps, "verification": verification}
-        case "constraint":
-            content = {"kind": "limitation", "rule": title, "impact": [text]}
-            return {**content, "severity": "medium", "active": True}
-        case "tech_debt":
-            description = text if title in text else f"{title}\n\n{text}"
-            reason = _sentence_with(_DEFERRED, text) or UNSTATED
-            content = {"description": description, "reason_deferred": reason}
-            return {"status": "open", "priority": "medium", **content}
-        case "preference":
-            reason = _sentence_with(_REASON, text) or UNSTATED
-            return {"topic": title, "value": text, "reason": reason, "strength": "default"}
-        case "session_summary":
-            return _summarise(title, text)
-        case _:  # a category of the person's own, which alone knows its fields
-            return {"title": title, "text": text}
-
-
-def _summarise(title: str, text: str) -> dict[str, object]:
-    """A summary by its headings; what stands under none, or an unknown one, was completed."""
-    fields: dict[str, list[str]] = {"completed": [], "next_actions": []}
-    goal, name = "", "completed"
-    for line in filter(str.strip, text.split("\n")):
-        stated = None if goal else _GOAL.match(line)
-        if stated and (goal := stated[1].strip(" \t*")):
-            continue
-        if _is_heading(line.strip()):
-            words = line.lower()
-            opened = (name for name, marks in _HEADINGS if any(mark in words for mark in marks))
-            if name := next(opened, ""):
-                continue
-            name = "completed"
-        fields.setdefault(name, []).append(_strip_bullet(line))
-    return {"goal": goal or title, "outcome": "partial", **fields}
-
-
-def _is_heading(line: str) -> bool:
-    is_item = line.startswith(("- ", "* ", "+ ", "• "))
-    return not is_item and len(line) <= 80 and (line[0] == "#" or line.rstrip("*")[-1:] == ":")
-
-
-def _sentence_with(pattern: re.Pattern[str], text: str) -> str:
-    """The first sentence that a pattern is found in."""
-    for line in text.split("\n"):
-        for sentence in re.split(r"(?<=[.!?])\s+", line):
-            if pattern.search(sentence):
-                return _strip_bullet(sentence)
-    return ""
-
-
-def _strip_bullet(line: str) -> str:
-    return _BULLET.sub("", line, count=1).strip()

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -19,13 +18,13 @@ from typing import Any, Final, NamedTuple
 from retain.bank.files import saving, write_whole
 from retain.errors import Conflict, LimitExceeded, NotFound, Unreadable
 from retain.locate import make_private_directory, state_directory
+from retain.memory import now
 
 MAX_WAITING: Final = 500  # nobody reviews more, and a runaway hook must end somewhere
 MAX_TEXT: Final = 50_000  # characters
 
 _MAX_TITLE: Final = 120
-_MAX_REDACTED: Final = 1_000_000  # characters of a text that are searched for secrets
-_MAX_IGNORED: Final = 2_000
+_MAX_REDACTED: Final = 1_000_000  # characters that are searched for secrets
 _DROPPED: Final = "dropped"
 _ACCEPTED: Final = "accepted"
 _IGNORED: Final = "ignored"
@@ -145,22 +144,16 @@ class Inbox:
         """The groups of similar memories that a person does not want to merge."""
         folder = os.path.join(self.path, _IGNORED)
         groups = []
-        with suppress(FileNotFoundError):
-            for name in sorted(os.listdir(folder))[:_MAX_IGNORED]:
-                with (
-                    suppress(FileNotFoundError, ValueError, TypeError),
-                    open(os.path.join(folder, name), encoding="utf-8") as file,
-                ):
-                    groups.append(frozenset(map(str, json.load(file))))
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+            with (
+                suppress(FileNotFoundError, ValueError, TypeError),
+                open(os.path.join(folder, name), encoding="utf-8") as file,
+            ):
+                groups.append(frozenset(map(str, json.load(file))))
         return groups
 
     def ignore(self, refs: Iterable[str]) -> None:
         """Do not suggest to merge these memories again."""
-        if len(self.ignored()) >= _MAX_IGNORED:
-            raise LimitExceeded(
-                f"{_MAX_IGNORED} suggestions are ignored already",
-                unchanged="This one was not added.",
-            )
         group = sorted(set(refs))
         _save(self._ignored_file(group), json.dumps(group))
 
@@ -234,43 +227,29 @@ def _read(path: str, name: str) -> Proposal:
 
 def _clean(proposal: Proposal) -> Proposal:
     """A proposal without secrets and without anything that acts on a terminal, of limited size."""
-    text = _plain(proposal.text).strip()
-    title = " ".join(_plain(proposal.title).split()) or text.partition("\n")[0].strip()
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    clean = proposal._replace(
-        category=_one_line(proposal.category),
-        title=_cut(title, _MAX_TITLE),
-        text=_cut(text, MAX_TEXT),
-        score=proposal.score if abs(proposal.score) < 1e9 else 0.0,  # no NaN: JSON has none
-        start=max(0, proposal.start),
-        end=max(0, proposal.end),
-        created_at=_one_line(proposal.created_at) or now,
-        event=_one_line(proposal.event),
-        host=_one_line(proposal.host),
-        session_id=_one_line(proposal.session_id),
-        transcript_path=_encodable(proposal.transcript_path),
-        cwd=_encodable(proposal.cwd),
-    )
-    words = "\0".join((clean.session_id, clean.category, clean.text))
-    return clean._replace(id=hashlib.sha256(words.encode()).hexdigest()[:16])
+    # Broken JSON may bring half a character, which UTF-8 cannot hold.
+    texts: dict[str, Any] = {
+        name: value[:_MAX_REDACTED].encode("utf-8", "replace").decode()
+        for name, value in proposal._asdict().items()
+        if isinstance(value, str)
+    }
+    texts["text"] = _redact(texts["text"]).strip()
+    texts["title"] = _redact(texts["title"]).strip() or texts["text"].partition("\n")[0]
+    texts["created_at"] = texts["created_at"] or now()
+    for name in ("category", "title", "created_at", "event", "host", "session_id"):
+        texts[name] = _cut(" ".join(texts[name].split()), _MAX_TITLE)
+    texts["text"] = _cut(texts["text"], MAX_TEXT)
+    words = "\0".join(texts[name] for name in ("session_id", "category", "text"))
+    texts["id"] = hashlib.sha256(words.encode()).hexdigest()[:16]
+    return proposal._replace(**texts)
 
 
-def _plain(text: str) -> str:
+def _redact(text: str) -> str:
     """A text without secrets; colours go first, since one may stand in the middle of a secret."""
     from retain.text.sanitize import strip_invisible
     from retain.text.secrets import redact  # its patterns cost a hook 10 ms
 
-    text = _encodable(_ANSI.sub("", text[:_MAX_REDACTED]))
-    return redact(strip_invisible(text.replace("\r\n", "\n"))).text
-
-
-def _one_line(text: str) -> str:
-    return _cut(" ".join(_encodable(text[:_MAX_REDACTED]).split()), _MAX_TITLE)
-
-
-def _encodable(text: str) -> str:
-    """A text that UTF-8 can hold; broken JSON may bring half a character."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return redact(strip_invisible(_ANSI.sub("", text).replace("\r\n", "\n"))).text
 
 
 def _cut(text: str, most: int) -> str:

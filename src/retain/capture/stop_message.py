@@ -66,25 +66,16 @@ def write_context(
 ) -> str:
     """Write what a memory can be drafted from; return the path, or "" if that failed."""
     path = _context_file(finding.category, session, folder)
-    try:
-        handle = os.open(path, _FLAGS, 0o600)
-    except (OSError, ValueError):
-        return ""
-    try:
-        status = os.fstat(handle)
+    with suppress(OSError, ValueError), open(os.open(path, _FLAGS, 0o600), "wb") as file:
+        status = os.fstat(file.fileno())
         is_own = status.st_uid == os.geteuid() and status.st_nlink == 1
-        if not (is_own and stat.S_ISREG(status.st_mode)):
-            return ""
-        os.fchmod(handle, 0o600)  # it may be older than this session
-        os.ftruncate(handle, 0)
-        data = _context(finding, sanitize(description, _MAX_DESCRIPTION))
-        while data:
-            data = data[os.write(handle, data) :]
-    except OSError:
-        return ""
-    finally:
-        os.close(handle)
-    return path
+        if is_own and stat.S_ISREG(status.st_mode):
+            os.fchmod(file.fileno(), 0o600)  # it may be older than this session
+            file.truncate()
+            file.write(_context(finding, sanitize(description, _MAX_DESCRIPTION)))
+            file.flush()
+            return path
+    return ""
 
 
 def remove_context(category: str, session: str, folder: str = _FOLDER) -> None:
@@ -99,8 +90,7 @@ def _context_file(category: str, session: str, folder: str) -> str:
     """The file of a category, with a digest that keeps those of two sessions apart."""
     digest = hashlib.sha256(session.encode(errors="replace")).hexdigest()[:8]
     suffix = f"-{digest}" if session else ""
-    name = f".memory-triage-context-{category}{suffix}.txt"
-    return "" if "/" in name else os.path.join(folder, name)  # no file can have an empty name
+    return os.path.join(folder, f".memory-triage-context-{category}{suffix}.txt")
 
 
 def _context(finding: Finding, description: str) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from retain.capture.transcript import Message, strip_injected
@@ -26,9 +26,10 @@ _MAX_BOOSTED: Final = 2  # and those that something near backs up
 # People paste logs of megabytes. What they say about them stands before or after, and a window of
 # fifty such messages must not take longer than the host waits.
 _MAX_SCORED: Final = 20_000
-_BLOCK: Final = 16_000  # characters that are looked through between two looks at the clock
 # Five lines make a score and a few hundred fill a context: the rest only costs time.
 _MAX_PLACES: Final = 5_000
+_FENCE: Final = re.compile(r"```.*?```", re.DOTALL)
+_INLINE_CODE: Final = re.compile(r"`[^`]+`")
 # A line's end, or a sentence's; the number of an item in a list ends none.
 _SENTENCE_END: Final = re.compile(r"\n+|(?<=[.!?])(?<!\d\.)[ \t]+|(?<=[\u3002\uff01\uff1f])")
 
@@ -153,20 +154,28 @@ def _judge_words(
     conversation: _Conversation, category: str, least: float, is_late: Callable[[], bool]
 ) -> tuple[float, Finding | None]:
     signals = SIGNALS[category]
-    boosters = _Words(conversation, signals.booster)
-    places = list(islice(_Words(conversation, signals.primary).places(is_late), _MAX_PLACES))
+    primary, booster = (
+        re.compile(rf"\b({words})\b", re.IGNORECASE) for words in (signals.primary, signals.booster)
+    )
+    places: list[_Place] = []  # where each line first has a word of this category
+    for number in range(len(conversation.lines)):
+        if is_late() or len(places) == _MAX_PLACES:
+            break
+        if place := conversation.find(primary, number):
+            places.append(place)
     counted: list[_Place] = []  # the lines that make the score
     backing: list[_Place] = []  # and those that back them up
-    primary = 0
+    plain = 0
     for place in places:
-        near = boosters.nearest(place.line) if len(backing) < _MAX_BOOSTED else None
+        near = conversation.find_near(booster, place.line) if len(backing) < _MAX_BOOSTED else None
         if near:
             backing.append(near)
-            counted.append(place)
-        elif primary < _MAX_PRIMARY:
-            primary += 1
-            counted.append(place)
-    weight = primary * signals.primary_weight + len(backing) * signals.boosted_weight
+        elif plain < _MAX_PRIMARY:
+            plain += 1
+        else:
+            continue
+        counted.append(place)
+    weight = plain * signals.primary_weight + len(backing) * signals.boosted_weight
     score = min(1.0, weight / signals.denominator)
     if score < least:
         return score, None
@@ -195,15 +204,27 @@ class _Conversation:
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.messages = messages
-        self._texts = [_cut_middle(message.text) for message in messages]
+        self._texts = [
+            text if len(text) <= 2 * _MAX_SCORED else f"{text[:_MAX_SCORED]}\n{text[-_MAX_SCORED:]}"
+            for text in (message.text for message in messages)
+        ]
         self._starts = _starts(self._texts)  # of each message, in their joined texts
         # A fence opened in one message may end in another.
-        joined = "\n".join(self._texts)
-        self._unfenced = _Rest(joined, _fences(joined))
-        self._prose = _Rest(self._unfenced.text, _inline_code(self._unfenced.text))
-        self.folded = _fold(self._prose.text)
-        self.lines, self.folded_lines = self._prose.text.split("\n"), self.folded.split("\n")
+        self._unfenced = _Rest("\n".join(self._texts), _FENCE)
+        self._prose = _Rest(self._unfenced.text, _INLINE_CODE)
+        self.lines = self._prose.text.split("\n")
         self._line_starts = _starts(self.lines)
+
+    def find(self, pattern: re.Pattern[str], number: int) -> _Place | None:
+        """The first match of a pattern in a line."""
+        match = pattern.search(self.lines[number])
+        return _Place(number, match.start()) if match else None
+
+    def find_near(self, pattern: re.Pattern[str], line: int) -> _Place | None:
+        """The match that is nearest to a line, within a few lines of it."""
+        numbers = range(max(0, line - _NEAR), min(len(self.lines), line + _NEAR + 1))
+        by_distance = sorted(numbers, key=lambda number: abs(number - line))
+        return next(filter(None, (self.find(pattern, number) for number in by_distance)), None)
 
     def origin(self, place: _Place) -> tuple[int, int]:
         """The number of the message that a place came from, and where in its text it was."""
@@ -254,58 +275,15 @@ class _Conversation:
         return _redact(title), _redact("\n\n".join(passages)[:_MAX_CONTEXT])
 
 
-class _Words:
-    """The lines of a conversation that have one of some words.
-
-    A pattern is tried only on lines that have the longest word of one of its phrases: searching
-    for plain words is many times faster.
-    """
-
-    def __init__(self, conversation: _Conversation, alternatives: str) -> None:
-        self._conversation = conversation
-        self._pattern = re.compile(rf"\b({alternatives})\b", re.IGNORECASE)
-        phrases = alternatives.replace(r"\s*", " ").replace(r"\s+", " ").lower().split("|")
-        longest = {max(phrase.split(), key=len) for phrase in phrases}
-        self._needles = [word for word in longest if word in conversation.folded]
-        self._found: dict[int, _Place | None] = {}
-
-    def places(self, is_late: Callable[[], bool]) -> Iterator[_Place]:
-        """The lines that match, each with the place of its first match."""
-        unchecked = _BLOCK
-        for number, line in enumerate(self._conversation.lines if self._needles else ()):
-            if unchecked >= _BLOCK:
-                if is_late():
-                    return
-                unchecked = 0
-            unchecked += len(line) + 1
-            if place := self._find(number):
-                yield place
-
-    def nearest(self, line: int) -> _Place | None:
-        """The match that is nearest to a line, within a few lines of it."""
-        last = min(len(self._conversation.lines), line + _NEAR + 1)
-        numbers = range(max(0, line - _NEAR), last) if self._needles else ()
-        by_distance = sorted(numbers, key=lambda number: abs(number - line))
-        return next(filter(None, map(self._find, by_distance)), None)
-
-    def _find(self, number: int) -> _Place | None:
-        """Where a line first has one of these words."""
-        if number not in self._found:
-            match, folded = None, self._conversation.folded_lines[number]
-            if any(needle in folded for needle in self._needles):
-                match = self._pattern.search(self._conversation.lines[number])
-            self._found[number] = _Place(number, match.start()) if match else None
-        return self._found[number]
-
-
 class _Rest:
-    """A text without some of its parts, and where each part that is left came from."""
+    """A text without what matches a pattern, and where each part that is left came from."""
 
-    def __init__(self, text: str, spans: Iterable[tuple[int, int]]) -> None:
+    def __init__(self, text: str, pattern: re.Pattern[str]) -> None:
         parts = []
         self._starts: list[int] = []
         self._origins: list[int] = []
         at = length = 0
+        spans = (match.span() for match in pattern.finditer(text))
         for start, end in (*spans, (len(text), len(text))):
             parts.append(text[at:start])
             self._starts.append(length)
@@ -319,34 +297,12 @@ class _Rest:
         return self._origins[part] + position - self._starts[part]
 
 
-def _fences(text: str) -> Iterator[tuple[int, int]]:
-    start = text.find("```")
-    while start >= 0:
-        end = text.find("```", start + 3)
-        if end < 0:
-            return
-        yield start, end + 3
-        start = text.find("```", end + 3)
-
-
-def _inline_code(text: str) -> Iterator[tuple[int, int]]:
-    start = text.find("`")
-    while start >= 0:
-        end = text.find("`", start + 1)
-        if end < 0:
-            return
-        if end == start + 1:  # two in a row hold nothing; the second may open
-            start = end
-            continue
-        yield start, end + 1
-        start = text.find("`", end + 1)
-
-
 def _sentences(text: str) -> Iterator[tuple[int, int]]:
     """Where the sentences and lines of a message stand; a block of code is one of them."""
     first = 0
-    for fence_start, fence_end in (*_fences(text), (len(text), len(text))):
-        code = [(first + a, first + b) for a, b in _inline_code(text[first:fence_start])]
+    fences = (match.span() for match in _FENCE.finditer(text))
+    for fence_start, fence_end in (*fences, (len(text), len(text))):
+        code = [match.span() for match in _INLINE_CODE.finditer(text, first, fence_start)]
         starts = [start for start, _ in code]
         at = first
         for end in _SENTENCE_END.finditer(text, first, fence_start):
@@ -362,26 +318,9 @@ def _sentences(text: str) -> Iterator[tuple[int, int]]:
         first = fence_end
 
 
-def _cut_middle(text: str) -> str:
-    if len(text) <= 2 * _MAX_SCORED:
-        return text
-    return f"{text[:_MAX_SCORED]}\n{text[-_MAX_SCORED:]}"
-
-
 def _starts(texts: Sequence[str]) -> list[int]:
     """Where each text begins when they are joined by a character."""
     return list(accumulate((len(text) + 1 for text in texts[:-1]), initial=0))
-
-
-def _fold(text: str) -> str:
-    """A text in which every word a pattern finds is found in plain lower case.
-
-    Patterns that ignore case take a dotted or dotless i for an i and a long s for an s.
-    """
-    folded = text.lower()
-    if folded.isascii():
-        return folded
-    return folded.replace("\u0307", "").replace("\u0131", "i").replace("\u017f", "s")
 
 
 def _redact(text: str) -> str:

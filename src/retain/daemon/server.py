@@ -1,7 +1,7 @@
 """A process that stays answers others on its bank's socket, as soon as no other process does.
 
 One line of JSON in, one line out. The right to listen is a lock that the kernel releases when its
-holder dies; only who holds it puts a socket in place, by a rename, so that there is never one that
+holder dies; only its holder puts a socket in place, by a rename, so that there is never one that
 nobody reads from while its holder lives.
 """
 
@@ -14,14 +14,15 @@ import fcntl
 import json
 import os
 import socket
+import socketserver
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from retain import __version__
 from retain.daemon import client
-from retain.errors import LimitExceeded, NotFound, RetainError, Unsafe, UsageError
+from retain.errors import NotFound, RetainError, Unsafe, UsageError
 from retain.index.embed import BUNDLED, Embedder, embedder
 from retain.search.request import SearchRequest
 
@@ -30,13 +31,10 @@ if TYPE_CHECKING:
 
 
 _MAX_TEXTS: Final = 64
-_MAX_GUESTS: Final = 16
-_BACKLOG: Final = 64
 _POLL_SECONDS: Final = 2.0  # how soon one takes over, and notices that its socket is gone
 _SETTLING_SECONDS: Final = 1.0  # for which a process that was just started has better things to do
-_PATIENCE_SECONDS: Final = 2.0  # with someone who does not say, or does not read, a whole line
+_PATIENCE_SECONDS: Final = 2.0  # with someone who does not send, or does not read, a whole line
 _TURN_SECONDS: Final = 0.2  # how soon someone who waits for the index notices the end
-_PAUSE_SECONDS: Final = 0.1  # when the system has no descriptor left for a connection
 
 
 class Refused(RetainError):
@@ -56,13 +54,14 @@ class Server:
     def __init__(self, app: App, lock: threading.Lock | threading.RLock) -> None:
         self._app, self._lock = app, lock
         self._ended = threading.Event()
-        self._socket: socket.socket | None = None
-        self._inode = (0, 0)  # of the socket's file
-        self._lock_file = -1
+        self._listener: _Listener | None = None
         self._thread: threading.Thread | None = None
-        self._guests: list[threading.Thread] = []
-        self.address = ""  # where this process listens; empty while it does not
         self.last_asked = time.monotonic()
+
+    @property
+    def address(self) -> str:
+        """Where this process listens; empty while it does not."""
+        return self._listener.path if self._listener else ""
 
     @property
     def model(self) -> Embedder | None:
@@ -72,12 +71,11 @@ class Server:
 
     def warm_up(self) -> None:
         """Load the model, if the one that others ask for is in use here."""
-        model = self.model
-        if model is not None:
+        if (model := self.model) is not None:
             model.query("")
 
     def start(self) -> None:
-        """Listen in the background, now or when whoever does ends; returns at once."""
+        """Listen in the background, now or when the process that does so ends; return at once."""
         self._thread = threading.Thread(target=self._run, name="retain-daemon", daemon=True)
         self._thread.start()
         atexit.register(self.stop)
@@ -89,17 +87,13 @@ class Server:
         thread, self._thread = self._thread, None
         if thread:
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as waking:
-                waking.connect(self.address)  # so that it does not wait for another guest
+                waking.connect(self.address)  # so that it does not wait for another connection
             thread.join()
-        self._release()  # first of all: whoever wants this process gone may not wait for the rest
-        for guest in self._guests:
-            guest.join()
-
-    # The right to listen
+        self._release()
 
     def take(self) -> bool:
-        """Try once to become the one who listens; False when another process is."""
-        if self._socket is not None:
+        """Try once to get the right to listen; False when another process has it."""
+        if self._listener is not None:
             return True
         root = self._app.location.root
         if not os.path.isdir(root):
@@ -119,83 +113,40 @@ class Server:
         try:
             os.fchmod(lock, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._socket = _bind(path)
-        except BlockingIOError:
+            self._listener = _Listener(path, lock, self._answer)
+        except BaseException as error:
             os.close(lock)
-            return False
-        except BaseException:
-            os.close(lock)
+            if isinstance(error, BlockingIOError):
+                return False
             raise
-        self._lock_file, self._inode, self.address = lock, _inode(path), path
         return True
 
     def _release(self) -> None:
-        listening, self._socket = self._socket, None
-        if listening is None:
-            return
-        listening.close()
-        if _inode(self.address) == self._inode:
-            with contextlib.suppress(OSError):
-                os.unlink(self.address)
-        os.close(self._lock_file)
-        self.address = ""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.server_close()
 
     def _run(self) -> None:
         while not self._ended.is_set():
             # What is in the way now may not be later; `retain serve` has said what it was.
             with contextlib.suppress(RetainError, OSError):
                 self.take()
-            if self._socket is None:
+            if self._listener is None:
                 self._ended.wait(_POLL_SECONDS)
                 continue
             # The model is loaded while nobody waits for it, in the process that others will ask.
             loading = threading.Timer(_SETTLING_SECONDS, self._load_model)
             loading.daemon = True
             loading.start()
-            self._listen(self._socket)
+            while not self._ended.is_set() and self._listener.is_in_place():
+                self._listener.handle_request()
             loading.cancel()
+            if not self._ended.is_set():  # somebody has removed the socket
+                self._release()
 
     def _load_model(self) -> None:
         with contextlib.suppress(RetainError):  # the next search says so
             self.warm_up()
-
-    # Guests
-
-    def _listen(self, listening: socket.socket) -> None:
-        """Take in guests until the end, or until somebody has removed the socket."""
-        while not self._ended.is_set():
-            try:
-                connection, _ = listening.accept()
-            except TimeoutError:
-                pass
-            except OSError:
-                self._ended.wait(_PAUSE_SECONDS)
-            else:
-                self._guests = [guest for guest in self._guests if guest.is_alive()]
-                is_full = len(self._guests) >= _MAX_GUESTS
-                guest = threading.Thread(
-                    target=self._converse, args=(connection, is_full), daemon=True
-                )
-                self._guests.append(guest)
-                guest.start()
-            if _inode(self.address) != self._inode:
-                self._release()
-                return
-
-    def _converse(self, connection: socket.socket, is_full: bool) -> None:
-        """Hear one line, answer with one; who stalls or talks too much is dropped."""
-        with connection, contextlib.suppress(OSError):
-            if client.peer_uid(connection) != os.geteuid():
-                return
-            try:
-                if is_full:
-                    raise Refused("too many others ask at this moment")
-                question = client.receive_line(connection, time.monotonic() + _PATIENCE_SECONDS)
-                answer = _encode(self._answer(question))
-            except RetainError as error:
-                answer = _encode({"error": error.to_dict()})
-            connection.settimeout(_PATIENCE_SECONDS)
-            connection.sendall(answer)
 
     # Answers
 
@@ -226,23 +177,17 @@ class Server:
         query = request.get("query")
         if not isinstance(query, str):
             raise UsageError("query is a text")
-        is_held = False
-        while not is_held and not self._ended.is_set():
-            is_held = self._lock.acquire(timeout=_TURN_SECONDS)
-        try:
+        while not self._lock.acquire(timeout=_TURN_SECONDS):
             if self._ended.is_set():
                 raise Refused("this process is about to end")
+        try:
             if request["op"] == "brief":
                 brief = self._app.brief(query, request.get("budget", 2000))
                 return {"query": query, **brief.to_dict()}
             wanted = SearchRequest(query, limit=request.get("limit", 10))
             return {"query": query, "mode": wanted.mode, **self._app.search(wanted).to_dict()}
-        except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            raise RetainError(f"{where}{error.strerror or error}") from error
         finally:
-            if is_held:
-                self._lock.release()
+            self._lock.release()
 
     def _embed(self, request: Mapping[str, Any]) -> Mapping[str, object]:
         texts = request.get("texts")
@@ -263,37 +208,51 @@ class Server:
         }
 
 
-def _bind(path: str) -> socket.socket:
-    """A listening socket, put in place when it is ready; whatever stands there is of the dead."""
-    draft = path.removesuffix(".sock") + ".new"
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
+class _Listener(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """The socket of a bank with the lock of its holder; each connection gets a thread."""
+
+    request_queue_size = 64
+    timeout = _POLL_SECONDS
+
+    def __init__(
+        self, path: str, lock: int, answer: Callable[[bytes], Mapping[str, object]]
+    ) -> None:
+        self.path, self._lock, self._answer = path, lock, answer
+        draft = path.removesuffix(".sock") + ".new"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(draft)
-        listening.bind(draft)
+        super().__init__(draft, socketserver.BaseRequestHandler, bind_and_activate=False)
+        self.server_bind()
         os.chmod(draft, 0o600)
-        listening.listen(_BACKLOG)
-        listening.settimeout(_POLL_SECONDS)
-        os.rename(draft, path)
-    except BaseException:
-        listening.close()
-        raise
-    return listening
+        self.server_activate()
+        os.rename(draft, path)  # a socket that is there is a dead process's
+        self._inode = os.lstat(path).st_ino
 
+    def is_in_place(self) -> bool:
+        """Whether the socket's file is still the one that was put there."""
+        try:
+            return os.lstat(self.path).st_ino == self._inode
+        except OSError:
+            return False
 
-def _inode(path: str) -> tuple[int, int]:
-    try:
-        facts = os.lstat(path)
-    except OSError:
-        return (0, 0)
-    return facts.st_dev, facts.st_ino
+    def verify_request(self, request: Any, _: object) -> bool:
+        return client.peer_uid(request) == os.geteuid()
 
+    def finish_request(self, request: Any, _: object) -> None:
+        """Read one line, answer with one; who stalls or sends too much is dropped."""
+        with contextlib.suppress(OSError):
+            line = client.receive_line(request, time.monotonic() + _PATIENCE_SECONDS)
+            try:
+                answer = self._answer(line)
+            except RetainError as error:
+                answer = {"error": error.to_dict()}
+            request.settimeout(_PATIENCE_SECONDS)
+            request.sendall(json.dumps(answer, default=str).encode() + b"\n")
 
-def _encode(data: Mapping[str, object]) -> bytes:
-    """An answer as it is sent."""
-    line = json.dumps(data, default=str).encode() + b"\n"
-    if len(line) > client.MAX_BYTES:
-        raise LimitExceeded(
-            f"the answer is larger than {client.MAX_BYTES:,} bytes", hint="Ask for fewer hits."
-        )
-    return line
+    def server_close(self) -> None:
+        """Let the next process listen, then wait for the answers under way."""
+        if self.is_in_place():
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+        os.close(self._lock)
+        super().server_close()

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import time
 from typing import TYPE_CHECKING
 
 from retain import names
+from retain.bank.bank import Bank
 from retain.bank.files import Directory
-from retain.bank.markdown import parse_file
+from retain.bank.listing import Entry
 from retain.errors import Conflict, RetainError
 from retain.hooks import Answer, Call
-from retain.memory import Memory
 from retain.text.sanitize import escape_markup
 
 if TYPE_CHECKING:
     from retain.config import Config
     from retain.locate import BankLocation
+    from retain.memory import Memory
 
 
 def answer(call: Call, path: str, place: BankLocation, config: Config) -> Answer:
@@ -52,16 +55,13 @@ def answer(call: Call, path: str, place: BankLocation, config: Config) -> Answer
 def _put_aside(path: str) -> str:
     """Rename a file to NAME.invalid.SECONDS and return the new name."""
     folder, name = os.path.split(path)
-    second = int(time.time())
     with Directory.open(folder) as parent:
-        while True:
+        for second in itertools.count(int(time.time())):
             aside = f"{name}.invalid.{second}"
-            try:
+            with contextlib.suppress(Conflict):
                 parent.rename(name, aside)
-            except Conflict:
-                second += 1
-            else:
-                return aside
+                break
+    return aside
 
 
 def _find_problem(path: str, place: BankLocation, config: Config) -> str:
@@ -70,19 +70,11 @@ def _find_problem(path: str, place: BankLocation, config: Config) -> str:
     if not path.endswith(".json" if place.kind == "claude" else names.SUFFIXES):
         return f"Direct write to a file that is no memory blocked: {name}."
     try:
+        bank = Bank(place, max_bytes=config.number("memory.max_bytes"))
+        collection = os.path.dirname(os.path.relpath(path, place.root))
         with Directory.open(folder) as directory:
-            data = directory.read(name, config.number("memory.max_bytes"))
-        document = parse_file(path, data)
-        memory = Memory(
-            id=name.rpartition(".")[0],
-            collection=os.path.dirname(os.path.relpath(path, place.root)),
-            path=path,
-            meta=document.meta,
-            body=document.body,
-            data=data,
-            problem=document.problem,
-        )
-        _check(memory, place, config)
+            entry = Entry(name.rpartition(".")[0], collection, name)
+            _check(bank.read(directory, entry)[0], place, config)
     except (RetainError, OSError) as error:
         return f"Schema validation failed: {escape_markup(' '.join(str(error).split())[:500])}."
     return ""

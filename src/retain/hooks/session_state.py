@@ -26,19 +26,21 @@ class SessionState:
 
     def __init__(self, location: BankLocation, session: str, env: Mapping[str, str]) -> None:
         self._path = os.path.join(_folder(location, env), _file_name(session)) if session else ""
-        self.judged = 0  # up to which byte of the transcript something was found
-        self.last = ""  # a digest of the answer that was judged last
-        self.is_summarised = False  # whether a summary of the session was proposed or saved
-        self.raised_at = 0.0  # when the agent was asked to save something
-        self.raised: list[dict[str, Any]] = []  # and what
-        self._shown: dict[str, str] = {}
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-            with open(self._path, encoding="utf-8") as file:
-                values = json.load(file)
-            judged, raised_at = int(values["judged"]), float(values["raised_at"])
-            shown, raised = dict(values["shown"]), [dict(finding) for finding in values["raised"]]
-            self.judged, self.raised_at, self._shown, self.raised = judged, raised_at, shown, raised
-            self.last, self.is_summarised = str(values["last"]), bool(values["is_summarised"])
+        values: dict[str, Any] = {}
+        with (
+            contextlib.suppress(OSError, ValueError, RecursionError),
+            open(self._path, encoding="utf-8") as file,
+        ):
+            loaded = json.load(file)
+            values = loaded if isinstance(loaded, dict) else {}
+        self._shown: dict[str, str] = values.get("shown", {})
+        # Up to which byte of the transcript something was found.
+        self.judged: int = values.get("judged", 0)
+        self.last: str = values.get("last", "")  # a digest of the answer that was judged last
+        # Whether a summary of the session was proposed or saved.
+        self.is_summarised: bool = values.get("is_summarised", False)
+        self.raised_at: float = values.get("raised_at", 0.0)  # when the agent was asked to save
+        self.raised: list[dict[str, Any]] = values.get("raised", [])  # and what
         self._saved = self._to_dict()
 
     def _to_dict(self) -> dict[str, Any]:
@@ -46,9 +48,9 @@ class SessionState:
             "shown": self._shown,
             "judged": self.judged,
             "last": self.last,
+            "is_summarised": self.is_summarised,
             "raised_at": self.raised_at,
             "raised": self.raised,
-            "is_summarised": self.is_summarised,
         }
 
     def is_new(self, name: str, stamp: str) -> bool:
@@ -76,7 +78,6 @@ class SessionState:
             with open(draft, "w", encoding="utf-8", errors="replace") as file:
                 json.dump(values, file, ensure_ascii=False)
             os.replace(draft, self._path)
-            self._saved = values
         except OSError:
             pass
         finally:

@@ -15,10 +15,10 @@ import stat
 import time
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from itertools import islice
 from typing import Any, Final
 
-from retain.bank.files import Directory
-from retain.bank.markdown import parse_file
+from retain.bank.bank import Bank
 from retain.capture import stop_message, transcript, triage
 from retain.capture.inbox import MAX_TEXT, Inbox, Proposal
 from retain.capture.transcript import Message
@@ -28,7 +28,6 @@ from retain.config import rules
 from retain.errors import RetainError
 from retain.hooks import Answer, Call
 from retain.hooks.session_state import SessionState
-from retain.names import SUFFIXES
 
 _FLAG: Final = ".stop_hook_active"
 _BLOCK_SECONDS: Final = 300  # for which a stop that was blocked is remembered
@@ -39,6 +38,7 @@ _MAX_TITLE: Final = 100
 _MAX_SUMMARY: Final = 40_000
 _MAX_REDACTED: Final = 200_000
 _MAX_ANSWER: Final = 4_000  # characters of the last answer in a session's summary
+_MAX_NEWEST: Final = 20  # memories of a category among which a new one is looked for
 
 
 def answer(call: Call) -> Answer:
@@ -68,8 +68,13 @@ def _finish(session: Session, notes: Iterable[str], reason: str = "") -> Answer:
 
 def _stop(session: Session) -> Answer:
     call, state = session.call, session.state
-    was_asked, is_again = bool(state.raised), _is_again(call, state.raised_at)
     is_active = call.payload.get("stop_hook_active") is True
+    # Whether a stop of this session was blocked just now, so that this one must pass. The flag in
+    # the project may be another session's: it counts for a session without a name alone.
+    is_flagged = _take_flag(call.cwd) and not call.text("session_id")
+    is_recent = 0 <= time.time() - state.raised_at < _BLOCK_SECONDS
+    is_again = is_flagged or is_recent or is_active
+    was_asked = bool(state.raised)
     notes = session.settle()
     if was_asked and is_again and (is_active or not session.has_request()):
         session.close()  # what an agent says about its saving is no news
@@ -79,7 +84,7 @@ def _stop(session: Session) -> Answer:
         again = "The agent was asked at the stop before: a second one passes."
         return _finish(session, notes, again if is_active else session.explain())
     session.close()
-    findings = [_to_dict(finding) for finding in session.findings]
+    findings = list(map(_to_dict, session.findings))
     if is_again or call.config.text("triage.capture") == "inbox":
         return _finish(session, [*notes, *map(session.propose, findings)])
     state.raised, state.raised_at = findings, time.time()
@@ -93,11 +98,14 @@ def _propose_host_summary(session: Session) -> list[str]:
     """Propose the host's own summary; what was shown before it is gone from the conversation."""
     session.state.forget_shown()
     summary = transcript.strip_injected(session.call.text("compact_summary"))
-    summary = _redact(_unwrap(summary))[:_MAX_SUMMARY]
-    if not summary:
-        return []
-    session.state.is_summarised = True
-    return [session.propose(_summarise(session, session.first_request(), summary, 1.0))]
+    _, mark, rest = summary.partition("<summary>")  # with the host's thoughts before it
+    if mark:
+        summary = rest.partition("</summary>")[0]
+    else:
+        before, mark, rest = summary.partition("<analysis>")
+        summary = before + rest.partition("</analysis>")[2] if mark else summary
+    summary = _redact(summary.strip())[:_MAX_SUMMARY]
+    return [session.propose_summary(session.first_request(), summary, 1.0)] if summary else []
 
 
 def _propose_findings(session: Session) -> list[str]:
@@ -118,15 +126,13 @@ def _propose_session(session: Session) -> list[str]:
     activity = next((finding for finding in session.findings if finding.category == SUMMARY), None)
     if activity is None:
         return []
-    session.state.is_summarised = True
     replies = (message.text for message in session.messages[::-1] if message.role == "assistant")
     request, last = session.first_request(), _redact(next(filter(None, replies), ""))
     text = (
         f"Asked for: {request[:_MAX_ANSWER]}\n\nLast answer: {last[:_MAX_ANSWER]}\n\n"
         f"{activity.context}"
     )
-    summary = _summarise(session, request, text, activity.score)
-    return [session.propose({**summary, "start": activity.start, "end": activity.end})]
+    return [session.propose_summary(request, text, activity.score, activity.start, activity.end)]
 
 
 class Session:
@@ -214,7 +220,7 @@ class Session:
 
     def write_message(self) -> str:
         """What the agent is told to save; what it drafts from is written to files."""
-        call, config, session = self.call, self.call.config, self.call.text("session_id")
+        config, session = self.call.config, self.call.text("session_id")
         descriptions = {
             name: category.description[:_MAX_DESCRIPTION]
             for name, category in self._rules.categories.items()
@@ -224,7 +230,7 @@ class Session:
                 finding, session, descriptions.get(finding.category, "")
             )
             for finding in self.findings
-            if not call.is_late()
+            if not self.call.is_late()
         }
         under = "triage.parallel.category_models."
         parallel = {
@@ -248,23 +254,35 @@ class Session:
         is_codex = "PLUGIN_ROOT" in call.env and "CLAUDECODE" not in call.env
         proposal = Proposal(
             id="",
-            category=str(finding.get("category", "")),
-            title=str(finding.get("title", "")),
-            text=str(finding.get("text", "")),
-            score=float(finding.get("score") or 0.0),
             event=call.event,
             host="codex" if is_codex or "turn_id" in call.payload else "claude-code",
             session_id=call.text("session_id"),
             transcript_path=call.text("transcript_path"),
-            start=int(finding.get("start") or 0),
-            end=int(finding.get("end") or 0),
             cwd=call.cwd,
+            **finding,
         )
         try:
             Inbox(location.root, call.env).propose(proposal)
         except RetainError as error:
             return error.message
         return ""
+
+    def propose_summary(
+        self, request: str, text: str, score: float, start: int = 0, end: int = 0
+    ) -> str:
+        """Propose a summary of this session, under the first line of what was asked for."""
+        self.state.is_summarised = True
+        first = next(filter(None, map(str.strip, request.splitlines())), "")
+        return self.propose(
+            {
+                "category": SUMMARY,
+                "title": first[:_MAX_TITLE] or "A session",
+                "text": text,
+                "score": score,
+                "start": start,
+                "end": end or transcript.size(self.call.text("transcript_path")),
+            }
+        )
 
     def settle(self) -> list[str]:
         """Propose what the agent was asked to save and has not saved; return what went wrong.
@@ -273,7 +291,7 @@ class Session:
         """
         notes, state = [], self.state
         for finding in state.raised:
-            category = str(finding.get("category"))
+            category = finding["category"]
             stop_message.remove_context(category, self.call.text("session_id"))
             if not self._is_saved(category, state.raised_at):
                 notes.append(self.propose(finding))
@@ -287,27 +305,18 @@ class Session:
         A file may be new only here, with whatever a repository brings. What is proposed once too
         often is seen by a person, and what is not is lost.
         """
-        category = self._rules.category(name)
-        if category is None:
-            return False
-        limit = self.call.config.number("memory.max_bytes")
         start = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(since))  # dates are in UTC
-        with (
-            contextlib.suppress(RetainError, OSError),
-            Directory.open(self.call.locator.location.root) as bank,
-            bank.child(category.folder) as folder,
-        ):
-            for entry in folder.entries():
-                # A file system may count time in whole seconds.
-                is_recent = entry.stat(follow_symlinks=False).st_mtime >= since - 1
-                if not (is_recent and entry.name.endswith(SUFFIXES)):
-                    continue
-                with contextlib.suppress(RetainError):
-                    meta = parse_file(entry.name, folder.read(entry.name, limit)).meta
-                    if any(
-                        str(meta.get(key) or "") >= start for key in ("updated_at", "created_at")
-                    ):
-                        return True
+        limit = self.call.config.number("memory.max_bytes")
+        bank, category = (
+            Bank(self.call.locator.location, max_bytes=limit),
+            self._rules.category(name),
+        )
+        with contextlib.suppress(RetainError, OSError):
+            memories = bank.newest(category.folder) if category else ()
+            return any(
+                max(memory.text("updated_at"), memory.text("created_at")) >= start
+                for memory in islice(memories, _MAX_NEWEST)
+            )
         return False
 
 
@@ -316,7 +325,7 @@ def _digest(text: str) -> str:
 
 
 def _to_dict(finding: Finding) -> dict[str, Any]:
-    """A finding as the session state stores it."""
+    """A finding as the session state stores it, and a proposal takes it."""
     return {
         "category": finding.category,
         "score": round(finding.score, 4),
@@ -327,42 +336,11 @@ def _to_dict(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _summarise(session: Session, request: str, text: str, score: float) -> dict[str, Any]:
-    first = next(filter(None, (line.strip() for line in request.splitlines())), "")
-    return {
-        "category": SUMMARY,
-        "title": first[:_MAX_TITLE] or "A session",
-        "text": text,
-        "score": score,
-        "end": transcript.size(session.call.text("transcript_path")),
-    }
-
-
 def _redact(text: str) -> str:
     """A text without secrets; half of one, after a cut, would not be known for what it is."""
     from retain.text.secrets import redact  # its patterns cost 10 ms, and most stops find nothing
 
     return redact(text[:_MAX_REDACTED]).text
-
-
-def _unwrap(summary: str) -> str:
-    """A host's summary without the thoughts before it and the marks around it."""
-    _, mark, rest = summary.partition("<summary>")
-    if mark:
-        return rest.partition("</summary>")[0].strip()
-    before, mark, rest = summary.partition("<analysis>")
-    return (before + rest.partition("</analysis>")[2]).strip() if mark else summary
-
-
-def _is_again(call: Call, asked_at: float) -> bool:
-    """Whether a stop of this session was blocked just now, so that this one must pass.
-
-    The host or the state says so. The flag in the project, which may be another session's,
-    counts for a session without a name alone; it goes whoever finds it.
-    """
-    is_flagged = _take_flag(call.cwd) and not call.text("session_id")
-    is_recent = 0 <= time.time() - asked_at < _BLOCK_SECONDS
-    return is_flagged or is_recent or call.payload.get("stop_hook_active") is True
 
 
 def _take_flag(cwd: str) -> bool:

@@ -97,17 +97,26 @@ def run_trial(
             more = {"RETAIN_BANK": root} if is_named else {}
             if event not in _READING:
                 root, cwd, more = _copy_bank(place, scratch)
-            common = {
+            own = {"session_id": SESSION, "cwd": cwd}  # which no field replaces
+            payload: dict[str, Any] = {
                 "session_id": SESSION,
                 "transcript_path": _write_transcript(scratch),
                 "cwd": cwd,
                 "permission_mode": "default",
                 "hook_event_name": EVENTS[event],
+                **_SAMPLES[event],
+                **fields,
+                **own,
             }
-            fixed = {"session_id": SESSION, "cwd": cwd}
-            payload = {**common, **_SAMPLES[event], **fields, **fixed}
             if event in ("pre-tool-use", "post-tool-use"):
-                payload["tool_input"] = _tool_input(event, payload, place, root, file)
+                stated = payload["tool_input"] if isinstance(payload["tool_input"], dict) else {}
+                file = file or str(stated.get("file_path") or stated.get("notebook_path") or "")
+                path = os.path.join(root, "decisions", "written-past-retain.json")
+                if event == "post-tool-use":
+                    path = _copy_written(file, place.root, root, path)
+                elif file:
+                    path = os.path.abspath(file)
+                payload["tool_input"] = {**stated, "file_path": path}
             elif file:
                 payload["transcript_path"] = os.path.abspath(file)
             return _run(event, payload, {**env, **more}, state, "" if event in _READING else root)
@@ -124,6 +133,7 @@ def _run(
     state: SessionState,
     root: str,
 ) -> Trial:
+    """Call the hook; `root` is the copy of the bank whose inbox tells what was proposed."""
     start = time.perf_counter()
     process = subprocess.run(
         # -P: a module in the project must not take the place of one of ours.
@@ -162,52 +172,45 @@ def _copy_bank(place: BankLocation, scratch: str) -> tuple[str, str, dict[str, s
     return root, cwd, where
 
 
-def _tool_input(
-    event: str, payload: Mapping[str, Any], place: BankLocation, root: str, file: str
-) -> Mapping[str, object]:
-    """The tool's input: the file that is asked about, or a copy of it where it may be moved."""
-    fields = payload["tool_input"] if isinstance(payload["tool_input"], dict) else {}
-    file = file or str(fields.get("file_path") or fields.get("notebook_path") or "")
-    path = os.path.join(root, "decisions", "written-past-retain.json")
-    if event == "pre-tool-use":
-        path = os.path.abspath(file) if file else path
-    elif not file:
-        os.makedirs(os.path.dirname(path))
-        with open(path, "w", encoding="utf-8") as new:
-            new.write(_NO_MEMORY)
-    else:
+def _copy_written(file: str, bank: str, copy: str, path: str) -> str:
+    """Copy the file a tool has written into the copy of its bank; without one, write a sample."""
+    if file:
         real = os.path.realpath(file)
-        inside = os.path.relpath(real, place.root)
-        path = os.path.join(root, inside)
+        inside = os.path.relpath(real, bank)
+        path = os.path.join(copy, inside)
         if inside.startswith(os.pardir):  # it may be of another bank, where it must stay
-            path = os.path.join(payload["cwd"], "elsewhere", os.path.basename(real))
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            shutil.copyfile(real, path)
-        except OSError as error:
-            hint = "--file takes the path of a file that is there."
-            raise NotFound(f"{file} cannot be read: {error.strerror}", hint=hint) from error
-    return {**fields, "file_path": path}
+            path = os.path.join(os.path.dirname(copy), "elsewhere", os.path.basename(real))
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if not file:
+        with open(path, "w", encoding="utf-8") as sample:
+            sample.write(_NO_MEMORY)
+        return path
+    try:
+        shutil.copyfile(real, path)
+    except OSError as error:
+        hint = "--file takes the path of a file that is there."
+        raise NotFound(f"{file} cannot be read: {error.strerror}", hint=hint) from error
+    return path
 
 
 def _write_transcript(scratch: str) -> str:
     """A session that decides something, as a host writes it down."""
-    path = os.path.join(scratch, f"{SESSION}.jsonl")
-    lines = [_line("user", "We need a database for the new service. Please choose one.")]
+    turns: list[tuple[str, object, str]] = [
+        ("user", "We need a database for the new service. Please choose one.", "")
+    ]
     for number, name in enumerate(_TOOLS):
         use = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
         result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": "ok"}
-        lines += [_line("assistant", [use], f"msg_{number}"), _line("user", [result])]
-    lines += [
-        _line("assistant", [{"type": "text", "text": _FIRST_ANSWER}], "msg_first"),
-        _line("user", "Good. Write down why."),
-        _line("assistant", [{"type": "text", "text": _LAST_ANSWER}], "msg_last"),
+        turns += [("assistant", [use], f"msg_{number}"), ("user", [result], "")]
+    turns += [
+        ("assistant", [{"type": "text", "text": _FIRST_ANSWER}], "msg_first"),
+        ("user", "Good. Write down why.", ""),
+        ("assistant", [{"type": "text", "text": _LAST_ANSWER}], "msg_last"),
     ]
+    path = os.path.join(scratch, f"{SESSION}.jsonl")
     with open(path, "w", encoding="utf-8") as file:
-        file.writelines(f"{json.dumps(line)}\n" for line in lines)
+        for role, content, answer in turns:
+            message = {"role": role, "content": content, **({"id": answer} if answer else {})}
+            line = {"type": role, "isSidechain": False, "sessionId": SESSION, "message": message}
+            file.write(f"{json.dumps(line)}\n")
     return path
-
-
-def _line(role: str, content: object, answer: str = "") -> dict[str, object]:
-    message = {"role": role, "content": content, **({"id": answer} if answer else {})}
-    return {"type": role, "isSidechain": False, "sessionId": SESSION, "message": message}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -55,7 +56,7 @@ def answer(call: Call) -> Answer:
     state = SessionState(call.locator.location, call.text("session_id"), call.env)
     found = question.answer() if question else None
     if found is None or not isinstance(found.get("hits"), list):
-        found = _search_all(call, places, prompt)
+        found = _search(call, places, prompt)
     from retain.memory import ENOUGH, FAR_BEHIND
 
     hits = found["hits"]
@@ -72,9 +73,29 @@ def answer(call: Call) -> Answer:
     return reply._replace(reason=reply.reason or confidence)
 
 
-def _search_all(call: Call, places: Sequence[BankLocation], prompt: str) -> dict[str, Any]:
-    """Search by words alone, where no warm process answers."""
-    answers = [found for place in places if (found := _search(call, place, prompt))]
+def _search(call: Call, places: Sequence[BankLocation], prompt: str) -> dict[str, Any]:
+    """Search by words alone, where no warm process answers: each index as it is, or a new one."""
+    from retain.errors import RetainError
+    from retain.index.fulltext import Snapshot
+    from retain.search.request import SearchRequest
+    from retain.search.search import search
+
+    request = SearchRequest(prompt, limit=_MAX_HITS, mode="text", min_candidates=_CANDIDATES)
+    answers: list[Found] = []
+    for place in places:
+        try:
+            answers.append(search([Snapshot(place, call.end)], request))
+        except RetainError:
+            if call.is_late():
+                continue
+            from concurrent.futures import ThreadPoolExecutor  # 5 ms
+
+            # In a thread, because another process may hold the index for longer than a host waits.
+            pool = ThreadPoolExecutor(1)
+            with contextlib.suppress(RetainError, TimeoutError):  # the next command says so
+                work = pool.submit(_index_and_search, place, request)
+                answers += work.result(_SYNC_SECONDS)
+            pool.shutdown(wait=False)
     hits = sorted((hit for found in answers for hit in found.hits), key=lambda hit: -hit.score)
     return {
         "hits": [{**hit.to_dict(), "stamp": hit.stamp} for hit in hits],
@@ -83,49 +104,17 @@ def _search_all(call: Call, places: Sequence[BankLocation], prompt: str) -> dict
     }
 
 
-def _search(call: Call, place: BankLocation, prompt: str) -> Found | None:
-    """Search one bank by words: its index as it is, or a new one if the bank is small."""
-    from retain.errors import RetainError
-    from retain.index.fulltext import Snapshot
-    from retain.search.request import SearchRequest
-    from retain.search.search import search
-
-    request = SearchRequest(prompt, limit=_MAX_HITS, mode="text", min_candidates=_CANDIDATES)
-    try:
-        return search([Snapshot(place, call.end)], request)
-    except RetainError:
-        return None if call.is_late() else _search_anew(place, request)
-
-
-def _search_anew(place: BankLocation, request: SearchRequest) -> Found | None:
+def _index_and_search(place: BankLocation, request: SearchRequest) -> list[Found]:
     """Index a bank that has no index yet, if it is small, and search that."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from retain.errors import RetainError
-
-    # In a thread, because another process may hold the index for longer than a host waits.
-    pool = ThreadPoolExecutor(1)
-    try:
-        return pool.submit(_index_and_search, place, request).result(_SYNC_SECONDS)
-    except (RetainError, TimeoutError):
-        return None  # the next command says so
-    finally:
-        pool.shutdown(wait=False)
-
-
-def _index_and_search(place: BankLocation, request: SearchRequest) -> Found | None:
     from retain.bank.bank import Bank
     from retain.index.index import Index
     from retain.search.search import search
 
     bank = Bank(place)
-    if sum(1 for _ in bank.names()) > _MAX_SYNCED:
-        return None
-    index = Index(bank, os.environ)
-    try:
-        return search([index], request)
-    finally:
-        index.close()
+    if len(bank.names()) > _MAX_SYNCED:
+        return []
+    with contextlib.closing(Index(bank, os.environ)) as index:
+        return [search([index], request)]
 
 
 def _new_hits(hits: Sequence[Hit], state: SessionState) -> list[dict[str, Any]]:

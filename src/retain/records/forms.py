@@ -290,23 +290,22 @@ def _entry(field: Field, value: Any) -> Entry:
 
 def _fits(field: Field, value: object) -> bool:
     """Say whether the box of a field can show a value, and give it back."""
-    if field.kind == "number":
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if field.kind == "list":
-        return isinstance(value, list) and all(map(_is_line, value))
-    if field.kind == "rows":
-        return isinstance(value, list) and all(_fits_row(field, row) for row in value)
-    if field.kind == "group":
-        return _fits_row(field, value)
-    return isinstance(value, bool if field.kind == "flag" else str)
-
-
-def _fits_row(field: Field, row: object) -> bool:
-    known = {inner.name: inner for inner in field.fields}
-    if not isinstance(row, dict) or not row.keys() <= known.keys():
-        return False
-    return all(_fits(known[name], value) for name, value in row.items())
-
-
-def _is_line(item: object) -> bool:
-    return isinstance(item, str) and item == item.strip() and len(item.splitlines()) == 1
+    match field.kind:
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "list":
+            return isinstance(value, list) and all(
+                isinstance(item, str) and item == item.strip() and len(item.splitlines()) == 1
+                for item in value
+            )
+        case "rows" | "group":
+            rows = value if field.kind == "rows" else [value]
+            known = {inner.name: inner for inner in field.fields}
+            return isinstance(rows, list) and all(
+                isinstance(row, dict)
+                and row.keys() <= known.keys()
+                and all(_fits(known[name], item) for name, item in row.items())
+                for row in rows
+            )
+        case kind:
+            return isinstance(value, bool if kind == "flag" else str)

@@ -25,7 +25,8 @@ _FOLDER: Final = os.path.join(os.path.dirname(__file__), os.pardir, "schemas")
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 _MAX_OBJECTS: Final = 1_000  # in a schema, its references resolved
 _MAX_SHOWN: Final = 80  # characters of a value in a message
-_NAMES: Final = frozenset(("$schema", "$id", "$anchor", "$comment"))  # which say nothing of a value
+# Which say nothing of a value; references are resolved.
+_NAMES: Final = frozenset(("$schema", "$id", "$anchor", "$comment", "$ref"))
 _REFUSED: Final[Mapping[str, str]] = {
     "$dynamicRef": "no $dynamicRef, only $ref",
     "patternProperties": "no patternProperties; name the properties",
@@ -37,6 +38,15 @@ _IMPLIED_TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("minLength", "maxLength", "pattern"), "string"),
     **dict.fromkeys(("minItems", "maxItems"), "array"),
     **dict.fromkeys(("minimum", "maximum"), "number"),
+}
+_JSON_TYPES: Final[Mapping[str, str]] = {
+    "NoneType": "null",
+    "bool": "boolean",
+    "int": "integer",
+    "float": "number",
+    "str": "string",
+    "list": "array",
+    "dict": "object",
 }
 
 
@@ -120,9 +130,7 @@ def _check(value: Mapping[str, object], schema: Rule, place: Path) -> dict[Fault
 
 @cache
 def _validator_class() -> Any:
-    """Return the validator of jsonschema, with checks that take linear time and are exact."""
-    from fractions import Fraction
-
+    """Return the validator of jsonschema, which matches patterns in linear time here."""
     from jsonschema import Draft202012Validator  # 50 ms to import
     from jsonschema.exceptions import ValidationError
     from jsonschema.validators import extend
@@ -131,21 +139,7 @@ def _validator_class() -> Any:
         if isinstance(value, str) and not _matcher(pattern).isinstance_python(value):
             yield ValidationError(f"does not match {pattern}")
 
-    def check_unique(_: Any, is_unique: bool, value: Any, __: Any) -> Iterator[ValidationError]:
-        # As texts: jsonschema compares each item with each other one.
-        texts = {json.dumps(it, sort_keys=True) for it in value} if isinstance(value, list) else ()
-        if is_unique and texts and len(texts) < len(value):
-            yield ValidationError("has an item twice")
-
-    def check_multiple(_: Any, unit: float, value: Any, __: Any) -> Iterator[ValidationError]:
-        # A float is neither 0.1 nor large enough for every whole number.
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            number, of = (Fraction(it if isinstance(it, int) else repr(it)) for it in (value, unit))
-            if number % of:
-                yield ValidationError(f"is no multiple of {unit}")
-
-    checks = {"pattern": check_pattern, "uniqueItems": check_unique, "multipleOf": check_multiple}
-    return extend(Draft202012Validator, checks)  # type: ignore[no-untyped-call]
+    return extend(Draft202012Validator, {"pattern": check_pattern})  # type: ignore[no-untyped-call]
 
 
 @cache
@@ -178,7 +172,7 @@ def _resolve(node: Any, root: Rule, budget: Iterator[int]) -> Any:
         if name == "pattern" and isinstance(value, str):
             _matcher(value)
         is_name = name in _NAMES and isinstance(value, str)
-        if not is_name and name != "$defs" and not (name == "$ref" and isinstance(value, str)):
+        if not is_name and name != "$defs":
             resolved[name] = _resolve(value, root, budget)
     if isinstance(ref := node.get("$ref"), str):
         target = _resolve(_find_referred(ref, root), root, budget)
@@ -238,26 +232,27 @@ def _describe_rule(rule: Rule) -> str:
 
 
 def _describe_type(kind: str, rule: Rule) -> str:
-    if kind == "string":
-        matching = f" that matches {rule['pattern']}" if "pattern" in rule else ""
-        return "a string" + _count(rule, "Length", "of", "character") + matching
-    if kind == "array":
-        return "a list" + _count(rule, "Items", "with", "item")
-    if kind == "object":
-        names = rule.get("properties")
-        return f"an object with the fields {', '.join(names)}" if names else "an object"
-    if kind not in ("integer", "number"):
-        return {"boolean": "true or false", "null": "null"}[kind]
-    text = "a whole number" if kind == "integer" else "a number"
-    least, most = rule.get("minimum"), rule.get("maximum")
-    if least is not None and most is not None:
-        return f"{text} from {least} to {most}"
-    if least is not None:
-        return f"{text} of at least {least}"
-    return text if most is None else f"{text} of at most {most}"
+    names = {"string": "a string", "array": "a list", "boolean": "true or false", "null": "null"}
+    names |= {"object": "an object", "integer": "a whole number", "number": "a number"}
+    text = names[kind]
+    match kind:
+        case "string":
+            matching = f" that matches {rule['pattern']}" if "pattern" in rule else ""
+            return text + _limits(rule, "Length", "of", "character") + matching
+        case "array":
+            return text + _limits(rule, "Items", "with", "item")
+        case "object" if fields := rule.get("properties"):
+            return f"{text} with the fields {', '.join(fields)}"
+        case "integer" | "number":
+            least, most = rule.get("minimum"), rule.get("maximum")
+            if least is not None and most is not None:
+                return f"{text} from {least} to {most}"
+            text += f" of at least {least}" if least is not None else ""
+            text += f" of at most {most}" if most is not None else ""
+    return text
 
 
-def _count(rule: Rule, what: str, preposition: str, unit: str) -> str:
+def _limits(rule: Rule, what: str, preposition: str, unit: str) -> str:
     limits = (("at least", rule.get(f"min{what}")), ("at most", rule.get(f"max{what}")))
     words = [f"{end} {n} {unit}{'' if n == 1 else 's'}" for end, n in limits if n]
     return f" {preposition} {' and '.join(words)}" if words else ""
@@ -274,11 +269,8 @@ def _types(rule: Rule) -> list[str]:
 
 def _type_of(value: object) -> str:
     """Return what JSON calls the type of a value."""
-    if value is None:
-        return "null"
     name = type(value).__name__
-    names = {"bool": "boolean", "int": "integer", "float": "number", "str": "string"}
-    return {**names, "list": "array", "dict": "object"}.get(name, name)
+    return _JSON_TYPES.get(name, name)
 
 
 def _describe_value(value: object, rule: Rule) -> str:

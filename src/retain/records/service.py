@@ -246,7 +246,12 @@ class Records:
             written = self._write(before, edit, "updated")
         except RecordError as error:
             if keeps_late and error.kind == "OCC_CONFLICT":
-                error.hint += self._put_aside(before, draft)
+                text = json.dumps(draft, ensure_ascii=False, indent=2)
+                try:
+                    aside = self.bank.put_aside(before, text).name
+                    error.hint += f" Your record is in the trash as {aside}."
+                except RetainError as failure:
+                    error.hint += f" Your record could not be kept: {failure.message}."
             raise
         memory, old = written.memory, load_record(before)
         warnings += merge.warnings(old, clean)
@@ -254,14 +259,6 @@ class Records:
         title = load_record(memory).get("title")
         slug = merge.new_slug(str(old.get("title") or ""), str(title or ""), memory.id)
         return self._rename(outcome, slug) if slug else outcome
-
-    def _put_aside(self, memory: Memory, draft: Record) -> str:
-        """Keep a draft that came too late, and say where."""
-        try:
-            aside = self.bank.put_aside(memory, json.dumps(draft, ensure_ascii=False, indent=2))
-        except RetainError as error:
-            return f" Your record could not be kept: {error.message}."
-        return f" Your record is in the trash as {aside.name}."
 
     def _rename(self, outcome: Outcome, slug: str) -> Outcome:
         """Give a record the name that its new title asks for, if it may have that."""
@@ -428,15 +425,24 @@ class Records:
         """List what happened to typed memories, the newest first."""
         memories = [memory] if memory else self._readable_memories()
         changes = [
-            (lifecycle.parse_time(change.date) or _LONG_AGO, change)
+            Change(
+                str(entry.get("date", "")),
+                memory,
+                str(entry.get("summary", "")),
+                str(entry.get("field") or ""),
+                entry.get("old_value"),
+                entry.get("new_value"),
+            )
             for memory in memories
             if is_record(memory)
-            for change in _entries(memory)
+            for entry in lifecycle.changes_of(load_record(memory))
+            if isinstance(entry, dict)
         ]
+        dated = [(lifecycle.parse_time(change.date) or _LONG_AGO, change) for change in changes]
         # Reversed afterwards: of two entries of one second the later one comes first.
-        changes.sort(key=lambda item: item[0])
+        dated.sort(key=lambda item: item[0])
         start = lifecycle.parse_time(since) or _LONG_AGO
-        return [change for at, change in reversed(changes) if at >= start]
+        return [change for at, change in reversed(dated) if at >= start]
 
     def health(self, noun: str = "typed memories") -> tuple[str, bool]:
         """Report on the typed memories, and whether all is well."""
@@ -629,16 +635,3 @@ def _conflict_error(ref: str, expected: str, current: str, hint: str) -> RecordE
 def _with_file_id(memory: Memory, record: Record) -> Record:
     """Set a record's id to its file's name; a rename that was killed may have left another."""
     return {**record, "id": memory.id} if "id" in record and is_record(memory) else record
-
-
-def _entries(memory: Memory) -> Iterator[Change]:
-    for entry in lifecycle.changes_of(load_record(memory)):
-        if isinstance(entry, dict):
-            yield Change(
-                str(entry.get("date", "")),
-                memory,
-                str(entry.get("summary", "")),
-                str(entry.get("field") or ""),
-                entry.get("old_value"),
-                entry.get("new_value"),
-            )
