@@ -292,12 +292,6 @@ def test_a_file_too_large_to_read_has_no_fingerprint_and_goes_by_its_date(
         os.utime(root / "big.bin", (LATER, LATER))
     assert state(plain, "big.bin") == "changed"
     assert state(project, "big.bin") == ""
-    commit(project, LATER)
-    write(project / "big.bin", b"small", LATER)
-    commit(project, LATER + 1)
-    with (project / "big.bin").open("wb") as file:
-        file.truncate(freshness.LARGEST_FILE + 1)
-    assert state(project, "big.bin") == "changed"
 
 
 def test_a_project_that_is_not_there_has_no_files(home: Path) -> None:

@@ -17,6 +17,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Final
 
 from retain.disk import is_network, make_private_directory
@@ -25,7 +26,6 @@ from retain.errors import Busy, NewerFormat, RetainError
 APPLICATION_ID: Final = 0x5274_6E31  # "Rtn1", by which the file is told from anybody else's
 VERSION: Final = 5  # goes up with every change of the tables: an index of another one is made anew
 BANK_NOTE: Final = "bank"  # the file that names the bank an index is of
-_MORE_VERSIONS: Final = 100  # that a newer Retain may have; a higher number is damage
 WAIT_SECONDS: Final = 10.0
 _CLOSE_WAIT: Final = 0.2
 _CHECKPOINT_WAIT: Final = 0.5
@@ -201,25 +201,26 @@ class Database:
         self.generation = 0  # goes up with every file that is opened: what was read is of another
         self._process = os.getpid()
         self.lock = threading.RLock()
-        self.notes: list[str] = []  # what a person should know about this index
-        self.lasting: list[str] = []  # the part of it that makes every answer worse
+        self._rebuilds: list[str] = []
+        self.lasting: list[str] = []  # what makes every answer worse
         self.is_temporary = False
-        self._model: str | None = None  # of the vectors that a file had before it was replaced
+        self._model: object = None  # of the vectors that a file had before it was replaced
 
-    @contextlib.contextmanager
-    def reading(self, generation: int = 0) -> Iterator[sqlite3.Connection]:
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know about this index."""
+        return [*self._rebuilds, *self.lasting]
+
+    def reading(self, generation: int = 0) -> AbstractContextManager[sqlite3.Connection]:
         """The index as it is at one moment; Replaced when it is of another generation."""
-        with self._transaction("BEGIN", generation, WAIT_SECONDS) as connection:
-            yield connection
+        return self._transaction("BEGIN", generation, WAIT_SECONDS)
 
-    @contextlib.contextmanager
     def writing(
         self, generation: int = 0, *, wait: float | None = None
-    ) -> Iterator[sqlite3.Connection]:
+    ) -> AbstractContextManager[sqlite3.Connection]:
         """A transaction that may change the index; Busy when others have it for `wait` seconds."""
         seconds = WAIT_SECONDS if wait is None else wait
-        with self._transaction("BEGIN IMMEDIATE", generation, seconds) as connection:
-            yield connection
+        return self._transaction("BEGIN IMMEDIATE", generation, seconds)
 
     @contextlib.contextmanager
     def _transaction(
@@ -269,14 +270,17 @@ class Database:
             make_private_directory(self.directory)
             with _locked(self.directory, WAIT_SECONDS):
                 self._connection = self._open()
-                self._note_use()
+                os.utime(self.directory)  # states that nobody uses are removed
+                note = os.path.join(self.directory, BANK_NOTE)
+                if self._bank and not os.path.exists(note):
+                    _write_private(note, os.fsencode(self._bank))
         except (OSError, sqlite3.OperationalError) as error:
             if _error_code(error) in _BUSY:
                 raise
             # The disk refuses to be written to.
             self.is_temporary = True
             self.generation += 1
-            self._note_lasting(f"the index is kept in memory only: {self.directory}: {error}")
+            self.lasting = [f"the index is kept in memory only: {self.directory}: {error}"]
             self._connection = _configure(_new_connection(":memory:"), "memory")
             _create_tables(self._connection)
         return self._connection
@@ -286,68 +290,47 @@ class Database:
         if _inode(self.path) and self._was_changed():
             self._remove("it was changed from outside")
         if not _inode(self.path):
-            # SQLite gives the files beside it the same mode.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            fd = os.open(self.path, flags, 0o600)
-            os.fchmod(fd, 0o600)  # a umask may have taken bits away
-            os.close(fd)
+            _write_private(self.path, b"")  # SQLite gives the files beside it the same mode
         connection = _new_connection(self.path)
         try:
-            return self._prepare(connection)
-        except sqlite3.DatabaseError as error:
+            fault = self._prepare(connection)
+            if fault is None:
+                return connection
+        except BaseException as error:
             connection.close()
             if _error_code(error) not in _CORRUPT:
                 raise
-            self._remove(f"it was damaged: {error}")
-        except _Foreign as foreign:
-            connection.close()
-            self._remove(str(foreign))
-        except BaseException:
-            connection.close()
-            raise
+            fault = f"it was damaged: {error}"
+        connection.close()
+        self._remove(fault)
         return self._open()
 
-    def _prepare(self, connection: sqlite3.Connection) -> sqlite3.Connection:
-        """Make a file that was just opened ready for use; _Foreign if it is none of ours."""
+    def _prepare(self, connection: sqlite3.Connection) -> str | None:
+        """Make a file that was just opened ready for use; why not, if it is none of ours."""
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         is_ours = application_id == APPLICATION_ID
-        if is_ours and VERSION < version < VERSION + _MORE_VERSIONS:
+        if is_ours and version > VERSION:
             raise NewerFormat(
                 f"{self.path} was made by a newer Retain and is left untouched",
                 hint="Upgrade Retain: pip install --upgrade retain-bank",
             )
         is_empty = not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         if not is_empty and (not is_ours or version != VERSION):
-            self._model = _read_model(connection)
-            raise _Foreign("" if is_ours else "it was not ours")
-        journal = "delete" if is_network(self.directory) else "wal"
-        _configure(connection, journal)
+            self._remember_model(connection)
+            return "" if is_ours else "it was not ours"
+        is_remote = is_network(self.directory)
+        _configure(connection, "delete" if is_remote else "wal")
         if is_empty:
             _create_tables(connection)
-            if self._model:
-                set_fact(connection, "model", self._model)
+            set_fact(connection, "model", self._model)
         connection.execute("SELECT version FROM totals").fetchone()  # makes the log: in use
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._stamp_path)
         self._inode = _inode(self.path)
         self.generation += 1
-        self._note_lasting(*([_NETWORK_NOTE] if journal != "wal" else []))
-        return connection
-
-    def _note_use(self) -> None:
-        """Note whose index it is, and that it is in use: states nobody uses are removed."""
-        os.utime(self.directory)
-        path = os.path.join(self.directory, BANK_NOTE)
-        if self._bank and not os.path.exists(path):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            with open(os.open(path, flags, 0o600), "wb") as file:
-                file.write(os.fsencode(self._bank))
-
-    def _note_lasting(self, *reasons: str) -> None:
-        """Note what makes every answer worse from now on, in place of what did before."""
-        self.notes = [*(note for note in self.notes if note not in self.lasting), *reasons]
-        self.lasting = [*reasons]
+        self.lasting = [_NETWORK_NOTE] if is_remote else []
+        return None
 
     def _was_changed(self) -> bool:
         """Whether someone else has written to the file since the last one of us closed it."""
@@ -368,11 +351,16 @@ class Database:
             with _locked(self.directory, WAIT_SECONDS):
                 is_there = _inode(self.path) == self._inode != 0
                 if self._connection is not None:
-                    self._model = _read_model(self._connection)
+                    self._remember_model(self._connection)
                 self._drop()
                 if is_there:
                     self._remove(why)
                     self._connection = self._open()
+
+    def _remember_model(self, connection: sqlite3.Connection) -> None:
+        """Note whose vectors a file has, if that can be read: the next file has them again."""
+        with contextlib.suppress(sqlite3.Error):
+            self._model = fact(connection, "model")
 
     def _remove(self, why: str) -> None:
         """Remove the file; whoever has it open goes on with it until the next transaction."""
@@ -380,7 +368,7 @@ class Database:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{self.path}{ending}")
         if why:
-            self.notes.append(f"the index was built anew: {why}")
+            self._rebuilds.append(f"the index was built anew: {why}")
 
     def close(self) -> None:
         """Let go of the file, and note how it was left when no other process has it open."""
@@ -391,9 +379,7 @@ class Database:
                         is_there = _inode(self.path) == self._inode
                         self._drop()
                         if is_there and not self.lasting and not os.path.exists(f"{self.path}-wal"):
-                            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-                            with open(os.open(self._stamp_path, flags, 0o600), "wb") as file:
-                                file.write(_stamp(self.path))
+                            _write_private(self._stamp_path, _stamp(self.path))
             except OSError:
                 pass  # the directory is gone, or others are opening: the next one sees no stamp
             finally:
@@ -405,10 +391,6 @@ class Database:
                 self._connection.close()
         self._connection = None
         self.is_temporary = False
-
-
-class _Foreign(Exception):
-    """A file that is none of ours, or of another version; the text says so, or is empty."""
 
 
 def fact(connection: sqlite3.Connection, name: str) -> object:
@@ -460,9 +442,6 @@ def _configure(connection: sqlite3.Connection, journal: str) -> sqlite3.Connecti
 
 def _execute_within(connection: sqlite3.Connection, statement: str, seconds: float) -> None:
     """Execute a statement that waits for others for so many seconds."""
-    if seconds == WAIT_SECONDS:
-        connection.execute(statement)
-        return
     connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
     try:
         connection.execute(statement).fetchall()
@@ -470,7 +449,7 @@ def _execute_within(connection: sqlite3.Connection, statement: str, seconds: flo
         connection.execute(f"PRAGMA busy_timeout = {int(WAIT_SECONDS * 1000)}")
 
 
-def _error_code(error: Exception) -> int:
+def _error_code(error: BaseException) -> int:
     """SQLite's code for what went wrong, without the detail."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
@@ -529,11 +508,12 @@ def _inode(path: str) -> int:
         return 0
 
 
-def _read_model(connection: sqlite3.Connection) -> str | None:
-    """The model whose vectors a file has, if that can be read."""
-    with contextlib.suppress(sqlite3.Error):
-        return str(fact(connection, "model") or "") or None
-    return None
+def _write_private(path: str, data: bytes) -> None:
+    """Write a file that only its owner can read, whatever the umask."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
+        os.fchmod(fd, 0o600)
+        file.write(data)
 
 
 def _stamp(path: str) -> bytes:
