@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -188,11 +189,20 @@ class WarmModel(Embedder):
         while banks := self._banks:
             answer = client.ask(banks[0], request, _WARM_TIMEOUT)
             if answer is not None and answer.get("model") == self.name:
-                import base64
-
-                import numpy as np
-
-                data = b"".join(map(base64.b64decode, answer["vectors"]))
-                return np.frombuffer(data, "<f4").astype(np.float32).reshape(len(texts), -1)
+                with contextlib.suppress(KeyError, TypeError, ValueError):
+                    return _decode(answer["vectors"], (len(texts), self.dimension))
             self._banks = banks[1:]
         return None
+
+
+def _decode(encoded: Sequence[str], shape: tuple[int, int]) -> FloatArray:
+    """The vectors of an answer; a ValueError for anything that is not so many unit vectors."""
+    import base64
+
+    import numpy as np
+
+    data = b"".join(base64.b64decode(text, validate=True) for text in encoded)
+    vectors: FloatArray = np.frombuffer(data, "<f4").astype(np.float32).reshape(shape)
+    if len(encoded) != len(vectors) or not np.allclose((vectors**2).sum(axis=1), 1, atol=1e-3):
+        raise ValueError("not unit vectors")
+    return vectors
