@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.disk import make_private_directory
 from retain.index.database import fact, set_fact
-from retain.index.entries import put_vector, vector_text
+from retain.index.entries import vector_row, vector_text
 from retain.locate import state_home
 
 if TYPE_CHECKING:
@@ -213,6 +213,8 @@ def _keep(database: Database, name: str, chunks: list[_Chunk], vectors: dict[byt
         for number, memory, digest, _ in chunks:
             # It may be gone by now, or this may be another index with other numbers.
             if connection.execute(still_pending, (number, memory, digest)).fetchone():
-                put_vector(connection, number, memory, name, digest, vectors[digest])
+                row = vector_row(number, memory, name, digest, vectors[digest])
+                connection.execute("INSERT INTO vectors VALUES (?, ?, ?, ?, ?, ?)", row)
+                connection.execute("DELETE FROM pending WHERE chunk = ?", (number,))
         connection.execute("UPDATE totals SET version = version + 1")
     return True
