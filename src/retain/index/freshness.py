@@ -38,10 +38,11 @@ _ENDING: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9_+-]{0,9}$")
 
 # What a repository's own settings could otherwise change in the output. Of a merge only those files
 # are listed that are like neither parent's.
+_DIFF: Final = ("--raw", "-z", "--no-abbrev", "--find-renames", "-l100", "--no-relative")
 _LOG: Final = (
-    "--raw", "-z", "--format=%ct", "--no-abbrev", "--no-color", "--no-ext-diff", "--no-textconv",
-    "--no-follow", "--no-show-signature", "--no-notes", "--no-relative", "--diff-merges=combined",
-    "--find-renames", "-l100", f"--max-count={_MOST_COMMITS}", "--end-of-options", "HEAD",
+    *_DIFF, "--format=%ct", "--no-color", "--no-ext-diff", "--no-textconv", "--no-follow",
+    "--no-show-signature", "--no-notes", "--diff-merges=combined",
+    f"--max-count={_MOST_COMMITS}", "--end-of-options", "HEAD",
 )  # fmt: skip
 
 
@@ -241,7 +242,7 @@ class Project:
 
 
 class _Change(NamedTuple):
-    """What one commit did to one file; the newest commit is at position 1."""
+    """What one commit did to one file; the newest is at position 1, what is staged at 0."""
 
     position: int
     time: int
@@ -269,9 +270,11 @@ class _History:
             if self.is_born and is_shallow == "false" and len(commit) == len(_blob(b"")):
                 # The dashes also tell HEAD from a file of that name.
                 within = (self._prefix,) if self._prefix else ()
-                answer = repository.ask("log", *_LOG, "--", *within)
-                if not answer.status:
-                    self._parse(answer.out)
+                log = repository.ask("log", *_LOG, "--", *within)
+                renames = ("--cached", *_DIFF, "--diff-filter=R", "HEAD")
+                staged = repository.ask("diff-index", *renames, "--", *within)
+                if not log.status and not staged.status:
+                    self._parse(staged.out + log.out)
         except HistoryError:
             pass
 
