@@ -146,7 +146,11 @@ def gather(
     named = graph.named_files(connection, request.query)
     numbers = {*shares, *(near.order if near else by_vector or ()), *named}
     if request.lists_all and within:
-        numbers.update(_first_chunks(connection, within))
+        firsts = (
+            "SELECT min(number) FROM chunks WHERE memory IN (SELECT value FROM json_each(?)) "
+            "GROUP BY memory"
+        )
+        numbers.update(row[0] for row in connection.execute(firsts, (json.dumps(within),)))
     if not shares and request.mode != "semantic":
         numbers.update(_by_speaker_or_date(connection, query))
     rows = _rows(connection, numbers, within)
@@ -227,14 +231,6 @@ def _by_speaker_or_date(connection: sqlite3.Connection, query: ParsedQuery) -> I
     rows = [row for row in rows if fits[row[1]] or query.names]
     rows.sort(key=lambda row: (-fits[row[1]], -row[0]))
     return [number for number, _ in rows[:_MOST_DATED]]
-
-
-def _first_chunks(connection: sqlite3.Connection, within: Sequence[int]) -> list[int]:
-    query = (
-        "SELECT min(number) FROM chunks WHERE memory IN (SELECT value FROM json_each(?)) "
-        "GROUP BY memory"
-    )
-    return [number for (number,) in connection.execute(query, (json.dumps(within),))]
 
 
 _ROWS: Final = (
