@@ -195,50 +195,43 @@ def of_chunks(
 
 
 def total(connection: sqlite3.Connection, model: str) -> Mean | None:
-    """What all vectors of a model have in common, read from the index row by row."""
-    summed: np.ndarray[Any, np.dtype[np.float64]] | None = None
-    count = 0
-    query = "SELECT vector FROM vectors WHERE model = ?"
-    for (stored,) in connection.execute(query, (model,)):
-        scale = np.frombuffer(stored[-4:], np.float32)[0]
-        vector = np.frombuffer(stored[:-4], np.int8) * np.float64(scale)
-        summed = vector if summed is None else summed + vector
-        count += 1
-    return None if summed is None else Mean(count, (summed / count).astype(np.float32))
+    """What all vectors of a model have in common."""
+    query = "SELECT chunk, memory, vector FROM vectors WHERE model = ? ORDER BY chunk"
+    matrix = _made(connection.execute(query, (model,)).fetchall())
+    return matrix.mean if matrix else None
 
 
-def _made(found: Sequence[tuple[int, int, bytes]], mean: Mean | None = None) -> Matrix | None:
-    if not found:
+def _made(rows: Sequence[tuple[int, int, bytes]], mean: Mean | None = None) -> Matrix | None:
+    if not rows:
         return None
-    numbers = np.array([row[:2] for row in found], np.int64)
-    stored = np.frombuffer(b"".join(row[2] for row in found), np.int8).reshape(len(found), -1)
-    scales = np.ascontiguousarray(stored[:, -4:]).view(np.float32)[:, 0]
-    data: Bytes = stored[:, :-4]
+    numbers = np.array([row[:2] for row in rows], np.int64)
+    data, scales = _unpack([row[2] for row in rows])
     return Matrix(numbers[:, 0].copy(), numbers[:, 1].copy(), data, scales, mean)
 
 
-class _State(NamedTuple):
-    source: tuple[str, str]  # which file's numbers, and which model's vectors
-    version: int
-    matrix: Matrix
+def _unpack(vectors: Sequence[bytes]) -> tuple[Bytes, Floats]:
+    """What `packed` made, as rows and their scales."""
+    stored = np.frombuffer(b"".join(vectors), np.int8).reshape(len(vectors), -1)
+    return stored[:, :-4], np.ascontiguousarray(stored[:, -4:]).view(np.float32)[:, 0]
 
 
 class Cache:
     """The matrix of one index, brought up to date when the index says that it is old."""
 
     def __init__(self) -> None:
-        self._state: _State | None = None
+        self._source = ("", "")  # which file's numbers, and which model's vectors
+        self._version = 0
+        self._matrix: Matrix | None = None
 
     def matrix(self, connection: sqlite3.Connection, model: str, dimension: int) -> Matrix | None:
         """The vectors of a model as the index has them now, None when there are none."""
         version, identity = connection.execute(STATE).fetchone()
         source = (str(identity), model)
-        state = self._state
-        if state is None or (state.source, state.version) != (source, version):
-            old = state.matrix if state and state.source == source else None
-            made = _load(connection, model, dimension, old)
-            self._state = state = _State(source, version, made)
-        return state.matrix if len(state.matrix) else None
+        if (source, version) != (self._source, self._version):
+            old = self._matrix if source == self._source else None
+            self._matrix = _load(connection, model, dimension, old)
+            self._source, self._version = source, version
+        return self._matrix or None
 
 
 def _load(connection: sqlite3.Connection, model: str, dimension: int, old: Matrix | None) -> Matrix:
@@ -249,33 +242,19 @@ def _load(connection: sqlite3.Connection, model: str, dimension: int, old: Matri
     data = np.zeros((len(chunks), dimension), np.int8)
     scales = np.zeros(len(chunks), np.float32)
     missing = np.ones(len(chunks), bool)
-    if old is not None and len(old) and len(chunks):
+    if old and len(chunks):
         places = old.at(chunks)
         missing = places < 0
         data[~missing] = old.data[places[~missing]]
         scales[~missing] = old.scales[places[~missing]]
     if missing.any():
-        _read(connection, (model, chunks[missing][0], chunks[missing][-1]), chunks, data, scales)
+        first, last = (int(chunk) for chunk in chunks[missing][[0, -1]])
+        rows = connection.execute(
+            "SELECT chunk, vector FROM vectors WHERE model = ? AND chunk BETWEEN ? AND ? "
+            "AND length(vector) = ? ORDER BY chunk",
+            (model, first, last, dimension + 4),
+        ).fetchall()
+        if rows:
+            places = np.searchsorted(chunks, np.array([chunk for chunk, _ in rows], np.int64))
+            data[places], scales[places] = _unpack([vector for _, vector in rows])
     return Matrix(chunks, memories, data, scales)
-
-
-def _read(
-    connection: sqlite3.Connection,
-    wanted: tuple[str, int, int],
-    chunks: Numbers,
-    data: Bytes,
-    scales: Floats,
-) -> None:
-    """Read the vectors of a stretch of chunks into their places."""
-    size = data.shape[1] + 4
-    found = connection.execute(
-        "SELECT chunk, vector FROM vectors WHERE model = ? AND chunk BETWEEN ? AND ? "
-        "AND length(vector) = ? ORDER BY chunk",
-        (wanted[0], int(wanted[1]), int(wanted[2]), size),
-    ).fetchall()
-    if not found:
-        return
-    places = np.searchsorted(chunks, np.array([chunk for chunk, _ in found], np.int64))
-    stored = np.frombuffer(b"".join(vector for _, vector in found), np.int8).reshape(-1, size)
-    data[places] = stored[:, :-4]
-    scales[places] = np.ascontiguousarray(stored[:, -4:]).view(np.float32)[:, 0]
