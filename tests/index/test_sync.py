@@ -491,11 +491,6 @@ def _in_place(path: Path) -> None:
     path.write_bytes(b"an albatross in place")
 
 
-def _appended(path: Path) -> None:
-    with path.open("ab") as file:
-        file.write(b"and an albatross")
-
-
 def _by_rename(path: Path) -> None:
     path.with_name("draft").write_bytes(b"an albatross by rename")
     path.with_name("draft").rename(path)
@@ -512,14 +507,7 @@ def _truncated(path: Path) -> None:
     os.truncate(path, len(b"an albatross"))
 
 
-def _elsewhere_and_back(path: Path) -> None:
-    path.unlink()
-    path.write_bytes(b"an albatross")
-
-
-@pytest.mark.parametrize(
-    "edit", [_in_place, _appended, _by_rename, _like_vim, _truncated, _elsewhere_and_back]
-)
+@pytest.mark.parametrize("edit", [_in_place, _by_rename, _like_vim, _truncated])
 @pytest.mark.parametrize("far", [False, True], ids=["this process", "another process"])
 def test_an_open_bank_sees_an_edit_within_a_moment(
     root: Path, memory: Retain, edit: Callable[[Path], None], far: bool
