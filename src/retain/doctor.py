@@ -21,11 +21,11 @@ from retain.errors import RetainError
 from retain.index import catalogue, entries
 from retain.index.database import BANK_NOTE, Damaged, Database
 from retain.index.embeddings import UNUSED_DAYS, VectorCache
-from retain.index.entries import ChunkRow, Entry, Known, LinkRow, check_sum, entry, known_in
+from retain.index.entries import ChunkRow, Entry, Known, check_sum, entry, known_in
 from retain.locate import state_directory, state_home
 from retain.memory import Data, Memory, Problem
 from retain.records.codec import is_record, load_record
-from retain.text.links import MAX_LINKS, count_links
+from retain.text.links import MAX_LINKS, Link, count_links
 
 if TYPE_CHECKING:
     from retain.index.index import Index
@@ -197,9 +197,7 @@ _CHUNKS_QUERY: Final = (
     f"SELECT {', '.join(ChunkRow._fields[:-1])}, bag FROM chunks "  # noqa: S608 - our own names
     "JOIN terms ON terms.rowid = chunks.number WHERE memory = ? ORDER BY chunks.number"
 )
-_LINKS_QUERY: Final = (
-    f"SELECT {', '.join(LinkRow._fields)} FROM links WHERE memory = ? ORDER BY rowid"  # noqa: S608 - our own names
-)
+_LINKS_QUERY: Final = f"SELECT {', '.join(Link._fields)} FROM links WHERE memory = ? ORDER BY rowid"  # noqa: S608 - our own names
 
 
 def index_faults(bank: Bank, database: Database) -> list[str]:
@@ -272,7 +270,7 @@ def _disagreement(
     is_derived = (
         fields == tuple(getattr(made, name) for name in _COMPARED)
         and tuple(ChunkRow(*row) for row in chunks) == made.chunks
-        and tuple(LinkRow(*row) for row in links) == made.links
+        and tuple(Link(*row) for row in links) == made.links
     )
     return "" if is_derived else "is in the index with other chunks or links"
 

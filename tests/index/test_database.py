@@ -90,14 +90,6 @@ def test_every_connection_has_every_setting(root: Path, make: Callable[[Path], D
     assert crash.leftovers(root) == []
 
 
-def test_the_settings_are_the_ones_that_keep_promises() -> None:
-    found = dict(PRAGMAS)
-    assert found["busy_timeout"] >= 5_000
-    assert found["secure_delete"] == 1
-    assert found["trusted_schema"] == 0
-    assert found["synchronous"] >= 1
-
-
 def test_a_setting_that_does_not_take_is_an_error(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,14 +114,11 @@ def talks(thinking: Retain) -> Retain:
 @pytest.mark.parametrize(
     "question, first",
     [
-        ("Cleo", "pallets"),
-        ("What did Cleo say?", "pallets"),
-        ("what did Ben talk about?", "pilot"),
-        ("what happened in May 2026?", "pilot"),
-        ("20 June 2026", "pallets"),
-        ("What did Ada say in June 2026?", "pallets"),
+        ("Cleo", "pallets"), ("What did Cleo say?", "pallets"),
+        ("what did Ben talk about?", "pilot"), ("what happened in May 2026?", "pilot"),
+        ("20 June 2026", "pallets"), ("What did Ada say in June 2026?", "pallets"),
     ],
-)
+)  # fmt: skip
 def test_question_of_nothing_but_a_speaker_or_a_date_is_answered_by_what_they_said_or_is_of_it(
     question: str, first: str, mode: str, talks: Retain
 ) -> None:
@@ -133,12 +130,10 @@ def test_question_of_nothing_but_a_speaker_or_a_date_is_answered_by_what_they_sa
 @pytest.mark.parametrize(
     "question",
     [
-        "What did Zoe say?",
-        "what happened in March 2021?",
-        "What did Cleo say about penguins?",
+        "What did Zoe say?", "what happened in March 2021?", "What did Cleo say about penguins?",
         "what happened to the volcano in May 2026?",
     ],
-)
+)  # fmt: skip
 def test_a_speaker_or_a_date_alone_answers_no_other_question(
     question: str, mode: str, talks: Retain
 ) -> None:

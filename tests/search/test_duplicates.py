@@ -90,11 +90,6 @@ def test_essays_are_not_compared_as_facts(memory: Retain) -> None:
     assert memory.dedupe() == []
 
 
-def test_unknown_memory_is_like_nothing(memory: Retain) -> None:
-    memory.put("JR loves skiing", id="a")
-    assert alike(memory, "nothing") == {}
-
-
 def test_without_a_model_the_words_decide(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
     with retain.open("bank", background=False) as memory:
@@ -246,11 +241,6 @@ def test_only_the_type_asked_for_is_grouped(journals: Retain) -> None:
     assert [ids(one) for one in journals.suggest_merges(type="fact")] == [["fact", "fact-2"]]
     (login,) = (one for one in journals.suggest_merges(type="") if "login-1" in ids(one))
     assert {"fact", "fact-2"} <= set(ids(login))
-
-
-def test_limit_keeps_the_tightest(journals: Retain) -> None:
-    every = journals.suggest_merges()
-    assert journals.suggest_merges(limit=1) == every[:1]
 
 
 def test_retired_memories_are_in_no_group(memory: Retain) -> None:

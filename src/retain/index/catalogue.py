@@ -101,49 +101,32 @@ def survey(
     connection: sqlite3.Connection, chosen: Chosen, order: str = "updated", scope: str = ""
 ) -> Survey:
     """The memories of one bank that were chosen."""
-    rows = _rows(connection, order, has_days=bool(chosen.since or chosen.until))
-    # Tags stand apart: with them nearly every memory would be of a kind of its own.
-    besides = chosen._replace(tag=())
-    kinds = {head: _kind(head, scope) for head in {row[2] for row in rows}}
-    fit = {head for head, kind in kinds.items() if not failing(kind, besides)}
-    tagged = [row for row in rows if row[2] in fit]
-    facets = {"tag": _tags(Counter(row[3] for row in tagged))}
-    if chosen.tag:
-        wanted = set(chosen.tag)
-        having = {tags for tags in {row[3] for row in rows} if wanted.intersection(parsed(tags))}
-        rows = [row for row in rows if row[3] in having]
-        tagged = [row for row in tagged if row[3] in having]
-    heads = Counter(row[2] for row in rows)
-    of_kinds = counted({kinds[head]: count for head, count in heads.items()}, besides)
-    return Survey([(row[1], row[0]) for row in tagged], {**of_kinds, **facets})
-
-
-def _rows(connection: sqlite3.Connection, order: str, *, has_days: bool) -> list[_Row]:
     column, is_descending = ORDERS[order]
     direction = "DESC" if is_descending else "ASC"
     # The day matters only where days are chosen; by months there are far fewer kinds.
-    length = 10 if has_days else 7
-    return connection.execute(
+    length = 10 if chosen.since or chosen.until else 7
+    rows = connection.execute(
         f"SELECT number, {column}, json_array(collection, type, status, "  # noqa: S608 - ours
         f"substr(created, 1, {length})), tags FROM memories WHERE NOT is_gone "
         f"ORDER BY {column} {direction}, number {direction}"
     ).fetchall()
-
-
-_Row = tuple[int, Any, str, str]  # number, what it is sorted by, its kind and its tags in JSON
-
-
-def _kind(head: str, scope: str) -> Kind:
-    collection, kind, status, day = json.loads(head)
-    return Kind(collection, kind, status, day, scope=scope)
-
-
-def _tags(several: Mapping[str, int]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for tags, count in several.items():
-        for tag in parsed(tags):
-            found[tag] += count
-    return found
+    # Tags stand apart: with them nearly every memory would be of a kind of its own.
+    besides = chosen._replace(tag=())
+    kinds = {
+        head: Kind(*json.loads(head))._replace(scope=scope) for head in {row[2] for row in rows}
+    }
+    fit = {head for head, kind in kinds.items() if not failing(kind, besides)}
+    tagged = [row for row in rows if row[2] in fit]
+    counts: Counter[str] = Counter()
+    for tags, count in Counter(row[3] for row in tagged).items():
+        counts.update(dict.fromkeys(parsed(tags), count))
+    if chosen.tag:
+        having = {tags for tags in {row[3] for row in rows} if {*chosen.tag} & {*parsed(tags)}}
+        rows = [row for row in rows if row[3] in having]
+        tagged = [row for row in tagged if row[3] in having]
+    heads = Counter(row[2] for row in rows)
+    facets = counted({kinds[head]: count for head, count in heads.items()}, besides)
+    return Survey([(row[1], row[0]) for row in tagged], {**facets, "tag": counts})
 
 
 def failing(kind: Kind, chosen: Chosen) -> list[str]:
@@ -186,10 +169,15 @@ def called(connection: sqlite3.Connection, words: Sequence[str], limit: int) -> 
     """
     if not words:
         return []
-    wanted = [f"%{_literal(word)}%" for word in words]
-    first = f"{_literal(words[0])}%"
-    given = {"words": json.dumps(wanted), "first": first, "inner": f"% {first}", "limit": limit}
-    return [number for (number,) in connection.execute(_CALLED, given)]
+    # For LIKE, in which nothing stands for anything else.
+    literal = [re.sub(r"[!%_]", r"!\g<0>", word) for word in words]
+    values = {
+        "words": json.dumps([f"%{word}%" for word in literal]),
+        "first": f"{literal[0]}%",
+        "inner": f"% {literal[0]}%",
+        "limit": limit,
+    }
+    return [number for (number,) in connection.execute(_CALLED, values)]
 
 
 # A name's own words stand between slashes and dashes.
@@ -204,11 +192,6 @@ ORDER BY title LIKE :first ESCAPE '!' OR id LIKE :first ESCAPE '!' DESC,
   length(title), written DESC
 LIMIT :limit
 """
-
-
-def _literal(word: str) -> str:
-    """A word for LIKE, in which nothing stands for anything else."""
-    return re.sub(r"[!%_]", r"!\g<0>", word)
 
 
 def kinds(
@@ -233,17 +216,17 @@ def listed(
         "memories.number ORDER BY chunks.number LIMIT 1) FROM memories "
         "WHERE number IN (SELECT value FROM json_each(?))",
         (json.dumps(list(numbers)),),
-    )
+    ).fetchall()
+    names = {row[0]: f"{key(row[1])}/{key(row[2])}" for row in rows}
+    replaced = superseded(connection, names.values())
     memories = {}
     for number, *fields in rows:
         memory = Listed._make([*fields, scope])
         memories[number] = memory._replace(
-            tags=parsed(fields[6]), is_superseded=bool(fields[9]), start=memory.start or ""
+            tags=parsed(fields[6]),
+            is_superseded=bool(fields[9]) or names[number] in replaced,
+            start=memory.start or "",
         )
-    names = {f"{key(one.collection)}/{key(one.id)}": number for number, one in memories.items()}
-    for name in superseded(connection, names):
-        if name in names:
-            memories[names[name]] = memories[names[name]]._replace(is_superseded=True)
     return memories
 
 
@@ -291,13 +274,12 @@ def dated(connection: sqlite3.Connection) -> list[Dated]:
     """Every memory with its times, in no order."""
     memories = []
     for row in connection.execute(_DATED):
-        *names, tags, created, modified, updated, author, source, ended, reason, changes = row
+        *names, tags, created, modified, updated = row[:9]
+        author, source, ended, reason = ("" if value is None else str(value) for value in row[9:13])
+        changes = [entry for entry in json.loads(row[13] or "[]") if isinstance(entry, dict)]
         since = created or datetime.fromtimestamp(modified / 1e9, UTC).strftime(_TIME)
-        entries = [entry for entry in json.loads(changes or "[]") if isinstance(entry, dict)]
-        texts = ["" if value is None else str(value) for value in (author, source)]
-        ends = ["" if value is None else str(value) for value in (ended, reason)]
         updated = since if updated in (None, "") else str(updated)
-        fields = (parsed(tags), since, updated, *texts, tuple(entries), *ends)
+        fields = (parsed(tags), since, updated, author, source, tuple(changes), ended, reason)
         memories.append(Dated._make([*names, *fields]))
     return memories
 

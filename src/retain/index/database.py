@@ -1,4 +1,4 @@
-"""The index's SQLite file: its tables, and how it is opened, shared and replaced.
+"""The index's SQLite file: how it is opened, shared and replaced; its tables are in schema.sql.
 
 It lies in the person's own state directory and is derived from the memories, so a file that is
 damaged, or that someone else has changed, is thrown away and made anew. Processes that open, close
@@ -17,6 +17,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Final
 
 from retain.errors import Busy, NewerFormat, RetainError
@@ -25,11 +26,11 @@ from retain.locate import is_network, make_private_directory
 APPLICATION_ID: Final = 0x5274_6E31  # "Rtn1", by which the file is told from anybody else's
 VERSION: Final = 5  # goes up with every change of the tables: an index of another one is made anew
 BANK_NOTE: Final = "bank"  # the file that names the bank an index is of
-_MORE_VERSIONS: Final = 100  # that a newer Retain may have; a higher number is damage
 WAIT_SECONDS: Final = 10.0
 _CLOSE_WAIT: Final = 0.2
 _CHECKPOINT_WAIT: Final = 0.5
 _PAUSE: Final = 0.01
+_SCHEMA: Final = os.path.join(os.path.dirname(__file__), "schema.sql")
 _NETWORK_NOTE: Final = "the index is on a network file system: it uses a safe journal"
 # What every connection has, asserted by reading it back.
 PRAGMAS: Final = (
@@ -46,123 +47,6 @@ PRAGMAS: Final = (
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _INHERITED: Final[list[object]] = []  # connections of a parent process, kept from being closed
-
-_TABLES: Final = """
-CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
--- Numbers are unique within one file; by this a cache knows that it is looking at another one.
-INSERT INTO facts VALUES ('identity', hex(randomblob(16)));
--- Kept beside the rows because counting a hundred thousand of them takes longer than a search.
--- The version goes up with every change of a chunk or a vector: by it a cache knows that it is old.
-CREATE TABLE totals (
-  chunks INTEGER NOT NULL,
-  length INTEGER NOT NULL,
-  wholes INTEGER NOT NULL,
-  version INTEGER NOT NULL
-);
-INSERT INTO totals VALUES (0, 0, 0, 0);
-
--- The listing of each collection as it was when every row agreed with it.
-CREATE TABLE folders (collection TEXT PRIMARY KEY, signature BLOB NOT NULL) WITHOUT ROWID;
-
--- One row per file. A file that went missing together with most others keeps its rows, marked
--- is_gone, until someone says that it was meant.
-CREATE TABLE memories (
-  number INTEGER PRIMARY KEY AUTOINCREMENT,
-  collection TEXT NOT NULL,
-  file TEXT NOT NULL,
-  id TEXT NOT NULL,
-  key TEXT NOT NULL,
-  size INTEGER NOT NULL,
-  modified INTEGER NOT NULL,
-  changed INTEGER NOT NULL,
-  hash BLOB NOT NULL,
-  is_settled INTEGER NOT NULL,
-  is_gone INTEGER NOT NULL DEFAULT 0,
-  chunks INTEGER NOT NULL,
-  type TEXT NOT NULL,
-  status TEXT NOT NULL,
-  created TEXT NOT NULL,
-  written REAL NOT NULL,
-  is_superseded INTEGER NOT NULL,
-  title TEXT NOT NULL,
-  tags TEXT NOT NULL,
-  meta TEXT NOT NULL,
-  problem TEXT NOT NULL,
-  is_odd INTEGER NOT NULL,
-  UNIQUE (collection, file)
-);
-CREATE INDEX memories_key ON memories (key);
-CREATE INDEX memories_hidden ON memories (number) WHERE is_gone OR status = 'retired';
-
-CREATE TABLE vectors (
-  chunk INTEGER PRIMARY KEY,
-  memory INTEGER NOT NULL,
-  model TEXT NOT NULL,
-  check_sum INTEGER NOT NULL,
-  digest BLOB NOT NULL,
-  vector BLOB NOT NULL
-);
-CREATE INDEX vectors_model ON vectors (model, chunk, memory);
-CREATE TABLE pending (chunk INTEGER PRIMARY KEY);
-
-CREATE TABLE links (
-  memory INTEGER NOT NULL,
-  target TEXT NOT NULL,
-  kind TEXT NOT NULL,
-  edge TEXT NOT NULL,
-  memory_edge TEXT NOT NULL,
-  label TEXT NOT NULL,
-  anchor TEXT NOT NULL,
-  line INTEGER NOT NULL,
-  seen TEXT NOT NULL,
-  context TEXT NOT NULL
-);
-CREATE INDEX links_memory ON links (memory);
-CREATE INDEX links_target ON links (target);
-CREATE INDEX links_supersedes ON links (target) WHERE memory_edge = 'supersedes';
-
--- The chunks of a memory have consecutive numbers: the one before and the one after are neighbours.
--- A vector is made from the lead (a title the text lacks) and the text without its first `skip`
--- characters (the name of the speaker). `asks` is the share of a turn that stands in questions.
--- A heading alone is no answer: the chunk after it is shown instead.
-CREATE TABLE chunks (
-  number INTEGER PRIMARY KEY AUTOINCREMENT,
-  memory INTEGER NOT NULL,
-  line INTEGER NOT NULL,
-  length INTEGER NOT NULL,
-  is_question INTEGER NOT NULL,
-  asks REAL NOT NULL,
-  is_heading INTEGER NOT NULL,
-  who TEXT NOT NULL,
-  skip INTEGER NOT NULL,
-  lead TEXT NOT NULL,
-  digest BLOB NOT NULL,
-  header_path TEXT NOT NULL,
-  text TEXT NOT NULL
-);
-CREATE INDEX chunks_memory ON chunks (memory);
-CREATE INDEX chunks_who ON chunks (who) WHERE who <> '';
-
--- Terms come cut and stemmed from `words`, so the tokenizer has only to part them at spaces.
-CREATE VIRTUAL TABLE terms USING fts5 (bag, tokenize = 'ascii');
-CREATE VIRTUAL TABLE vocabulary USING fts5vocab (terms, row);
--- Whole memories of several chunks, for the score of a chunk's surroundings.
-CREATE VIRTUAL TABLE wholes USING fts5 (bag, tokenize = 'ascii');
-CREATE VIRTUAL TABLE whole_vocabulary USING fts5vocab (wholes, row);
-
--- What each arm that lives elsewhere was given of every memory: what differs from the rows is the
--- outbox, so that a kill at any moment can neither lose nor invent a delivery.
-CREATE TABLE delivered (
-  arm TEXT NOT NULL, -- which part of the index, and on which server
-  collection TEXT NOT NULL,
-  file TEXT NOT NULL,
-  hash TEXT NOT NULL,
-  is_left INTEGER NOT NULL, -- its memory was taken out of the index, perhaps for good
-  PRIMARY KEY (collection, file, arm)
-) WITHOUT ROWID;
-CREATE INDEX delivered_left ON delivered (arm) WHERE is_left;
-CREATE INDEX delivered_ahead ON delivered (arm) WHERE hash GLOB 'ahead:*';
-"""
 
 # What changes with every change of a chunk or a vector, and with the file itself: by it whoever
 # keeps something in memory knows that it is old.
@@ -201,25 +85,26 @@ class Database:
         self.generation = 0  # goes up with every file that is opened: what was read is of another
         self._process = os.getpid()
         self.lock = threading.RLock()
-        self.notes: list[str] = []  # what a person should know about this index
-        self.lasting: list[str] = []  # the part of it that makes every answer worse
+        self._rebuilds: list[str] = []
+        self.lasting: list[str] = []  # what makes every answer worse
         self.is_temporary = False
-        self._model: str | None = None  # of the vectors that a file had before it was replaced
+        self._model: object = None  # of the vectors that a file had before it was replaced
 
-    @contextlib.contextmanager
-    def reading(self, generation: int = 0) -> Iterator[sqlite3.Connection]:
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know about this index."""
+        return [*self._rebuilds, *self.lasting]
+
+    def reading(self, generation: int = 0) -> AbstractContextManager[sqlite3.Connection]:
         """The index as it is at one moment; Replaced when it is of another generation."""
-        with self._transaction("BEGIN", generation, WAIT_SECONDS) as connection:
-            yield connection
+        return self._transaction("BEGIN", generation, WAIT_SECONDS)
 
-    @contextlib.contextmanager
     def writing(
         self, generation: int = 0, *, wait: float | None = None
-    ) -> Iterator[sqlite3.Connection]:
+    ) -> AbstractContextManager[sqlite3.Connection]:
         """A transaction that may change the index; Busy when others have it for `wait` seconds."""
         seconds = WAIT_SECONDS if wait is None else wait
-        with self._transaction("BEGIN IMMEDIATE", generation, seconds) as connection:
-            yield connection
+        return self._transaction("BEGIN IMMEDIATE", generation, seconds)
 
     @contextlib.contextmanager
     def _transaction(
@@ -269,14 +154,17 @@ class Database:
             make_private_directory(self.directory)
             with _locked(self.directory, WAIT_SECONDS):
                 self._connection = self._open()
-                self._note_use()
+                os.utime(self.directory)  # states that nobody uses are removed
+                note = os.path.join(self.directory, BANK_NOTE)
+                if self._bank and not os.path.exists(note):
+                    _write_private(note, os.fsencode(self._bank))
         except (OSError, sqlite3.OperationalError) as error:
             if _error_code(error) in _BUSY:
                 raise
             # The disk refuses to be written to.
             self.is_temporary = True
             self.generation += 1
-            self._note_lasting(f"the index is kept in memory only: {self.directory}: {error}")
+            self.lasting = [f"the index is kept in memory only: {self.directory}: {error}"]
             self._connection = _configure(_new_connection(":memory:"), "memory")
             _create_tables(self._connection)
         return self._connection
@@ -286,68 +174,47 @@ class Database:
         if _inode(self.path) and self._was_changed():
             self._remove("it was changed from outside")
         if not _inode(self.path):
-            # SQLite gives the files beside it the same mode.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            fd = os.open(self.path, flags, 0o600)
-            os.fchmod(fd, 0o600)  # a umask may have taken bits away
-            os.close(fd)
+            _write_private(self.path, b"")  # SQLite gives the files beside it the same mode
         connection = _new_connection(self.path)
         try:
-            return self._prepare(connection)
-        except sqlite3.DatabaseError as error:
+            fault = self._prepare(connection)
+            if fault is None:
+                return connection
+        except BaseException as error:
             connection.close()
             if _error_code(error) not in _CORRUPT:
                 raise
-            self._remove(f"it was damaged: {error}")
-        except _Foreign as foreign:
-            connection.close()
-            self._remove(str(foreign))
-        except BaseException:
-            connection.close()
-            raise
+            fault = f"it was damaged: {error}"
+        connection.close()
+        self._remove(fault)
         return self._open()
 
-    def _prepare(self, connection: sqlite3.Connection) -> sqlite3.Connection:
-        """Make a file that was just opened ready for use; _Foreign if it is none of ours."""
+    def _prepare(self, connection: sqlite3.Connection) -> str | None:
+        """Make a file that was just opened ready for use; why not, if it is none of ours."""
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         is_ours = application_id == APPLICATION_ID
-        if is_ours and VERSION < version < VERSION + _MORE_VERSIONS:
+        if is_ours and version > VERSION:
             raise NewerFormat(
                 f"{self.path} was made by a newer Retain and is left untouched",
                 hint="Upgrade Retain: pip install --upgrade retain-bank",
             )
         is_empty = not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         if not is_empty and (not is_ours or version != VERSION):
-            self._model = _read_model(connection)
-            raise _Foreign("" if is_ours else "it was not ours")
-        journal = "delete" if is_network(self.directory) else "wal"
-        _configure(connection, journal)
+            self._remember_model(connection)
+            return "" if is_ours else "it was not ours"
+        is_remote = is_network(self.directory)
+        _configure(connection, "delete" if is_remote else "wal")
         if is_empty:
             _create_tables(connection)
-            if self._model:
-                set_fact(connection, "model", self._model)
+            set_fact(connection, "model", self._model)
         connection.execute("SELECT version FROM totals").fetchone()  # makes the log: in use
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._stamp_path)
         self._inode = _inode(self.path)
         self.generation += 1
-        self._note_lasting(*([_NETWORK_NOTE] if journal != "wal" else []))
-        return connection
-
-    def _note_use(self) -> None:
-        """Note whose index it is, and that it is in use: states nobody uses are removed."""
-        os.utime(self.directory)
-        path = os.path.join(self.directory, BANK_NOTE)
-        if self._bank and not os.path.exists(path):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            with open(os.open(path, flags, 0o600), "wb") as file:
-                file.write(os.fsencode(self._bank))
-
-    def _note_lasting(self, *reasons: str) -> None:
-        """Note what makes every answer worse from now on, in place of what did before."""
-        self.notes = [*(note for note in self.notes if note not in self.lasting), *reasons]
-        self.lasting = [*reasons]
+        self.lasting = [_NETWORK_NOTE] if is_remote else []
+        return None
 
     def _was_changed(self) -> bool:
         """Whether someone else has written to the file since the last one of us closed it."""
@@ -368,11 +235,16 @@ class Database:
             with _locked(self.directory, WAIT_SECONDS):
                 is_there = _inode(self.path) == self._inode != 0
                 if self._connection is not None:
-                    self._model = _read_model(self._connection)
+                    self._remember_model(self._connection)
                 self._drop()
                 if is_there:
                     self._remove(why)
                     self._connection = self._open()
+
+    def _remember_model(self, connection: sqlite3.Connection) -> None:
+        """Note whose vectors a file has, if that can be read: the next file has them again."""
+        with contextlib.suppress(sqlite3.Error):
+            self._model = fact(connection, "model")
 
     def _remove(self, why: str) -> None:
         """Remove the file; whoever has it open goes on with it until the next transaction."""
@@ -380,7 +252,7 @@ class Database:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{self.path}{ending}")
         if why:
-            self.notes.append(f"the index was built anew: {why}")
+            self._rebuilds.append(f"the index was built anew: {why}")
 
     def close(self) -> None:
         """Let go of the file, and note how it was left when no other process has it open."""
@@ -391,9 +263,7 @@ class Database:
                         is_there = _inode(self.path) == self._inode
                         self._drop()
                         if is_there and not self.lasting and not os.path.exists(f"{self.path}-wal"):
-                            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-                            with open(os.open(self._stamp_path, flags, 0o600), "wb") as file:
-                                file.write(_stamp(self.path))
+                            _write_private(self._stamp_path, _stamp(self.path))
             except OSError:
                 pass  # the directory is gone, or others are opening: the next one sees no stamp
             finally:
@@ -405,10 +275,6 @@ class Database:
                 self._connection.close()
         self._connection = None
         self.is_temporary = False
-
-
-class _Foreign(Exception):
-    """A file that is none of ours, or of another version; the text says so, or is empty."""
 
 
 def fact(connection: sqlite3.Connection, name: str) -> object:
@@ -430,8 +296,10 @@ def last_number(connection: sqlite3.Connection, table: str) -> int:
 
 def _create_tables(connection: sqlite3.Connection) -> None:
     """Make every table of an empty file, all or none."""
+    with open(_SCHEMA, encoding="utf-8") as file:
+        tables = file.read()
     connection.executescript(
-        f"BEGIN IMMEDIATE; {_TABLES}; PRAGMA application_id = {APPLICATION_ID}; "
+        f"BEGIN IMMEDIATE; {tables}; PRAGMA application_id = {APPLICATION_ID}; "
         f"PRAGMA user_version = {VERSION}; COMMIT;"
     )
 
@@ -460,9 +328,6 @@ def _configure(connection: sqlite3.Connection, journal: str) -> sqlite3.Connecti
 
 def _execute_within(connection: sqlite3.Connection, statement: str, seconds: float) -> None:
     """Execute a statement that waits for others for so many seconds."""
-    if seconds == WAIT_SECONDS:
-        connection.execute(statement)
-        return
     connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
     try:
         connection.execute(statement).fetchall()
@@ -470,7 +335,7 @@ def _execute_within(connection: sqlite3.Connection, statement: str, seconds: flo
         connection.execute(f"PRAGMA busy_timeout = {int(WAIT_SECONDS * 1000)}")
 
 
-def _error_code(error: Exception) -> int:
+def _error_code(error: BaseException) -> int:
     """SQLite's code for what went wrong, without the detail."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
@@ -529,11 +394,12 @@ def _inode(path: str) -> int:
         return 0
 
 
-def _read_model(connection: sqlite3.Connection) -> str | None:
-    """The model whose vectors a file has, if that can be read."""
-    with contextlib.suppress(sqlite3.Error):
-        return str(fact(connection, "model") or "") or None
-    return None
+def _write_private(path: str, data: bytes) -> None:
+    """Write a file that only its owner can read, whatever the umask."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
+        os.fchmod(fd, 0o600)
+        file.write(data)
 
 
 def _stamp(path: str) -> bytes:

@@ -11,11 +11,11 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from retain.index.database import fact, set_fact
-from retain.index.entries import put_vector, vector_text
+from retain.index.entries import vector_row, vector_text
 from retain.locate import make_private_directory, state_home
 
 if TYPE_CHECKING:
@@ -145,15 +145,6 @@ def adopt(database: Database, name: str) -> None:
             connection.execute("UPDATE totals SET version = version + 1")
 
 
-class _Chunk(NamedTuple):
-    """A chunk that has no vector yet."""
-
-    number: int
-    memory: int
-    digest: bytes
-    text: str
-
-
 def make_vectors(
     database: Database,
     cache: VectorCache,
@@ -164,43 +155,41 @@ def make_vectors(
 ) -> int:
     """Make the missing vectors, batch by batch, outside any transaction; how many were missing."""
     adopt(database, embedder.name)
+    query = (
+        "SELECT number, memory, digest, lead, text, skip FROM pending "
+        "JOIN chunks ON number = chunk ORDER BY chunk LIMIT ?"
+    )
     done = 0
     while not is_stopped():
         with database.reading() as connection:
-            query = (
-                "SELECT number, memory, digest, lead, text, skip FROM pending "
-                "JOIN chunks ON number = chunk ORDER BY chunk LIMIT ?"
-            )
-            chunks = [
-                _Chunk(number, memory, digest, vector_text(lead, text[skip:]))
-                for number, memory, digest, lead, text, skip in connection.execute(query, (_BATCH,))
-            ]
+            rows = connection.execute(query, (_BATCH,)).fetchall()
             left = pending(connection)
-        if not chunks:
+        if not rows:
             break
-        vectors = _embed(cache, embedder, chunks)
-        if not _keep(database, embedder.name, chunks, vectors):
+        texts = {digest: vector_text(lead, text[skip:]) for _, _, digest, lead, text, skip in rows}
+        vectors = cache.find(embedder.name, texts.keys())
+        missing = {digest: text for digest, text in texts.items() if digest not in vectors}
+        if missing:
+            from retain.index.vectors import packed  # numpy, which takes 80 ms to load
+
+            made = map(packed, embedder.embed(list(missing.values())))
+            new = dict(zip(missing, made, strict=True))
+            cache.add(embedder.name, new)
+            vectors |= new
+        if not _keep(database, embedder.name, [row[:3] for row in rows], vectors):
             break
-        done += len(chunks)
+        done += len(rows)
         if progress:
-            progress(done, done + left - len(chunks))
+            progress(done, done + left - len(rows))
     return done
 
 
-def _embed(cache: VectorCache, embedder: Embedder, chunks: list[_Chunk]) -> dict[bytes, bytes]:
-    """A vector for each digest, from the cache or else from the model."""
-    vectors = cache.find(embedder.name, {chunk.digest for chunk in chunks})
-    missing = {chunk.digest: chunk.text for chunk in chunks if chunk.digest not in vectors}
-    if missing:
-        from retain.index.vectors import packed  # numpy, which takes 80 ms to load
-
-        new = dict(zip(missing, map(packed, embedder.embed(list(missing.values()))), strict=True))
-        cache.add(embedder.name, new)
-        vectors |= new
-    return vectors
-
-
-def _keep(database: Database, name: str, chunks: list[_Chunk], vectors: dict[bytes, bytes]) -> bool:
+def _keep(
+    database: Database,
+    name: str,
+    chunks: Sequence[tuple[int, int, bytes]],
+    vectors: Mapping[bytes, bytes],
+) -> bool:
     """Store vectors; false when someone else has chosen another model meanwhile."""
     still_pending = (
         "SELECT 1 FROM pending JOIN chunks ON number = chunk "
@@ -209,9 +198,11 @@ def _keep(database: Database, name: str, chunks: list[_Chunk], vectors: dict[byt
     with database.writing() as connection:
         if model(connection) != name:
             return False
-        for number, memory, digest, _ in chunks:
+        for number, memory, digest in chunks:
             # It may be gone by now, or this may be another index with other numbers.
             if connection.execute(still_pending, (number, memory, digest)).fetchone():
-                put_vector(connection, number, memory, name, digest, vectors[digest])
+                row = vector_row(number, memory, name, digest, vectors[digest])
+                connection.execute("INSERT INTO vectors VALUES (?, ?, ?, ?, ?, ?)", row)
+                connection.execute("DELETE FROM pending WHERE chunk = ?", (number,))
         connection.execute("UPDATE totals SET version = version + 1")
     return True

@@ -21,7 +21,7 @@ from retain.index.database import fact, last_number
 from retain.memory import Memory, heading
 from retain.names import check_id, key
 from retain.text.chunks import Chunk, split_chunks
-from retain.text.links import find_links, normalize_target
+from retain.text.links import Link, find_links, normalize_target
 from retain.text.tokens import bag, is_question, words
 
 if TYPE_CHECKING:
@@ -54,19 +54,6 @@ class ChunkRow(NamedTuple):
     terms: str
 
 
-class LinkRow(NamedTuple):
-    """One link: from where, to what, and in which sense."""
-
-    target: str
-    kind: str
-    edge: str
-    memory_edge: str
-    label: str
-    anchor: str
-    line: int
-    context: str
-
-
 class Entry(NamedTuple):
     """One memory as the index holds it."""
 
@@ -81,7 +68,7 @@ class Entry(NamedTuple):
     problem: str
     is_odd: bool  # whether `retain status` has to read the file to say that all is well
     chunks: tuple[ChunkRow, ...]
-    links: tuple[LinkRow, ...]
+    links: tuple[Link, ...]
 
 
 def entry(memory: Memory, modified: float) -> Entry:
@@ -96,7 +83,10 @@ def entry(memory: Memory, modified: float) -> Entry:
     if title and title == heading(memory.body):
         title = ""
     around = (title, memory.id, *tags, *map(memory.text, _SEARCHED))
-    linked = tuple(_links_in(body, above))
+    linked = [
+        link._replace(target=_target(link.target, link.kind), line=link.line + above)
+        for link in (find_links(body) if "[[" in body else ())
+    ]
     return Entry(
         type=memory.type,
         status=memory.status,
@@ -198,26 +188,12 @@ def _written_at(memory: Memory, modified: float) -> float:
         return modified
 
 
-def _links_in(body: str, above: int) -> Iterator[LinkRow]:
-    for link in find_links(body) if "[[" in body else ():
-        yield LinkRow(
-            _target(link.target, link.kind),
-            link.kind,
-            link.edge,
-            link.memory_edge,
-            link.label,
-            link.anchor,
-            link.line + above,
-            link.context,
-        )
-
-
 def _target(target: str, kind: str) -> str:
     """A link's target as it is looked up: memories in any spelling, files as they are written."""
     return normalize_target(target) if kind == "ghost" else key(target)
 
 
-def _related(meta: Mapping[str, object]) -> Iterator[LinkRow]:
+def _related(meta: Mapping[str, object]) -> Iterator[Link]:
     """The links that stand in frontmatter."""
     for edge in _RELATIONS:
         value = meta.get(edge)
@@ -229,12 +205,12 @@ def _related(meta: Mapping[str, object]) -> Iterator[LinkRow]:
                 # What was merged is still called by its id alone as well.
                 names = {target, target.rpartition("/")[2]} if edge == "merged_from" else {target}
                 for name in sorted(names):
-                    yield LinkRow(name, kind, edge, edge, "", "", 0, f"{edge}: {stated}")
+                    yield Link(name, kind, "", "", edge, edge, f"{edge}: {stated}", 0)
     files = meta.get("related_files")  # of a typed memory, always paths of the project
     for file in files if isinstance(files, list) else ():
         if isinstance(file, str) and file.strip():
             path = _target(file.strip(), "ghost")
-            yield LinkRow(path, "ghost", "mentions", "", "", "", 0, f"related_files: {file}")
+            yield Link(path, "ghost", "", "", "mentions", "", f"related_files: {file}", 0)
 
 
 # Rows
@@ -270,41 +246,30 @@ class File(NamedTuple):
     is_settled: bool
 
 
+_KNOWN: Final = f"SELECT {', '.join(Known._fields)} FROM memories WHERE collection = ?"  # noqa: S608 - our own names
+
+
 def known_in(connection: sqlite3.Connection, collection: str) -> dict[str, Known]:
     """The files of a collection that the index knows, by name."""
-    query = f"SELECT {', '.join(Known._fields)} FROM memories WHERE collection = ?"  # noqa: S608 - our own names
-    return {row[1]: Known(*row) for row in connection.execute(query, (collection,))}
+    return {row[1]: Known(*row) for row in connection.execute(_KNOWN, (collection,))}
 
 
-def known_among(
-    connection: sqlite3.Connection, files: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], Known]:
-    """Those of some files (collection and name) that the index knows."""
-    query = (
-        f"SELECT collection, {', '.join(Known._fields)} FROM json_each(?) AS wanted JOIN memories "  # noqa: S608 - our own names
-        "ON collection = wanted.value ->> 0 AND file = wanted.value ->> 1"
-    )
-    rows = connection.execute(query, (json.dumps(files),))
-    return {(row[0], row[2]): Known(*row[1:]) for row in rows}
-
-
-def _insert(table: str, columns: Iterable[str]) -> str:
-    names = list(columns)
-    marks = ", ".join("?" * len(names))
-    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608 - our own names
+def find_known(connection: sqlite3.Connection, collection: str, file: str) -> Known | None:
+    """What the index knows about one file, if anything."""
+    row = connection.execute(f"{_KNOWN} AND file = ?", (collection, file)).fetchone()
+    return Known(*row) if row else None
 
 
 _FIELDS: Final = Entry._fields[: Entry._fields.index("chunks")]
-_MEMORY: Final = _insert(
-    "memories",
-    ("number", "collection", "file", *File._fields[2:], "key", "chunks", *_FIELDS),
-)
-_CHUNK: Final = _insert("chunks", ("number", "memory", *ChunkRow._fields[:-1]))
-_LINK: Final = _insert("links", ("memory", *LinkRow._fields, "seen"))
-_TERMS: Final = _insert("terms", ("rowid", "bag"))
-_WHOLE: Final = _insert("wholes", ("rowid", "bag"))
-_PENDING: Final = _insert("pending", ("chunk",))
-_VECTOR: Final = "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?, ?)"
+_COLUMNS: Final = {
+    "memories": ("number", "collection", "file", *File._fields[2:], "key", "chunks", *_FIELDS),
+    "chunks": ("number", "memory", *ChunkRow._fields[:-1]),
+    "terms": ("rowid", "bag"),
+    "wholes": ("rowid", "bag"),
+    "vectors": ("chunk", "memory", "model", "check_sum", "digest", "vector"),
+    "pending": ("chunk",),
+    "links": ("memory", *Link._fields, "seen"),
+}
 
 
 class Inserts:
@@ -314,29 +279,28 @@ class Inserts:
         self._connection, self._cache = connection, cache
         self._memory = last_number(connection, "memories")
         self._chunk = last_number(connection, "chunks")
-        statements = (_MEMORY, _CHUNK, _TERMS, _WHOLE, _VECTOR, _PENDING, _LINK)
-        self._rows: dict[str, list[tuple[object, ...]]] = {one: [] for one in statements}
+        self._rows: dict[str, list[tuple[object, ...]]] = {table: [] for table in _COLUMNS}
         self._chunks: list[tuple[int, int, bytes]] = []  # number, memory, digest
         self._totals = [0, 0, 0]
 
     def add(self, file: File, entry: Entry, seen: Sequence[str]) -> None:
         """Index a memory; `seen` are the fingerprints of the files it links to."""
         self._memory += 1
+        rows, several = self._rows, len(entry.chunks) > 1
         fields = (*file, key(file.id), len(entry.chunks), *entry[: len(_FIELDS)])
-        self._rows[_MEMORY].append((self._memory, *fields))
+        rows["memories"].append((self._memory, *fields))
         for row in entry.chunks:
             self._chunk += 1
-            self._rows[_CHUNK].append((self._chunk, self._memory, *row[:-1]))
-            self._rows[_TERMS].append((self._chunk, row.terms))
+            rows["chunks"].append((self._chunk, self._memory, *row[:-1]))
+            rows["terms"].append((self._chunk, row.terms))
             self._chunks.append((self._chunk, self._memory, row.digest))
-        if len(entry.chunks) > 1:
-            whole = " ".join(row.terms for row in entry.chunks)
-            self._rows[_WHOLE].append((self._memory, whole))
+        if several:
+            rows["wholes"].append((self._memory, " ".join(row.terms for row in entry.chunks)))
         for link, mark in zip(entry.links, seen, strict=True):
-            self._rows[_LINK].append((self._memory, *link, mark))
+            rows["links"].append((self._memory, *link, mark))
         self._totals[0] += len(entry.chunks)
         self._totals[1] += sum(row.length for row in entry.chunks)
-        self._totals[2] += len(entry.chunks) > 1
+        self._totals[2] += several
 
     def flush(self) -> None:
         """Write what was added; must be called before the transaction ends."""
@@ -345,44 +309,36 @@ class Inserts:
         vectors = self._cache.find(model, digests) if model else {}
         for number, memory, digest in self._chunks:
             if vector := vectors.get(digest):
-                row = (number, memory, model, check_sum(digest, vector), digest, vector)
-                self._rows[_VECTOR].append(row)
+                self._rows["vectors"].append(vector_row(number, memory, model, digest, vector))
             else:
-                self._rows[_PENDING].append((number,))
-        self._chunks.clear()
-        for statement, rows in self._rows.items():
+                self._rows["pending"].append((number,))
+        for table, rows in self._rows.items():
             if rows:
+                columns = _COLUMNS[table]
+                marks = ", ".join("?" * len(columns))
+                statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608 - our own names
                 self._connection.executemany(statement, rows)
-                rows.clear()
-        if any(self._totals):
-            _add_totals(self._connection, *self._totals)
-            self._totals = [0, 0, 0]
+        _add_totals(self._connection, *self._totals)
 
 
 def _add_totals(connection: sqlite3.Connection, chunks: int, length: int, wholes: int) -> None:
-    connection.execute(
-        "UPDATE totals SET chunks = chunks + ?, length = length + ?, wholes = wholes + ?, "
-        "version = version + 1",
-        (chunks, length, wholes),
-    )
+    if chunks:
+        query = (
+            "UPDATE totals SET chunks = chunks + ?, length = length + ?, wholes = wholes + ?, "
+            "version = version + 1"
+        )
+        connection.execute(query, (chunks, length, wholes))
 
 
 def check_sum(digest: bytes, vector: bytes) -> int:
     return zlib.crc32(vector, zlib.crc32(digest))
 
 
-def put_vector(
-    connection: sqlite3.Connection,
-    chunk: int,
-    memory: int,
-    model: str,
-    digest: bytes,
-    vector: bytes,
-) -> None:
-    """Store a chunk's vector with its model's identity and a check sum."""
-    values = (chunk, memory, model, check_sum(digest, vector), digest, vector)
-    connection.execute(_VECTOR, values)
-    connection.execute("DELETE FROM pending WHERE chunk = ?", (chunk,))
+def vector_row(
+    chunk: int, memory: int, model: str, digest: bytes, vector: bytes
+) -> tuple[object, ...]:
+    """A chunk's vector as a row of its table, with its model's identity and a check sum."""
+    return (chunk, memory, model, check_sum(digest, vector), digest, vector)
 
 
 def delete_memory(connection: sqlite3.Connection, number: int) -> None:

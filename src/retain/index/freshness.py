@@ -10,6 +10,7 @@ In a shallow, partial or sparse clone git lacks a part of the answer, and the st
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -28,18 +29,20 @@ if TYPE_CHECKING:
 LARGEST_FILE: Final = 5_000_000  # bytes read to take a fingerprint
 FINGERPRINT: Final = 20  # hex digits
 THERE: Final = "there"  # in place of one, for a folder and for what is too large to be read
-LONGEST_TARGET: Final = 4096
-MOST_COMMITS: Final = 3000  # read from git's log
-MOST_ENTRIES: Final = 20_000  # looked through for a file that moved behind git's back
+_LONGEST_TARGET: Final = 4096
+_MOST_COMMITS: Final = 3000  # read from git's log
+_MOST_ENTRIES: Final = 20_000  # looked through for a file that moved behind git's back
 
 _LINE: Final = re.compile(r"(?:#[^/]*|(?::[0-9]+(?:[-:,][0-9]+)*))$")
 _ENDING: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9_+-]{0,9}$")
 
-# What a repository's own settings could otherwise change in the output.
+# What a repository's own settings could otherwise change in the output. Of a merge only those files
+# are listed that are like neither parent's.
+_DIFF: Final = ("--raw", "-z", "--no-abbrev", "--find-renames", "-l100", "--no-relative")
 _LOG: Final = (
-    "--raw", "-z", "--format=%ct", "--no-abbrev", "--no-color", "--no-ext-diff", "--no-textconv",
-    "--no-follow", "--no-show-signature", "--no-notes", "--no-relative", "--diff-merges=off",
-    "--find-renames", "-l100",
+    *_DIFF, "--format=%ct", "--no-color", "--no-ext-diff", "--no-textconv", "--no-follow",
+    "--no-show-signature", "--no-notes", "--diff-merges=combined",
+    f"--max-count={_MOST_COMMITS}", "--end-of-options", "HEAD",
 )  # fmt: skip
 
 
@@ -55,7 +58,11 @@ class _Place(NamedTuple):
     """A path in the project, links resolved, and what stands there if anything does."""
 
     path: str
-    facts: os.stat_result | None
+    status: os.stat_result | None
+
+    @property
+    def is_file(self) -> bool:
+        return self.status is not None and stat.S_ISREG(self.status.st_mode)
 
 
 class Project:
@@ -63,7 +70,6 @@ class Project:
 
     def __init__(self, root: str) -> None:
         self.root = os.path.realpath(root)
-        self._places: dict[str, _Place | None] = {}
         self._blobs: dict[str, list[str]] = {}
 
     def check(self, target: str, written_at: float, seen: str = "") -> Freshness:
@@ -74,42 +80,37 @@ class Project:
         place = self._find(target)
         if place is None:
             return Freshness("", target)
-        if place.facts is None:
+        if place.status is None:
             return self._check_missing(target, place.path, seen)
         content = "" if seen == THERE else seen
         is_fresh: bool | None = None
-        if stat.S_ISDIR(place.facts.st_mode):
+        if stat.S_ISDIR(place.status.st_mode):
             is_fresh = not content
-        elif stat.S_ISREG(place.facts.st_mode):
-            if content and (blobs := self._blobs_at(place)):
+        elif place.is_file:
+            blobs = self._blobs_at(place)
+            if content and blobs:
                 is_fresh = any(blob.startswith(content) for blob in blobs)
-            elif not _is_after(place.facts.st_mtime, written_at):
+            elif not _is_after(place.status.st_mtime, written_at):
                 is_fresh = True
             elif self._history is None:
                 is_fresh = False
-            else:
-                then = self._history.blob_at(place.path, written_at)
-                blobs = self._blobs_at(place)
-                if blobs and then is not None:
-                    is_fresh = then in blobs
-                elif then != self._history.blob(place.path):  # too large to be read
-                    is_fresh = None if then is None else False
+            elif blobs and (then := self._history.blob_at(place.path, written_at)) is not None:
+                is_fresh = then in blobs
         return Freshness("" if is_fresh is None else "fresh" if is_fresh else "changed", target)
 
     def _check_missing(self, target: str, path: str, seen: str) -> Freshness:
         if not seen and not self._may_be_file(target, path):
             return Freshness("", target)
-        git, at, content = self._history, path, "" if seen == THERE else seen
-        if git is not None:
-            last = git.follow(path, self)
-            at = last.path if last else path
-            if at != path and self.is_file(at):
-                return Freshness("moved", target, at)
-            content = content or git.blob(path) or (last.old if last else "")
-        now_at = self._find_namesake(at, content)
+        history, last_path, content = self._history, path, "" if seen == THERE else seen
+        if history is not None:
+            last_path = history.follow(path, self)
+            if last_path != path and self.is_file(last_path):
+                return Freshness("moved", target, last_path)
+            content = content or history.last_blob(last_path)
+        now_at = self._find_namesake(last_path, content)
         if now_at:
             return Freshness("moved", target, now_at)
-        was_there = True if seen else git.had(path) if git else False
+        was_there = True if seen else history.had(path) if history else False
         if was_there:
             return Freshness("gone", target)
         # `Node.js` is no file, for all one knows; `src/node.js` may be.
@@ -119,7 +120,7 @@ class Project:
     def fingerprint(self, target: str) -> str:
         """A short hash of a linked file's content now; empty where there is nothing."""
         place = self._find(target)
-        if place is None or place.facts is None:
+        if place is None or place.status is None:
             return ""
         blobs = self._blobs_at(place)
         return blobs[0][:FINGERPRINT] if blobs else THERE
@@ -132,79 +133,68 @@ class Project:
         place = self._find(target)
         if place is None:
             return ""
-        if place.facts and not _is_after(place.facts.st_mtime, written_at):
+        if place.status and not _is_after(place.status.st_mtime, written_at):
             return self.fingerprint(target)
         blob = self._history.blob_at(place.path, written_at) if self._history else None
-        return blob[:FINGERPRINT] if blob else THERE if place.facts else ""
+        return blob[:FINGERPRINT] if blob else THERE if place.status else ""
 
     def meant(self, path: str, cwd: str) -> list[str]:
         """What a path given in a directory means here, as links name it; nothing if outside.
 
         As it stands there, or as links name it: the first of the two that is there, else both.
         """
-        given = path.strip()
-        whole = os.path.expanduser(given) if given.startswith("~") else given
-        here = self._inside(os.path.join(cwd, whole)) if given else ""
-        is_elsewhere = whole.startswith("/") or _leaves(os.path.normpath(given))
-        paths = [
-            inner for inner in (here, "" if is_elsewhere else normalize_target(given)) if inner
-        ]
-        return [inner for inner in paths if self.has(inner)][:1] or list(dict.fromkeys(paths))
+        path = path.strip()
+        if not path or "\0" in path:
+            return []
+        whole = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
+        real = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
+        inner = [os.path.relpath(each, self.root) for each in (whole, real)]
+        paths = [each for each in inner if not _leaves(each)][:1]
+        if not path.startswith(("/", "~")) and not _leaves(os.path.normpath(path)):
+            paths.append(normalize_target(path))
+        return [each for each in paths if self.has(each)][:1] or list(dict.fromkeys(paths))
 
     def has(self, path: str) -> bool:
         """Whether there is something at a path that links may name."""
         place = self._find(path)
-        return place is not None and place.facts is not None
+        return place is not None and place.status is not None
 
     def is_file(self, path: str) -> bool:
-        """Whether a path that git names is a file here that may be shown to a person."""
-        place = self._walk(_steps(path), is_real=True) if path.isprintable() else None
-        return bool(place and place.facts and stat.S_ISREG(place.facts.st_mode))
-
-    def _inside(self, path: str) -> str:
-        """A whole path as seen from the root, empty for one that is elsewhere."""
-        plain = os.path.normpath(path)
-        if "\0" in plain:
-            return ""
-        real = os.path.join(os.path.realpath(os.path.dirname(plain)), os.path.basename(plain))
-        inner = (os.path.relpath(one, self.root) for one in (plain, real))
-        return next((one for one in inner if not _leaves(one)), "")
+        """Whether a path is that of a file, no link, that may be shown to a person."""
+        place = self._resolve(path) if path.isprintable() else None
+        return place is not None and place.is_file and place.path == path
 
     def _find(self, target: str) -> _Place | None:
         """What a target leads to, None for what is no path in the project."""
-        if target not in self._places:
-            place = self._walk(_steps(target))
-            bare = _LINE.sub("", target)
-            if bare != target and (place is None or place.facts is None):
-                place = self._walk(_steps(bare))
-            self._places[target] = place
-        return self._places[target]
+        place = self._resolve(target)
+        bare = _LINE.sub("", target)
+        if bare != target and (place is None or place.status is None):
+            place = self._resolve(bare)
+        return place
 
-    def _walk(self, steps: list[str], *, is_real: bool = False) -> _Place | None:
-        """Go down step by step, so that no link leads out unseen."""
-        here, facts = self.root, None
+    def _resolve(self, target: str) -> _Place | None:
+        """A path below the root with every link resolved, None for what leads elsewhere."""
+        steps = _steps(target)
         try:
-            for step in steps:
-                here = f"{here}/{step}"
-                facts = os.lstat(here)
-                if stat.S_ISLNK(facts.st_mode):
-                    if is_real:
-                        return None
-                    real = os.path.realpath(os.path.join(self.root, *steps))
-                    # What is outside keeps its slash in front, and is refused.
-                    inner = real.removeprefix(os.path.join(self.root, ""))
-                    return self._walk(_steps(inner), is_real=True)
+            real = os.path.realpath(os.path.join(self.root, *steps))
+            path = real.removeprefix(os.path.join(self.root, ""))
+            status = os.lstat(real)
         except (FileNotFoundError, NotADirectoryError):
-            return _Place("/".join(steps), None)
+            status = None
         except (OSError, ValueError):
             return None
-        return _Place("/".join(steps), facts) if facts else None
+        # What is outside keeps its slash in front; what is still a link leads to itself.
+        is_refused = not steps or not _steps(path) or (status and stat.S_ISLNK(status.st_mode))
+        return None if is_refused else _Place(path, status)
 
     def _blobs_at(self, place: _Place) -> list[str]:
         """Git's names for a file's content, as it is and with the line ends git would store."""
         if place.path not in self._blobs:
-            data = _read(f"{self.root}/{place.path}", place.facts)
-            contents = [] if data is None else [data, data.replace(b"\r\n", b"\n")]
+            contents = []
+            if place.is_file and place.status and place.status.st_size <= LARGEST_FILE:
+                with contextlib.suppress(OSError), open(f"{self.root}/{place.path}", "rb") as file:
+                    data = file.read(LARGEST_FILE)
+                    contents = [data, data.replace(b"\r\n", b"\n")]
             self._blobs[place.path] = [_blob(content) for content in dict.fromkeys(contents)]
         return self._blobs[place.path]
 
@@ -215,17 +205,14 @@ class Project:
 
         repository = Repository.containing(self.root)
         history = _History(repository, self.root) if repository else None
-        return history if history is not None and history.is_born else None
+        return history if history and history.is_born else None
 
     def _may_be_file(self, target: str, path: str) -> bool:
         """Tell `src/auth.py` from `TCP/IP` and an idea, for which nobody needs to ask git."""
         top, slash, _ = path.partition("/")
         if ":" in top:
             return False
-        if target.endswith("/") or _ENDING.search(path):
-            return True
-        above = self._walk([top]) if slash else None
-        return above is not None and above.facts is not None
+        return target.endswith("/") or bool(_ENDING.search(path)) or bool(slash and self.has(top))
 
     def _find_namesake(self, path: str, content: str) -> str:
         """The one other file of the same name and content; of several nobody can tell."""
@@ -233,17 +220,16 @@ class Project:
             return ""  # an empty file is like any other
         same = []
         for candidate in self._files_by_name.get(os.path.basename(path), ()):
-            place = self._walk(_steps(candidate), is_real=True)
-            if place and self.is_file(candidate):
-                blobs = self._blobs_at(place)
-                same += [candidate] if blobs and blobs[0].startswith(content) else []
+            place = self._resolve(candidate) if self.is_file(candidate) else None
+            if place and any(blob.startswith(content) for blob in self._blobs_at(place)[:1]):
+                same.append(candidate)
         return same[0] if len(same) == 1 else ""
 
     @cached_property
     def _files_by_name(self) -> dict[str, list[str]]:
         """The project's files by their names, as far as a short walk gets."""
         files = defaultdict(list)
-        left = MOST_ENTRIES
+        left = _MOST_ENTRIES
         for folder, folders, names in os.walk(self.root):
             left -= len(folders) + len(names)
             if left < 0:
@@ -256,7 +242,7 @@ class Project:
 
 
 class _Change(NamedTuple):
-    """What one commit did to one file; the newest commit is at position 1, what is staged at 0."""
+    """What one commit did to one file; the newest is at position 1, what is staged at 0."""
 
     position: int
     time: int
@@ -268,139 +254,99 @@ class _Change(NamedTuple):
 
 
 class _History:
-    """What git remembers of a project's files, read at once; nothing where it fails or hangs."""
+    """What git remembers of a project's files; nothing where it fails or hangs."""
 
     def __init__(self, repository: Repository, root: str) -> None:
         self._repository = repository
         inner = os.path.relpath(root, repository.root)
         self._prefix = "" if inner == "." else f"{inner}/"
-        self._index = b""
-        self._changes: dict[str, list[_Change]] = defaultdict(list)  # newest first
-        self._left: dict[str, _Change] = {}  # how each path that was taken away went last
-        self._staged: list[_Change] = []
+        self._changes: dict[str, list[_Change]] = defaultdict(list)  # by both paths, newest first
         self._reach = float("inf")  # changes before this moment are not known
         self.is_born = True
         try:
-            commit = repository.head().commit
-            self.is_born = bool(commit)
-            if len(commit) == len(_blob(b"")):  # and not SHA-256
-                self._read()
+            head = repository.ask("rev-parse", "--is-shallow-repository", "HEAD")
+            self.is_born = not head.status
+            is_shallow, _, commit = head.line.partition("\n")
+            if self.is_born and is_shallow == "false" and len(commit) == len(_blob(b"")):
+                # The dashes also tell HEAD from a file of that name.
+                within = (self._prefix,) if self._prefix else ()
+                log = repository.ask("log", *_LOG, "--", *within)
+                renames = ("--cached", *_DIFF, "--diff-filter=R", "HEAD")
+                staged = repository.ask("diff-index", *renames, "--", *within)
+                if not log.status and not staged.status:
+                    self._parse(staged.out + log.out)
         except HistoryError:
-            self._reach = float("inf")
+            pass
 
-    def _read(self) -> None:
-        is_whole = self._ask("rev-parse", "--is-shallow-repository").startswith(b"false\n")
-        if not is_whole:
-            return
-        self._index = self._ask("ls-files", "-z", "-t", "--stage")
-        how = ("--raw", "-z", "--no-abbrev", "--find-renames", "-l100", "--no-relative")
-        self._staged = self._parse(self._ask("diff-index", "--cached", *how, "HEAD"))
-        out = self._ask("log", f"--max-count={MOST_COMMITS}", *_LOG, "--end-of-options", "HEAD")
-        changes = self._parse(out)
-        for change in changes:
-            self._changes[change.path].append(change)
-        for change in (*self._staged, *changes):
-            if change.status in ("D", "R"):
-                self._left.setdefault(change.source, change)
-        is_cut = bool(changes) and changes[-1].position >= MOST_COMMITS
-        self._reach = changes[-1].time if is_cut else 0.0
-
-    def _ask(self, *arguments: str) -> bytes:
-        within = (self._prefix,) if self._prefix else ()
-        # The dashes also tell HEAD from a file of that name.
-        answer = self._repository.ask(*arguments, "--", *within)
-        if answer.status:
-            raise HistoryError(f"git {arguments[0]} failed")
-        return answer.out
-
-    def _parse(self, out: bytes) -> list[_Change]:
-        """Read the output of `log --raw -z` or `diff-index --raw -z`."""
-        changes: list[_Change] = []
+    def _parse(self, out: bytes) -> None:
+        """Read the output of `log --raw -z`."""
         commits, when = 0, 0
         words = iter(out.split(b"\0"))
         for word in words:
-            text = word.lstrip(b"\n")
-            if text.startswith(b":"):
-                _, _, old, new, status = text.decode("ascii").split(" ")
+            text = word.lstrip(b"\n").decode("ascii")
+            if text.startswith(":"):
+                # As many modes and objects as the commit has parents, and one more.
+                *facts, status = text.lstrip(":").split(" ")
+                old, new = facts[len(facts) // 2], facts[-1]
                 names = [next(words, b"") for _ in range(2 if status[0] in "RC" else 1)]
                 source, path = (
                     os.fsdecode(name).removeprefix(self._prefix) for name in (names[0], names[-1])
                 )
-                changes.append(_Change(commits, when, status[0], old, new, source, path))
+                change = _Change(commits, when, status[0], old, new, source, path)
+                for name in {path, source} if status[0] == "R" else {path}:
+                    self._changes[name].append(change)
             elif text:
                 commits, when = commits + 1, int(text)
-        return changes
+        self._reach = when if commits >= _MOST_COMMITS else 0.0
 
     def blob_at(self, path: str, written_at: float) -> str | None:
         """What was at a path at a time, empty if git had nothing, None if unknown."""
-        later = [one for one in self._changes[path] if _is_after(one.time, max(written_at, 0.0))]
-        if max(written_at, 0.0) < self._reach:
+        moment = max(written_at, 0.0)
+        later = [each for each in self._changes.get(path, ()) if _is_after(each.time, moment)]
+        if moment < self._reach:
             return None
-        if not later:
-            # The index has a folder's name only where another repository begins.
-            parts = path.split("/")
-            is_nested = any(self.blob("/".join(parts[:depth])) for depth in range(1, len(parts)))
-            return None if is_nested else self.blob(path)
-        # Not in git at that time: what was committed first is the nearest to what was seen.
-        return later[-1].old if later[-1].status in ("M", "T", "D") else later[-1].new
-
-    def follow(self, path: str, project: Project) -> _Change | None:
-        """The last that happened to a file that is gone, from one name to the next."""
-        last, at = None, path
-        while change := self._left.get(at):
-            # A name can be used again: only what happened later belongs to this file.
-            if last and change.position >= last.position:
-                break
-            last, at = change, change.path
-            if change.status == "D" or project.is_file(at):
-                break
-        return last
-
-    def had(self, path: str) -> bool | None:
-        """Whether anything was ever there, as far back as is looked; None if unknown."""
-        if self._reach == float("inf") or self._facts(path)[:1] == ["S"]:  # left out by sparse
-            return None
-        if self.blob(path) or b"\t%b/" % os.fsencode(self._prefix + path) in self._index:
-            return True
-        return path in self._left or any(name.startswith(f"{path}/") for name in self._left)
+        if later:
+            # Not in git at that time: what was committed first is the nearest to what was seen.
+            first = later[-1]
+            return first.new if first.path == path and first.status in "ARC" else first.old
+        # A folder has a name of its own only where another repository begins.
+        parts = path.split("/")
+        is_nested = any(self.blob("/".join(parts[:depth])) for depth in range(1, len(parts)))
+        return None if is_nested else self.blob(path)
 
     def blob(self, path: str) -> str:
         """What HEAD has at a path, or an empty string."""
-        # The index and its difference from HEAD, since to list HEAD is to unpack all of it, and
-        # a hostile tree of a few kilobytes can hold more names than any disk.
-        for change in self._staged:
-            if path in (change.source, change.path):
-                return change.old if path == change.source and change.status != "A" else ""
-        return (self._facts(path) or ["", "", ""])[2]
+        last = self._changes.get(path, [None])[0]
+        return last.new if last and last.path == path and last.status != "D" else ""
 
-    def _facts(self, path: str) -> list[str]:
-        """What the index says of a path, without taking all of it apart."""
-        name, at = os.fsencode(self._prefix + path), -1
-        while (at := self._index.find(b"\t%b\0" % name, at + 1)) >= 0:
-            facts = self._index[self._index.rfind(b"\0", 0, at) + 1 : at]
-            # A name may hold a tab, and then its end looks like another name.
-            if b"\t" not in facts:
-                return facts.decode("ascii").split(" ")
-        return []
+    def last_blob(self, path: str) -> str:
+        """What was last at a path that may be gone from HEAD."""
+        last = self._changes.get(path, [None])[0]
+        return self.blob(path) or (last.old if last else "")
 
+    def follow(self, path: str, project: Project) -> str:
+        """Where a file that is gone was last, from one name to the next."""
+        position = _MOST_COMMITS + 1
+        while changes := self._changes.get(path):
+            last = changes[0]
+            # A name can be used again: only what happened later belongs to this file.
+            if last.source != path or last.path == path or last.position >= position:
+                break
+            path, position = last.path, last.position
+            if project.is_file(path):
+                break
+        return path
 
-def _read(path: str, facts: os.stat_result | None) -> bytes | None:
-    """The content of the very file that was looked at, None if it cannot be had."""
-    if facts is None or not stat.S_ISREG(facts.st_mode) or facts.st_size > LARGEST_FILE:
-        return None
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
-        now = os.fstat(fd)
-        # Another file, if a folder above became a link to elsewhere meanwhile.
-        is_same = (now.st_dev, now.st_ino) == (facts.st_dev, facts.st_ino)
-        return os.read(fd, min(now.st_size, LARGEST_FILE)) if is_same else None
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
+    def had(self, path: str) -> bool | None:
+        """Whether anything was ever there, as far back as is looked; None if unknown."""
+        if self._reach == float("inf") or (self.blob(path) and self._is_sparse):
+            return None
+        return path in self._changes or any(name.startswith(f"{path}/") for name in self._changes)
+
+    @cached_property
+    def _is_sparse(self) -> bool:
+        """Whether git may have left out files that HEAD has."""
+        return self._repository.ask("config", "--type=bool", "core.sparseCheckout").line == "true"
 
 
 def _is_after(moment: float, written_at: float) -> bool:
@@ -415,7 +361,7 @@ def _leaves(path: str) -> bool:
 
 def _steps(target: str) -> list[str]:
     """A target as names below the project's root, none for what leads elsewhere."""
-    if len(target) > LONGEST_TARGET or target.startswith(("/", "~")):
+    if len(target) > _LONGEST_TARGET or target.startswith(("/", "~")):
         return []
     steps = [step for step in target.removesuffix("/").split("/") if step != "."]
     is_refused = any(step in ("", "..") or step.lower() == ".git" for step in steps)

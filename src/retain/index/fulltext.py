@@ -52,16 +52,6 @@ class Lexicon(NamedTuple):
         return tuple(rarity / total for rarity in self.rarity.values()) if total else ()
 
 
-class Within(NamedTuple):
-    """The memories that may be found; a search without conditions has none of these."""
-
-    numbers: list[int]
-
-    @property
-    def encoded(self) -> str:
-        return json.dumps(self.numbers)
-
-
 class Counts:
     """In how many chunks and memories terms stand, remembered until the index changes.
 
@@ -83,7 +73,9 @@ class Counts:
         for term in terms:
             count = self._known.get((table, term))
             if count is None:
-                count = self._known[table, term] = _count(connection, table, term)
+                query = f"SELECT doc FROM {table} WHERE term = ?"  # noqa: S608 - one of our two names
+                row = connection.execute(query, (term,)).fetchone()
+                count = self._known[table, term] = row[0] if row else 0
             counts[term] = count
         return counts
 
@@ -135,12 +127,6 @@ def lexicon(
     return Lexicon(rarity, counts, chunks, length / chunks if chunks else 1.0)
 
 
-def _count(connection: sqlite3.Connection, table: str, term: str) -> int:
-    query = f"SELECT doc FROM {table} WHERE term = ?"  # noqa: S608 - one of our two names
-    row = connection.execute(query, (term,)).fetchone()
-    return row[0] if row else 0
-
-
 def rarity_of(chunks: int, count: int) -> float:
     """How rare a term is that stands in so many of all chunks."""
     return log(1 + max(0.0, chunks - count + 0.5) / (count + 0.5))
@@ -158,7 +144,7 @@ def chunk_shares(
     connection: sqlite3.Connection,
     terms: Lexicon,
     k1: float,
-    within: Within | None = None,
+    within: Sequence[int] | None = None,
     most: int = CANDIDATES,
     ranked: int = RANKED,
 ) -> dict[int, Shares]:
@@ -184,7 +170,11 @@ def shares_in(
 
 
 def _candidates(
-    connection: sqlite3.Connection, terms: Lexicon, within: Within | None, most: int, ranked: int
+    connection: sqlite3.Connection,
+    terms: Lexicon,
+    within: Sequence[int] | None,
+    most: int,
+    ranked: int,
 ) -> list[int]:
     there = sorted((count, term) for term, count in terms.counts.items() if count)
     if not there:
@@ -196,7 +186,7 @@ def _candidates(
         # Nothing but common words: where they meet, and there the newest.
         expression = " AND ".join(_quoted(term) for _, term in there[:3])
         order = "rowid DESC"
-    condition, values = ("", ()) if within is None else (_CHUNKS_WITHIN, (within.encoded,))
+    condition, values = ("", ()) if within is None else (_CHUNKS_WITHIN, (json.dumps(within),))
     query = (
         f"SELECT rowid FROM terms WHERE terms MATCH ? {condition} "  # noqa: S608 - our own words
         f"ORDER BY {order} LIMIT ?"
@@ -240,7 +230,7 @@ def _times(spaced: str, bag: str) -> int:
 def whole_scores(
     connection: sqlite3.Connection,
     terms: Iterable[str],
-    within: Within | None = None,
+    within: Sequence[int] | None = None,
     counted: Counts | None = None,
     ranked: int = RANKED,
 ) -> dict[int, float]:
@@ -257,7 +247,7 @@ def whole_scores(
     if not there or not highest:
         return {}
     expression = " OR ".join(map(_quoted, _telling(there, ranked)))
-    condition, values = ("", ()) if within is None else (_WHOLES_WITHIN, (within.encoded,))
+    condition, values = ("", ()) if within is None else (_WHOLES_WITHIN, (json.dumps(within),))
     query = (
         f"SELECT rowid, -bm25(wholes) FROM wholes WHERE wholes MATCH ? {condition} "  # noqa: S608 - our own words
         f"ORDER BY rank LIMIT {WHOLES}"

@@ -34,7 +34,6 @@ _TURN_SECONDS: Final = 0.1  # how long one transaction may keep others waiting
 # A file changed later than that, in nanoseconds, may change once more without a new time.
 _SETTLED_AFTER: Final = 100_000_000
 _TRIES: Final = 10
-_AT_ONCE: Final = 32  # files that are looked up together
 _MANY: Final = 20  # from how many memories on the loss of most of them looks like an accident
 _NOT_TEXT: Final = "its name is not valid UTF-8, so it is not searched"
 
@@ -179,14 +178,8 @@ class Sync:
                 inserts = Inserts(connection, self._cache)
                 end = time.monotonic() + _TURN_SECONDS
                 while done < len(todo) and time.monotonic() < end:
-                    some = todo[done : done + _AT_ONCE]
-                    known = entries.known_among(connection, [one[:2] for one in some])
-                    for one in some:
-                        row = known.get(one[:2])
-                        counts[self._index_file(connection, reader, inserts, one, row)] += 1
-                        done += 1
-                        if time.monotonic() >= end:  # a single file may take that long
-                            break
+                    counts[self._index_file(connection, reader, inserts, todo[done])] += 1
+                    done += 1
                 inserts.flush()
             if self._progress:
                 self._progress(done, len(todo))
@@ -204,9 +197,9 @@ class Sync:
         reader: FileReader,
         inserts: Inserts,
         todo: _Todo,
-        known: Known | None,
     ) -> str:
         """Bring one file up to date; whether it was added, changed or removed."""
+        known = entries.find_known(connection, todo.collection, todo.file)
         read = None
         try:
             read = reader.read(todo.collection, todo.file) if todo.is_memory else None

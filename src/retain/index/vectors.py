@@ -62,7 +62,7 @@ class Matrix:
         whole: Mean | None = None,
     ) -> None:
         self.chunks, self.memories = chunks, memories
-        self._data, self._scales = data, scales
+        self.data, self.scales = data, scales
         # Whether the row above belongs to the chunk before.
         follows = (np.diff(chunks) == 1) & (np.diff(memories) == 0)
         self._follows = np.concatenate(([False], follows)).astype(np.float32)
@@ -76,7 +76,7 @@ class Matrix:
 
     @property
     def dimension(self) -> int:
-        return int(self._data.shape[1])
+        return int(self.data.shape[1])
 
     @property
     def _step(self) -> int:
@@ -84,12 +84,12 @@ class Matrix:
 
     def products(self, query: Floats) -> Floats:
         """The cosine of every chunk's own vector with a query."""
-        out = np.empty(len(self._data), np.float32)
+        out = np.empty(len(self.data), np.float32)
         step = self._step
-        for start in range(0, len(self._data), step):
-            block = self._data[start : start + step]
+        for start in range(0, len(self.data), step):
+            block = self.data[start : start + step]
             np.dot(block.astype(np.float32), query, out=out[start : start + step])
-        out *= self._scales
+        out *= self.scales
         return out
 
     def compared(self, query: Floats) -> tuple[Floats, Floats]:
@@ -106,26 +106,35 @@ class Matrix:
 
     def _measured(self) -> Floats:
         """The length of each vector with its neighbours added."""
-        lengths = np.empty(len(self._data), np.float32)
-        for start in range(0, len(self._data), self._step):
-            low, high = max(start - 1, 0), min(start + self._step + 1, len(self._data))
-            block = self._data[low:high].astype(np.float32) * self._scales[low:high, None]
-            summed = block.copy()
-            follows = self._follows[low + 1 : high, None]
-            summed[1:] += NEIGHBOUR * follows * block[:-1]
-            summed[:-1] += NEIGHBOUR * follows * block[1:]
-            end = min(start + self._step, len(self._data))
-            lengths[start:end] = np.linalg.norm(summed[start - low : end - low], axis=1)
+        lengths = np.empty(len(self.data), np.float32)
+        for start in range(0, len(self.data), self._step):
+            end = min(start + self._step, len(self.data))
+            lengths[start:end] = np.linalg.norm(self._with_neighbours(start, end), axis=1)
         np.maximum(lengths, 1e-6, out=lengths)
         return lengths
 
+    def _with_neighbours(self, start: int, end: int) -> Floats:
+        """The vectors of some rows, each with its neighbours added."""
+        low, high = max(start - 1, 0), min(end + 1, len(self.data))
+        block = self.data[low:high].astype(np.float32) * self.scales[low:high, None]
+        summed: Floats = block.copy()
+        follows = self._follows[low + 1 : high, None]
+        summed[1:] += NEIGHBOUR * follows * block[:-1]
+        summed[:-1] += NEIGHBOUR * follows * block[1:]
+        return summed[start - low : end - low]
+
+    def smoothed_vectors(self) -> Floats:
+        """Every row as a unit vector with its neighbours added, as `compared` sees it."""
+        smoothed: Floats = self._with_neighbours(0, len(self.data)) / self._lengths[:, None]
+        return smoothed
+
     def _mean(self) -> Floats:
-        total = np.zeros(self._data.shape[1], np.float64)
+        total = np.zeros(self.data.shape[1], np.float64)
         step = self._step
-        for start in range(0, len(self._data), step):
-            block = self._data[start : start + step].astype(np.float32)
-            total += self._scales[start : start + step] @ block
-        mean: Floats = (total / max(len(self._data), 1)).astype(np.float32)
+        for start in range(0, len(self.data), step):
+            block = self.data[start : start + step].astype(np.float32)
+            total += self.scales[start : start + step] @ block
+        mean: Floats = (total / max(len(self.data), 1)).astype(np.float32)
         return mean
 
     def at(self, chunks: Sequence[int] | Numbers) -> Numbers:
@@ -141,31 +150,11 @@ class Matrix:
         found: Numbers = np.flatnonzero(np.isin(self.memories, np.asarray(memories, np.int64)))
         return found
 
-    def around(self, places: Numbers) -> Floats:
-        """These rows as unit vectors with their neighbours added, as `compared` sees them."""
-        last = len(self._data) - 1
-        follows = np.append(self._follows, np.float32(0))
-        found = self.vectors(places)
-        for step, share in ((-1, self._follows[places]), (1, follows[places + 1])):
-            beside = self.vectors(np.clip(places + step, 0, last))
-            found += NEIGHBOUR * share[:, None] * beside
-        found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-6)
-        return found
-
-    def hub(self, places: Numbers) -> Floats:
-        """What these rows have in common with every other."""
-        found: Floats = self._hub[places]
-        return found
-
     def vectors(self, places: Numbers) -> Floats:
         """These rows as unit vectors."""
-        found: Floats = self._data[places].astype(np.float32) * self._scales[places, None]
+        found: Floats = self.data[places].astype(np.float32) * self.scales[places, None]
         found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-6)
         return found
-
-    def rows(self, places: Numbers) -> tuple[Bytes, Floats]:
-        """These rows as they are stored."""
-        return self._data[places], self._scales[places]
 
 
 def nearest(values: Floats, limit: int, among: Numbers | None = None) -> Numbers:
@@ -189,8 +178,7 @@ def of_memory(connection: sqlite3.Connection, memory: int, model: str) -> dict[i
     matrix = _made(connection.execute(query, (model, memory)).fetchall())
     if matrix is None:
         return {}
-    found = matrix.around(np.arange(len(matrix)))
-    return dict(zip(matrix.chunks.tolist(), found, strict=True))
+    return dict(zip(matrix.chunks.tolist(), matrix.smoothed_vectors(), strict=True))
 
 
 def of_chunks(
@@ -207,50 +195,43 @@ def of_chunks(
 
 
 def total(connection: sqlite3.Connection, model: str) -> Mean | None:
-    """What all vectors of a model have in common, read from the index row by row."""
-    summed: np.ndarray[Any, np.dtype[np.float64]] | None = None
-    count = 0
-    query = "SELECT vector FROM vectors WHERE model = ?"
-    for (stored,) in connection.execute(query, (model,)):
-        scale = np.frombuffer(stored[-4:], np.float32)[0]
-        vector = np.frombuffer(stored[:-4], np.int8) * np.float64(scale)
-        summed = vector if summed is None else summed + vector
-        count += 1
-    return None if summed is None else Mean(count, (summed / count).astype(np.float32))
+    """What all vectors of a model have in common."""
+    query = "SELECT chunk, memory, vector FROM vectors WHERE model = ? ORDER BY chunk"
+    matrix = _made(connection.execute(query, (model,)).fetchall())
+    return matrix.mean if matrix else None
 
 
-def _made(found: Sequence[tuple[int, int, bytes]], mean: Mean | None = None) -> Matrix | None:
-    if not found:
+def _made(rows: Sequence[tuple[int, int, bytes]], mean: Mean | None = None) -> Matrix | None:
+    if not rows:
         return None
-    numbers = np.array([row[:2] for row in found], np.int64)
-    stored = np.frombuffer(b"".join(row[2] for row in found), np.int8).reshape(len(found), -1)
-    scales = np.ascontiguousarray(stored[:, -4:]).view(np.float32)[:, 0]
-    data: Bytes = stored[:, :-4]
+    numbers = np.array([row[:2] for row in rows], np.int64)
+    data, scales = _unpack([row[2] for row in rows])
     return Matrix(numbers[:, 0].copy(), numbers[:, 1].copy(), data, scales, mean)
 
 
-class _State(NamedTuple):
-    source: tuple[str, str]  # which file's numbers, and which model's vectors
-    version: int
-    matrix: Matrix
+def _unpack(vectors: Sequence[bytes]) -> tuple[Bytes, Floats]:
+    """What `packed` made, as rows and their scales."""
+    stored = np.frombuffer(b"".join(vectors), np.int8).reshape(len(vectors), -1)
+    return stored[:, :-4], np.ascontiguousarray(stored[:, -4:]).view(np.float32)[:, 0]
 
 
 class Cache:
     """The matrix of one index, brought up to date when the index says that it is old."""
 
     def __init__(self) -> None:
-        self._state: _State | None = None
+        self._source = ("", "")  # which file's numbers, and which model's vectors
+        self._version = 0
+        self._matrix: Matrix | None = None
 
     def matrix(self, connection: sqlite3.Connection, model: str, dimension: int) -> Matrix | None:
         """The vectors of a model as the index has them now, None when there are none."""
         version, identity = connection.execute(STATE).fetchone()
         source = (str(identity), model)
-        state = self._state
-        if state is None or (state.source, state.version) != (source, version):
-            old = state.matrix if state and state.source == source else None
-            made = _load(connection, model, dimension, old)
-            self._state = state = _State(source, version, made)
-        return state.matrix if len(state.matrix) else None
+        if (source, version) != (self._source, self._version):
+            old = self._matrix if source == self._source else None
+            self._matrix = _load(connection, model, dimension, old)
+            self._source, self._version = source, version
+        return self._matrix or None
 
 
 def _load(connection: sqlite3.Connection, model: str, dimension: int, old: Matrix | None) -> Matrix:
@@ -261,32 +242,19 @@ def _load(connection: sqlite3.Connection, model: str, dimension: int, old: Matri
     data = np.zeros((len(chunks), dimension), np.int8)
     scales = np.zeros(len(chunks), np.float32)
     missing = np.ones(len(chunks), bool)
-    if old is not None and len(old) and len(chunks):
+    if old and len(chunks):
         places = old.at(chunks)
         missing = places < 0
-        data[~missing], scales[~missing] = old.rows(places[~missing])
+        data[~missing] = old.data[places[~missing]]
+        scales[~missing] = old.scales[places[~missing]]
     if missing.any():
-        _read(connection, (model, chunks[missing][0], chunks[missing][-1]), chunks, data, scales)
+        first, last = (int(chunk) for chunk in chunks[missing][[0, -1]])
+        rows = connection.execute(
+            "SELECT chunk, vector FROM vectors WHERE model = ? AND chunk BETWEEN ? AND ? "
+            "AND length(vector) = ? ORDER BY chunk",
+            (model, first, last, dimension + 4),
+        ).fetchall()
+        if rows:
+            places = np.searchsorted(chunks, np.array([chunk for chunk, _ in rows], np.int64))
+            data[places], scales[places] = _unpack([vector for _, vector in rows])
     return Matrix(chunks, memories, data, scales)
-
-
-def _read(
-    connection: sqlite3.Connection,
-    wanted: tuple[str, int, int],
-    chunks: Numbers,
-    data: Bytes,
-    scales: Floats,
-) -> None:
-    """Read the vectors of a stretch of chunks into their places."""
-    size = data.shape[1] + 4
-    found = connection.execute(
-        "SELECT chunk, vector FROM vectors WHERE model = ? AND chunk BETWEEN ? AND ? "
-        "AND length(vector) = ? ORDER BY chunk",
-        (wanted[0], int(wanted[1]), int(wanted[2]), size),
-    ).fetchall()
-    if not found:
-        return
-    places = np.searchsorted(chunks, np.array([chunk for chunk, _ in found], np.int64))
-    stored = np.frombuffer(b"".join(vector for _, vector in found), np.int8).reshape(-1, size)
-    data[places] = stored[:, :-4]
-    scales[places] = np.ascontiguousarray(stored[:, -4:]).view(np.float32)[:, 0]

@@ -1,7 +1,4 @@
-"""What a bank's links connect: its graph, who links to a document, what is related to a memory.
-
-The graph of a whole bank is read at once; what is around one memory is looked up link by link.
-"""
+"""What a bank's links connect: its graph, who links to a document, what is related to a memory."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import json
 import posixpath
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -66,13 +63,7 @@ class Graph(NamedTuple):
     def to_dict(self) -> Data:
         return {
             "nodes": [
-                {
-                    "name": node.name,
-                    "kind": node.kind,
-                    "title": node.title or None,
-                    "freshness": node.freshness or None,
-                    "now_at": node.now_at or None,
-                }
+                {name: value or None for name, value in node._asdict().items()}
                 for node in self.nodes
             ],
             "edges": [
@@ -177,9 +168,9 @@ def graph_of(index: Index, ref: str = "", depth: int = 2, *, cwd: str = "") -> G
 def _graph(
     connection: sqlite3.Connection, project: Project | None, ref: str, depth: int, cwd: str
 ) -> Graph:
-    memories = _Memories(connection)
-    edges = _relations(edges_from(connection, memories.refs), memories.resolve)
-    titles = memories.titles
+    numbers = [number for (number,) in connection.execute("SELECT number FROM memories")]
+    edges = _relations(connection, edges_from(connection, numbers))
+    titles = _titles(connection)
     names = set() if ref else set(titles)
     if ref:
         start = _start(connection, ref) or _ghost(connection, Document.of(ref, cwd), project)
@@ -193,36 +184,23 @@ def _graph(
     return Graph(nodes, tuple(edges))
 
 
-class _Memories:
-    """Every memory by its names, read once: for a whole graph, one look for each link is slow."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.refs: dict[int, str] = {}
-        self.titles: dict[str, str] = {}
-        self._by_key: dict[str, list[tuple[str, int]]] = defaultdict(list)
-        collection_key = cache(key)  # collections are few
-        query = "SELECT number, collection, id, key, title, is_gone FROM memories ORDER BY number"
-        for number, collection, name, known, title, is_gone in connection.execute(query):
-            ref = self.refs[number] = f"{collection}/{name}" if collection else name
-            if not is_gone:
-                self.titles[ref] = title
-                self._by_key[known].append((collection_key(collection), number))
-        merged = "SELECT target, memory FROM links WHERE edge = 'merged_from' ORDER BY rowid DESC"
-        self._merged: dict[str, int] = dict(connection.execute(merged).fetchall())
-
-    def resolve(self, target: str) -> str:
-        """The memory that a target names, as `memory_of` finds it; empty if there is none."""
-        name = key(target)
-        collection, slash, last = name.rpartition("/")
-        for where, number in self._by_key.get(last, ()):
-            if not slash or where == collection:
-                return self.refs[number]
-        return self.refs.get(self._merged.get(name, 0), "")
+def _titles(connection: sqlite3.Connection) -> dict[str, str]:
+    """The title of every memory, by its reference."""
+    query = "SELECT collection, id, title FROM memories WHERE NOT is_gone"
+    return {
+        f"{collection}/{name}" if collection else name: title
+        for collection, name, title in connection.execute(query)
+    }
 
 
-def _relations(edges: Iterable[Edge], resolve: Callable[[str], str]) -> list[Relation]:
-    """Links as edges between what they name, each once; `resolve` gives the memory of a target."""
-    resolve = cache(resolve)
+def _relations(connection: sqlite3.Connection, edges: Iterable[Edge]) -> list[Relation]:
+    """Links as edges between what they name, each once."""
+
+    @cache
+    def resolve(target: str) -> str:
+        number = memory_of(connection, key(target))
+        return "" if number is None else ref_of(connection, number)
+
     relations: dict[tuple[str, str, str], Relation] = {}
     for edge in edges:
         if edge.edge == "merged_from":
@@ -294,32 +272,15 @@ def connections(index: Index, ref: str) -> Graph:
 def _connections(connection: sqlite3.Connection, project: Project | None, ref: str) -> Graph:
     number = _find(connection, ref)
     name = ref_of(connection, number)
-    resolve = partial(_resolve, connection)
     outward = edges_from(connection, [number], once=True, most=MOST_AROUND)
     names = _memory_names(connection, number)
-    inward = _relations(edges_to(connection, names, once=True, most=MOST_AROUND), resolve)
+    inward = _relations(connection, edges_to(connection, names, once=True, most=MOST_AROUND))
     # A bare name may mean another memory, of another collection.
     inward = [edge for edge in inward if edge.target == name != edge.source]
-    edges = [*_relations(outward, resolve), *inward]
+    edges = [*_relations(connection, outward), *inward]
     around = dict.fromkeys([name, *(edge.target for edge in edges), *(it.source for it in inward)])
-    titles = {}
-    for other in around:
-        if not other.startswith(("?", "ghost:")):
-            titles[other] = _title(connection, other)
-    seen = {edge.target: (edge.written, edge.seen) for edge in outward}
+    titles, seen = _titles(connection), {it.target: (it.written, it.seen) for it in outward}
     return Graph(tuple(_node(other, titles, project, seen) for other in around), tuple(edges))
-
-
-def _resolve(connection: sqlite3.Connection, target: str) -> str:
-    number = memory_of(connection, key(target))
-    return "" if number is None else ref_of(connection, number)
-
-
-def _title(connection: sqlite3.Connection, ref: str) -> str:
-    collection, _, name = ref.rpartition("/")
-    query = "SELECT title FROM memories WHERE key = ? AND collection = ? AND id = ?"
-    (title,) = connection.execute(query, (key(name), collection, name)).fetchone()
-    return str(title)
 
 
 # Who links to a document

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import RetainError
 from retain.index import fulltext, graph
-from retain.index.fulltext import Lexicon, Shares, Snapshot, Within
+from retain.index.fulltext import Lexicon, Shares, Snapshot
 from retain.search.request import ParsedQuery, SearchRequest, allowed_memories
 
 if TYPE_CHECKING:
@@ -123,8 +123,7 @@ def gather(
     remote: Remote | None = None,
 ) -> Candidates:
     """Ask each arm for what it would propose; `remote` answers for those that live elsewhere."""
-    allowed = allowed_memories(connection, request.filters)
-    within = None if allowed is None else Within(allowed)
+    within = allowed_memories(connection, request.filters)
     by_text, by_vector = remote.chunks(connection) if remote else (None, None)
     near = None
     if by_vector is None:
@@ -147,7 +146,11 @@ def gather(
     named = graph.named_files(connection, request.query)
     numbers = {*shares, *(near.order if near else by_vector or ()), *named}
     if request.lists_all and within:
-        numbers.update(_first_chunks(connection, within))
+        firsts = (
+            "SELECT min(number) FROM chunks WHERE memory IN (SELECT value FROM json_each(?)) "
+            "GROUP BY memory"
+        )
+        numbers.update(row[0] for row in connection.execute(firsts, (json.dumps(within),)))
     if not shares and request.mode != "semantic":
         numbers.update(_by_speaker_or_date(connection, query))
     rows = _rows(connection, numbers, within)
@@ -165,7 +168,7 @@ def _matching(
     connection: sqlite3.Connection,
     lexicon: Lexicon,
     k1: float,
-    within: Within | None,
+    within: Sequence[int] | None,
     request: SearchRequest,
 ) -> Mapping[int, Shares]:
     """The text arm; where one long talk holds every place, what comes after it as well."""
@@ -187,7 +190,7 @@ def _nearest(
     index: Index | Snapshot,
     connection: sqlite3.Connection,
     query: QueryVector,
-    within: Within | None,
+    within: Sequence[int] | None,
     most: int,
 ) -> Near | None:
     """The vector arm, or None when there is nothing to compare, or nothing to compare it with."""
@@ -196,7 +199,7 @@ def _nearest(
     matrix = index.vectors.matrix(connection, query.model, len(query.vector))
     if matrix is None:
         return None
-    among = None if within is None else matrix.among(within.numbers)
+    among = None if within is None else matrix.among(within)
     return compare(matrix, query.vector, among, most)
 
 
@@ -230,14 +233,6 @@ def _by_speaker_or_date(connection: sqlite3.Connection, query: ParsedQuery) -> I
     return [number for number, _ in rows[:_MOST_DATED]]
 
 
-def _first_chunks(connection: sqlite3.Connection, within: Within) -> list[int]:
-    query = (
-        "SELECT min(number) FROM chunks WHERE memory IN (SELECT value FROM json_each(?)) "
-        "GROUP BY memory"
-    )
-    return [number for (number,) in connection.execute(query, (within.encoded,))]
-
-
 _ROWS: Final = (
     "SELECT c.number, c.memory, m.chunks, c.who, c.is_question, c.asks, c.is_heading, m.type, "
     "m.status, m.created, m.is_superseded, m.key, m.collection, "
@@ -249,7 +244,7 @@ _ROWS: Final = (
 
 
 def _rows(
-    connection: sqlite3.Connection, numbers: Collection[int], within: Within | None
+    connection: sqlite3.Connection, numbers: Collection[int], within: Sequence[int] | None
 ) -> dict[int, Row]:
     """What is known about these chunks, of those that may be found."""
     if not numbers:
@@ -257,5 +252,5 @@ def _rows(
     rows = map(Row._make, connection.execute(_ROWS, (json.dumps(sorted(numbers)),)))
     if within is None:
         return {row.chunk: row for row in rows}
-    allowed = frozenset(within.numbers)
+    allowed = frozenset(within)
     return {row.chunk: row for row in rows if row.memory in allowed}

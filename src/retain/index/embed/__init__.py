@@ -47,7 +47,8 @@ class Embedder(Protocol):
 
     def query(self, text: str) -> FloatArray:
         """The unit vector of one text."""
-        ...
+        vector: FloatArray = self.embed([text])[0]
+        return vector
 
 
 def embedder(

@@ -1,9 +1,8 @@
 """A BERT sentence encoder in numpy: no torch, no compiler, no network.
 
 Whatever the encoder does not do is refused with a ValueError: a model run in part gives vectors
-that look right and are not. Nothing the weights' file says is believed before it is compared with
-the file's own size. Its tensors are read, not mapped: a map would end the process if someone
-shortened the file behind it.
+that look right and are not. Its tensors are read, not mapped: a map would end the process if
+someone shortened the file behind it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,6 @@ from retain.index.embed.wordpiece import WordPiece
 
 _MAX_TOKENS: Final = 256
 _MAX_MEASURE: Final = 1_000_000
-_MAX_HEADER: Final = 10_000_000
 # More tokens at once leave the processor's cache, fewer leave its multipliers idle.
 _BATCH_TOKENS: Final = 512
 # OpenBLAS multiplies four rows at a time; a query of 11 rows takes 40% longer than one of 12.
@@ -35,6 +33,15 @@ _CHARS_PER_TOKEN: Final = 64
 _DTYPES: Final = {"F32": "<f4", "F16": "<f2", "I8": "i1"}
 _STEPS: Final = ("Transformer", "Pooling", "Normalize")
 _POOLING: Final = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+_MEASURES: Final = {  # a field of Architecture, and what config.json calls it
+    "dimension": "hidden_size",
+    "heads": "num_attention_heads",
+    "layers": "num_hidden_layers",
+    "wide": "intermediate_size",
+    "words": "vocab_size",
+    "positions": "max_position_embeddings",
+}
+_MEAN: Final = {"pooling_mode_mean_tokens": True}
 _ONLY: Final = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
 
 # gelu(x) is x / (1 + exp(x * (A + B x^2 + C x^4))) to within 3e-5 of the exact value for every x,
@@ -58,102 +65,62 @@ class Architecture(NamedTuple):
     pooling: str
 
 
-def read_architecture(files: Mapping[str, object]) -> Architecture:
+def read_architecture(files: Mapping[str, Any]) -> Architecture:
     """Read what the JSON files of a sentence-transformers directory say about its model."""
-    config = _object(files, "config.json")
-    if config is None:
-        raise ValueError("it has no config.json")
+    for name, content in files.items():
+        if name != "modules.json" and not isinstance(content, dict):
+            raise ValueError(f"{name} is not a JSON object")
+    config = files["config.json"]
     for key, only in _ONLY.items():
         if (value := config.get(key, only)) != only:
             raise ValueError(
                 f"config.json: {key} is {str(value)[:40]!r}, and only {only!r} can be run"
             )
     # A step after pooling, such as a dense layer, would be left out.
-    steps = files.get("modules.json")
-    for step in steps if isinstance(steps, list) else ():
-        kind = str(step.get("type") if isinstance(step, dict) else step)
-        if kind.rpartition(".")[2] not in _STEPS:
-            raise ValueError(f"modules.json: {kind[:60]!r} cannot be run")
-    pooling = _object(files, "1_Pooling/config.json")
-    if pooling is None:
-        pooling = {"pooling_mode_mean_tokens": True}
-    modes = [key for key, on in pooling.items() if key.startswith("pooling_mode_") and on is True]
+    for step in files.get("modules.json", ()):
+        if step["type"].rpartition(".")[2] not in _STEPS:
+            raise ValueError(f"modules.json: {step['type'][:60]!r} cannot be run")
+    limit = files.get("sentence_bert_config.json", {}).get("max_seq_length") or _MAX_TOKENS
+    config = {**config, "max_seq_length": limit}
+    for key in (*_MEASURES.values(), "max_seq_length"):
+        if not isinstance(config.get(key), int) or not 0 < config[key] <= _MAX_MEASURE:
+            raise ValueError(f"its {key} is not a whole number above 0")
+    measures = {name: config[key] for name, key in _MEASURES.items()}
+    if measures["dimension"] % measures["heads"]:
+        raise ValueError(
+            f"config.json: {measures['heads']} heads cannot share {measures['dimension']} numbers"
+        )
+    return Architecture(
+        **measures,
+        epsilon=float(config.get("layer_norm_eps", 1e-12)),
+        max_tokens=min(_MAX_TOKENS, measures["positions"], limit),
+        pooling=_read_pooling(files.get("1_Pooling/config.json", _MEAN)),
+    )
+
+
+def _read_pooling(config: Mapping[str, Any]) -> str:
+    modes = [key for key, on in config.items() if key.startswith("pooling_mode_") and on is True]
     if len(modes) != 1 or modes[0] not in _POOLING:
         raise ValueError(
             f"1_Pooling/config.json: {', '.join(modes)[:80] or 'no pooling'} cannot be run, "
             "only pooling by mean or cls"
         )
-    epsilon = config.get("layer_norm_eps", 1e-12)
-    if not isinstance(epsilon, float) or not 0 < epsilon < 1:
-        raise ValueError("config.json: layer_norm_eps is not a small number")
-    positions = _measure(config, "max_position_embeddings")
-    sentence = _object(files, "sentence_bert_config.json") or {}
-    has_limit = sentence.get("max_seq_length") is not None
-    limit = _measure(sentence, "max_seq_length") if has_limit else _MAX_TOKENS
-    plan = Architecture(
-        dimension=_measure(config, "hidden_size"),
-        heads=_measure(config, "num_attention_heads"),
-        layers=_measure(config, "num_hidden_layers"),
-        wide=_measure(config, "intermediate_size"),
-        words=_measure(config, "vocab_size"),
-        positions=positions,
-        epsilon=epsilon,
-        max_tokens=min(_MAX_TOKENS, positions, limit),
-        pooling=_POOLING[modes[0]],
-    )
-    if plan.dimension % plan.heads:
-        raise ValueError(f"config.json: {plan.heads} heads cannot share {plan.dimension} numbers")
-    return plan
-
-
-def _object(files: Mapping[str, object], name: str) -> dict[str, object] | None:
-    content = files.get(name)
-    if content is not None and not isinstance(content, dict):
-        raise ValueError(f"{name} is not a JSON object")
-    return content
-
-
-def _measure(config: dict[str, object], key: str) -> int:
-    value = config.get(key)
-    if not isinstance(value, int) or not 0 < value <= _MAX_MEASURE:
-        raise ValueError(f"its {key} is not a whole number above 0")
-    return value
+    return _POOLING[modes[0]]
 
 
 class Tensors:
-    """The tensors of an open safetensors file, each read when it is asked for."""
+    """The tensors of a safetensors file, each read when it is asked for."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._size = file.seek(0, os.SEEK_END)
-        file.seek(0)
-        length = int.from_bytes(file.read(8), "little")
-        if not 0 < length <= min(_MAX_HEADER, self._size - 8):
-            raise ValueError("the weights have no header of a believable size")
-        self._start = 8 + length
+    def __init__(self, data: bytes) -> None:
+        start = 8 + int.from_bytes(data[:8], "little")
         try:
-            header = json.loads(file.read(length))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"the weights' header is not JSON: {error}") from error
-        if not isinstance(header, dict):
-            raise ValueError("the weights' header is no JSON object")  # noqa: TRY004 - a bad file
+            header = dict(json.loads(data[8:start]))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"the weights' header cannot be read: {error}") from error
         header.pop("__metadata__", None)
+        self._data = memoryview(data)[start:]
         # Checkpoints of a whole BERT keep the encoder under this prefix.
-        self._places = {
-            name.removeprefix("bert."): self._place(name, place) for name, place in header.items()
-        }
-
-    def _place(self, name: str, place: object) -> tuple[str, tuple[int, ...], int, int]:
-        """Where in the file a tensor starts and how long it is, after its type and shape."""
-        match place:
-            case {
-                "dtype": str(dtype),
-                "shape": [*shape],
-                "data_offsets": [int(first), int(last)],
-            } if all(isinstance(n, int) and 0 <= n <= self._size for n in shape):
-                if 0 <= first <= last <= self._size - self._start:
-                    return dtype, tuple(shape), self._start + first, last - first
-        raise ValueError(f"the weights' header places {name[:80]!r} outside the file")
+        self._places = {name.removeprefix("bert."): place for name, place in header.items()}
 
     def names(self) -> list[str]:
         """The names of all tensors, in the order of the header."""
@@ -163,17 +130,14 @@ class Tensors:
         """Read one tensor as it is stored."""
         if name not in self._places:
             raise ValueError(f"the weights have no {name}")
-        kind, shape, start, size = self._places[name]
-        if kind not in _DTYPES:
-            raise ValueError(f"{name} is stored as {kind[:20]}, not as {', '.join(_DTYPES)}")
-        dtype = np.dtype(_DTYPES[kind])
-        if math.prod(shape) * dtype.itemsize != size:
-            raise ValueError(f"{name} has not the size its shape asks for")
-        self._file.seek(start)
-        data = self._file.read(size)
-        if len(data) != size:
-            raise ValueError(f"the weights end within {name}")
-        return np.frombuffer(data, dtype).reshape(shape)
+        try:
+            place = self._places[name]
+            first, last = place["data_offsets"]
+            # A copy, so that the file's other tensors need not be kept for this one.
+            data = bytes(self._data[first:last])
+            return np.frombuffer(data, _DTYPES[place["dtype"]]).reshape(place["shape"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{name} cannot be read from the weights: {error}") from error
 
     def stored(self, name: str, *shape: int) -> tuple[NDArray[Any], FloatArray | None]:
         """Read a tensor that must have a shape; one of 8-bit numbers has a scale for each row."""

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from retain.index.embed import EmbedderError, FloatArray
+from retain.index.embed import Embedder, EmbedderError, FloatArray
 from retain.text.sanitize import visible
-
-if TYPE_CHECKING:
-    from http.client import HTTPResponse
 
 _BATCH: Final = 64
 _MAX_CHARS: Final = 8_000  # what a model of 8,192 tokens takes of any script
@@ -26,9 +22,17 @@ _PAUSES: Final = (0.5, 1.0)  # seconds before the second and the third attempt
 _MAX_WAIT: Final = 5.0
 _VISIBLE: Final = re.compile(r"[!-~]+")
 _TRY_AGAIN: Final = (429, 500, 502, 503, 504)
+_HINTS: Final = {
+    **dict.fromkeys((401, 403), "Check the key in RETAIN_RECALL_API_KEY."),
+    **dict.fromkeys(
+        (400, 404, 422),
+        "Check recall.embedder and recall.model: `retain config list` shows them.",
+    ),
+    **dict.fromkeys(_TRY_AGAIN, "Words are still found without it; try again later."),
+}
 
 
-class RemoteModel:
+class RemoteModel(Embedder):
     """A model behind an address; the texts leave this machine unless it is a local one."""
 
     def __init__(
@@ -55,7 +59,6 @@ class RemoteModel:
         is_local = host in ("localhost", "::1") or host.startswith("127.")
         proxies = urllib.request.ProxyHandler({} if is_local else None)
         self._opener = urllib.request.build_opener(proxies, _NoRedirect())
-        self._lock = threading.Lock()
         self._dimension = 0
 
     @property
@@ -74,33 +77,32 @@ class RemoteModel:
         """One unit vector a text, in order."""
         import numpy as np
 
-        starts = range(0, len(texts), _BATCH)
-        parts = [self._embed_batch(texts[start : start + _BATCH]) for start in starts]
+        parts = []
+        for start in range(0, len(texts), _BATCH):
+            # Servers take whole characters, not too many, and never none at all.
+            batch = [
+                text[:_MAX_CHARS].encode("utf-8", "replace").decode() or " "
+                for text in texts[start : start + _BATCH]
+            ]
+            answer = self._ask(json.dumps({"model": self._model, "input": batch}).encode("ascii"))
+            vectors = self._read_vectors(answer, len(batch))
+            self._dimension = self._dimension or vectors.shape[1]
+            if vectors.shape[1] != self._dimension:
+                raise self._error(
+                    f"gave vectors of {vectors.shape[1]} numbers after some of {self._dimension}"
+                )
+            parts.append(vectors)
         return np.concatenate(parts) if parts else np.empty((0, self.dimension), np.float32)
 
-    def query(self, text: str) -> FloatArray:
-        """The unit vector of one text."""
-        vector: FloatArray = self.embed([text])[0]
-        return vector
-
-    def _embed_batch(self, texts: Sequence[str]) -> FloatArray:
-        # Servers take whole characters, not too many, and never none at all.
-        sent = [text[:_MAX_CHARS].encode("utf-8", "replace").decode() or " " for text in texts]
-        answer = self._ask(json.dumps({"model": self._model, "input": sent}).encode("ascii"))
-        vectors = self._read_vectors(answer, len(texts))
-        with self._lock:
-            self._dimension = self._dimension or vectors.shape[1]
-        if vectors.shape[1] != self._dimension:
-            raise self._error(
-                f"gave vectors of {vectors.shape[1]} numbers after some of {self._dimension}"
-            )
-        return vectors
-
-    def _ask(self, body: bytes) -> object:
+    def _ask(self, body: bytes) -> Any:
         """Send one request, again a little later where the answer asks for that."""
+        headers = {"Content-Type": "application/json", "User-Agent": "retain"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        request = urllib.request.Request(self._url, body, headers)  # noqa: S310 - http(s)
         for pause in (*_PAUSES, None):
             try:
-                return self._ask_once(body)
+                return self._ask_once(request)
             except urllib.error.HTTPError as error:
                 with error:
                     if pause is None or error.code not in _TRY_AGAIN:
@@ -109,19 +111,18 @@ class RemoteModel:
             time.sleep(min(float(wanted) if wanted.isdecimal() else pause, _MAX_WAIT))
         raise AssertionError  # the last attempt returns or raises
 
-    def _ask_once(self, body: bytes) -> object:
-        headers = {
-            "Content-Type": "application/json",
-            "Accept": "application/json",
-            "User-Agent": "retain",
-        }
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        request = urllib.request.Request(self._url, body, headers)  # noqa: S310 - http(s)
+    def _ask_once(self, request: urllib.request.Request) -> Any:
         deadline = time.monotonic() + self._timeout
+        data = bytearray()
         try:
             with self._opener.open(request, timeout=self._timeout) as response:
-                answer: object = json.loads(self._read_body(response, deadline))
+                while chunk := response.read1(1 << 16):
+                    data += chunk
+                    if len(data) > _MAX_ANSWER:
+                        raise self._error("sent an answer without end")
+                    if time.monotonic() > deadline:  # it trickles
+                        raise TimeoutError
+            return json.loads(data)
         except urllib.error.HTTPError:
             raise
         except (OSError, HTTPException) as error:
@@ -131,18 +132,6 @@ class RemoteModel:
             raise self._error(f"cannot be reached: {reason}") from error
         except (ValueError, RecursionError):
             raise self._error("answered with something other than JSON") from None
-        return answer
-
-    def _read_body(self, response: HTTPResponse, deadline: float) -> bytes:
-        """Read the whole answer; one that trickles or never ends is given up."""
-        data = bytearray()
-        while chunk := response.read1(1 << 16):
-            data += chunk
-            if len(data) > _MAX_ANSWER:
-                raise self._error("sent an answer without end")
-            if time.monotonic() > deadline:
-                raise TimeoutError
-        return bytes(data)
 
     def _status_error(self, error: urllib.error.HTTPError) -> EmbedderError:
         """An error with the server's own words, without the key that some of them repeat."""
@@ -160,37 +149,22 @@ class RemoteModel:
         if self._key:
             words = words.replace(self._key, "[key]")
         words = visible(" ".join(words.split()))[:200]
-        hint = ""
-        if error.code in (401, 403):
-            hint = "Check the key in RETAIN_RECALL_API_KEY."
-        elif error.code in (400, 404, 422):
-            hint = "Check recall.embedder and recall.model: `retain config list` shows them."
-        elif error.code in _TRY_AGAIN:
-            hint = "Words are still found without it; try again later."
-        return self._error(f"answered {error.code}" + (f": {words}" if words else ""), hint)
+        answer = f"answered {error.code}" + (f": {words}" if words else "")
+        return self._error(answer, _HINTS.get(error.code, ""))
 
-    def _read_vectors(self, answer: object, count: int) -> FloatArray:
+    def _read_vectors(self, answer: Any, count: int) -> FloatArray:
         """The unit vectors in the order of their texts, whatever order the answer has."""
         import numpy as np
 
-        data = answer.get("data") if isinstance(answer, dict) else None
-        if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
-            raise self._error("answered without a list of vectors")
-        if len(data) != count:
-            raise self._error(f"gave {len(data)} vectors for {count} texts")
-        by_index = {
-            item["index"]: item.get("embedding") for item in data if type(item.get("index")) is int
-        }
-        if by_index.keys() != set(range(count)):
-            raise self._error("did not say which vector is whose")
         try:
-            vectors = np.array([by_index[number] for number in range(count)])
-        except ValueError:
-            raise self._error("gave vectors of several lengths") from None
-        if vectors.ndim != 2 or vectors.dtype.kind not in "fi":
-            raise self._error("gave vectors that are not lists of numbers, all of one length")
-        with np.errstate(all="ignore"):
-            norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+            by_index = {item["index"]: item["embedding"] for item in answer["data"]}
+            vectors = np.array([by_index[number] for number in range(count)], np.float64)
+            with np.errstate(all="ignore"):
+                norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            raise self._error(
+                f"did not give {count} vectors for {count} texts, lists of numbers of one length"
+            ) from None
         if not (np.isfinite(norms) & (norms > 0)).all():
             raise self._error("gave a vector without a direction: not finite, or all zeros")
         unit: FloatArray = (vectors / norms).astype(np.float32)

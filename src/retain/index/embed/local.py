@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from io import BufferedReader
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from retain.daemon import client
-from retain.index.embed import EmbedderError, FloatArray
+from retain.index.embed import Embedder, EmbedderError, FloatArray
 
 if TYPE_CHECKING:
     from retain.index.embed.bert import Architecture, Encoder
 
 WEIGHTS: Final = "model.safetensors"
 TOKENIZER: Final = "tokenizer.json"
+CONFIG: Final = "config.json"
 
-_CONFIGS: Final = (
-    "config.json", "modules.json", "sentence_bert_config.json", "1_Pooling/config.json",
-)  # fmt: skip
-_MAX_JSON_BYTES: Final = 100_000_000
+_OPTIONAL: Final = ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json")
 _MAX_WORKERS: Final = 4
 _LEAST_SHARE: Final = 8  # texts that are worth a thread
 _WARM_TIMEOUT: Final = 0.5  # seconds; loading the model takes about as long
@@ -31,11 +29,11 @@ _WARM_TIMEOUT: Final = 0.5  # seconds; loading the model takes about as long
 MINILM_SHA256: Final[Mapping[str, str]] = {
     WEIGHTS: "40d267bc67a201b5ae6d07dd60a71325b2668aa682c5f1398045a4957a30ede3",
     TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+    CONFIG: "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
 }
 
 
-class LocalModel:
+class LocalModel(Embedder):
     """The model in a directory, read when its first vector is wanted."""
 
     def __init__(
@@ -58,8 +56,7 @@ class LocalModel:
     def name(self) -> str:
         """The model's title and the start of its weights' checksum."""
         if WEIGHTS not in self._sha256:
-            with self._lock, self._open(WEIGHTS) as file:
-                self._check(WEIGHTS, hashlib.file_digest(file, "sha256").hexdigest())
+            self._read(WEIGHTS)
         return f"{self._title}:{self._sha256[WEIGHTS][:12]}"
 
     @property
@@ -93,65 +90,42 @@ class LocalModel:
         """The same, if the model is loaded already."""
         return self.embed(texts) if self._encoder is not None else None
 
-    def query(self, text: str) -> FloatArray:
-        """The unit vector of one text."""
-        vector: FloatArray = self.embed([text])[0]
-        return vector
-
     def _load(self) -> Encoder:
         plan = self._read_architecture()
-        tokenizer = self._read(TOKENIZER)
-        if tokenizer is None:
-            raise self._unusable(f"it has no {TOKENIZER}")
         from retain.index.embed.bert import Encoder, Tensors
         from retain.index.embed.wordpiece import WordPiece
 
-        with self._open(WEIGHTS) as file:
-            # The checksum is that of the open file: what is read next cannot be another one.
-            self._check(WEIGHTS, hashlib.file_digest(file, "sha256").hexdigest())
-            try:
-                return Encoder(plan, WordPiece.read(tokenizer), Tensors(file))
-            except (OSError, ValueError) as error:
-                raise self._unusable(str(error)) from error
+        tokenizer, weights = self._read(TOKENIZER), self._read(WEIGHTS)
+        try:
+            return Encoder(plan, WordPiece.read(tokenizer), Tensors(weights))
+        except ValueError as error:
+            raise self._unusable(str(error)) from error
 
     def _read_architecture(self) -> Architecture:
         from retain.index.embed.bert import read_architecture  # brings numpy: 60 ms
 
-        files: dict[str, object] = {}
-        for name in _CONFIGS:
-            data = self._read(name)
-            try:
-                if data is not None:
-                    files[name] = json.loads(data)
-            except (ValueError, RecursionError) as error:
-                raise self._unusable(f"{name} is not valid JSON: {error}") from error
+        files = {}
+        for name in (CONFIG, *_OPTIONAL):
+            if name == CONFIG or os.path.exists(os.path.join(self._directory, name)):
+                try:
+                    files[name] = json.loads(self._read(name))
+                except (ValueError, RecursionError) as error:
+                    raise self._unusable(f"{name} is not valid JSON: {error}") from error
         try:
             return read_architecture(files)
         except ValueError as error:
             raise self._unusable(str(error)) from error
 
-    def _open(self, name: str) -> BufferedReader:
-        try:
-            return open(os.path.join(self._directory, name), "rb")
-        except OSError as error:
-            raise self._unusable(f"{name}: {error.strerror}") from error
-
-    def _read(self, name: str) -> bytes | None:
+    def _read(self, name: str) -> bytes:
+        """Read a file; its checksum is the one that is known, or that it had the first time."""
         try:
             with open(os.path.join(self._directory, name), "rb") as file:
-                data = file.read(_MAX_JSON_BYTES)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+                data = file.read()
         except OSError as error:
             raise self._unusable(f"{name}: {error.strerror}") from error
-        if self._is_shipped and name in self._sha256:
-            self._check(name, hashlib.sha256(data).hexdigest())
-        return data
-
-    def _check(self, name: str, sha256: str) -> None:
-        """Compare a checksum with the one that is known, or take it as the one to expect."""
+        sha256 = hashlib.sha256(data).hexdigest()
         if self._sha256.setdefault(name, sha256) == sha256:
-            return
+            return data
         if self._is_shipped:
             raise self._unusable(f"{name} is damaged: it is not the file that was shipped")
         raise self._unusable(f"{name} has changed since it was first read")
@@ -173,7 +147,7 @@ MINILM: Final = LocalModel(
 )
 
 
-class WarmModel:
+class WarmModel(Embedder):
     """A model on this machine, and the banks whose warm processes may answer in its place.
 
     Texts to be stored are embedded here: they are many, and nobody should wait behind them.
@@ -207,8 +181,7 @@ class WarmModel:
     def query(self, text: str) -> FloatArray:
         """The unit vector of one text."""
         vectors = self._ask([text])
-        vector: FloatArray = self._local.query(text) if vectors is None else vectors[0]
-        return vector
+        return self._local.query(text) if vectors is None else vectors[0]
 
     def _ask(self, texts: Sequence[str]) -> FloatArray | None:
         """Ask the warm processes; who does not answer once is not asked again."""
@@ -216,24 +189,20 @@ class WarmModel:
         while banks := self._banks:
             answer = client.ask(banks[0], request, _WARM_TIMEOUT)
             if answer is not None and answer.get("model") == self.name:
-                vectors = _decode(answer.get("vectors"), len(texts), self.dimension)
-                if vectors is not None:
-                    return vectors
+                with contextlib.suppress(KeyError, TypeError, ValueError):
+                    return _decode(answer["vectors"], (len(texts), self.dimension))
             self._banks = banks[1:]
         return None
 
 
-def _decode(encoded: Any, count: int, dimension: int) -> FloatArray | None:
-    """The vectors of an answer; None for anything that is not so many unit vectors."""
+def _decode(encoded: Sequence[str], shape: tuple[int, int]) -> FloatArray:
+    """The vectors of an answer; a ValueError for anything that is not so many unit vectors."""
     import base64
 
     import numpy as np
 
-    try:
-        data = b"".join(base64.b64decode(text, validate=True) for text in encoded)
-        vectors = np.frombuffer(data, "<f4").astype(np.float32).reshape(count, dimension)
-    except (TypeError, ValueError):
-        return None
-    # Written so that a NaN fails it.
-    is_unit = len(encoded) == count and bool((abs((vectors**2).sum(axis=1) - 1) < 1e-3).all())
-    return vectors if is_unit else None
+    data = b"".join(base64.b64decode(text, validate=True) for text in encoded)
+    vectors: FloatArray = np.frombuffer(data, "<f4").astype(np.float32).reshape(shape)
+    if len(encoded) != len(vectors) or not np.allclose((vectors**2).sum(axis=1), 1, atol=1e-3):
+        raise ValueError("not unit vectors")
+    return vectors
