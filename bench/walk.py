@@ -22,15 +22,18 @@ OPTIMIZED = 1  # set for functions alone
 COMPREHENSIONS = ("<dictcomp>", "<genexpr>", "<listcomp>", "<setcomp>")
 calls, functions, modules, crossings, reads = 0, set(), set(), 0, 0
 
+def is_loading(frame):
+    return frame is not None and not frame.f_code.co_flags & OPTIMIZED
+
 def profile(frame, event, arg):
     global calls, crossings
     if event != "call":
         return
     name = frame.f_globals.get("__name__", "")
     code = frame.f_code
-    # Not the body of a module or a class, nor a comprehension in one.
+    # Not the body of a module or a class, nor what one calls: that is loading, not walking.
     is_body = not code.co_flags & OPTIMIZED or code.co_qualname in COMPREHENSIONS
-    if not name.startswith("retain") or is_body:
+    if not name.startswith("retain") or is_body or is_loading(frame.f_back):
         return
     calls += 1
     functions.add((name, code.co_qualname))

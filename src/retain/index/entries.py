@@ -25,7 +25,7 @@ from retain.text.links import Link, find_links, normalize_target
 from retain.text.tokens import bag, is_question, words
 
 if TYPE_CHECKING:
-    from retain.index.embeddings import VectorCache
+    from retain.index.index import Index
 
 # Frontmatter that people search by, beside title and tags.
 _SEARCHED: Final = ("context", "category", "project")
@@ -275,8 +275,8 @@ _COLUMNS: Final = {
 class Inserts:
     """New rows of one transaction, written together: one statement per table, not per memory."""
 
-    def __init__(self, connection: sqlite3.Connection, cache: VectorCache) -> None:
-        self._connection, self._cache = connection, cache
+    def __init__(self, connection: sqlite3.Connection, index: Index) -> None:
+        self._connection, self._index = connection, index
         self._memory = last_number(connection, "memories")
         self._chunk = last_number(connection, "chunks")
         self._rows: dict[str, list[tuple[object, ...]]] = {table: [] for table in _COLUMNS}
@@ -306,7 +306,7 @@ class Inserts:
         """Write what was added; must be called before the transaction ends."""
         model = str(fact(self._connection, "model") or "")
         digests = {digest for _, _, digest in self._chunks}
-        vectors = self._cache.find(model, digests) if model else {}
+        vectors = self._index.cache.find(model, digests) if model else {}
         for number, memory, digest in self._chunks:
             if vector := vectors.get(digest):
                 self._rows["vectors"].append(vector_row(number, memory, model, digest, vector))

@@ -80,7 +80,6 @@ class Index:
         self._unclear = ""  # why no engine is asked, though one is set
         self.has_searched = False  # what is known of engines may be old
         self.has_news = False  # something was taken in, that engines may have to be told of
-        self.counts = Counts()
         self.meant: dict[str, Floats] = {}  # the last question's vector
         self._generation = 0  # of the index that was brought in step
 
@@ -98,10 +97,15 @@ class Index:
 
         return VectorCache.of(self._env)
 
+    @cached_property
+    def counts(self) -> Counts:
+        """How many memories have each term, as far as somebody has asked."""
+        return Counts()
+
     def _sync(self, progress: Progress | None) -> Sync:
         from retain.index.sync import Sync
 
-        return Sync(self.bank, self.database, self.cache, self.project, progress)
+        return Sync(self, progress)
 
     @cached_property
     def embedder(self) -> Embedder | None:

@@ -14,19 +14,20 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import RetainError
 from retain.index import entries
-from retain.index.database import Database, Replaced, fact, set_fact
+from retain.index.database import Replaced, fact, set_fact
 from retain.index.entries import Entry, File, Inserts, Known
 from retain.memory import Problem
 
 if TYPE_CHECKING:
-    from retain.bank.bank import Bank, FileReader
+    from retain.bank.bank import FileReader
     from retain.bank.listing import Listing
-    from retain.index.embeddings import VectorCache
     from retain.index.freshness import Project
+    from retain.index.index import Index
 
 Progress = Callable[[int, int], None]  # done, of how many
 
@@ -63,18 +64,16 @@ class _Todo(NamedTuple):
 class Sync:
     """One pass that makes the index say what the files say."""
 
-    def __init__(
-        self,
-        bank: Bank,
-        database: Database,
-        cache: VectorCache,
-        project: Project | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self._bank, self._database, self._cache = bank, database, cache
-        self._project, self._progress = project, progress
+    def __init__(self, index: Index, progress: Progress | None = None) -> None:
+        self._index, self._progress = index, progress
+        self._bank, self._database = index.bank, index.database
         self._is_just_written = False  # linked files are as they are now, not as they were
         self._problems: list[Problem] = []
+
+    @cached_property
+    def _project(self) -> Project | None:
+        """The project whose files are linked to, as it is during this pass."""
+        return self._index.project
 
     def update(self, files: Iterable[tuple[str, str]]) -> None:
         """Take in single files (collection and file name) that were just written."""
@@ -175,7 +174,7 @@ class Sync:
         done = 0
         while done < len(todo):
             with self._database.writing() as connection, self._bank.reader() as reader:
-                inserts = Inserts(connection, self._cache)
+                inserts = Inserts(connection, self._index)
                 end = time.monotonic() + _TURN_SECONDS
                 while done < len(todo) and time.monotonic() < end:
                     counts[self._index_file(connection, reader, inserts, todo[done])] += 1
@@ -226,7 +225,8 @@ class Sync:
 
     def _fingerprints(self, entry: Entry) -> list[str]:
         """What each linked file said when the memory was written."""
-        project = self._project
+        is_linked = any(link.kind == "ghost" for link in entry.links)
+        project = self._project if is_linked else None
         if project is None:
             return [""] * len(entry.links)
         return [
