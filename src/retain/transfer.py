@@ -119,7 +119,7 @@ def export(bank: Bank, target: str) -> Exported:
             files[name] = memory.data
         else:
             problems.append(Problem(memory.path, "its name cannot be stored everywhere"))
-    count = len(files)
+    memories = len(files)
     files |= _read_profiles(bank)
     manifest = {
         "format": 1,
@@ -137,9 +137,16 @@ def export(bank: Bank, target: str) -> Exported:
             unchanged="Nothing was written.",
             hint="Name a new file, or a new or empty directory.",
         )
-    (_write_zip if is_zip else _write_directory)(target, sorted(files.items()))
-    large = (problem for problem in problems if not problem.is_minor)
-    return Exported(target, count, [f"left out: {path}: {reason}" for path, reason, _ in large])
+    if is_zip:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for name, data in sorted(files.items()):
+                archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+        write_whole(target, buffer.getvalue())
+    else:
+        _write_directory(target, files)
+    warnings = [f"left out: {it.path}: {it.reason}" for it in problems if not it.is_minor]
+    return Exported(target, memories, warnings)
 
 
 def _read_profiles(bank: Bank) -> dict[str, bytes]:
@@ -153,18 +160,10 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _write_zip(target: str, files: Sequence[tuple[str, bytes]]) -> None:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files:
-            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
-    write_whole(target, buffer.getvalue())
-
-
-def _write_directory(target: str, files: Sequence[tuple[str, bytes]]) -> None:
+def _write_directory(target: str, files: Mapping[str, bytes]) -> None:
     try:
         with saving(target):
-            for name, data in files:
+            for name, data in files.items():
                 path = os.path.join(target, name)
                 make_private_directory(os.path.dirname(path))
                 write_whole(path, data)
@@ -217,8 +216,13 @@ def _redact(file: Incoming, warnings: list[str], *, allow_secret: bool) -> Incom
     text, kinds = redact(file.data.decode("utf-8", "surrogateescape"))
     data = text.encode("utf-8", "surrogateescape")
     if file.name.endswith(".json"):
-        data, more = _redact_record(data)
-        kinds = (*kinds, *more)
+        with contextlib.suppress(ValueError, RecursionError):
+            # The quoting of a record hides secrets from a look at the text.
+            record = json.loads(data)
+            clean, more = redact_value(record)
+            if more and isinstance(clean, dict):
+                kinds += more
+                data = _edit_record(data, record, clean)
     if not kinds:
         return file
     verb = "stored as given, with" if allow_secret else "replaced"
@@ -226,20 +230,13 @@ def _redact(file: Incoming, warnings: list[str], *, allow_secret: bool) -> Incom
     return file if allow_secret else file._replace(data=data)
 
 
-def _redact_record(data: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """A record without the secrets that its quoting hides from a look at the text."""
+def _edit_record(data: bytes, old: Mapping[str, object], new: Mapping[str, object]) -> bytes:
+    """A record with other values; where it cannot be edited in place, it is written anew."""
     try:
-        record = json.loads(data)
-    except (ValueError, RecursionError):
-        return data, ()
-    clean, kinds = redact_value(record)
-    if not kinds or not isinstance(clean, dict):
-        return data, ()
-    changes = {name: value for name, value in clean.items() if record.get(name) != value}
-    try:
-        return records_json.edit(data, changes), kinds
+        changes = {name: value for name, value in new.items() if old.get(name) != value}
+        return records_json.edit(data, changes)
     except Unreadable:
-        return json.dumps(clean, ensure_ascii=False, indent=2).encode(), kinds
+        return json.dumps(new, ensure_ascii=False, indent=2).encode()
 
 
 def plan(source: str, max_bytes: int) -> Plan:
@@ -295,27 +292,29 @@ def _read_directory(source: str, max_bytes: int, warnings: list[str]) -> Iterato
 
 
 def _read_zip(source: str, max_bytes: int, warnings: list[str]) -> Iterator[Incoming]:
+    """The files in an archive; what it says of their sizes is not believed."""
+    most = max(BOMB_TOTAL, os.path.getsize(source) * BOMB_RATIO)
+    where = ""
     try:
-        archive = zipfile.ZipFile(source)
+        with zipfile.ZipFile(source) as archive:
+            for entry in archive.infolist():
+                name = "" if entry.is_dir() else _check_entry(entry, source)
+                if name in PROFILES:
+                    warnings.append(_left_behind(name))
+                elif name.endswith(SUFFIXES):
+                    where = f"{name!r}: "
+                    limit = MAX_MANIFEST if name == MANIFEST else max_bytes
+                    with archive.open(entry) as file:
+                        data = file.read(limit + 1)
+                    most -= len(data)
+                    if len(data) > limit:
+                        raise _refuse_zip(source, f"{name!r} has more than {limit:,} bytes")
+                    if most < 0:
+                        raise _refuse_zip(source, "it unpacks to far more than any text would")
+                    collection, _, file_name = name.rpartition("/")
+                    yield Incoming(collection, file_name, data)
     except _UNPACKING as error:
-        raise _refuse_zip(source, str(error)) from error
-    with archive:
-        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-        if len(entries) > MAX_FILES:
-            raise _refuse_zip(source, f"more than {MAX_FILES:,} files")
-        most = max(BOMB_TOTAL, os.path.getsize(source) * BOMB_RATIO)
-        for entry in entries:
-            name = _check_entry(entry, source)
-            if name in PROFILES:
-                warnings.append(_left_behind(name))
-            elif name.endswith(SUFFIXES):
-                collection, _, file = name.rpartition("/")
-                limit = MAX_MANIFEST if name == MANIFEST else max_bytes
-                data = _unpack(archive, entry, limit, source)
-                most -= len(data)
-                if most < 0:
-                    raise _refuse_zip(source, "it unpacks to far more than any text would")
-                yield Incoming(collection, file, data)
+        raise _refuse_zip(source, f"{where}{error}") from error
 
 
 def _check_entry(entry: zipfile.ZipInfo, source: str) -> str:
@@ -332,22 +331,10 @@ def _check_entry(entry: zipfile.ZipInfo, source: str) -> str:
             f"{source}: {name!r} lies deeper than collection/memory",
             "Unpack it, and import the directory that holds the collections.",
         )
-    return name
-
-
-def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int, source: str) -> bytes:
     # The others unpack whole what they are asked for a part of, however much that is.
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise _refuse_zip(source, f"{entry.filename!r} is packed in an uncommon way")
-    try:
-        with archive.open(entry) as file:
-            # What the archive says of its sizes is not to be believed.
-            data = file.read(limit + 1)
-    except _UNPACKING as error:
-        raise _refuse_zip(source, f"{entry.filename!r}: {error}") from error
-    if len(data) > limit:
-        raise _refuse_zip(source, f"{entry.filename!r} has more than {limit:,} bytes")
-    return data
+        raise _refuse_zip(source, f"{name!r} is packed in an uncommon way")
+    return name
 
 
 def _check_names(files: Iterator[Incoming], source: str) -> tuple[list[Incoming], bytes]:

@@ -222,7 +222,8 @@ def build(names: Iterable[str] = COMMANDS) -> Parser:
     import importlib
 
     from retain import __version__
-    from retain.cli.command import COMMON, DECLARED, Parser
+    from retain.cli.arguments import COMMON
+    from retain.cli.command import DECLARED, Parser
 
     parser = Parser(prog="retain", add_help=False)
     parser.add_argument("-h", "--help", action="version", version=overview())

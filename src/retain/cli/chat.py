@@ -8,20 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.cli.command import (
-    Args,
-    Argument,
-    Output,
-    arg,
-    command,
-    confirm,
-    count,
-    flag,
-    limit_arg,
-    open_app,
-    plural,
-    same_bank,
-)
+from retain.cli.arguments import Argument, arg, count, flag, limit_arg
+from retain.cli.command import Args, Output, command, confirm, open_app, plural, same_bank
 from retain.errors import UsageError
 
 if TYPE_CHECKING:

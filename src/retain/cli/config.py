@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from retain import config
 from retain.app import App
 from retain.categories import Rules
-from retain.cli.command import Args, Output, arg, command, command_group, flag
+from retain.cli.arguments import arg, flag
+from retain.cli.command import Args, Output, command, command_group
 from retain.cli.render import Table
 from retain.config import Scalar
 from retain.errors import ConfigError, NewerFormat, UsageError

@@ -10,7 +10,8 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
-from retain.cli.command import Args, Output, arg, command, same_bank
+from retain.cli.arguments import arg
+from retain.cli.command import Args, Output, command, same_bank
 from retain.cli.memories import read_memory_text, written_output
 from retain.errors import RetainError, Unreadable
 from retain.text.sanitize import visible

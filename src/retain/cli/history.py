@@ -6,7 +6,8 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from retain.cli.command import Args, Output, arg, command, confirm, either, flag, memory_arg, plural
+from retain.cli.arguments import arg, either, flag, memory_arg
+from retain.cli.command import Args, Output, command, confirm, plural
 from retain.cli.memories import versions_table, written_output
 from retain.cli.render import Table, colour_diff
 from retain.errors import UsageError

@@ -9,7 +9,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.cli.command import Args, Output, arg, command
+from retain.cli.arguments import arg
+from retain.cli.command import Args, Output, command
 from retain.cli.render import Table
 from retain.errors import NotFound, UsageError
 from retain.hooks import EVENTS, SESSION_EVENTS, event_name, find_off_switch

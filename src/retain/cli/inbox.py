@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.cli.command import Args, Argument, Output, arg, command, flag, same_bank
+from retain.cli.arguments import Argument, arg, flag
+from retain.cli.command import Args, Output, command, same_bank
 from retain.cli.memories import read_text
 from retain.cli.render import Table
 from retain.errors import NotFound, RetainError, Unreadable, UsageError

@@ -7,17 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain.app import App
-from retain.cli.command import (
-    Args,
-    Output,
-    arg,
-    command,
-    flag,
-    limit_arg,
-    memory_arg,
-    same_bank,
-    split_words,
-)
+from retain.cli.arguments import arg, flag, limit_arg, memory_arg, split_words
+from retain.cli.command import Args, Output, command, same_bank
 from retain.cli.render import Table
 from retain.errors import UsageError
 from retain.records.match import LIFECYCLE_EVENTS

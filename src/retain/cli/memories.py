@@ -13,18 +13,8 @@ from typing import TYPE_CHECKING
 from retain.app import App
 from retain.app.memories import SORTS
 from retain.bank.memory_input import MemoryInput
-from retain.cli.command import (
-    Args,
-    Output,
-    arg,
-    collection_arg,
-    command,
-    flag,
-    limit_arg,
-    memory_arg,
-    same_bank,
-    split_words,
-)
+from retain.cli.arguments import arg, collection_arg, flag, limit_arg, memory_arg, split_words
+from retain.cli.command import Args, Output, command, same_bank
 from retain.errors import LimitExceeded, NotFound, RetainError, UsageError
 from retain.memory import FREE_TYPES, STATUSES, Memory, Problem, Version, Written
 from retain.text.sanitize import visible

@@ -7,16 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from retain.app import App
-from retain.cli.command import (
-    Args,
-    Output,
-    arg,
-    collection_arg,
-    command,
-    limit_arg,
-    same_bank,
-    share,
-)
+from retain.cli.arguments import arg, collection_arg, limit_arg, share
+from retain.cli.command import Args, Output, command, same_bank
 from retain.cli.memories import memory_input, read_memory_text
 from retain.cli.search import shortfalls
 

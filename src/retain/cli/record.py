@@ -17,7 +17,8 @@ from retain.bank import index_md
 from retain.bank.files import saving
 from retain.bank.listing import make_bank
 from retain.bank.records_json import load
-from retain.cli.command import Args, Output, arg, command, command_group, either, flag, open_app
+from retain.cli.arguments import arg, either, flag
+from retain.cli.command import Args, Output, command, command_group, open_app
 from retain.config import FILE, rules
 from retain.disk import make_private_directory
 from retain.errors import (

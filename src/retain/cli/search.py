@@ -9,14 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from retain.app import App
-from retain.cli.command import (
-    Args,
-    Line,
-    Output,
+from retain.cli.arguments import (
     arg,
     choice_flag,
     collection_arg,
-    command,
     count,
     either,
     flag,
@@ -25,6 +21,7 @@ from retain.cli.command import (
     share,
     split_words,
 )
+from retain.cli.command import Args, Line, Output, command
 from retain.errors import BadName, NotFound, RetainError, UsageError
 from retain.memory import Answer, Degraded, Hit, Linked
 from retain.text.tokens import words
