@@ -46,8 +46,8 @@ def _diff(app: App, ref: str, collection: str | None, older: str, newer: str) ->
       retain diff gpu-patterns --from v1 --to v2
     """
     diff = app.diff(ref, collection=collection, older=older, newer=newer)
-    messages = [] if diff else ["No differences."]
-    return Output({"id": ref, "diff": diff}, diff, messages=messages, paint=colour_diff)
+    message = "" if diff else "No differences."
+    return Output({"id": ref, "diff": diff}, diff, messages=[message], paint=colour_diff)
 
 
 @command(
@@ -132,8 +132,7 @@ def _trash(app: App, action: str, older_than: str, yes: bool) -> Output:
             "Nothing was destroyed.",
         )
     gone = app.empty_trash(before)
-    text = f"Destroyed {plural(len(gone), 'trashed file')}.\n"
-    return Output(gone, text, quiet="")
+    return Output(gone, [f"Destroyed {plural(len(gone), 'trashed file')}."], quiet="")
 
 
 def _before(age: str) -> str:

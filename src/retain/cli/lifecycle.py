@@ -27,17 +27,17 @@ def outcome_output(done: Outcome, messages: Sequence[str] = ()) -> Output:
     verb = "Stored" if status == "created" else status.capitalize()
     if status != done.status or status == "unchanged":
         verb = f"Nothing to do, already {status}"
-    lines = [f"{verb}: {memory.ref}", f"File: {memory.path}"]
-    if done.renamed_from:
-        lines.append(f"Renamed from: {done.renamed_from}")
     reason = memory.text(f"{status}_reason")
-    if reason and reason != NO_REASON:
-        lines.append(f"Reason: {reason}")
-    if done.commit:
-        lines.append(f"Committed: {done.commit[:10]}")
+    facts = {
+        verb: memory.ref,
+        "File": memory.path,
+        "Renamed from": done.renamed_from,
+        "Reason": reason if reason != NO_REASON else "",
+        "Committed": done.commit[:10],
+    }
     return Output(
-        done.to_dict,
-        lines,
+        done,
+        [f"{name}: {value}" for name, value in facts.items() if value],
         quiet=[memory.ref],
         messages=[*(f"mended: {note}" for note in done.notes), *messages],
         warnings=done.warnings,
@@ -83,10 +83,8 @@ def _unarchive(app: App, ref: str, collection: str | None) -> Output:
 def restore_retired(app: App, ref: str, collection: str | None) -> Output:
     """Put a retired memory in force again, as `restore` without a version does."""
     done = app.unretire(ref, collection)
-    messages = []
-    if done.status.startswith("already"):
-        messages = [f"For an earlier text of it: retain restore {done.memory.ref} --version V"]
-    return outcome_output(done, messages)
+    older = f"For an earlier text of it: retain restore {done.memory.ref} --version V"
+    return outcome_output(done, [older if done.status.startswith("already") else ""])
 
 
 @command(
@@ -247,16 +245,18 @@ def _gc(app: App, dry_run: bool) -> Output:
     """
     done = app.gc(dry_run=dry_run)
     verbs = ("Would remove", "Would retire") if dry_run else ("Removed", "Retired")
-    removed = [(app.records.name(aged.path), aged.days) for aged in done.deleted]
-    retired = [(app.records.name(aged.path), aged.days) for aged in done.retired]
-    lines = [f"{verbs[0]}: {path} (retired {days} days ago)" for path, days in removed]
-    lines += [f"{verbs[1]}: {path} (last changed {days} days ago)" for path, days in retired]
+    removed, retired = (
+        [{"path": app.records.name(aged.path), "days": aged.days} for aged in group]
+        for group in (done.deleted, done.retired)
+    )
+    lines = [f"{verbs[0]}: {it['path']} (retired {it['days']} days ago)" for it in removed]
+    lines += [f"{verbs[1]}: {it['path']} (last changed {it['days']} days ago)" for it in retired]
     if removed and app.records.rules.archive_retired and not dry_run:
         lines.append("They are in the trash: `retain trash list`.")
     data = {
         "dry_run": dry_run,
-        "removed": [{"path": path, "days": days} for path, days in removed],
-        "retired": [{"path": path, "days": days} for path, days in retired],
+        "removed": removed,
+        "retired": retired,
         "problems": list(done.problems),
         "commit": done.commit or None,
     }

@@ -43,21 +43,16 @@ _TEXT = arg(
 def written_output(written: Written, note: str = "", *more: str) -> Output:
     """The answer of every change; `more` are further lines about it."""
     memory = written.memory
-    lines = [
-        f"{_VERBS[written.status]}: {memory.id}",
-        f"Collection: {memory.collection or '(root)'}",
-        f"File: {memory.path}",
-    ]
-    if written.kept:
-        lines.append(f"Previous text kept as: {written.kept}")
-    if written.commit:
-        lines.append(f"Committed: {written.commit[:10]}")
+    facts = {
+        _VERBS[written.status]: memory.id,
+        "Collection": memory.collection or "(root)",
+        "File": memory.path,
+        "Previous text kept as": written.kept,
+        "Committed": written.commit[:10],
+    }
+    lines = [f"{name}: {value}" for name, value in facts.items() if value]
     return Output(
-        written,
-        [*lines, *more],
-        quiet=[memory.ref],
-        messages=[note] if note else [],
-        warnings=written.warnings,
+        written, [*lines, *more], quiet=[memory.ref], messages=[note], warnings=written.warnings
     )
 
 
@@ -93,18 +88,17 @@ def _put(app: App, args: Args) -> Output:
         created_by=args.created_by,
         replace=args.replace,
     )
-    output = written_output(written, note)
     similar: Sequence[Alike] = []
     if written.status != "unchanged" and (args.wants_json or not args.quiet):
         with contextlib.suppress(RetainError):  # what was stored is stored whatever happens
             similar = app.alike(written.memory.collection, written.memory.id)
-    data = {**written.to_dict(), "similar": [alike.to_dict() for alike in similar]}
-    messages = list(output.messages)
+    messages = [note]
     if similar:
         from retain.cli.merge import similar_notes  # few memories are like another
 
         messages += similar_notes(similar, written.memory.address, args)
-    return output._replace(data=data, messages=messages)
+    data = {**written.to_dict(), "similar": [alike.to_dict() for alike in similar]}
+    return written_output(written)._replace(data=data, messages=messages)
 
 
 @command(
@@ -135,22 +129,25 @@ def _get(app: App, args: Args) -> Output:
     memory = app.get(args.ref, collection=args.collection, version=args.version)
     successor = app.successors([memory]).get(memory.path, "")
     data = {**memory.to_dict(content=True), "superseded_by": successor or None}
-    output = Output(data, warnings=[f"{memory.path}: {memory.problem}"] if memory.problem else [])
+    is_ours = memory.scope == app.location.scope
+    messages = ["" if is_ours else f"(from your global bank: {memory.path})"]
+    output = Output(
+        data,
+        warnings=[f"{memory.path}: {memory.problem}"] if memory.problem else [],
+        messages=messages,
+    )
     if args.show_versions:
         versions = app.versions(memory.address)
         data["versions"] = [version.to_dict() for version in versions]
         output = output._replace(table=versions_table(versions))
-    messages = []
-    if memory.scope != app.location.scope:
-        messages = [f"(from your global bank: {memory.path})"]
     if args.format != "raw":
-        return output._replace(text=_context(memory, successor), messages=messages)
+        return output._replace(text=_context(memory, successor))
     raw = memory.body.encode("utf-8", "surrogateescape")
     if memory.problem and not memory.data.endswith(raw):
         raw = memory.data  # a file that cannot be parsed is all body
     if status := _status(memory, successor):
         messages.append(f"{memory.ref} is {status}")
-    return output._replace(raw=raw, messages=messages)
+    return output._replace(raw=raw)
 
 
 def _status(memory: Memory, successor: str) -> str:
@@ -241,19 +238,17 @@ def _list(app: App, args: Args) -> Output:
     )
     empty = "No memories found."
     if args.collection and not memories:
-        names = [name for name, _, _ in app.collections()]
-        if args.collection not in names:
-            missing = f"there is no collection {args.collection!r}, only {', '.join(names)}"
+        known = [name for name, _, _ in app.collections()]
+        if args.collection not in known:
+            missing = f"there is no collection {args.collection!r}, only {', '.join(known)}"
             empty = f"No memories found: {missing}."
     left_out = sum(not problem.is_minor for problem in problems)
     counts = Counter(memory.id for memory in memories)
     names = [memory.address if counts[memory.id] > 1 else memory.ref for memory in memories]
     successors = app.successors(memories)
+    data = [(memory, successors.get(memory.path)) for memory in memories]
     return Output(
-        lambda: [
-            {**memory.to_dict(), "superseded_by": successors.get(memory.path)}
-            for memory in memories
-        ],
+        lambda: [{**memory.to_dict(), "superseded_by": newer} for memory, newer in data],
         table=_memories_table(memories, successors, empty),
         quiet=[visible(name, keep_newlines=False) for name in names],
         warnings=[f"{left_out} file(s) left out; `retain status` says why"] if left_out else [],
@@ -387,31 +382,19 @@ def _delete(app: App, args: Args) -> Output:
         raise UsageError("--expect is about one memory", unchanged="Nothing was deleted.")
     memories = [app.find_own(ref, args.collection) for ref in args.ref]
     addresses = dict.fromkeys(memory.address for memory in memories)
-    lines, data, restores = [], [], []
-    warnings: list[str] = []
-    for address in addresses:
-        trashed, commit, notes = app.delete(address, expect=args.expect or "")
+    deleted = [app.delete(address, expect=args.expect or "") for address in addresses]
+    lines, restores = [], []
+    for trashed, commit, _ in deleted:
         lines += [f"Deleted memory: {trashed.id}", f"In the trash as: {trashed.path}"]
         lines += [f"Committed: {commit[:10]}"] if commit else []
         restores.append(f"retain restore --trash {trashed.id}{same_bank(args)}")
-        warnings += notes
-        data.append(
-            {
-                "status": "deleted",
-                "id": trashed.id,
-                "collection": trashed.collection,
-                "moved_to": trashed.path,
-                "commit": commit or None,
-                "warnings": list(notes),
-            }
-        )
-    what = "it" if len(data) == 1 else "them"
+    what = "it" if len(deleted) == 1 else "them"
     return Output(
-        data[0] if len(args.ref) == 1 else data,
+        deleted[0] if len(args.ref) == 1 else deleted,
         lines,
         quiet="",
         messages=[f"Bring {what} back with: {' && '.join(restores)}"],
-        warnings=warnings,
+        warnings=[warning for item in deleted for warning in item.warnings],
     )
 
 
@@ -424,9 +407,8 @@ _PATH = re.compile(r"\S*/\S*|\S+\.\w{1,8}")
 def memory_input(args: Args, text: str | None) -> MemoryInput:
     """What the options of `put`, `update` and `merge` ask to store."""
     fields = _parse_metadata(args.metadata) if args.metadata is not None else {}
-    for name in ("status", "category", "context", "project", "priority"):
-        if (value := getattr(args, name)) is not None:
-            fields[name] = value
+    named = ("status", "category", "context", "project", "priority")
+    fields |= {name: value for name in named if (value := getattr(args, name)) is not None}
     if args.related_to is not None:
         fields["related_to"] = split_words(args.related_to)
     if args.title == "":
@@ -486,18 +468,25 @@ def read_memory_text(app: App, source: str) -> str:
 
 def read_text(source: str, limit: int, what: str = "a memory") -> str:
     """The text in a file, or on standard input for `-`."""
+    unchanged = "Nothing was stored."
     name = "standard input" if source == "-" else source
-    data = _read(source, limit + 1)
-    if len(data) > limit:
-        raise _too_large(name[:80], limit, what)
     try:
+        data = _read(source, limit + 1)
+        if len(data) > limit:
+            raise _too_large(name[:80], limit, what)
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{name} is not UTF-8 text (byte {error.start})",
-            unchanged="Nothing was stored.",
-            hint="A memory is text; convert the file to UTF-8 first.",
-        ) from error
+        message = f"{name} is not UTF-8 text (byte {error.start})"
+        hint = "A memory is text; convert the file to UTF-8 first."
+        raise UsageError(message, unchanged=unchanged, hint=hint) from error
+    except FileNotFoundError as error:
+        hint = "Name a file, or - to read standard input."
+        raise NotFound(f"there is no file {source}", unchanged=unchanged, hint=hint) from error
+    except IsADirectoryError as error:
+        hint = f"`retain import {source}` takes over a whole directory."
+        raise UsageError(f"{source} is a directory", unchanged=unchanged, hint=hint) from error
+    except OSError as error:
+        raise RetainError(f"{source} cannot be read: {error.strerror}") from error
 
 
 def _too_large(name: str, limit: int, what: str = "a memory") -> LimitExceeded:
@@ -509,26 +498,11 @@ def _too_large(name: str, limit: int, what: str = "a memory") -> LimitExceeded:
 
 
 def _read(source: str, most: int) -> bytes:
-    if source == "-":
-        if sys.stdin is None or sys.stdin.closed:
-            raise UsageError("standard input is closed; there is no text to read")
-        if sys.stdin.isatty():
-            print("Type the text; Ctrl-D on a new line ends it.", file=sys.stderr)
-        return sys.stdin.buffer.read(most)
-    try:
+    if source != "-":
         with open(source, "rb") as file:
             return file.read(most)
-    except FileNotFoundError as error:
-        raise NotFound(
-            f"there is no file {source}",
-            unchanged="Nothing was stored.",
-            hint="Name a file, or - to read standard input.",
-        ) from error
-    except IsADirectoryError as error:
-        raise UsageError(
-            f"{source} is a directory",
-            unchanged="Nothing was stored.",
-            hint=f"`retain import {source}` takes over a whole directory.",
-        ) from error
-    except OSError as error:
-        raise RetainError(f"{source} cannot be read: {error.strerror}") from error
+    if sys.stdin is None or sys.stdin.closed:
+        raise UsageError("standard input is closed; there is no text to read")
+    if sys.stdin.isatty():
+        print("Type the text; Ctrl-D on a new line ends it.", file=sys.stderr)
+    return sys.stdin.buffer.read(most)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from retain.app import App
@@ -95,7 +95,7 @@ def _search(app: App, args: Args) -> Output:
         raise UsageError('say what to look for: retain search "QUERY", or --batch FILE')
     request = _make_request(args)
     if args.batch is not None:
-        return Output(None, stream=_answer_batch(app, request, _read_lines(args.batch), args.full))
+        return Output(None, stream=_answer_batch(app, request, args.batch, args.full))
     if sys.stderr.isatty():  # someone is looking on: a first index should not seem to hang
         from retain.cli.render import Bar
 
@@ -104,8 +104,7 @@ def _search(app: App, args: Args) -> Output:
     answer = app.search(request)
     notes = _missing_names(app, request, answer)
     asked = set(words(request.query))
-    scope = app.location.scope
-    several = any(hit.scope != scope for hit in answer.hits)
+    several = any(hit.scope != app.location.scope for hit in answer.hits)
     texts = [
         _render_hit(hit, app.read_body(hit) if args.full else _excerpt(hit, asked), several)
         for hit in answer.hits
@@ -137,11 +136,9 @@ def _make_request(args: Args) -> SearchRequest:
     )
 
 
-def _answer_batch(
-    app: App, request: SearchRequest, queries: Sequence[str], full: bool
-) -> Iterator[Line]:
-    """One answer for each query; the bank, its index and the model are opened once for all."""
-    for query in queries:
+def _answer_batch(app: App, request: SearchRequest, source: str, full: bool) -> Iterator[Line]:
+    """One answer for each line of a file; bank, index and model are opened once for all."""
+    for query in _read_lines(source):
         single = request._replace(query=query)
         answer = app.search(single)
         notes = _missing_names(app, single, answer)
@@ -172,21 +169,18 @@ def _read_lines(source: str) -> list[str]:
 
 def _missing_names(app: App, request: SearchRequest, answer: Answer) -> list[str]:
     """What a search without hits asks for that this bank does not have at all."""
-    if answer.hits:
-        return []
-    notes = []
-
-    def note_missing(what: str, name: str, known: Iterable[str]) -> None:
-        if (name or "(root)") not in known:
-            names = ", ".join(sorted(known)) or "none yet"
-            notes.append(f"there is no {what} {name!r}; there are: {names}")
-
-    if request.filters.collection is not None:
+    collection, kind = request.filters.collection, request.filters.type
+    asked: list[tuple[str, str, Collection[str]]] = []
+    if collection is not None and not answer.hits:
         names = {name or "(root)" for name, _, _ in app.collections()}
-        note_missing("collection", request.filters.collection, names)
-    if request.filters.type:
-        note_missing("memory of the type", request.filters.type, app.count_types())
-    return notes
+        asked.append(("collection", collection, names))
+    if kind and not answer.hits:
+        asked.append(("memory of the type", kind, app.count_types()))
+    return [
+        f"there is no {what} {name!r}; there are: {', '.join(sorted(known)) or 'none yet'}"
+        for what, name, known in asked
+        if (name or "(root)") not in known
+    ]
 
 
 def shortfalls(degraded: Degraded) -> list[str]:
@@ -266,13 +260,11 @@ def _explain(why: Mapping[str, Any] | None) -> list[str]:
         less = f" - {shown['granted']:g} granted" if shown["granted"] else ""
         step = f"sum {why['sum']:.3f}{less}, shown by {shown['slope']:g} around {shown['middle']:g}"
     parts = (", ".join(arms), f"= {added}" if added else "", boosts, step)
-    lines = ["why: " + "; ".join(filter(None, parts))]
-    lines += [
-        f"{name} in the question: {', '.join(map(str, why[name]))}"
-        for name in ("names", "dates")
-        if why[name]
+    mentions = [(name, ", ".join(map(str, why[name]))) for name in ("names", "dates")]
+    return [
+        "why: " + "; ".join(filter(None, parts)),
+        *(f"{name} in the question: {values}" for name, values in mentions if values),
     ]
-    return lines
 
 
 def _highlight(asked: Set[str]) -> Callable[[str], str]:
@@ -374,20 +366,16 @@ def _related(app: App, ref: str, limit: int) -> Output:
 
     related = app.related(app.find_own(ref).address, limit)
     degraded = app.shortfalls()
-    names = [f"{memory.collection}/{memory.id}".removeprefix("/") for memory in related]
     rows = []
-    for name, memory in zip(names, related, strict=True):
+    for memory in related:
+        name = f"{memory.collection}/{memory.id}".removeprefix("/")
         reasons = ", ".join(f"{why} {value:.2f}" for why, value in memory.reasons.items())
         rows.append((f"{memory.score:.2f}", name, memory.title, reasons))
+    columns, empty = ("Score", "Memory", "Title", "Why"), "Nothing is connected with it."
     return Output(
         [{**memory.to_dict(), "degraded": degraded.to_dict()} for memory in related],
-        table=Table(
-            ("Score", "Memory", "Title", "Why"),
-            rows,
-            empty="Nothing is connected with it.",
-            flexible=("Title",),
-        ),
-        quiet=names,
+        table=Table(columns, rows, empty=empty, flexible=("Title",)),
+        quiet=[row[1] for row in rows],
         warnings=shortfalls(degraded),
     )
 
