@@ -342,15 +342,6 @@ def test_no_terminal_and_no_editor_is_refused(two: tuple[str, str], bank: Path, 
     assert len(waiting(bank)) == 2
 
 
-def test_editor_that_fails_does_nothing(two: tuple[str, str], bank: Path, editor: Path) -> None:
-    types(editor, 'sed -i s/keep/accept/ "$1"; exit 3')
-    ran = call("inbox", "edit")
-    assert ran.code == 1
-    assert "ended with code 3" in ran.err
-    assert "The inbox is as it was." in ran.err
-    assert len(waiting(bank)) == 2
-
-
 @pytest.mark.slow
 def test_what_another_did_meanwhile_is_reported_and_the_text_is_kept(
     two: tuple[str, str], bank: Path, editor: Path, run: Run

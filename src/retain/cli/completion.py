@@ -11,9 +11,9 @@ import argcomplete
 from argcomplete.shell_integration import shellcode
 
 from retain.app import App
-from retain.cli import COMMANDS, build, command_position
 from retain.cli.arguments import arg
 from retain.cli.command import Args, Output, command, open_app
+from retain.cli.run import COMMANDS, build, command_position
 from retain.config import rules
 from retain.errors import RetainError
 

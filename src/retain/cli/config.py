@@ -108,13 +108,11 @@ def _list(app: App, section: str, args: Args) -> Output:
         if setting.key.endswith((".schema", ".description")) and len(text) > 60:
             text = f"{text[:57]}..."  # a whole schema is not for a cell
         rows.append((setting.key, text, origin, "yes" if setting.project else "no"))
-    messages = []
-    if left_out:
-        messages = [f"{left_out} settings of engines are as they come: retain config list engine"]
+    more = f"{left_out} settings of engines are as they come: retain config list engine"
     return Output(
         data,
         table=Table(("Key", "Value", "From", "A project may set it"), rows),
-        messages=messages,
+        messages=[more if left_out else ""],
         warnings=[*app.config.warnings, *rules.warnings],
     )
 

@@ -99,19 +99,18 @@ class EditSession:
             with open(self._path, "xb") as file:
                 file.write(data)
         command = [*_find_editor(self._unchanged), self._path]
+        editor = f"the editor {command[0]!r}"
         try:
-            code = subprocess.run(command, check=False).returncode
+            subprocess.run(command, check=True)
         except OSError as error:
             raise RetainError(
-                f"the editor {command[0]!r} cannot be started: {error.strerror}",
+                f"{editor} cannot be started: {error.strerror}",
                 unchanged=self._unchanged,
                 hint="Set EDITOR to an editor you have.",
             ) from error
-        if code != 0:
-            raise RetainError(
-                f"the editor {command[0]!r} ended with code {code}",
-                unchanged=self._unchanged,
-            )
+        except subprocess.CalledProcessError as error:
+            message = f"{editor} ended with code {error.returncode}"
+            raise RetainError(message, unchanged=self._unchanged) from error
         try:
             with open(self._path, "rb") as file:
                 return file.read().decode("utf-8")

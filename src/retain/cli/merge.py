@@ -49,9 +49,8 @@ def _merge(app: App, args: Args) -> Output:
         f"Merged {len(trashed)} memories into: {memory.ref}",
         f"File: {memory.path}",
         *(f"In the trash as: {entry.path}" for entry in trashed),
+        *([f"Committed: {written.commit[:10]}"] if written.commit else []),
     ]
-    if written.commit:
-        lines.append(f"Committed: {written.commit[:10]}")
     data = {
         "status": "merged",
         "target": memory.ref,
@@ -152,17 +151,9 @@ def _dedupe(app: App, args: Args) -> Output:
         accept = _supersede_command(older, newer.ref, args)
         if pair.action == "merge":
             accept = _merge_command([_quote(older), _quote(newer)], args)
-        data.append(
-            {
-                "action": pair.action,
-                "score": pair.score,
-                "reason": pair.reason,
-                "older": older.to_dict(),
-                "newer": newer.to_dict(),
-                "command": accept,
-                "degraded": degraded.to_dict(),
-            }
-        )
+        row = {name: getattr(pair, name) for name in ("action", "score", "reason")}
+        row |= {"older": older.to_dict(), "newer": newer.to_dict()}
+        data.append({**row, "command": accept, "degraded": degraded.to_dict()})
         texts.append(
             f"{pair.score:.2f}  {pair.action}: {pair.reason}\n"
             f"      older  {older.ref}: {older.preview}\n"

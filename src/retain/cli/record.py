@@ -188,16 +188,16 @@ def _find(app: App, address: str, suffix: str, args: Args) -> Memory:
 
 
 def _answer(outcome: Outcome, args: Args) -> dict[str, object]:
-    memory, (folder, file) = outcome.memory, os.path.split(args.target)
+    memory = outcome.memory
     answer: dict[str, object] = {"status": outcome.status, "target": args.target}
-    if outcome.renamed_from:
-        answer["target"] = os.path.join(folder, os.path.basename(memory.path))
     if args.action in ("create", "update"):
         answer |= {"id": memory.id, "title": memory.title}
     if args.action == "update":
         answer["times_updated"] = memory.meta.get("times_updated", 0)
     if outcome.renamed_from:
-        answer["renamed_from"] = os.path.join(folder, file)
+        folder = os.path.dirname(args.target)
+        answer["target"] = os.path.join(folder, os.path.basename(memory.path))
+        answer["renamed_from"] = args.target
     if outcome.status in ("retired", "archived"):
         answer["reason"] = memory.text(f"{outcome.status}_reason")
     return answer
@@ -292,33 +292,33 @@ class _Draft(NamedTuple):
 
 def _read_draft(path: str) -> _Draft:
     """Read what is handed in; a file only from the place where drafts are staged."""
-    file, fix = None, "Write the record to it."
+    file, fix = None, "Write the record as one JSON object."
     try:
+        if path == "-" and sys.stdin is None:
+            raise _bad_input(path, "standard input is closed", "Write the record to it.")
         if path == "-":
-            if sys.stdin is None:
-                raise _refusal("INPUT_ERROR", fix, path=path, error="standard input is closed")
             data = sys.stdin.buffer.read(_MAX_BYTES + 1)
         else:
-            fix = "Write the record to that file first."
-            real = _check_staged(path)
             # Not blocking: a pipe in the place of a file must not hold the caller for ever.
-            fd = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(fd, "rb") as opened:
-                facts = os.fstat(fd)
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with os.fdopen(os.open(_check_staged(path), flags), "rb") as opened:
+                facts = os.fstat(opened.fileno())
+                if not stat.S_ISREG(facts.st_mode):
+                    raise _bad_input(path, "not a plain file", "Give a plain file.")
                 file = facts.st_dev, facts.st_ino
-                data = opened.read(_MAX_BYTES + 1) if stat.S_ISREG(facts.st_mode) else None
+                data = opened.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise _bad_input(path, f"larger than {_MAX_BYTES:,} bytes", fix)
+        return _Draft(load(data), path, file)
     except OSError as error:
-        problem = error.strerror or str(error)
-        raise _refusal("INPUT_ERROR", fix, path=path, error=problem) from error
-    if data is None:
-        raise _refusal("INPUT_ERROR", "Give a plain file.", path=path, error="not a plain file")
-    fix, problem = "Write the record as one JSON object.", f"larger than {_MAX_BYTES:,} bytes"
-    try:
-        if len(data) <= _MAX_BYTES:
-            return _Draft(load(data), path, file)
+        first = "Write the record to it." if path == "-" else "Write the record to that file first."
+        raise _bad_input(path, error.strerror or str(error), first) from error
     except Unreadable as error:
-        problem = error.message
-    raise _refusal("INPUT_ERROR", fix, path=path, error=problem)
+        raise _bad_input(path, error.message, fix) from error
+
+
+def _bad_input(path: str, error: str, fix: str) -> RecordError:
+    return _refusal("INPUT_ERROR", fix, path=path, error=error)
 
 
 def _check_staged(path: str) -> str:
@@ -347,7 +347,7 @@ def _is_bank(folder: str) -> bool:
     if not os.path.isfile(config):
         return False
     with open(config, encoding="utf-8", errors="replace") as file:
-        return any(line.startswith("format") for line in file.read(100_000).splitlines())
+        return re.search("^format", file.read(100_000), re.MULTILINE) is not None
 
 
 # candidate and index
