@@ -48,11 +48,11 @@ def categories(app: App, _args: Args, _prefix: str) -> list[str]:
 @_completer
 def memories(app: App, args: Args, prefix: str) -> list[str]:
     """The ids there are; those that need it with their collection."""
-    found = app.names(getattr(args, "collection", None))
-    counts = Counter(name for _, name in found)
+    names = app.names(getattr(args, "collection", None))
+    counts = Counter(name for _, name in names)
     return [
         f"{collection}/{name}" if "/" in prefix or counts[name] > 1 else name
-        for collection, name in found
+        for collection, name in names
     ]
 
 
@@ -65,9 +65,9 @@ def trashed(app: App, _args: Args, _prefix: str) -> list[str]:
 @_completer
 def proposals(app: App, args: Args, _prefix: str) -> list[str]:
     """What waits in the inbox, or was dropped from it."""
-    review = app.inbox
     is_back = getattr(args, "tool", "") == "restore"
-    return [one.id[:8] for one in (review.dropped() if is_back else review.proposals())]
+    proposals = app.inbox.dropped() if is_back else app.inbox.proposals()
+    return [proposal.id[:8] for proposal in proposals]
 
 
 @_completer
