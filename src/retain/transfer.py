@@ -33,7 +33,7 @@ from retain.errors import (
     UsageError,
 )
 from retain.locate import find_bank
-from retain.memory import Memory, Problem, now
+from retain.memory import Data, Memory, Problem, now
 from retain.names import KINDS, PROFILES, SUFFIXES, check_collection, check_id, key
 from retain.text import frontmatter
 from retain.text.secrets import redact, redact_value
@@ -45,17 +45,10 @@ MAX_TOTAL: Final = 2_000_000_000
 BOMB_TOTAL: Final = 100_000_000  # text that unpacks to more than this ...
 BOMB_RATIO: Final = 100  # ... and to this many times its archive is no text
 
+_NOT_WRITTEN: Final = "Nothing was written."
 _FIELD: Final = re.compile(r"([A-Za-z_][\w-]{0,63}):[ \t]+(\S.*?)[ \t]*(\r?)")
 # What zipfile raises for damaged, encrypted and unknown entries; zlib.error is an Exception only.
-_UNPACKING: Final = (
-    zipfile.BadZipFile,
-    RuntimeError,
-    NotImplementedError,
-    OSError,
-    EOFError,
-    ValueError,
-    zlib.error,
-)
+_UNPACKING: Final = (zipfile.BadZipFile, zlib.error, RuntimeError, OSError, EOFError, ValueError)
 
 
 class Exported(NamedTuple):
@@ -95,8 +88,11 @@ class Imported(NamedTuple):
     kept: Sequence[str]
     replaced: Sequence[str]
     warnings: Sequence[str]
-    changes: Mapping[str, bytes]
+    changes: Mapping[str, bytes]  # by path, for the index and git
     commit: str = ""
+
+    def to_dict(self) -> Data:
+        return {name: value for name, value in self._asdict().items() if name != "changes"}
 
 
 # Out
@@ -106,11 +102,8 @@ def export(bank: Bank, target: str) -> Exported:
     """Write every memory as it is, with a manifest of hashes, to a directory or a .zip."""
     target = os.path.abspath(target)
     if os.path.join(os.path.realpath(target), "").startswith(os.path.join(bank.root, "")):
-        raise UsageError(
-            f"{target} is inside the bank",
-            unchanged="Nothing was written.",
-            hint="Export to a place outside it.",
-        )
+        hint = "Export to a place outside it."
+        raise UsageError(f"{target} is inside the bank", unchanged=_NOT_WRITTEN, hint=hint)
     problems: list[Problem] = []
     files: dict[str, bytes] = {}
     for memory in bank.memories(problems=problems):
@@ -132,11 +125,8 @@ def export(bank: Bank, target: str) -> Exported:
     is_zip = target.endswith(".zip")
     is_empty = os.path.isdir(target) and not is_zip and not os.listdir(target)
     if os.path.lexists(target) and not is_empty:
-        raise Conflict(
-            f"{target} exists already",
-            unchanged="Nothing was written.",
-            hint="Name a new file, or a new or empty directory.",
-        )
+        hint = "Name a new file, or a new or empty directory."
+        raise Conflict(f"{target} exists already", unchanged=_NOT_WRITTEN, hint=hint)
     if is_zip:
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
@@ -407,7 +397,7 @@ def _mend_head(file: Incoming, warnings: list[str]) -> Incoming:
     with contextlib.suppress(Unreadable, UnicodeDecodeError):
         text = file.data.decode("utf-8")
         start, end, _ = frontmatter.split(text) or (0, 0, 0)
-        lines = [_mend_line(line) for line in text[start:end].split("\n")]
+        lines = map(_mend_line, text[start:end].split("\n"))
         mended = (text[:start] + "\n".join(lines) + text[end:]).encode("utf-8")
     if markdown.parse(mended).problem:
         warnings.append(

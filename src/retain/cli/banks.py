@@ -220,9 +220,8 @@ def _import(app: App, source: str, replace: bool, allow_secret: bool) -> Output:
         (len(done.kept), "different here and kept; --replace takes theirs"),
     )
     lines = [f"  {count} {what}" for count, what in counts if count]
-    data = {key: value for key, value in done._asdict().items() if key != "changes"}
     text = [f"Imported from {done.source}:", *lines]
-    return Output(data, text, quiet="", warnings=done.warnings)
+    return Output(done, text, quiet="", warnings=done.warnings)
 
 
 @command("stats")
