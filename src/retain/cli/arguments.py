@@ -13,11 +13,17 @@ Argument = Callable[[Any], None]  # adds one or several arguments to a parser
 COMPLETED_NAMES: Final = {"category": "categories", "collection": "collections"}
 
 
-def arg(*names: str, completes: str = "", **settings: Any) -> Argument:
-    """An argument; `settings` are those of argparse's `add_argument`."""
+def arg(spec: str, about: str = "", *, completes: str = "", **settings: Any) -> Argument:
+    """An argument as help shows it, such as "--since WHEN" or "-c, --continue".
+
+    `settings` are those of argparse's `add_argument`.
+    """
+    names, _, value = spec.replace(", ", ",").partition(" ")
+    settings |= {"metavar": value} if value else {}
+    settings |= {"help": about} if about else {}
 
     def add(parser: Any) -> None:
-        action = parser.add_argument(*names, **settings)
+        action = parser.add_argument(*names.split(","), **settings)
         offers = completes or COMPLETED_NAMES.get(action.dest)
         if offers and "_ARGCOMPLETE" in os.environ:
             from retain.cli import completion  # only while a shell completes
@@ -27,9 +33,14 @@ def arg(*names: str, completes: str = "", **settings: Any) -> Argument:
     return add
 
 
-def flag(*names: str, **settings: Any) -> Argument:
+def flag(name: str, about: str = "", **settings: Any) -> Argument:
     """An option without a value."""
-    return arg(*names, action="store_true", **settings)
+    return arg(name, about, action="store_true", **settings)
+
+
+def repeated(spec: str, about: str) -> Argument:
+    """An option that may be given several times."""
+    return arg(spec, about, action="append", default=[])
 
 
 def argument_group(title: str, *arguments: Argument) -> Argument:
@@ -53,20 +64,20 @@ def memory_arg(*, handles: bool = False, more: str = "", **settings: Any) -> Arg
     """The memory a command is about; some commands also take the handles of a brief."""
     names = "id, collection/id or handle (m:4f2a)" if handles else "id or collection/id"
     about = f"the memory: {names}{more}"
-    return arg("ref", metavar="ID", help=about, completes="memories", **settings)
+    return arg("ref ID", about, completes="memories", **settings)
 
 
 def collection_arg(about: str, name: str = "--collection", **settings: Any) -> Argument:
-    return arg(name, metavar="NAME", help=about, completes="collections", **settings)
+    return arg(f"{name} NAME", about, completes="collections", **settings)
 
 
 def limit_arg(default: int, about: str) -> Argument:
-    return arg("--limit", type=count, default=default, metavar="N", help=about)
+    return arg("--limit N", about, type=count, default=default)
 
 
 def choice_flag(name: str, dest: str, value: str | None, about: str, **settings: Any) -> Argument:
     """An option without a value that sets a shared destination."""
-    return arg(name, dest=dest, action="store_const", const=value, help=about, **settings)
+    return arg(name, about, dest=dest, action="store_const", const=value, **settings)
 
 
 def count(text: str) -> int:
@@ -103,40 +114,37 @@ def split_words(text: str) -> list[str]:
 SHARED: Final[dict[str, Argument]] = {
     "ID": memory_arg(),
     "--collection": collection_arg("the collection it is in"),
-    "--type": arg("--type", default="", help="only this type"),
-    "--tags": arg("--tags", default="", metavar="A,B", help="only with any of these tags"),
-    "--allow-secret": flag("--allow-secret", help="store what looks like a secret as it is"),
-    "--dry-run": flag("--dry-run", help="only say what would be done"),
-    "--yes": flag("--yes", help="do not ask"),
-    "--no-vectors": flag("--no-vectors", help="words only; the next search makes the vectors"),
+    "--type": arg("--type", "only this type", default=""),
+    "--tags": arg("--tags A,B", "only with any of these tags", type=split_words, default=""),
+    "--allow-secret": flag("--allow-secret", "store what looks like a secret as it is"),
+    "--dry-run": flag("--dry-run", "only say what would be done"),
+    "--yes": flag("--yes", "do not ask"),
+    "--no-vectors": flag("--no-vectors", "words only; the next search makes the vectors"),
     "--expect": arg(
-        "--expect",
+        "--expect HASH",
+        "change it only if its hash is still this one (from `get --json`)",
         type=_hash,
-        metavar="HASH",
-        help="change it only if its hash is still this one (from `get --json`)",
     ),
     "metadata": argument_group(
         "metadata",
-        arg("--title", help="its title; an empty one removes it"),
-        arg("--type", default="", help="journal, plan, fact, observation, reflection ..."),
-        arg("--tags", metavar="A,B", help="tags, with commas"),
-        arg("--context", help="why it was written"),
-        arg("--category", help="a label of your own"),
-        arg("--related-to", metavar="A,B", help="ids or issues it belongs to"),
-        arg("--project", help="the project it is about"),
-        arg("--priority", help="how important it is"),
-        arg("--status", choices=STATUSES, help="whether it is in force"),
-        arg("--metadata", metavar="JSON", help="any other keys, as a JSON object"),
+        arg("--title", "its title; an empty one removes it"),
+        arg("--type", "journal, plan, fact, observation, reflection ...", default=""),
+        arg("--tags A,B", "tags, with commas", type=split_words),
+        arg("--context", "why it was written"),
+        arg("--category", "a label of your own"),
+        arg("--related-to A,B", "ids or issues it belongs to", type=split_words),
+        arg("--project", "the project it is about"),
+        arg("--priority", "how important it is"),
+        arg("--status", "whether it is in force", choices=STATUSES),
+        arg("--metadata JSON", "any other keys, as a JSON object"),
     ),
 }
 COMMON: Final = argument_group(
     "which bank, and how to answer",
     # No default, so that they may stand before or after the command's name.
-    arg("--bank", metavar="PATH", default=argparse.SUPPRESS, help="use the bank at PATH"),
-    flag("--local", default=argparse.SUPPRESS, help="use the project's bank only"),
-    flag(
-        "--global", dest="everywhere", default=argparse.SUPPRESS, help="use your global bank only"
-    ),
-    flag("--json", default=argparse.SUPPRESS, help="answer in JSON"),
-    flag("--quiet", default=argparse.SUPPRESS, help="no messages, only the bare result"),
+    arg("--bank PATH", "use the bank at PATH", default=argparse.SUPPRESS),
+    flag("--local", "use the project's bank only", default=argparse.SUPPRESS),
+    flag("--global", "use your global bank only", dest="everywhere", default=argparse.SUPPRESS),
+    flag("--json", "answer in JSON", default=argparse.SUPPRESS),
+    flag("--quiet", "no messages, only the bare result", default=argparse.SUPPRESS),
 )

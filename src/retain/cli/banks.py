@@ -179,7 +179,7 @@ def _collections(app: App) -> Output:
     return Output(data, table=table, quiet=[name for name, _, _ in rows if name])
 
 
-@command("export", arg("target", metavar="OUT", help="a new .zip file, or a new directory"))
+@command("export", arg("target OUT", "a new .zip file, or a new directory"))
 def _export(app: App, target: str) -> Output:
     """
     Every file as it is, with a manifest of their hashes; `retain import` takes it back.
@@ -195,10 +195,10 @@ def _export(app: App, target: str) -> Output:
 
 @command(
     "import",
-    arg("source", metavar="SRC", help="a zip, a bank, a project, or a .md file"),
+    arg("source SRC", "a zip, a bank, a project, or a .md file"),
     flag(
         "--replace",
-        help="where a memory differs take theirs (yours becomes a version); default: keep yours",
+        "where a memory differs take theirs (yours becomes a version); default: keep yours",
     ),
     "--allow-secret",
 )
@@ -255,7 +255,7 @@ def _index_warnings(problems: Sequence[Problem], held: int) -> list[str]:
     return [*(f"{problem.path}: {problem.reason}" for problem in problems), *held_note(held)]
 
 
-@command("sync", flag("--force", help="forget also what went missing all at once"), "--no-vectors")
+@command("sync", flag("--force", "forget also what went missing all at once"), "--no-vectors")
 def _sync(app: App, force: bool, no_vectors: bool) -> Output:
     """
     Searches do this by themselves. When more than half of twenty or more memories are gone
@@ -270,7 +270,7 @@ def _sync(app: App, force: bool, no_vectors: bool) -> Output:
     return _finish_index(app, changes, no_vectors)
 
 
-@command("index", flag("--rebuild", help="set the index aside and make it anew"), "--no-vectors")
+@command("index", flag("--rebuild", "set the index aside and make it anew"), "--no-vectors")
 def _index(app: App, rebuild: bool, no_vectors: bool) -> Output:
     """
     Takes in what changed and makes every vector that is missing. It can be interrupted and
@@ -307,7 +307,7 @@ def _finish_index(app: App, changes: Changes, no_vectors: bool) -> Output:
 
 @command(
     "doctor",
-    flag("--repair", help="make a faulty index anew, remove those of banks that are gone"),
+    flag("--repair", "make a faulty index anew, remove those of banks that are gone"),
 )
 def _doctor(app: App, repair: bool) -> Output:
     """

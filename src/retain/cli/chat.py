@@ -29,8 +29,7 @@ _EXCERPT: Final = 200  # characters of a message that a search shows
     arg("--model", metavar="NAME", default="", help="talk to this model"),
     arg("--resume", metavar="ID", default="", help="go on with an earlier conversation"),
     arg(
-        "-c",
-        "--continue",
+        "-c, --continue",
         dest="resume",
         action="store_const",
         const="latest",

@@ -1,6 +1,6 @@
 """How a command is declared, called and answered.
 
-    @command("get", "ID", arg("--version", default="", help="as it was: v2, HEAD~1"))
+    @command("get", "ID", arg("--version V", "as it was: v2, HEAD~1", default=""))
     def get(app: App, ref: str, version: str) -> Output:
         '''An id alone is looked for in every collection ...'''
 

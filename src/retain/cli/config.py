@@ -25,7 +25,7 @@ from retain.cli.render import Table
 from retain.config import Scalar
 from retain.errors import ConfigError, NewerFormat, UsageError
 
-_KEY = arg("key", metavar="KEY")
+_KEY = arg("key KEY")
 
 command_group("config", about=__doc__)
 
@@ -38,7 +38,7 @@ def _get(app: App, key: str) -> Output:
     return Output({"key": key, "value": value, "origin": origin}, [_format(value)])
 
 
-@command("config set", _KEY, arg("value", metavar="VALUE"))
+@command("config set", _KEY, arg("value VALUE"))
 def _set(app: App, key: str, value: str) -> Output:
     """write one value: yours with --global, else the bank's"""
     setting = config.setting(key)
@@ -77,8 +77,8 @@ def _unset(app: App, key: str) -> Output:
 
 @command(
     "config list",
-    arg("section", nargs="?", default="", metavar="SECTION", help="only memory, hooks, engine ..."),
-    flag("--all", help="also the settings of engines that nobody has set"),
+    arg("section SECTION", "only memory, hooks, engine ...", nargs="?", default=""),
+    flag("--all", "also the settings of engines that nobody has set"),
 )
 def _list(app: App, section: str, args: Args) -> Output:
     """the settings by section, their values and where these come from"""

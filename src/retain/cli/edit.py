@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "edit",
     "ID",
     "--collection",
-    arg("--file", metavar="PATH", help="what an earlier edit left there, without an editor"),
+    arg("--file PATH", "what an earlier edit left there, without an editor"),
     "--allow-secret",
 )
 def _edit(app: App, args: Args) -> Output:

@@ -83,21 +83,19 @@ def _describe(event: str, config: Config) -> dict[str, Any]:
 @command(
     "hook test",
     arg(
-        "event",
+        "event EVENT",
+        "which hook; none: list them",
         nargs="?",
-        type=lambda text: event_name(text) or text,  # also by what the host calls it
+        type=lambda text: event_name(text) or text,
         choices=tuple(EVENTS),
-        metavar="EVENT",
-        help="which hook; none: list them",
     ),
-    arg("--prompt", metavar="TEXT", help="with user-prompt-submit: what is asked"),
+    arg("--prompt TEXT", "with user-prompt-submit: what is asked"),
     arg(
-        "--file",
-        metavar="PATH",
+        "--file PATH",
+        "the file that a tool writes, or the transcript that is looked at",
         default="",
-        help="the file that a tool writes, or the transcript that is looked at",
     ),
-    arg("--payload", metavar="FILE", help="JSON that replaces parts of the made-up payload"),
+    arg("--payload FILE", "JSON that replaces parts of the made-up payload"),
 )
 def _test(app: App, args: Args) -> Output:
     """

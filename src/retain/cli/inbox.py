@@ -21,12 +21,12 @@ _NEXT: Final = "Next: retain inbox{bank} show 1, accept 1, drop 1 or edit"
 _BACK: Final = "Next: retain inbox{bank} restore 1"
 _MAX_PLAN: Final = 32_000_000  # bytes of a saved plan
 _ID_DIGITS: Final = 8  # digits of an id that people see
-_ALL: Final = flag("--all", help="every one there is")
+_ALL: Final = flag("--all", "every one there is")
 
 
 def _proposal_arg(**settings: Any) -> Argument:
     about = "a proposal: its number in the list, its id, or how that begins"
-    return arg("id", metavar="ID", help=about, completes="proposals", **settings)
+    return arg("id ID", about, completes="proposals", **settings)
 
 
 @command(
@@ -42,7 +42,7 @@ accept it, change it or drop it. Nothing leaves for good: what you drop can be r
   retain inbox restore 4f2a
   retain inbox edit""",
 )
-@command("inbox list", flag("--dropped", help="those that were dropped"))
+@command("inbox list", flag("--dropped", "those that were dropped"))
 def _list(app: App, args: Args, dropped: bool) -> Output:
     """list what waits, or what was dropped"""
     proposals, problems = app.inbox.inbox.scan(dropped=dropped)
@@ -183,7 +183,7 @@ def _report(done: Reviewed, args: Args) -> Output:
 @command(
     "inbox edit",
     _proposal_arg(nargs="*"),
-    arg("--file", metavar="PATH", help="what an earlier edit left there, without an editor"),
+    arg("--file PATH", "what an earlier edit left there, without an editor"),
 )
 def _edit(app: App, args: Args) -> Output:
     """review proposals in your editor, all in one file"""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain.app import App
-from retain.cli.arguments import arg, flag, limit_arg, memory_arg, split_words
+from retain.cli.arguments import arg, flag, limit_arg, memory_arg, repeated, split_words
 from retain.cli.command import Args, Output, command, same_bank
 from retain.cli.render import Table
 from retain.errors import UsageError
@@ -16,7 +16,7 @@ from retain.records.match import LIFECYCLE_EVENTS
 if TYPE_CHECKING:
     from retain.records.service import Outcome
 
-_REASON: Final = arg("--reason", default="", metavar="WHY", help="why, in a sentence")
+_REASON: Final = arg("--reason WHY", "why, in a sentence", default="")
 
 
 def outcome_output(done: Outcome, messages: Sequence[str] = ()) -> Output:
@@ -90,7 +90,7 @@ def restore_retired(app: App, ref: str, collection: str | None) -> Output:
 @command(
     "supersede",
     "ID",
-    arg("--by", required=True, metavar="NEW", help="what takes its place", completes="memories"),
+    arg("--by NEW", "what takes its place", required=True, completes="memories"),
     "--collection",
 )
 def _supersede(app: App, ref: str, by: str, collection: str | None) -> Output:
@@ -109,7 +109,7 @@ def _supersede(app: App, ref: str, by: str, collection: str | None) -> Output:
 @command(
     "changes",
     memory_arg(nargs="?", default=""),
-    arg("--since", default="", metavar="WHEN", help="only later ones: 7d, 2026-11-01, yesterday"),
+    arg("--since WHEN", "only later ones: 7d, 2026-11-01, yesterday", default=""),
     limit_arg(50, "at most so many (50)"),
 )
 def _changes(app: App, ref: str, since: str, limit: int) -> Output:
@@ -142,26 +142,16 @@ def _changes(app: App, ref: str, since: str, limit: int) -> Output:
 
 @command(
     "new",
-    arg("category", metavar="CATEGORY", help="decision, runbook, constraint ..."),
-    arg("--title", default="", help="a line that says it; else from the fields"),
-    arg(
-        "--field",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a field of the category; a list's once for each item, or as JSON",
+    arg("category CATEGORY", "decision, runbook, constraint ..."),
+    arg("--title", "a line that says it; else from the fields", default=""),
+    repeated(
+        "--field NAME=VALUE", "a field of the category; a list's once for each item, or as JSON"
     ),
-    arg("--id", default="", help="its id; else made from the title"),
-    arg("--tags", default="", metavar="A,B", help="tags, with commas"),
-    arg(
-        "--file",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="a file of the project it is about; may be repeated",
-    ),
-    arg("--confidence", type=float, metavar="X", help="how sure it is, from 0 to 1"),
-    flag("--force", help="store it over one in force, or beyond a limit"),
+    arg("--id", "its id; else made from the title", default=""),
+    arg("--tags A,B", "tags, with commas", type=split_words, default=""),
+    repeated("--file PATH", "a file of the project it is about; may be repeated"),
+    arg("--confidence X", "how sure it is, from 0 to 1", type=float),
+    flag("--force", "store it over one in force, or beyond a limit"),
     "--allow-secret",
 )
 def _new(app: App, args: Args, category: str, field: list[str]) -> Output:
@@ -195,7 +185,7 @@ def _new(app: App, args: Args, category: str, field: list[str]) -> Output:
         force=args.force,
         allow_secret=args.allow_secret,
         title=args.title,
-        tags=split_words(args.tags),
+        tags=args.tags,
         related_files=args.file,
         confidence=args.confidence,
     )
@@ -212,9 +202,9 @@ def _prompt(question: str) -> str:
 
 @command(
     "candidate",
-    arg("news", metavar="TEXT", help="what you are about to save"),
-    arg("--category", required=True, help="decision, runbook, constraint ..."),
-    arg("--event", choices=sorted(LIFECYCLE_EVENTS), help="what happened to what it is about"),
+    arg("news TEXT", "what you are about to save"),
+    arg("--category", "decision, runbook, constraint ...", required=True),
+    arg("--event", "what happened to what it is about", choices=sorted(LIFECYCLE_EVENTS)),
 )
 def _candidate(app: App, news: str, category: str, event: str | None) -> Output:
     """

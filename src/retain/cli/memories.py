@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from retain.app import App
 from retain.app.memories import SORTS
 from retain.bank.memory_input import MemoryInput
-from retain.cli.arguments import arg, collection_arg, flag, limit_arg, memory_arg, split_words
+from retain.cli.arguments import arg, collection_arg, flag, limit_arg, memory_arg, repeated
 from retain.cli.command import Args, Output, command, same_bank
 from retain.errors import LimitExceeded, NotFound, RetainError, UsageError
 from retain.memory import FREE_TYPES, STATUSES, Memory, Problem, Version, Written
@@ -33,10 +33,7 @@ _VERBS = {
     "unchanged": "Unchanged",
 }
 _TEXT = arg(
-    "words",
-    nargs="*",
-    metavar="FILE",
-    help="a file with the text, or the text itself; - or nothing for stdin",
+    "words FILE", "a file with the text, or the text itself; - or nothing for stdin", nargs="*"
 )
 
 
@@ -59,11 +56,11 @@ def written_output(written: Written, note: str = "", *more: str) -> Output:
 @command(
     "put",
     _TEXT,
-    arg("--id", help="the memory's id or collection/id; else made from the text"),
+    arg("--id", "the memory's id or collection/id; else made from the text"),
     collection_arg("where to store it (default: memories)"),
     "metadata",
-    arg("--created-by", default="", metavar="WHO", help="who wrote it"),
-    flag("--replace", help="make it the new text if the id is in use"),
+    arg("--created-by WHO", "who wrote it", default=""),
+    flag("--replace", "make it the new text if the id is in use"),
     "--allow-secret",
 )
 def _put(app: App, args: Args) -> Output:
@@ -107,12 +104,12 @@ def _put(app: App, args: Args) -> Output:
     "--collection",
     arg(
         "--format",
+        "context: for reading, the default; json; raw: the text alone, byte for byte",
         choices=("context", "json", "raw"),
         default="context",
-        help="context: for reading, the default; json; raw: the text alone, byte for byte",
     ),
-    arg("--version", default="", metavar="V", help="as it was: v2, HEAD~1, a commit"),
-    flag("--show-versions", help="list its versions as well"),
+    arg("--version V", "as it was: v2, HEAD~1, a commit", default=""),
+    flag("--show-versions", "list its versions as well"),
 )
 def _get(app: App, args: Args) -> Output:
     """
@@ -196,23 +193,19 @@ def versions_table(versions: Sequence[Version]) -> Table:
 @command(
     "list",
     collection_arg("only this collection"),
-    arg(
-        "--filter",
-        action="append",
-        default=[],
-        metavar="EXPR",
-        help="key=a,b (either), key!=v, key>=v, key<=v, key~text; several must all hold",
+    repeated(
+        "--filter EXPR", "key=a,b (either), key!=v, key>=v, key<=v, key~text; several must all hold"
     ),
     "--tags",
     "--type",
     arg(
         "--status",
+        "only this status, or all (default: all but retired)",
         choices=(*STATUSES, "all"),
         default="",
-        help="only this status, or all (default: all but retired)",
     ),
-    arg("--sort", choices=SORTS, default="collection", help="what to sort by"),
-    flag("--reverse", help="turn the order round"),
+    arg("--sort", "what to sort by", choices=SORTS, default="collection"),
+    flag("--reverse", "turn the order round"),
     limit_arg(0, "the first N only"),
     arg("--format", choices=("table", "json"), default="table"),
 )
@@ -228,7 +221,7 @@ def _list(app: App, args: Args) -> Output:
     problems: list[Problem] = []
     memories = app.list(
         collection=args.collection,
-        conditions=[*args.filter, *([f"tags={args.tags}"] if args.tags else [])],
+        conditions=[*args.filter, *([f"tags={','.join(args.tags)}"] if args.tags else [])],
         kind=args.type,
         status=args.status,
         sort=args.sort,
@@ -284,9 +277,9 @@ def _memories_table(memories: Sequence[Memory], successors: Mapping[str, str], e
     "update",
     "ID",
     "--collection",
-    arg("--content", metavar="FILE", help="the new text: a file, or - for stdin"),
+    arg("--content FILE", "the new text: a file, or - for stdin"),
     "metadata",
-    flag("--merge-tags", help="add --tags to the ones there, do not replace"),
+    flag("--merge-tags", "add --tags to the ones there, do not replace"),
     "--expect",
     "--allow-secret",
 )
@@ -312,7 +305,7 @@ def _update(app: App, args: Args) -> Output:
     "ID",
     _TEXT,
     "--collection",
-    arg("--content", metavar="FILE", help="the same, as with update"),
+    arg("--content FILE", "the same, as with update"),
     "--expect",
     "--allow-secret",
 )
@@ -340,8 +333,8 @@ def _append(app: App, args: Args) -> Output:
     "ID",
     collection_arg("the collection it is in", "--from", dest="source"),
     collection_arg("the collection to move it to"),
-    arg("--id", dest="new", default="", metavar="NEW", help="its new id"),
-    arg("--to", metavar="BANK", help="another bank: its path, or global for your own"),
+    arg("--id NEW", "its new id", dest="new", default=""),
+    arg("--to BANK", "another bank: its path, or global for your own"),
 )
 def _move(
     app: App, ref: str, source: str | None, collection: str | None, new: str, to: str | None
@@ -407,17 +400,15 @@ _PATH = re.compile(r"\S*/\S*|\S+\.\w{1,8}")
 def memory_input(args: Args, text: str | None) -> MemoryInput:
     """What the options of `put`, `update` and `merge` ask to store."""
     fields = _parse_metadata(args.metadata) if args.metadata is not None else {}
-    named = ("status", "category", "context", "project", "priority")
+    named = ("status", "category", "context", "project", "priority", "related_to")
     fields |= {name: value for name in named if (value := getattr(args, name)) is not None}
-    if args.related_to is not None:
-        fields["related_to"] = split_words(args.related_to)
     if args.title == "":
         fields["title"] = None
     return MemoryInput(
         text=text,
         title=args.title or "",
         type=args.type,
-        tags=None if args.tags is None else split_words(args.tags),
+        tags=args.tags,
         fields=fields,
         allow_secret=args.allow_secret,
     )

@@ -18,15 +18,9 @@ if TYPE_CHECKING:
 
 @command(
     "merge",
-    arg(
-        "sources",
-        nargs="+",
-        metavar="ID",
-        help="two memories or more: id or collection/id",
-        completes="memories",
-    ),
-    arg("--into", required=True, metavar="NEW", help="the id of the new memory"),
-    arg("--content", required=True, metavar="FILE", help="its text: a file, or - for stdin"),
+    arg("sources ID", "two memories or more: id or collection/id", nargs="+", completes="memories"),
+    arg("--into NEW", "the id of the new memory", required=True),
+    arg("--content FILE", "its text: a file, or - for stdin", required=True),
     collection_arg("where to store it (default: where the first one is)"),
     "metadata",
     "--allow-secret",
@@ -76,14 +70,8 @@ def _merge(app: App, args: Args) -> Output:
 
 @command(
     "suggest-merges",
-    arg("--threshold", type=share, default=0.85, metavar="X", help="how alike, up to 1 (0.85)"),
-    arg(
-        "--type",
-        dest="kind",
-        metavar="TYPE",
-        default="journal",
-        help="only of this type (journal); all for any",
-    ),
+    arg("--threshold X", "how alike, up to 1 (0.85)", type=share, default=0.85),
+    arg("--type TYPE", "only of this type (journal); all for any", dest="kind", default="journal"),
     limit_arg(5, "groups (5)"),
 )
 def _suggest_merges(app: App, threshold: float, kind: str, limit: int, args: Args) -> Output:

@@ -45,7 +45,7 @@ _ROOT: Final = ".claude/memory"
 _MAX_BYTES: Final = 2_000_000
 _COMMAND: Final = re.compile(r"`retain (new|update|retire|archive|unarchive|restore)`")
 _ACTION_OF: Final = {"new": "create", "retire": "delete"}
-_ROOT_ARG: Final = arg("--root", metavar="PATH", help="the store (the bank in force)")
+_ROOT_ARG: Final = arg("--root PATH", "the store (the bank in force)")
 
 
 # write
@@ -53,18 +53,13 @@ _ROOT_ARG: Final = arg("--root", metavar="PATH", help="the store (the bank in fo
 
 @command(
     "record write",
-    arg("--action", required=True, choices=_ACTIONS, help="delete is retire"),
-    arg("--category", default="", help="needed to create"),
-    arg("--target", required=True, metavar="PATH", help="the record's file"),
-    arg(
-        "--input",
-        default="",
-        metavar="FILE",
-        help="the record as JSON: a file in /tmp, - for stdin",
-    ),
-    arg("--hash", default="", help="update only if the file still has this MD5 or SHA-256"),
-    arg("--reason", default="", help="why it is retired or archived"),
-    flag("--force", help="create over a record in force, or beyond a limit"),
+    arg("--action", "delete is retire", required=True, choices=_ACTIONS),
+    arg("--category", "needed to create", default=""),
+    arg("--target PATH", "the record's file", required=True),
+    arg("--input FILE", "the record as JSON: a file in /tmp, - for stdin", default=""),
+    arg("--hash", "update only if the file still has this MD5 or SHA-256", default=""),
+    arg("--reason", "why it is retired or archived", default=""),
+    flag("--force", "create over a record in force, or beyond a limit"),
     "--allow-secret",
 )
 def _write(args: Args) -> Output:
@@ -355,9 +350,9 @@ def _is_bank(folder: str) -> bool:
 
 @command(
     "record candidate",
-    arg("--category", required=True, help="decision, runbook, constraint ..."),
-    arg("--new-info", required=True, metavar="TEXT", help="what is to be saved"),
-    arg("--lifecycle-event", choices=sorted(LIFECYCLE_EVENTS), help="what happened to it"),
+    arg("--category", "decision, runbook, constraint ...", required=True),
+    arg("--new-info TEXT", "what is to be saved", required=True),
+    arg("--lifecycle-event", "what happened to it", choices=sorted(LIFECYCLE_EVENTS)),
     _ROOT_ARG,
 )
 def _candidate(args: Args, category: str, new_info: str, lifecycle_event: str | None) -> Output:
@@ -381,11 +376,11 @@ def _candidate(args: Args, category: str, new_info: str, lifecycle_event: str | 
     "record index",
     _ROOT_ARG,
     either(
-        flag("--rebuild", help="write index.md anew"),
-        flag("--validate", help="compare index.md with the files"),
-        arg("--query", metavar="KEYWORD", help="the entries that hold a word"),
-        flag("--health", help="counts, and what needs attention"),
-        flag("--gc", help="remove what was retired long ago"),
+        flag("--rebuild", "write index.md anew"),
+        flag("--validate", "compare index.md with the files"),
+        arg("--query KEYWORD", "the entries that hold a word"),
+        flag("--health", "counts, and what needs attention"),
+        flag("--gc", "remove what was retired long ago"),
         required=True,
     ),
 )

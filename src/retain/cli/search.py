@@ -18,8 +18,8 @@ from retain.cli.arguments import (
     flag,
     limit_arg,
     memory_arg,
+    repeated,
     share,
-    split_words,
 )
 from retain.cli.command import Args, Line, Output, command
 from retain.errors import BadName, NotFound, RetainError, UsageError
@@ -39,37 +39,33 @@ _WORD = re.compile(r"\w[\w.'+#-]{0,39}")
 
 @command(
     "search",
-    arg("words", nargs="*", metavar="QUERY", help="words, or a whole question"),
+    arg("words QUERY", "words, or a whole question", nargs="*"),
     collection_arg("only in this collection"),
-    arg(
-        "--filter",
-        action="append",
-        default=[],
-        metavar="EXPR",
-        help="as in `retain list`: key=a,b, key!=v, key>=v, key~text; several must all hold",
+    repeated(
+        "--filter EXPR",
+        "as in `retain list`: key=a,b, key!=v, key>=v, key~text; several must all hold",
     ),
     "--type",
     "--tags",
-    arg("--since", default="", metavar="WHEN", help="7d, 2026-05-08, last week ..."),
-    arg("--until", default="", metavar="WHEN", help="the same, its end included"),
+    arg("--since WHEN", "7d, 2026-05-08, last week ...", default=""),
+    arg("--until WHEN", "the same, its end included", default=""),
     limit_arg(10, "how many (10)"),
     either(
         choice_flag("--semantic", "mode", "semantic", "by meaning alone", default="hybrid"),
         choice_flag("--text", "mode", "text", "by words alone"),
     ),
-    arg("--min-score", type=share, default=0.0, metavar="X", help="nothing below, from 0 to 1"),
-    flag("--explain", help="say where each score comes from"),
-    flag("--full", help="whole memories, not excerpts"),
+    arg("--min-score X", "nothing below, from 0 to 1", type=share, default=0.0),
+    flag("--explain", "say where each score comes from"),
+    flag("--full", "whole memories, not excerpts"),
     arg(
         "--per",
+        "each memory once, by its best part (the default), or every part by itself",
         choices=("memory", "chunk"),
         default="memory",
-        help="each memory once, by its best part (the default), or every part by itself",
     ),
     arg(
-        "--batch",
-        metavar="FILE",
-        help="one query on each line of a file (- is stdin); one JSON answer on each line",
+        "--batch FILE",
+        "one query on each line of a file (- is stdin); one JSON answer on each line",
     ),
 )
 def _search(app: App, args: Args) -> Output:
@@ -125,7 +121,7 @@ def _make_request(args: Args) -> SearchRequest:
     filters = parse_filters(
         collection=args.collection,
         kind=args.type,
-        tags=split_words(args.tags),
+        tags=args.tags,
         since=args.since,
         until=args.until,
         filters=args.filter,
@@ -286,8 +282,8 @@ def _highlight(asked: Set[str]) -> Callable[[str], str]:
 
 @command(
     "brief",
-    arg("query", metavar="QUERY", help="what you are about to do"),
-    arg("--budget", type=count, default=2000, metavar="N", help="tokens it may have (2000)"),
+    arg("query QUERY", "what you are about to do"),
+    arg("--budget N", "tokens it may have (2000)", type=count, default=2000),
     limit_arg(12, "memories (12)"),
 )
 def _brief(app: App, query: str, budget: int, limit: int) -> Output:
@@ -314,8 +310,8 @@ def _brief(app: App, query: str, budget: int, limit: int) -> Output:
 
 @command(
     "linked",
-    arg("document", metavar="DOC", help="a file of the project, or a memory"),
-    arg("query", nargs="?", default="", metavar="QUERY", help="rank by this; else newest first"),
+    arg("document DOC", "a file of the project, or a memory"),
+    arg("query QUERY", "rank by this; else newest first", nargs="?", default=""),
     limit_arg(5, "how many (5)"),
 )
 def _linked(app: App, document: str, query: str, limit: int) -> Output:
@@ -386,12 +382,12 @@ def _related(app: App, ref: str, limit: int) -> Output:
 @command(
     "graph",
     memory_arg(handles=True, more="; or a file that memories link to", nargs="?"),
-    arg("--depth", type=count, default=2, metavar="N", help="with an ID: how many steps away (2)"),
+    arg("--depth N", "with an ID: how many steps away (2)", type=count, default=2),
     arg(
         "--format",
+        "tree: for reading, the default; json; dot: for Graphviz",
         choices=("tree", "json", "dot"),
         default="tree",
-        help="tree: for reading, the default; json; dot: for Graphviz",
     ),
 )
 def _graph(app: App, ref: str | None, depth: int, args: Args) -> Output:
