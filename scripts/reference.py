@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from retain.categories import DEFAULTS, FIELDS
-from retain.cli import GROUPS, build, overview
+from retain.cli.run import GROUPS, build, overview
 from retain.config import SETTINGS, setting
 
 PATH = os.path.join(os.path.dirname(__file__), os.pardir, "docs", "reference.md")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from retain.cli import GROUPS
+from retain.cli.run import GROUPS
 from retain.config import SETTINGS
 from retain.mcp.prompts import PROMPTS
 from retain.mcp.tools import TOOLS, Tool

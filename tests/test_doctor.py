@@ -144,11 +144,11 @@ def test_findings_count_what_is_there(home: Path) -> None:
     App().delete("two")
     findings = App().status()
     assert (findings.memories, findings.trashed) == (1, 1)
-    assert findings.by_type == {"plan": 1}
-    assert findings.by_collection == {"memories": 1}
-    assert findings.by_status == {"active": 1}
+    assert findings.types == {"plan": 1}
+    assert findings.collections == {"memories": 1}
+    assert findings.statuses == {"active": 1}
     assert findings.problems == ()
-    assert findings.size == len(App().get("one").data)
+    assert findings.bytes == len(App().get("one").data)
 
 
 # What is kept for banks that are gone, or that nobody uses

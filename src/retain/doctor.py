@@ -35,13 +35,16 @@ class Findings(NamedTuple):
     """A bank at a glance."""
 
     memories: int
-    size: int
-    by_collection: Mapping[str, int]
-    by_type: Mapping[str, int]
-    by_status: Mapping[str, int]
+    bytes: int
+    collections: Mapping[str, int]
+    types: Mapping[str, int]
+    statuses: Mapping[str, int]
     trashed: int
     proposals: int
     problems: tuple[Problem, ...]
+
+    def to_dict(self) -> Data:
+        return {**self._asdict(), "problems": [problem.to_dict() for problem in self.problems]}
 
 
 def examine(bank: Bank, rules: Rules, inbox: Inbox, index: Index | None) -> Findings:
@@ -50,21 +53,21 @@ def examine(bank: Bank, rules: Rules, inbox: Inbox, index: Index | None) -> Find
     Files are read where the index cannot vouch for them.
     """
     problems = [Problem(bank.root, reason) for reason in rules.warnings]
-    counts: Counter[tuple[str, str, str]] = Counter()
-    size = 0
+    counts: list[tuple[str, str, str, int, int]] = []
     known: Set[tuple[str, str]] = set()
     if index is not None:
         with contextlib.suppress(RetainError):  # then every file is read
             census = index.read(catalogue.census)
-            known = census.files
-            counts.update({row[:3]: row[3] for row in census.counts})
-            size = sum(row[-1] for row in census.counts)
+            known, counts = census.files, [*census.counts]
     for memory in read_unless(bank, known, problems):
-        size += len(memory.data)
-        counts[memory.collection, memory.type, memory.status] += 1
+        counts.append((memory.collection, memory.type, memory.status, 1, len(memory.data)))
         faults = [*entries.faults(memory), *_uncounted(memory), *_broken_rules(memory, rules)]
         problems += [Problem(memory.path, reason) for reason in faults]
-    by_collection, by_type, by_status = (_sum_by(counts, place) for place in range(3))
+    collections, types, statuses = Counter[str](), Counter[str](), Counter[str]()
+    for collection, kind, status, count, _ in counts:
+        collections[collection] += count
+        types[kind] += count
+        statuses[status] += count
     trashed = proposals = 0
     try:
         trashed = len(bank.trashed())
@@ -76,9 +79,9 @@ def examine(bank: Bank, rules: Rules, inbox: Inbox, index: Index | None) -> Find
     except OSError as error:
         unread = [error.strerror or str(error)]
     problems += [Problem(inbox.path, reason) for reason in unread]
-    total = sum(counts.values())
+    size = sum(row[-1] for row in counts)
     return Findings(
-        total, size, by_collection, by_type, by_status, trashed, proposals, tuple(problems)
+        types.total(), size, collections, types, statuses, trashed, proposals, tuple(problems)
     )
 
 
@@ -91,16 +94,8 @@ def read_unless(
             if (file.collection, file.name) not in known:
                 path = os.path.join(bank.root, file.collection, file.name)
                 with note_problem(path, problems):
-                    read = reader.read(file.collection, file.name)
-                    if read:
+                    if read := reader.read(file.collection, file.name):
                         yield read[0]
-
-
-def _sum_by(counts: Mapping[tuple[str, str, str], int], place: int) -> dict[str, int]:
-    totals: dict[str, int] = {}
-    for kind, count in counts.items():
-        totals[kind[place]] = totals.get(kind[place], 0) + count
-    return totals
 
 
 def _uncounted(memory: Memory) -> list[str]:
@@ -113,21 +108,15 @@ def _uncounted(memory: Memory) -> list[str]:
 
 
 def _broken_rules(memory: Memory, rules: Rules) -> list[str]:
-    """In what a typed memory that someone wrote by hand differs from its schema."""
+    """In what a memory that someone wrote by hand differs from the typed one it is meant to be."""
     kind = rules.category(memory.type)
-    if not is_record(memory) or kind is None:
-        return _nearly_typed(memory, rules)
-    from retain.records.schema import find_faults
+    if kind and is_record(memory):
+        from retain.records.schema import find_faults
 
-    found = find_faults(load_record(memory), kind.schema)
-    return list(map(str, found))
-
-
-def _nearly_typed(memory: Memory, rules: Rules) -> list[str]:
-    """What keeps a memory from being the typed one that it was surely meant to be."""
+        return list(map(str, find_faults(load_record(memory), kind.schema)))
     if memory.problem or "content" not in memory.meta:
         return []
-    if rules.category(memory.type):
+    if kind:
         return ["content: expected the fields of its category; got text"]
     import difflib
 
@@ -137,56 +126,41 @@ def _nearly_typed(memory: Memory, rules: Rules) -> list[str]:
 
 # The index
 
-# What must not be there, and the query that counts it.
+# What must not be there, and the rows that are it.
 _RULES: Final = {
-    "total of chunks that is wrong": (
-        "SELECT (SELECT chunks FROM totals) <> (SELECT count(*) FROM chunks)"
-    ),
+    "total of chunks that is wrong": "totals WHERE chunks <> (SELECT count(*) FROM chunks)",
     "total of words that is wrong": (
-        "SELECT (SELECT length FROM totals) <> (SELECT coalesce(sum(length), 0) FROM chunks)"
+        "totals WHERE length <> (SELECT coalesce(sum(length), 0) FROM chunks)"
     ),
     "total of longer memories that is wrong": (
-        "SELECT (SELECT wholes FROM totals) <> (SELECT count(*) FROM memories WHERE chunks > 1)"
+        "totals WHERE wholes <> (SELECT count(*) FROM memories WHERE chunks > 1)"
     ),
     "memories without all of their chunks": (
-        "SELECT count(*) FROM memories m WHERE chunks <> (SELECT count(*) FROM chunks c "
-        "WHERE c.memory = m.number)"
+        "memories m WHERE chunks <> (SELECT count(*) FROM chunks c WHERE c.memory = m.number)"
     ),
-    "chunks without their memory": (
-        "SELECT count(*) FROM chunks WHERE memory NOT IN (SELECT number FROM memories)"
-    ),
-    "chunks that no word finds": (
-        "SELECT count(*) FROM chunks WHERE number NOT IN (SELECT rowid FROM terms)"
-    ),
-    "words without their chunk": (
-        "SELECT count(*) FROM terms WHERE rowid NOT IN (SELECT number FROM chunks)"
-    ),
+    "chunks without their memory": "chunks WHERE memory NOT IN (SELECT number FROM memories)",
+    "chunks that no word finds": "chunks WHERE number NOT IN (SELECT rowid FROM terms)",
+    "words without their chunk": "terms WHERE rowid NOT IN (SELECT number FROM chunks)",
     "longer memories that no word finds as a whole": (
-        "SELECT count(*) FROM memories WHERE chunks > 1 AND number NOT IN (SELECT rowid FROM "
-        "wholes)"
+        "memories WHERE chunks > 1 AND number NOT IN (SELECT rowid FROM wholes)"
     ),
     "words without their memory": (
-        "SELECT count(*) FROM wholes WHERE rowid NOT IN (SELECT number FROM memories WHERE "
-        "chunks > 1)"
+        "wholes WHERE rowid NOT IN (SELECT number FROM memories WHERE chunks > 1)"
     ),
-    "links without their memory": (
-        "SELECT count(*) FROM links WHERE memory NOT IN (SELECT number FROM memories)"
-    ),
+    "links without their memory": "links WHERE memory NOT IN (SELECT number FROM memories)",
     "chunks that have no vector and wait for none": (
-        "SELECT count(*) FROM chunks WHERE number NOT IN (SELECT chunk FROM vectors) AND "
-        "number NOT IN (SELECT chunk FROM pending)"
+        "chunks WHERE number NOT IN (SELECT chunk FROM vectors UNION SELECT chunk FROM pending)"
     ),
     "chunks that wait for a vector and have one, or are not there": (
-        "SELECT count(*) FROM pending WHERE chunk IN (SELECT chunk FROM vectors) OR chunk "
-        "NOT IN (SELECT number FROM chunks)"
+        "pending WHERE chunk IN (SELECT chunk FROM vectors) "
+        "OR chunk NOT IN (SELECT number FROM chunks)"
     ),
     "vectors of another text than their chunk's": (
-        "SELECT count(*) FROM vectors v LEFT JOIN chunks c ON c.number = v.chunk WHERE "
-        "c.number IS NULL OR c.memory <> v.memory OR c.digest <> v.digest"
+        "vectors v LEFT JOIN chunks c ON c.number = v.chunk "
+        "WHERE c.number IS NULL OR c.memory <> v.memory OR c.digest <> v.digest"
     ),
     "vectors of another model": (
-        "SELECT count(*) FROM vectors WHERE model IS NOT (SELECT value FROM facts WHERE name "
-        "= 'model')"
+        "vectors WHERE model IS NOT (SELECT value FROM facts WHERE name = 'model')"
     ),
 }
 
@@ -203,12 +177,11 @@ _LINKS_QUERY: Final = f"SELECT {', '.join(Link._fields)} FROM links WHERE memory
 def index_faults(bank: Bank, database: Database) -> list[str]:
     """Everything in an index that is not as it should be; nothing is changed."""
     try:
-        faults = [*_unsound(database)]
-        if faults:
+        if faults := [*_unsound(database)]:
             return faults  # whatever else it says is not to be trusted
         with database.reading() as connection:
-            for what, query in _RULES.items():
-                (count,) = connection.execute(query).fetchone()
+            for what, rows in _RULES.items():
+                (count,) = connection.execute(f"SELECT count(*) FROM {rows}").fetchone()  # noqa: S608 - our own names
                 faults += [f"{count} {what}"] if count else []
             stored = connection.execute("SELECT digest, vector, check_sum FROM vectors")
             spoilt = sum(check_sum(digest, vector) != mark for digest, vector, mark in stored)
@@ -241,8 +214,7 @@ def _disagreements(bank: Bank, connection: sqlite3.Connection) -> Iterator[str]:
         with bank.reader() as reader:
             for file in bank.files(collection, []):
                 row = known.pop(file.name, None)
-                fault = _disagreement(reader, connection, file, row)
-                if fault:
+                if fault := _disagreement(reader, connection, file, row):
                     yield f"{collection}/{file.name} {fault}"
         for name, row in known.items():
             if not row.is_gone:

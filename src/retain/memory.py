@@ -223,6 +223,16 @@ class Deleted(NamedTuple):
     commit: str = ""
     warnings: tuple[str, ...] = ()
 
+    def to_dict(self) -> Data:
+        return {
+            "status": "deleted",
+            "id": self.trashed.id,
+            "collection": self.trashed.collection,
+            "moved_to": self.trashed.path,
+            "commit": self.commit or None,
+            "warnings": list(self.warnings),
+        }
+
 
 class Merged(NamedTuple):
     """What a merge did: the new memory, and where the others went."""

@@ -32,7 +32,7 @@ from retain.errors import (
     UsageError,
 )
 from retain.locate import find_bank, make_private_directory
-from retain.memory import Memory, Problem, now
+from retain.memory import Data, Memory, Problem, now
 from retain.names import KINDS, PROFILES, SUFFIXES, check_collection, check_id, key
 from retain.text import frontmatter
 from retain.text.secrets import redact, redact_value
@@ -44,17 +44,10 @@ MAX_TOTAL: Final = 2_000_000_000
 BOMB_TOTAL: Final = 100_000_000  # text that unpacks to more than this ...
 BOMB_RATIO: Final = 100  # ... and to this many times its archive is no text
 
+_NOT_WRITTEN: Final = "Nothing was written."
 _FIELD: Final = re.compile(r"([A-Za-z_][\w-]{0,63}):[ \t]+(\S.*?)[ \t]*(\r?)")
 # What zipfile raises for damaged, encrypted and unknown entries; zlib.error is an Exception only.
-_UNPACKING: Final = (
-    zipfile.BadZipFile,
-    RuntimeError,
-    NotImplementedError,
-    OSError,
-    EOFError,
-    ValueError,
-    zlib.error,
-)
+_UNPACKING: Final = (zipfile.BadZipFile, zlib.error, RuntimeError, OSError, EOFError, ValueError)
 
 
 class Exported(NamedTuple):
@@ -94,8 +87,11 @@ class Imported(NamedTuple):
     kept: Sequence[str]
     replaced: Sequence[str]
     warnings: Sequence[str]
-    changes: Mapping[str, bytes]
+    changes: Mapping[str, bytes]  # by path, for the index and git
     commit: str = ""
+
+    def to_dict(self) -> Data:
+        return {name: value for name, value in self._asdict().items() if name != "changes"}
 
 
 # Out
@@ -105,11 +101,8 @@ def export(bank: Bank, target: str) -> Exported:
     """Write every memory as it is, with a manifest of hashes, to a directory or a .zip."""
     target = os.path.abspath(target)
     if os.path.join(os.path.realpath(target), "").startswith(os.path.join(bank.root, "")):
-        raise UsageError(
-            f"{target} is inside the bank",
-            unchanged="Nothing was written.",
-            hint="Export to a place outside it.",
-        )
+        hint = "Export to a place outside it."
+        raise UsageError(f"{target} is inside the bank", unchanged=_NOT_WRITTEN, hint=hint)
     problems: list[Problem] = []
     files: dict[str, bytes] = {}
     for memory in bank.memories(problems=problems):
@@ -118,7 +111,7 @@ def export(bank: Bank, target: str) -> Exported:
             files[name] = memory.data
         else:
             problems.append(Problem(memory.path, "its name cannot be stored everywhere"))
-    count = len(files)
+    memories = len(files)
     files |= _read_profiles(bank)
     manifest = {
         "format": 1,
@@ -131,14 +124,18 @@ def export(bank: Bank, target: str) -> Exported:
     is_zip = target.endswith(".zip")
     is_empty = os.path.isdir(target) and not is_zip and not os.listdir(target)
     if os.path.lexists(target) and not is_empty:
-        raise Conflict(
-            f"{target} exists already",
-            unchanged="Nothing was written.",
-            hint="Name a new file, or a new or empty directory.",
-        )
-    (_write_zip if is_zip else _write_directory)(target, sorted(files.items()))
-    large = (problem for problem in problems if not problem.is_minor)
-    return Exported(target, count, [f"left out: {path}: {reason}" for path, reason, _ in large])
+        hint = "Name a new file, or a new or empty directory."
+        raise Conflict(f"{target} exists already", unchanged=_NOT_WRITTEN, hint=hint)
+    if is_zip:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for name, data in sorted(files.items()):
+                archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+        write_whole(target, buffer.getvalue())
+    else:
+        _write_directory(target, files)
+    warnings = [f"left out: {it.path}: {it.reason}" for it in problems if not it.is_minor]
+    return Exported(target, memories, warnings)
 
 
 def _read_profiles(bank: Bank) -> dict[str, bytes]:
@@ -152,18 +149,10 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _write_zip(target: str, files: Sequence[tuple[str, bytes]]) -> None:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files:
-            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
-    write_whole(target, buffer.getvalue())
-
-
-def _write_directory(target: str, files: Sequence[tuple[str, bytes]]) -> None:
+def _write_directory(target: str, files: Mapping[str, bytes]) -> None:
     try:
         with saving(target):
-            for name, data in files:
+            for name, data in files.items():
                 path = os.path.join(target, name)
                 make_private_directory(os.path.dirname(path))
                 write_whole(path, data)
@@ -216,8 +205,13 @@ def _redact(file: Incoming, warnings: list[str], *, allow_secret: bool) -> Incom
     text, kinds = redact(file.data.decode("utf-8", "surrogateescape"))
     data = text.encode("utf-8", "surrogateescape")
     if file.name.endswith(".json"):
-        data, more = _redact_record(data)
-        kinds = (*kinds, *more)
+        with contextlib.suppress(ValueError, RecursionError):
+            # The quoting of a record hides secrets from a look at the text.
+            record = json.loads(data)
+            clean, more = redact_value(record)
+            if more and isinstance(clean, dict):
+                kinds += more
+                data = _edit_record(data, record, clean)
     if not kinds:
         return file
     verb = "stored as given, with" if allow_secret else "replaced"
@@ -225,20 +219,13 @@ def _redact(file: Incoming, warnings: list[str], *, allow_secret: bool) -> Incom
     return file if allow_secret else file._replace(data=data)
 
 
-def _redact_record(data: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """A record without the secrets that its quoting hides from a look at the text."""
+def _edit_record(data: bytes, old: Mapping[str, object], new: Mapping[str, object]) -> bytes:
+    """A record with other values; where it cannot be edited in place, it is written anew."""
     try:
-        record = json.loads(data)
-    except (ValueError, RecursionError):
-        return data, ()
-    clean, kinds = redact_value(record)
-    if not kinds or not isinstance(clean, dict):
-        return data, ()
-    changes = {name: value for name, value in clean.items() if record.get(name) != value}
-    try:
-        return records_json.edit(data, changes), kinds
+        changes = {name: value for name, value in new.items() if old.get(name) != value}
+        return records_json.edit(data, changes)
     except Unreadable:
-        return json.dumps(clean, ensure_ascii=False, indent=2).encode(), kinds
+        return json.dumps(new, ensure_ascii=False, indent=2).encode()
 
 
 def plan(source: str, max_bytes: int) -> Plan:
@@ -294,27 +281,29 @@ def _read_directory(source: str, max_bytes: int, warnings: list[str]) -> Iterato
 
 
 def _read_zip(source: str, max_bytes: int, warnings: list[str]) -> Iterator[Incoming]:
+    """The files in an archive; what it says of their sizes is not believed."""
+    most = max(BOMB_TOTAL, os.path.getsize(source) * BOMB_RATIO)
+    where = ""
     try:
-        archive = zipfile.ZipFile(source)
+        with zipfile.ZipFile(source) as archive:
+            for entry in archive.infolist():
+                name = "" if entry.is_dir() else _check_entry(entry, source)
+                if name in PROFILES:
+                    warnings.append(_left_behind(name))
+                elif name.endswith(SUFFIXES):
+                    where = f"{name!r}: "
+                    limit = MAX_MANIFEST if name == MANIFEST else max_bytes
+                    with archive.open(entry) as file:
+                        data = file.read(limit + 1)
+                    most -= len(data)
+                    if len(data) > limit:
+                        raise _refuse_zip(source, f"{name!r} has more than {limit:,} bytes")
+                    if most < 0:
+                        raise _refuse_zip(source, "it unpacks to far more than any text would")
+                    collection, _, file_name = name.rpartition("/")
+                    yield Incoming(collection, file_name, data)
     except _UNPACKING as error:
-        raise _refuse_zip(source, str(error)) from error
-    with archive:
-        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-        if len(entries) > MAX_FILES:
-            raise _refuse_zip(source, f"more than {MAX_FILES:,} files")
-        most = max(BOMB_TOTAL, os.path.getsize(source) * BOMB_RATIO)
-        for entry in entries:
-            name = _check_entry(entry, source)
-            if name in PROFILES:
-                warnings.append(_left_behind(name))
-            elif name.endswith(SUFFIXES):
-                collection, _, file = name.rpartition("/")
-                limit = MAX_MANIFEST if name == MANIFEST else max_bytes
-                data = _unpack(archive, entry, limit, source)
-                most -= len(data)
-                if most < 0:
-                    raise _refuse_zip(source, "it unpacks to far more than any text would")
-                yield Incoming(collection, file, data)
+        raise _refuse_zip(source, f"{where}{error}") from error
 
 
 def _check_entry(entry: zipfile.ZipInfo, source: str) -> str:
@@ -331,22 +320,10 @@ def _check_entry(entry: zipfile.ZipInfo, source: str) -> str:
             f"{source}: {name!r} lies deeper than collection/memory",
             "Unpack it, and import the directory that holds the collections.",
         )
-    return name
-
-
-def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int, source: str) -> bytes:
     # The others unpack whole what they are asked for a part of, however much that is.
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise _refuse_zip(source, f"{entry.filename!r} is packed in an uncommon way")
-    try:
-        with archive.open(entry) as file:
-            # What the archive says of its sizes is not to be believed.
-            data = file.read(limit + 1)
-    except _UNPACKING as error:
-        raise _refuse_zip(source, f"{entry.filename!r}: {error}") from error
-    if len(data) > limit:
-        raise _refuse_zip(source, f"{entry.filename!r} has more than {limit:,} bytes")
-    return data
+        raise _refuse_zip(source, f"{name!r} is packed in an uncommon way")
+    return name
 
 
 def _check_names(files: Iterator[Incoming], source: str) -> tuple[list[Incoming], bytes]:
@@ -419,7 +396,7 @@ def _mend_head(file: Incoming, warnings: list[str]) -> Incoming:
     with contextlib.suppress(Unreadable, UnicodeDecodeError):
         text = file.data.decode("utf-8")
         start, end, _ = frontmatter.split(text) or (0, 0, 0)
-        lines = [_mend_line(line) for line in text[start:end].split("\n")]
+        lines = map(_mend_line, text[start:end].split("\n"))
         mended = (text[:start] + "\n".join(lines) + text[end:]).encode("utf-8")
     if markdown.parse(mended).problem:
         warnings.append(

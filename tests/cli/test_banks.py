@@ -57,12 +57,3 @@ def test_text_cannot_name_its_own_author_or_id(home: Path) -> None:
     metadata = json.loads(done("get x --json"))["metadata"]
     assert (metadata["id"], metadata["created_by"]) == ("x", "Ada")
     assert metadata["priority"] == "high"
-
-
-def test_status_names_a_memory_whose_last_links_do_not_count(home: Path) -> None:
-    done("init")
-    done("put - --id index", input="# Index\n\n" + "[[elsewhere]]\n" * 10_001)
-    (problem,) = json.loads(done("status --json"))["problems"]
-    assert problem["path"].endswith("/index.md")
-    assert f"{problem['path']}: {problem['reason']}" in done("status")
-    assert "the first 10,000" in problem["reason"]

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from retain.hooks import EVENTS
-from tests import indexes
 from tests.cli.door import call, done
 from tests.conftest import Run, command
 
@@ -171,13 +170,11 @@ def test_a_session_below_the_thresholds_shows_its_scores(event: str, home: Path)
     assert ("decision 0.00 of 0.4" in said) == (event == "stop")
 
 
-def test_a_hook_that_had_no_time_says_so(monkeypatch: pytest.MonkeyPatch, bank: Path) -> None:
-    monkeypatch.setenv("RETAIN_HOOKS_DEADLINE_MS", "10")
-    for file in indexes.state(bank).rglob("*.db*"):
-        file.unlink()
+def test_a_hook_that_had_no_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = subprocess.CompletedProcess([], 0, b"", b"")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: silent)
     answer = tried("user-prompt-submit", "--prompt", "harbour lantern oil")
-    # On a machine that is fast enough it has an answer after all.
-    assert "hooks.deadline_ms" in answer["says"] or "lantern.md" in answer["says"]
+    assert "hooks.deadline_ms" in answer["says"]
 
 
 def test_a_hook_without_a_bank_says_so(home: Path) -> None:
@@ -299,11 +296,9 @@ def test_the_answer_is_shown_for_a_person_to_read() -> None:
         (("stopp",), 2, "session-end"),
         (("stop", "--prompt", "x"), 2, "user-prompt-submit"),
         (("session-start", "--file", "x"), 2, "--file"),
-        (("stop", "--file", "nowhere.jsonl"), 3, "nowhere.jsonl"),
         (("stop", "--file", "nowhere.jsonl"), 3, "--file takes the path"),
         (("stop", "--payload", "nowhere.json"), 3, "--payload takes a file"),
         (("post-tool-use", "--file", "nowhere.md"), 3, "nowhere.md"),
-        (("stop", "--payload", "nowhere.json"), 3, "nowhere.json"),
         (("stop", "--payload", "list.json"), 2, "no JSON object"),
         (("stop", "--payload", "torn.json"), 2, "no JSON"),
     ],

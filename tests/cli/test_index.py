@@ -39,9 +39,6 @@ def many(bank: Path, count: int) -> list[Path]:
     return files
 
 
-# stats
-
-
 # sync
 
 

@@ -75,18 +75,6 @@ def test_merge_that_cannot_be_done_changes_nothing(
     assert {path: path.read_bytes() for path in bank.rglob("*.md")} == before
 
 
-def test_superseded_memory_names_its_successor(three: None) -> None:
-    done("update", "auth-1", "--metadata", '{"superseded_by": "memories/auth-2"}')
-    assert "\nStatus: superseded by memories/auth-2\n" in done("get auth-1")
-    ran = call("get auth-1 --format raw")
-    assert ran.err == "memories/auth-1 is superseded by memories/auth-2\n"
-    assert "superseded by memories/auth-2" in done("list")
-    assert json.loads(done("get auth-1 --json"))["superseded_by"] == "memories/auth-2"
-    assert json.loads(done("get auth-2 --json"))["superseded_by"] is None
-    done("update auth-2 --content -", input="This is superseded by [[other]].")
-    assert json.loads(done("get auth-2 --json"))["superseded_by"] == "memories/other"
-
-
 def test_memory_of_the_global_bank_is_not_merged_from_a_project(three: None) -> None:
     put("mine", "mine", "--global")
     ran = call("merge auth-1 mine --into new --content -", input="x")
@@ -103,14 +91,6 @@ def test_groups_of_like_memories_come_with_the_command_that_merges_them(model: N
     put("day-3", "Baked bread with rye flour.")
     put("fact", "The session cookie of the login lacks a SameSite attribute.", "--type", "fact")
     (cluster,) = json.loads(done("suggest-merges --json"))
-    assert set(cluster) == {
-        "cluster_id",
-        "score",
-        "reason",
-        "memory_count",
-        "memories",
-        "command",
-    }
     assert (cluster["cluster_id"], cluster["memory_count"]) == (0, 2)
     assert cluster["score"] > 0.85
     assert cluster["reason"] == "High vector similarity (> 0.85)"

@@ -18,7 +18,7 @@ from retain.records import merge
 from retain.records.service import Records
 from tests.cli.door import call
 from tests.conftest import Ran, command
-from tests.records.filing import CONTENT, FOLDERS, Record, Store, draft, keys
+from tests.records.filing import CONTENT, Record, Store, draft, keys
 
 REF = "decisions/use-postgres"
 OCC = ("OCC_CONFLICT", "target", "expected_hash", "current_hash", "fix")
@@ -76,16 +76,6 @@ def test_create_answers_in_one_line_and_says_what_was_mended(store: Store) -> No
     assert store.path(REF).read_bytes().endswith(b"\n")
 
 
-def test_every_category_is_stored_found_and_valid(store: Store) -> None:
-    for category, content in CONTENT.items():
-        ref = f"{FOLDERS[category]}/a-record"
-        store.answer(store.create(ref, category=category))
-        assert store.record(ref)["content"] == content
-    ran = call("status", "--bank", str(store.root), "--json")
-    assert (ran.code, json.loads(ran.out)["problems"]) == (0, [])
-    store.index_agrees()
-
-
 def test_update_answers_and_leaves_an_entry(store: Store) -> None:
     store.create()
     content = {**CONTENT["decision"], "decision": "Postgres 18"}
@@ -122,26 +112,6 @@ def test_retired_and_archived_twice_is_said_and_changes_nothing(
     said = store.answer(store.write(action, REF))
     assert said == {"status": f"already_{status}", "target": store.target(REF)}
     assert store.files() == before
-    store.index_agrees()
-
-
-def test_a_record_goes_and_comes_back(store: Store) -> None:
-    store.create()
-    assert store.answer(store.write("archive", REF))["reason"] == "No reason provided"
-    said = store.answer(store.write("unarchive", REF))
-    assert said == {"status": "unarchived", "target": store.target(REF)}
-    store.write("delete", REF)
-    assert store.answer(store.write("restore", REF))["status"] == "restored"
-    assert store.answer(store.write("restore", REF))["status"] == "already_active"
-    record = store.record(REF)
-    assert [entry["summary"] for entry in record["changes"]] == [
-        "Archived: No reason provided",
-        "Unarchived: restored to active",
-        "Retired: No reason provided",
-        "Restored: returned to active from retired",
-    ]
-    assert not {"retired_at", "archived_at", "retired_reason", "archived_reason"} & set(record)
-    assert not store.is_json or len(store.entries()) == 1
     store.index_agrees()
 
 
@@ -866,33 +836,6 @@ def test_the_first_news_of_a_project_is_a_record_to_create(home: Path) -> None:
     (home / "work/.claude").mkdir()
     (home / "work/.claude/memory").touch()
     assert call(*words).code == 1
-
-
-def test_candidate_finds_the_record_that_news_belongs_to(store: Store) -> None:
-    store.create(given=draft(title="Use Postgres for the queue", tags=["postgres"]))
-    words = (*CANDIDATE, "postgres is the queue now", "--root", str(store.root))
-    ran = call(*words)
-    assert ran.out.startswith("{\n  ")
-    said = json.loads(ran.out)
-    found = said.pop("candidate")
-    assert said == {
-        "lifecycle_event": None,
-        "delete_allowed": False,
-        "pre_action": None,
-        "structural_cud": "UPDATE",
-        "vetoes": ["Cannot DELETE decision (triage-initiated)"],
-        "hints": ["1 candidate found (score=7)"],
-    }
-    assert (found["path"], list(found)) == (
-        store.target(REF),
-        ["path", "title", "tags", "excerpt"],
-    )
-    assert found["excerpt"]["last_change_summary"] == "Initial creation"
-    said = json.loads(call(*CANDIDATE, "zebras", "--lifecycle-event", "removed").out)
-    assert (said["candidate"], said["pre_action"]) == (None, "NOOP")
-    assert call(*words, "--category", "nonsense").code == 2
-    store.write("delete", REF)
-    assert json.loads(call(*words).out)["structural_cud"] == "CREATE"
 
 
 # The store's own list

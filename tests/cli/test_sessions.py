@@ -87,12 +87,6 @@ def test_an_export_goes_into_a_new_file_only(bank: Path) -> None:
     assert "  1 already here\n" in done("sessions import b.json")
 
 
-@pytest.mark.parametrize("query", ['"', "foo-bar", "' OR 1=1 --", "*", "stone AND"])
-def test_no_query_is_taken_for_syntax(query: str, bank: Path) -> None:
-    done("sessions", "import", write("a.json", CHAT))
-    assert call("sessions", "search", query).code == 0
-
-
 # Imports
 
 

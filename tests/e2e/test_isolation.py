@@ -185,7 +185,7 @@ with retain.open("bank") as memory:
 print(json.dumps(calls))
 """
 COMMANDS = """
-from retain.cli import run
+from retain.cli.run import run
 for words in json.loads(sys.argv[1]):
     code = run(words)
     assert code in (0, 3), (words, code)

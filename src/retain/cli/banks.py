@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain.app import App
-from retain.cli.command import Output, arg, command, flag, plural
+from retain.cli.arguments import arg, flag
+from retain.cli.command import Output, command, plural
 from retain.cli.render import Bar, Table
 from retain.config import switched_off
 from retain.errors import RetainError
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from retain.memory import Problem
     from retain.remote import State
 
+_ENGINE_FIELDS: Final = ("part", "kind", "address", "version", "waiting")
 _KEPT: Final = "What is indexed so far is kept; run it again and it goes on where it stopped."
 
 
@@ -37,22 +40,18 @@ def _init(app: App) -> Output:
     hidden = app.bank_above()
     location, is_new = app.init()
     root = location.root
-    messages, warnings = [], []
-    if is_new:
-        messages.append("Store something: echo '# Title' | retain put -")
+    warnings = []
     if is_new and hidden and location.scope == "project":
         warnings.append(
             f"{hidden.root} was the bank here and is not read from here any more; "
             f"`retain import {shlex.quote(hidden.root)}` takes it over"
         )
+    made = "Made a bank" if is_new else "There is a bank already"
     return Output(
         {"root": root, "scope": location.scope, "created": is_new},
-        [
-            f"{'Made a bank' if is_new else 'There is a bank already'}: {root}",
-            f"Settings: {os.path.join(root, 'config.toml')}",
-        ],
+        [f"{made}: {root}", f"Settings: {os.path.join(root, 'config.toml')}"],
         quiet=[root],
-        messages=messages,
+        messages=["Store something: echo '# Title' | retain put -" if is_new else ""],
         warnings=warnings,
     )
 
@@ -68,21 +67,16 @@ def _status(app: App) -> Output:
     location, findings, config = app.location, app.status(), app.config
     history = app.kept_history()
     index, index_line, engines = _index_status(app)
-    counts = {
-        "collections": findings.by_collection,
-        "types": findings.by_type,
-        "statuses": findings.by_status,
-    }
-    off, waiting = switched_off(config), findings.proposals
     exists = "" if location.exists else "; the bank is made with the first memory"
+    waiting = findings.proposals
     facts = [
         ("Bank", f"{location.root} ({location.kind}, {location.scope})"),
         ("Why", location.reason),
-        ("Memory", off),
-        ("Memories", f"{findings.memories} ({size(findings.size)}){exists}"),
+        ("Memory", switched_off(config)),
+        ("Memories", f"{findings.memories} ({size(findings.bytes)}){exists}"),
         *(
-            (name.capitalize(), _counts({key or "(root)": values[key] for key in sorted(values)}))
-            for name, values in counts.items()
+            (name.capitalize(), _counts(dict(sorted(getattr(findings, name).items()))))
+            for name in ("collections", "types", "statuses")
         ),
         ("Trash", str(findings.trashed)),
         ("History", history),
@@ -104,31 +98,18 @@ def _status(app: App) -> Output:
     others = other_stores(os.environ) if location.scope in ("project", "global") else []
     lines += [f"Elsewhere:   {path}: retain import {shlex.quote(path)} --global" for path in others]
     data = {
-        "root": location.root,
-        "kind": location.kind,
-        "scope": location.scope,
-        "reason": location.reason,
-        "exists": location.exists,
+        **{name: getattr(location, name) for name in ("root", "kind", "scope", "reason", "exists")},
         "enabled": config.flag("memory.enabled"),
-        "memories": findings.memories,
-        "bytes": findings.size,
-        **counts,
-        "trashed": findings.trashed,
-        "proposals": findings.proposals,
+        **findings.to_dict(),
         "history": history,
         "index": _facts_data(index) if index else None,
         "engines": [
             {
-                "part": engine.part,
-                "kind": engine.kind,
-                "address": engine.address,
-                "version": engine.version,
-                "waiting": engine.waiting,
+                **{name: getattr(engine, name) for name in _ENGINE_FIELDS},
                 "trouble": engine.trouble.why if engine.trouble else "",
             }
             for engine in engines
         ],
-        "problems": [problem.to_dict() for problem in findings.problems],
         "warnings": list(config.warnings),
         "other_stores": others,
     }
@@ -145,27 +126,21 @@ def _index_status(app: App) -> tuple[Facts | None, str, Sequence[State]]:
         facts = app.index_facts(is_fresh=True)  # the files were counted just now
     except RetainError as error:
         return None, error.message, []
-    if all(app.config.text(f"engine.{part}") == "sqlite" for part in ("text", "vector")):
-        return facts, _facts_line(facts), []
-    try:
-        return facts, _facts_line(facts), app.remote.glance()
-    except RetainError:  # the line about the index has said why
-        return facts, _facts_line(facts), []
+    engines: Sequence[State] = []
+    if any(app.config.text(f"engine.{part}") != "sqlite" for part in ("text", "vector")):
+        with contextlib.suppress(RetainError):  # the line about the index has said why
+            engines = app.remote.glance()
+    return facts, _facts_line(facts), engines
 
 
 def _counts(values: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in values.items())
+    return ", ".join(f"{name or '(root)'} {count}" for name, count in values.items())
 
 
 def _facts_data(facts: Facts) -> dict[str, object]:
     """What an index holds, as JSON."""
-    return {
-        "chunks": facts.chunks,
-        "vectors": facts.vectors,
-        "pending": facts.pending,
-        "held": facts.held,
-        "model": facts.model or None,
-    }
+    counts = {name: getattr(facts, name) for name in ("chunks", "vectors", "pending", "held")}
+    return {**counts, "model": facts.model or None}
 
 
 def _facts_line(facts: Facts) -> str:
@@ -204,7 +179,7 @@ def _collections(app: App) -> Output:
     return Output(data, table=table, quiet=[name for name, _, _ in rows if name])
 
 
-@command("export", arg("target", metavar="OUT", help="a new .zip file, or a new directory"))
+@command("export", arg("target OUT", "a new .zip file, or a new directory"))
 def _export(app: App, target: str) -> Output:
     """
     Every file as it is, with a manifest of their hashes; `retain import` takes it back.
@@ -214,16 +189,16 @@ def _export(app: App, target: str) -> Output:
     """
     export = app.export(target)
     noun = "memory" if export.memories == 1 else "memories"
-    text = f"Exported {export.memories} {noun} to {export.path}\n"
+    text = [f"Exported {export.memories} {noun} to {export.path}"]
     return Output(export, text, quiet=[export.path], warnings=export.warnings)
 
 
 @command(
     "import",
-    arg("source", metavar="SRC", help="a zip, a bank, a project, or a .md file"),
+    arg("source SRC", "a zip, a bank, a project, or a .md file"),
     flag(
         "--replace",
-        help="where a memory differs take theirs (yours becomes a version); default: keep yours",
+        "where a memory differs take theirs (yours becomes a version); default: keep yours",
     ),
     "--allow-secret",
 )
@@ -245,9 +220,8 @@ def _import(app: App, source: str, replace: bool, allow_secret: bool) -> Output:
         (len(done.kept), "different here and kept; --replace takes theirs"),
     )
     lines = [f"  {count} {what}" for count, what in counts if count]
-    data = {key: value for key, value in done._asdict().items() if key != "changes"}
     text = [f"Imported from {done.source}:", *lines]
-    return Output(data, text, quiet="", warnings=done.warnings)
+    return Output(done, text, quiet="", warnings=done.warnings)
 
 
 @command("stats")
@@ -281,7 +255,7 @@ def _index_warnings(problems: Sequence[Problem], held: int) -> list[str]:
     return [*(f"{problem.path}: {problem.reason}" for problem in problems), *held_note(held)]
 
 
-@command("sync", flag("--force", help="forget also what went missing all at once"), "--no-vectors")
+@command("sync", flag("--force", "forget also what went missing all at once"), "--no-vectors")
 def _sync(app: App, force: bool, no_vectors: bool) -> Output:
     """
     Searches do this by themselves. When more than half of twenty or more memories are gone
@@ -296,7 +270,7 @@ def _sync(app: App, force: bool, no_vectors: bool) -> Output:
     return _finish_index(app, changes, no_vectors)
 
 
-@command("index", flag("--rebuild", help="set the index aside and make it anew"), "--no-vectors")
+@command("index", flag("--rebuild", "set the index aside and make it anew"), "--no-vectors")
 def _index(app: App, rebuild: bool, no_vectors: bool) -> Output:
     """
     Takes in what changed and makes every vector that is missing. It can be interrupted and
@@ -318,25 +292,22 @@ def _finish_index(app: App, changes: Changes, no_vectors: bool) -> Output:
         with Bar("Vectors", _KEPT) as bar:
             vectors = app.make_vectors(progress=bar)
     facts = app.index_facts()
+    counts = {name: getattr(changes, name) for name in ("added", "changed", "removed")}
     data = {
-        "added": changes.added,
-        "changed": changes.changed,
-        "removed": changes.removed,
+        **counts,
         "vectors_made": vectors,
         **_facts_data(facts),
         "problems": [problem.to_dict() for problem in changes.problems],
     }
-    lines = [
-        f"{changes.added} added, {changes.changed} changed, {changes.removed} removed",
-        f"Index: {_facts_line(facts)}",
-    ]
+    summary = ", ".join(f"{count} {what}" for what, count in counts.items())
+    lines = [summary, f"Index: {_facts_line(facts)}"]
     warnings = _index_warnings(changes.problems, changes.held)
     return Output(data, lines, quiet="", warnings=warnings)
 
 
 @command(
     "doctor",
-    flag("--repair", help="make a faulty index anew, remove those of banks that are gone"),
+    flag("--repair", "make a faulty index anew, remove those of banks that are gone"),
 )
 def _doctor(app: App, repair: bool) -> Output:
     """
@@ -348,33 +319,21 @@ def _doctor(app: App, repair: bool) -> Output:
       retain doctor
       retain doctor --repair
     """
+    from retain.app.queries import Health
     from retain.doctor import orphaned_states, remove_state
+    from retain.index.catalogue import Facts
 
-    findings = app.status()
+    findings, root = app.status(), app.location.root
     problems = [problem for problem in findings.problems if not problem.is_minor]
     summary = f"{len(problems)} to be looked at" if problems else "all in order"
-    lines = [f"Files: {findings.memories} memories ({size(findings.size)}), {summary}"]
-    root = app.location.root
+    lines = [f"Files: {findings.memories} memories ({size(findings.bytes)}), {summary}"]
     lines += [f"  {os.path.relpath(item.path, root)}: {item.reason}" for item in problems]
-    data: dict[str, object] = {
-        "healthy": True,
-        "memories": findings.memories,
-        "problems": [problem.to_dict() for problem in findings.problems],
-        "dangling": [],
-        "faults": [],
-        "repaired": False,
-        "notes": [],
-        "index": None,
-    }
-    is_ill = bool(problems)
-    messages, warnings = [], list(app.config.warnings)
+    messages = []
+    health, dangling = Health(Facts(), ()), []
     if app.location.exists:
         with Bar("Indexing", _KEPT) as bar:
             health = app.health(repair=repair, progress=bar)
-        dangling = app.dangling_links()
-        held = held_note(health.facts.held)
-        is_ill = is_ill or bool(health.faults or held or dangling)
-        if dangling:
+        if dangling := app.dangling_links():
             lines.append(f"Links: {len(dangling)} to no memory")
             lines += [f"  {visible(source)}: [[{visible(name)}]]" for source, name in dangling]
         state = "made anew, and now in order" if health.is_rebuilt else "in order"
@@ -385,30 +344,31 @@ def _doctor(app: App, repair: bool) -> Output:
         lines += [f"  {note}" for note in (*health.faults, *notes)]
         if health.faults and not repair:
             messages = ["`retain doctor --repair` makes the index anew; the memories stay."]
-        warnings += held
-        data |= {
-            "dangling": [{"source": source, "target": name} for source, name in dangling],
-            "faults": list(health.faults),
-            "repaired": health.is_rebuilt,
-            "notes": list(health.notes),
-            "index": _facts_data(health.facts),
-        }
     else:
         lines.append("Index: there is no bank yet")
-    states = orphaned_states(app.env)
-    if states:
+    if states := orphaned_states(app.env):
         lines.append(f"States: {len(states)} of banks that are gone{', removed' * repair}")
         lines += [f"  {visible(orphan.path)}: {visible(orphan.bank)}" for orphan in states]
         messages += [] if repair else ["`retain doctor --repair` removes what is kept for them."]
     for orphan in states if repair else ():
         remove_state(orphan)
-    data["states"] = [orphan.to_dict() for orphan in states]
-    data["healthy"] = not is_ill
+    is_ill = bool(problems or health.faults or health.facts.held or dangling)
+    data = {
+        "healthy": not is_ill,
+        "memories": findings.memories,
+        "problems": [problem.to_dict() for problem in findings.problems],
+        "dangling": [{"source": source, "target": name} for source, name in dangling],
+        "faults": list(health.faults),
+        "repaired": health.is_rebuilt,
+        "notes": list(health.notes),
+        "index": _facts_data(health.facts) if app.location.exists else None,
+        "states": [orphan.to_dict() for orphan in states],
+    }
     return Output(
         data,
         lines,
         quiet=None if is_ill else "",
         messages=messages,
-        warnings=warnings,
+        warnings=[*app.config.warnings, *held_note(health.facts.held)],
         code=int(is_ill),
     )

@@ -8,20 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.cli.command import (
-    Args,
-    Argument,
-    Output,
-    arg,
-    command,
-    confirm,
-    count,
-    flag,
-    limit_arg,
-    open_app,
-    plural,
-    same_bank,
-)
+from retain.cli.arguments import Argument, arg, count, flag, limit_arg
+from retain.cli.command import Args, Output, command, confirm, open_app, plural, same_bank
 from retain.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,8 +29,7 @@ _EXCERPT: Final = 200  # characters of a message that a search shows
     arg("--model", metavar="NAME", default="", help="talk to this model"),
     arg("--resume", metavar="ID", default="", help="go on with an earlier conversation"),
     arg(
-        "-c",
-        "--continue",
+        "-c, --continue",
         dest="resume",
         action="store_const",
         const="latest",

@@ -1,6 +1,6 @@
 """How a command is declared, called and answered.
 
-    @command("get", "ID", arg("--version", default="", help="as it was: v2, HEAD~1"))
+    @command("get", "ID", arg("--version V", "as it was: v2, HEAD~1", default=""))
     def get(app: App, ref: str, version: str) -> Output:
         '''An id alone is looked for in every collection ...'''
 
@@ -17,8 +17,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TextIO
 
+from retain.cli.arguments import COMMON, SHARED, Argument
 from retain.errors import NotFound, RetainError, UsageError
-from retain.memory import STATUSES
 from retain.text.sanitize import visible
 
 if TYPE_CHECKING:
@@ -74,146 +74,6 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     except (OSError, ValueError):
         width = 80
     return argparse.RawDescriptionHelpFormatter(prog, width=min(max(width, 40), 102) - 2)
-
-
-# Arguments
-
-Argument = Callable[[Any], None]  # adds one or several arguments to a parser
-COMPLETED_NAMES: Final = {"category": "categories", "collection": "collections"}
-
-
-def arg(*names: str, completes: str = "", **settings: Any) -> Argument:
-    """An argument; `settings` are those of argparse's `add_argument`."""
-
-    def add(parser: Any) -> None:
-        action = parser.add_argument(*names, **settings)
-        offers = completes or COMPLETED_NAMES.get(action.dest)
-        if offers and "_ARGCOMPLETE" in os.environ:
-            from retain.cli import completion  # only while a shell completes
-
-            action.completer = getattr(completion, offers)
-
-    return add
-
-
-def flag(*names: str, **settings: Any) -> Argument:
-    """An option without a value."""
-    return arg(*names, action="store_true", **settings)
-
-
-def argument_group(title: str, *arguments: Argument) -> Argument:
-    """Arguments under a heading of their own in the help."""
-
-    def add(parser: Any) -> None:
-        group = parser.add_argument_group(title)
-        for argument in arguments:
-            argument(group)
-
-    return add
-
-
-def either(*arguments: Argument, required: bool = False) -> Argument:
-    """Arguments of which a call may, or must, give one."""
-
-    def add(parser: Any) -> None:
-        group = parser.add_mutually_exclusive_group(required=required)
-        for argument in arguments:
-            argument(group)
-
-    return add
-
-
-def memory_arg(*, handles: bool = False, more: str = "", **settings: Any) -> Argument:
-    """The memory a command is about; some commands also take the handles of a brief."""
-    names = "id, collection/id or handle (m:4f2a)" if handles else "id or collection/id"
-    about = f"the memory: {names}{more}"
-    return arg("ref", metavar="ID", help=about, completes="memories", **settings)
-
-
-def collection_arg(about: str, name: str = "--collection", **settings: Any) -> Argument:
-    return arg(name, metavar="NAME", help=about, completes="collections", **settings)
-
-
-def limit_arg(default: int, about: str) -> Argument:
-    return arg("--limit", type=count, default=default, metavar="N", help=about)
-
-
-def choice_flag(name: str, dest: str, value: str | None, about: str, **settings: Any) -> Argument:
-    """An option without a value that sets a shared destination."""
-    return arg(name, dest=dest, action="store_const", const=value, help=about, **settings)
-
-
-def count(text: str) -> int:
-    """A number of things, as argparse takes it."""
-    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
-    return int(text)
-
-
-def share(text: str) -> float:
-    """A score or a threshold, as argparse takes it."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
-    return value
-
-
-def _hash(text: str) -> str:
-    digits = text.removeprefix("sha256:").lower()
-    if not 8 <= len(digits) <= 64 or digits.strip("0123456789abcdef"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a hash: 8 to 64 hexadecimal digits")
-    return digits
-
-
-def split_words(text: str) -> list[str]:
-    """Words that are given with commas between them."""
-    return [word for part in text.split(",") if (word := part.strip())]
-
-
-# Arguments of several commands, which a declaration names as people write them.
-SHARED: Final[dict[str, Argument]] = {
-    "ID": memory_arg(),
-    "--collection": collection_arg("the collection it is in"),
-    "--type": arg("--type", default="", help="only this type"),
-    "--tags": arg("--tags", default="", metavar="A,B", help="only with any of these tags"),
-    "--allow-secret": flag("--allow-secret", help="store what looks like a secret as it is"),
-    "--dry-run": flag("--dry-run", help="only say what would be done"),
-    "--yes": flag("--yes", help="do not ask"),
-    "--no-vectors": flag("--no-vectors", help="words only; the next search makes the vectors"),
-    "--expect": arg(
-        "--expect",
-        type=_hash,
-        metavar="HASH",
-        help="change it only if its hash is still this one (from `get --json`)",
-    ),
-    "metadata": argument_group(
-        "metadata",
-        arg("--title", help="its title; an empty one removes it"),
-        arg("--type", default="", help="journal, plan, fact, observation, reflection ..."),
-        arg("--tags", metavar="A,B", help="tags, with commas"),
-        arg("--context", help="why it was written"),
-        arg("--category", help="a label of your own"),
-        arg("--related-to", metavar="A,B", help="ids or issues it belongs to"),
-        arg("--project", help="the project it is about"),
-        arg("--priority", help="how important it is"),
-        arg("--status", choices=STATUSES, help="whether it is in force"),
-        arg("--metadata", metavar="JSON", help="any other keys, as a JSON object"),
-    ),
-}
-COMMON: Final = argument_group(
-    "which bank, and how to answer",
-    # No default, so that they may stand before or after the command's name.
-    arg("--bank", metavar="PATH", default=argparse.SUPPRESS, help="use the bank at PATH"),
-    flag("--local", default=argparse.SUPPRESS, help="use the project's bank only"),
-    flag(
-        "--global", dest="everywhere", default=argparse.SUPPRESS, help="use your global bank only"
-    ),
-    flag("--json", default=argparse.SUPPRESS, help="answer in JSON"),
-    flag("--quiet", default=argparse.SUPPRESS, help="no messages, only the bare result"),
-)
 
 
 # Commands
@@ -344,7 +204,7 @@ class Output(NamedTuple):
     table: Table | None = None
     raw: bytes | None = None
     quiet: Text | None = None  # what --quiet prints; None: the same as always
-    messages: Sequence[str] = ()
+    messages: Sequence[str] = ()  # empty ones are not printed
     warnings: Sequence[str] = ()
     paint: Callable[[str], str] | None = None  # colours for the text, on a terminal
     stream: Iterable[Line] | None = None  # in place of all the other forms
@@ -363,7 +223,7 @@ def show(output: Output, args: Args) -> int:
         _show_text(output)
     sys.stdout.flush()
     if not args.quiet:
-        for message in output.messages:
+        for message in filter(None, output.messages):
             print(visible(message), file=sys.stderr)
     for warning in output.warnings:
         print(f"warning: {visible(warning)}", file=sys.stderr)

@@ -11,8 +11,9 @@ import argcomplete
 from argcomplete.shell_integration import shellcode
 
 from retain.app import App
-from retain.cli import COMMANDS, build, command_position
-from retain.cli.command import Args, Output, arg, command, open_app
+from retain.cli.arguments import arg
+from retain.cli.command import Args, Output, command, open_app
+from retain.cli.run import COMMANDS, build, command_position
 from retain.config import rules
 from retain.errors import RetainError
 
@@ -47,11 +48,11 @@ def categories(app: App, _args: Args, _prefix: str) -> list[str]:
 @_completer
 def memories(app: App, args: Args, prefix: str) -> list[str]:
     """The ids there are; those that need it with their collection."""
-    found = app.names(getattr(args, "collection", None))
-    counts = Counter(name for _, name in found)
+    names = app.names(getattr(args, "collection", None))
+    counts = Counter(name for _, name in names)
     return [
         f"{collection}/{name}" if "/" in prefix or counts[name] > 1 else name
-        for collection, name in found
+        for collection, name in names
     ]
 
 
@@ -64,9 +65,9 @@ def trashed(app: App, _args: Args, _prefix: str) -> list[str]:
 @_completer
 def proposals(app: App, args: Args, _prefix: str) -> list[str]:
     """What waits in the inbox, or was dropped from it."""
-    review = app.inbox
     is_back = getattr(args, "tool", "") == "restore"
-    return [one.id[:8] for one in (review.dropped() if is_back else review.proposals())]
+    proposals = app.inbox.dropped() if is_back else app.inbox.proposals()
+    return [proposal.id[:8] for proposal in proposals]
 
 
 @_completer

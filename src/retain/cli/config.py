@@ -19,12 +19,13 @@ from collections.abc import Sequence
 from retain import config
 from retain.app import App
 from retain.categories import Rules
-from retain.cli.command import Args, Output, arg, command, command_group, flag
+from retain.cli.arguments import arg, flag
+from retain.cli.command import Args, Output, command, command_group
 from retain.cli.render import Table
 from retain.config import Scalar
 from retain.errors import ConfigError, NewerFormat, UsageError
 
-_KEY = arg("key", metavar="KEY")
+_KEY = arg("key KEY")
 
 command_group("config", about=__doc__)
 
@@ -37,7 +38,7 @@ def _get(app: App, key: str) -> Output:
     return Output({"key": key, "value": value, "origin": origin}, [_format(value)])
 
 
-@command("config set", _KEY, arg("value", metavar="VALUE"))
+@command("config set", _KEY, arg("value VALUE"))
 def _set(app: App, key: str, value: str) -> Output:
     """write one value: yours with --global, else the bank's"""
     setting = config.setting(key)
@@ -76,8 +77,8 @@ def _unset(app: App, key: str) -> Output:
 
 @command(
     "config list",
-    arg("section", nargs="?", default="", metavar="SECTION", help="only memory, hooks, engine ..."),
-    flag("--all", help="also the settings of engines that nobody has set"),
+    arg("section SECTION", "only memory, hooks, engine ...", nargs="?", default=""),
+    flag("--all", "also the settings of engines that nobody has set"),
 )
 def _list(app: App, section: str, args: Args) -> Output:
     """the settings by section, their values and where these come from"""
@@ -107,13 +108,11 @@ def _list(app: App, section: str, args: Args) -> Output:
         if setting.key.endswith((".schema", ".description")) and len(text) > 60:
             text = f"{text[:57]}..."  # a whole schema is not for a cell
         rows.append((setting.key, text, origin, "yes" if setting.project else "no"))
-    messages = []
-    if left_out:
-        messages = [f"{left_out} settings of engines are as they come: retain config list engine"]
+    more = f"{left_out} settings of engines are as they come: retain config list engine"
     return Output(
         data,
         table=Table(("Key", "Value", "From", "A project may set it"), rows),
-        messages=messages,
+        messages=[more if left_out else ""],
         warnings=[*app.config.warnings, *rules.warnings],
     )
 

@@ -10,7 +10,8 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
-from retain.cli.command import Args, Output, arg, command, same_bank
+from retain.cli.arguments import arg
+from retain.cli.command import Args, Output, command, same_bank
 from retain.cli.memories import read_memory_text, written_output
 from retain.errors import RetainError, Unreadable
 from retain.text.sanitize import visible
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     "edit",
     "ID",
     "--collection",
-    arg("--file", metavar="PATH", help="what an earlier edit left there, without an editor"),
+    arg("--file PATH", "what an earlier edit left there, without an editor"),
     "--allow-secret",
 )
 def _edit(app: App, args: Args) -> Output:
@@ -98,19 +99,18 @@ class EditSession:
             with open(self._path, "xb") as file:
                 file.write(data)
         command = [*_find_editor(self._unchanged), self._path]
+        editor = f"the editor {command[0]!r}"
         try:
-            code = subprocess.run(command, check=False).returncode
+            subprocess.run(command, check=True)
         except OSError as error:
             raise RetainError(
-                f"the editor {command[0]!r} cannot be started: {error.strerror}",
+                f"{editor} cannot be started: {error.strerror}",
                 unchanged=self._unchanged,
                 hint="Set EDITOR to an editor you have.",
             ) from error
-        if code != 0:
-            raise RetainError(
-                f"the editor {command[0]!r} ended with code {code}",
-                unchanged=self._unchanged,
-            )
+        except subprocess.CalledProcessError as error:
+            message = f"{editor} ended with code {error.returncode}"
+            raise RetainError(message, unchanged=self._unchanged) from error
         try:
             with open(self._path, "rb") as file:
                 return file.read().decode("utf-8")

@@ -17,7 +17,8 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.cli.command import Output, Run, arg, command, flag
+from retain.cli.arguments import arg, flag
+from retain.cli.command import Output, Run, command
 from retain.cli.render import Bar, Table
 from retain.errors import RetainError, UsageError
 from retain.index.engines.arm import EngineError

@@ -6,7 +6,8 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from retain.cli.command import Args, Output, arg, command, confirm, either, flag, memory_arg, plural
+from retain.cli.arguments import arg, either, flag, memory_arg
+from retain.cli.command import Args, Output, command, confirm, plural
 from retain.cli.memories import versions_table, written_output
 from retain.cli.render import Table, colour_diff
 from retain.errors import UsageError
@@ -33,8 +34,8 @@ def _versions(app: App, ref: str, collection: str | None) -> Output:
     "diff",
     "ID",
     "--collection",
-    arg("--from", dest="older", default="", metavar="A", help="v1, HEAD~2, ..."),
-    arg("--to", dest="newer", default="", metavar="B", help="default: the present text"),
+    arg("--from A", "v1, HEAD~2, ...", dest="older", default=""),
+    arg("--to B", "default: the present text", dest="newer", default=""),
 )
 def _diff(app: App, ref: str, collection: str | None, older: str, newer: str) -> Output:
     """
@@ -45,8 +46,8 @@ def _diff(app: App, ref: str, collection: str | None, older: str, newer: str) ->
       retain diff gpu-patterns --from v1 --to v2
     """
     diff = app.diff(ref, collection=collection, older=older, newer=newer)
-    messages = [] if diff else ["No differences."]
-    return Output({"id": ref, "diff": diff}, diff, messages=messages, paint=colour_diff)
+    message = "" if diff else "No differences."
+    return Output({"id": ref, "diff": diff}, diff, messages=[message], paint=colour_diff)
 
 
 @command(
@@ -54,17 +55,16 @@ def _diff(app: App, ref: str, collection: str | None, older: str, newer: str) ->
     memory_arg(nargs="?"),
     "--collection",
     either(
-        arg("--version", metavar="V", help="the text to bring back: v2, HEAD~1, a commit"),
+        arg("--version V", "the text to bring back: v2, HEAD~1, a commit"),
         arg(
-            "--trash",
-            metavar="ID",
+            "--trash ID",
+            "the deleted memory to bring back",
             nargs="?",
             const="",
-            help="the deleted memory to bring back",
             completes="trashed",
         ),
     ),
-    arg("--id", dest="new", default="", metavar="NEW", help="with --trash: under another id"),
+    arg("--id NEW", "with --trash: under another id", dest="new", default=""),
 )
 def _restore(app: App, args: Args) -> Output:
     """
@@ -98,9 +98,9 @@ def _restore(app: App, args: Args) -> Output:
 
 @command(
     "trash",
-    arg("action", choices=("list", "empty"), help="what to do"),
-    arg("--older-than", default="", metavar="AGE", help="with empty: only what is older, as 30d"),
-    flag("--yes", help="with empty: do not ask"),
+    arg("action", "what to do", choices=("list", "empty")),
+    arg("--older-than AGE", "with empty: only what is older, as 30d", default=""),
+    flag("--yes", "with empty: do not ask"),
 )
 def _trash(app: App, action: str, older_than: str, yes: bool) -> Output:
     """
@@ -131,8 +131,7 @@ def _trash(app: App, action: str, older_than: str, yes: bool) -> Output:
             "Nothing was destroyed.",
         )
     gone = app.empty_trash(before)
-    text = f"Destroyed {plural(len(gone), 'trashed file')}.\n"
-    return Output(gone, text, quiet="")
+    return Output(gone, [f"Destroyed {plural(len(gone), 'trashed file')}."], quiet="")
 
 
 def _before(age: str) -> str:

@@ -9,7 +9,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.cli.command import Args, Output, arg, command
+from retain.cli.arguments import arg
+from retain.cli.command import Args, Output, command
 from retain.cli.render import Table
 from retain.errors import NotFound, UsageError
 from retain.hooks import EVENTS, SESSION_EVENTS, event_name, find_off_switch
@@ -58,7 +59,7 @@ def _list(app: App) -> Output:
     return Output(
         hooks,
         table=Table(("Event", "State", "What it does"), rows),
-        quiet="".join(f"{hook['event']}\n" for hook in hooks if hook["on"]),
+        quiet=[hook["event"] for hook in hooks if hook["on"]],
         messages=[*off, bank, host],
         warnings=app.config.warnings,
     )
@@ -82,21 +83,19 @@ def _describe(event: str, config: Config) -> dict[str, Any]:
 @command(
     "hook test",
     arg(
-        "event",
+        "event EVENT",
+        "which hook; none: list them",
         nargs="?",
-        type=lambda text: event_name(text) or text,  # also by what the host calls it
+        type=lambda text: event_name(text) or text,
         choices=tuple(EVENTS),
-        metavar="EVENT",
-        help="which hook; none: list them",
     ),
-    arg("--prompt", metavar="TEXT", help="with user-prompt-submit: what is asked"),
+    arg("--prompt TEXT", "with user-prompt-submit: what is asked"),
     arg(
-        "--file",
-        metavar="PATH",
+        "--file PATH",
+        "the file that a tool writes, or the transcript that is looked at",
         default="",
-        help="the file that a tool writes, or the transcript that is looked at",
     ),
-    arg("--payload", metavar="FILE", help="JSON that replaces parts of the made-up payload"),
+    arg("--payload FILE", "JSON that replaces parts of the made-up payload"),
 )
 def _test(app: App, args: Args) -> Output:
     """
@@ -136,20 +135,20 @@ def _test(app: App, args: Args) -> Output:
         "says": says,
         "reason": trial.reason or None,
         "proposals": [
-            {"category": one.category, "title": one.title, "score": one.score}
-            for one in trial.proposals
+            {name: getattr(proposal, name) for name in ("category", "title", "score")}
+            for proposal in trial.proposals
         ],
     }
     shown = json.dumps(trial.payload, ensure_ascii=False)
     shown = shown if len(shown) <= _MAX_PAYLOAD else f"{shown[:_MAX_PAYLOAD]} ..."
-    text = (
-        f"Event:    {trial.event} ({EVENTS[trial.event]})\n"
-        f"Payload:  {shown}\n"
-        f"Exit:     {trial.code}\n"
-        f"Took:     {trial.milliseconds:.0f} ms, with the start of its process\n"
-        f"{reason}\n{says}\n"
-    )
-    return Output(data, text, quiet=f"{says}\n")
+    text = [
+        f"Event:    {trial.event} ({EVENTS[trial.event]})",
+        f"Payload:  {shown}",
+        f"Exit:     {trial.code}",
+        f"Took:     {trial.milliseconds:.0f} ms, with the start of its process",
+        f"{reason}\n{says}",
+    ]
+    return Output(data, text, quiet=[says])
 
 
 def _payload(args: Args, app: App) -> dict[str, object]:
@@ -190,22 +189,21 @@ def _explain(trial: Trial) -> list[str]:
     """What the host makes of a hook's answer, in words."""
     answer = json.loads(trial.out) if trial.out.strip() else {}
     special = answer.get("hookSpecificOutput", {})
-    parts = []
-    if context := special.get("additionalContext"):
-        parts.append(f"The host puts this before the model:\n\n{context.strip()}")
-    if special.get("permissionDecision") == "deny":
-        reason = special.get("permissionDecisionReason")
-        parts.append(f"The host refuses the tool's call and tells the agent:\n\n{reason}")
-    if answer.get("decision") == "block":
-        parts.append(f"The host tells the agent:\n\n{answer.get('reason')}")
-    if note := answer.get("systemMessage"):
-        parts.append(f"The host tells you:\n\n{note}")
+    says: dict[str, Any] = {
+        "The host puts this before the model": special.get("additionalContext", "").strip(),
+        "The host refuses the tool's call and tells the agent": (
+            special.get("permissionDecision") == "deny" and special.get("permissionDecisionReason")
+        ),
+        "The host tells the agent": answer.get("decision") == "block" and answer.get("reason"),
+        "The host tells you": answer.get("systemMessage"),
+    }
     errors = trial.err.strip()
     if trial.code == _BLOCKED:
-        parts.append(f"The host keeps the agent at work and tells it:\n\n{errors}")
+        says["The host keeps the agent at work and tells it"] = errors
+    parts = [f"{what}:\n\n{text}" for what, text in says.items() if text]
     if trial.proposals:
         where = "It would wait in the inbox (here: of a copy of the bank, which is gone again):"
-        titles = (f"  [{one.category}] {one.title}" for one in trial.proposals)
+        titles = (f"  [{proposal.category}] {proposal.title}" for proposal in trial.proposals)
         parts.append("\n".join([where, *titles]))
     if errors and trial.code != _BLOCKED:
         parts.append(f"Standard error:\n\n{errors}")

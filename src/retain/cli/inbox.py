@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.cli.command import Args, Argument, Output, arg, command, flag, same_bank
+from retain.cli.arguments import Argument, arg, flag
+from retain.cli.command import Args, Output, command, same_bank
 from retain.cli.memories import read_text
 from retain.cli.render import Table
 from retain.errors import NotFound, RetainError, Unreadable, UsageError
@@ -20,12 +21,12 @@ _NEXT: Final = "Next: retain inbox{bank} show 1, accept 1, drop 1 or edit"
 _BACK: Final = "Next: retain inbox{bank} restore 1"
 _MAX_PLAN: Final = 32_000_000  # bytes of a saved plan
 _ID_DIGITS: Final = 8  # digits of an id that people see
-_ALL: Final = flag("--all", help="every one there is")
+_ALL: Final = flag("--all", "every one there is")
 
 
 def _proposal_arg(**settings: Any) -> Argument:
     about = "a proposal: its number in the list, its id, or how that begins"
-    return arg("id", metavar="ID", help=about, completes="proposals", **settings)
+    return arg("id ID", about, completes="proposals", **settings)
 
 
 @command(
@@ -41,27 +42,24 @@ accept it, change it or drop it. Nothing leaves for good: what you drop can be r
   retain inbox restore 4f2a
   retain inbox edit""",
 )
-@command("inbox list", flag("--dropped", help="those that were dropped"))
+@command("inbox list", flag("--dropped", "those that were dropped"))
 def _list(app: App, args: Args, dropped: bool) -> Output:
     """list what waits, or what was dropped"""
     proposals, problems = app.inbox.inbox.scan(dropped=dropped)
-    rows = [
-        (str(number), _short(it), it.category, _age(it), it.title, _origin(it))
-        for number, it in enumerate(proposals, 1)
-    ]
+    numbered = list(enumerate(proposals, 1))
     table = Table(
         ("#", "ID", "Category", "Age", "Title", "From"),
-        rows,
+        [(str(n), _short(it), it.category, _age(it), it.title, _origin(it)) for n, it in numbered],
         empty="Nothing was dropped." if dropped else _EMPTY,
         flexible=("Title", "From"),
         least="From",
     )
     next_steps = (_BACK if dropped else _NEXT).format(bank=same_bank(args))
     return Output(
-        [{"number": number, **it.to_dict()} for number, it in enumerate(proposals, 1)],
+        [{"number": number, **proposal.to_dict()} for number, proposal in numbered],
         table=table,
-        quiet="".join(f"{proposal.id}\n" for proposal in proposals),
-        messages=[next_steps] if proposals else [],
+        quiet=[proposal.id for proposal in proposals],
+        messages=[next_steps if proposals else ""],
         warnings=problems,
     )
 
@@ -101,17 +99,16 @@ def _show(app: App, args: Args, id: str) -> Output:  # noqa: A002
         # One that was dropped can be looked at as well, by its id.
         (proposal,) = review.find([id], [*waiting, *review.dropped()])
     source, excerpt = review.source(proposal), review.excerpt(proposal)
-    lines = [
-        f"Proposal:   {proposal.id}",
-        f"Category:   {proposal.category}",
-        f"Title:      {proposal.title}",
-        f"Proposed:   {proposal.created_at} ({_age(proposal)} ago)",
-        f"From:       {source}",
-    ]
-    if proposal.event:
-        lines.append(f"Event:      {proposal.event}, score {proposal.score:g}")
-    if proposal.cwd:
-        lines.append(f"Directory:  {proposal.cwd}")
+    facts = {
+        "Proposal": proposal.id,
+        "Category": proposal.category,
+        "Title": proposal.title,
+        "Proposed": f"{proposal.created_at} ({_age(proposal)} ago)",
+        "From": source,
+        "Event": proposal.event and f"{proposal.event}, score {proposal.score:g}",
+        "Directory": proposal.cwd,
+    }
+    lines = [f"{name + ':':<12}{value}" for name, value in facts.items() if value]
     lines += ["", proposal.text, "", "What was said:"]
     for quote in excerpt.messages:
         lines += [f"  {quote.role}:", *(f"    {line}" for line in quote.text.split("\n"))]
@@ -127,7 +124,7 @@ def _show(app: App, args: Args, id: str) -> Output:  # noqa: A002
         "missing": excerpt.missing or None,
     }
     hint = f"Store it: retain inbox accept {_short(proposal)}{same_bank(args)}"
-    return Output(data, "\n".join(lines) + "\n", messages=[hint] if proposal in waiting else [])
+    return Output(data, lines, messages=[hint if proposal in waiting else ""])
 
 
 @command("inbox accept", _proposal_arg(nargs="*"), _ALL)
@@ -155,20 +152,15 @@ def _choose(app: App, args: Args, among: Sequence[Proposal]) -> Sequence[Proposa
 
 
 def _report(done: Reviewed, args: Args) -> Output:
-    lines, messages = [], []
-    warnings: list[str] = []
+    lines, messages, warnings = [], [], list[str]()
     for _, outcome, near in done.accepted:
         is_old = outcome.status == "unchanged"
         lines.append(f"{'There already' if is_old else 'Stored'}: {outcome.memory.ref}")
         if near and not is_old:
             lines.append(f"  Near to it: {near.path} ({near.title})")
         warnings += outcome.warnings
-    for word, proposals in (
-        ("Dropped", done.dropped),
-        ("Restored", done.restored),
-        ("Kept", done.kept),
-    ):
-        lines += [f"{word}: {_short(proposal)} {proposal.title}" for proposal in proposals]
+    for name in ("dropped", "restored", "kept"):
+        lines += [f"{name.capitalize()}: {_short(it)} {it.title}" for it in getattr(done, name)]
     for proposal, error in done.refused:
         hint = f" ({error.hint})" if error.hint else ""
         warnings.append(f"{_short(proposal)} was left as it is: {error.message}{hint}")
@@ -176,11 +168,12 @@ def _report(done: Reviewed, args: Args) -> Output:
         ids = " ".join(map(_short, done.dropped))
         what = f"restore {ids}" if len(done.dropped) < 4 else "list --dropped"
         messages.append(f"Nothing is lost: retain inbox {what}{same_bank(args)}")
-    nothing = "" if done.refused else "Nothing was done.\n"
+    if not lines and not done.refused:
+        lines = ["Nothing was done."]
     return Output(
-        done.to_dict(),
-        "".join(f"{line}\n" for line in lines) or nothing,
-        quiet="".join(f"{accepted.outcome.memory.ref}\n" for accepted in done.accepted),
+        done,
+        lines,
+        quiet=[accepted.outcome.memory.ref for accepted in done.accepted],
         messages=messages,
         warnings=warnings,
         code=done.refused[0].error.exit_code if done.refused else 0,
@@ -190,7 +183,7 @@ def _report(done: Reviewed, args: Args) -> Output:
 @command(
     "inbox edit",
     _proposal_arg(nargs="*"),
-    arg("--file", metavar="PATH", help="what an earlier edit left there, without an editor"),
+    arg("--file PATH", "what an earlier edit left there, without an editor"),
 )
 def _edit(app: App, args: Args) -> Output:
     """review proposals in your editor, all in one file"""

@@ -8,18 +8,8 @@ import shutil
 import sys
 from urllib.parse import urlsplit
 
-from retain.cli.command import (
-    Args,
-    Output,
-    arg,
-    argument_group,
-    choice_flag,
-    command,
-    confirm,
-    either,
-    flag,
-    wants_colour,
-)
+from retain.cli.arguments import arg, argument_group, choice_flag, either, flag
+from retain.cli.command import Args, Output, command, confirm, wants_colour
 from retain.cli.render import Table, colour_diff
 from retain.errors import Conflict, RetainError, UsageError
 from retain.hosts.install import Plan, apply, find_plugin, option_value, parse_command, plan

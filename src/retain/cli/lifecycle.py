@@ -7,17 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain.app import App
-from retain.cli.command import (
-    Args,
-    Output,
-    arg,
-    command,
-    flag,
-    limit_arg,
-    memory_arg,
-    same_bank,
-    split_words,
-)
+from retain.cli.arguments import arg, flag, limit_arg, memory_arg, repeated, split_words
+from retain.cli.command import Args, Output, command, same_bank
 from retain.cli.render import Table
 from retain.errors import UsageError
 from retain.records.match import LIFECYCLE_EVENTS
@@ -25,7 +16,7 @@ from retain.records.match import LIFECYCLE_EVENTS
 if TYPE_CHECKING:
     from retain.records.service import Outcome
 
-_REASON: Final = arg("--reason", default="", metavar="WHY", help="why, in a sentence")
+_REASON: Final = arg("--reason WHY", "why, in a sentence", default="")
 
 
 def outcome_output(done: Outcome, messages: Sequence[str] = ()) -> Output:
@@ -36,17 +27,17 @@ def outcome_output(done: Outcome, messages: Sequence[str] = ()) -> Output:
     verb = "Stored" if status == "created" else status.capitalize()
     if status != done.status or status == "unchanged":
         verb = f"Nothing to do, already {status}"
-    lines = [f"{verb}: {memory.ref}", f"File: {memory.path}"]
-    if done.renamed_from:
-        lines.append(f"Renamed from: {done.renamed_from}")
     reason = memory.text(f"{status}_reason")
-    if reason and reason != NO_REASON:
-        lines.append(f"Reason: {reason}")
-    if done.commit:
-        lines.append(f"Committed: {done.commit[:10]}")
+    facts = {
+        verb: memory.ref,
+        "File": memory.path,
+        "Renamed from": done.renamed_from,
+        "Reason": reason if reason != NO_REASON else "",
+        "Committed": done.commit[:10],
+    }
     return Output(
-        done.to_dict,
-        lines,
+        done,
+        [f"{name}: {value}" for name, value in facts.items() if value],
         quiet=[memory.ref],
         messages=[*(f"mended: {note}" for note in done.notes), *messages],
         warnings=done.warnings,
@@ -92,16 +83,14 @@ def _unarchive(app: App, ref: str, collection: str | None) -> Output:
 def restore_retired(app: App, ref: str, collection: str | None) -> Output:
     """Put a retired memory in force again, as `restore` without a version does."""
     done = app.unretire(ref, collection)
-    messages = []
-    if done.status.startswith("already"):
-        messages = [f"For an earlier text of it: retain restore {done.memory.ref} --version V"]
-    return outcome_output(done, messages)
+    older = f"For an earlier text of it: retain restore {done.memory.ref} --version V"
+    return outcome_output(done, [older if done.status.startswith("already") else ""])
 
 
 @command(
     "supersede",
     "ID",
-    arg("--by", required=True, metavar="NEW", help="what takes its place", completes="memories"),
+    arg("--by NEW", "what takes its place", required=True, completes="memories"),
     "--collection",
 )
 def _supersede(app: App, ref: str, by: str, collection: str | None) -> Output:
@@ -120,7 +109,7 @@ def _supersede(app: App, ref: str, by: str, collection: str | None) -> Output:
 @command(
     "changes",
     memory_arg(nargs="?", default=""),
-    arg("--since", default="", metavar="WHEN", help="only later ones: 7d, 2026-11-01, yesterday"),
+    arg("--since WHEN", "only later ones: 7d, 2026-11-01, yesterday", default=""),
     limit_arg(50, "at most so many (50)"),
 )
 def _changes(app: App, ref: str, since: str, limit: int) -> Output:
@@ -153,26 +142,16 @@ def _changes(app: App, ref: str, since: str, limit: int) -> Output:
 
 @command(
     "new",
-    arg("category", metavar="CATEGORY", help="decision, runbook, constraint ..."),
-    arg("--title", default="", help="a line that says it; else from the fields"),
-    arg(
-        "--field",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a field of the category; a list's once for each item, or as JSON",
+    arg("category CATEGORY", "decision, runbook, constraint ..."),
+    arg("--title", "a line that says it; else from the fields", default=""),
+    repeated(
+        "--field NAME=VALUE", "a field of the category; a list's once for each item, or as JSON"
     ),
-    arg("--id", default="", help="its id; else made from the title"),
-    arg("--tags", default="", metavar="A,B", help="tags, with commas"),
-    arg(
-        "--file",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="a file of the project it is about; may be repeated",
-    ),
-    arg("--confidence", type=float, metavar="X", help="how sure it is, from 0 to 1"),
-    flag("--force", help="store it over one in force, or beyond a limit"),
+    arg("--id", "its id; else made from the title", default=""),
+    arg("--tags A,B", "tags, with commas", type=split_words, default=""),
+    repeated("--file PATH", "a file of the project it is about; may be repeated"),
+    arg("--confidence X", "how sure it is, from 0 to 1", type=float),
+    flag("--force", "store it over one in force, or beyond a limit"),
     "--allow-secret",
 )
 def _new(app: App, args: Args, category: str, field: list[str]) -> Output:
@@ -206,7 +185,7 @@ def _new(app: App, args: Args, category: str, field: list[str]) -> Output:
         force=args.force,
         allow_secret=args.allow_secret,
         title=args.title,
-        tags=split_words(args.tags),
+        tags=args.tags,
         files=args.file,
         confidence=args.confidence,
     )
@@ -223,9 +202,9 @@ def _prompt(question: str) -> str:
 
 @command(
     "candidate",
-    arg("news", metavar="TEXT", help="what you are about to save"),
-    arg("--category", required=True, help="decision, runbook, constraint ..."),
-    arg("--event", choices=sorted(LIFECYCLE_EVENTS), help="what happened to what it is about"),
+    arg("news TEXT", "what you are about to save"),
+    arg("--category", "decision, runbook, constraint ...", required=True),
+    arg("--event", "what happened to what it is about", choices=sorted(LIFECYCLE_EVENTS)),
 )
 def _candidate(app: App, news: str, category: str, event: str | None) -> Output:
     """
@@ -256,16 +235,18 @@ def _gc(app: App, dry_run: bool) -> Output:
     """
     done = app.gc(dry_run=dry_run)
     verbs = ("Would remove", "Would retire") if dry_run else ("Removed", "Retired")
-    removed = [(app.records.name(aged.path), aged.days) for aged in done.deleted]
-    retired = [(app.records.name(aged.path), aged.days) for aged in done.retired]
-    lines = [f"{verbs[0]}: {path} (retired {days} days ago)" for path, days in removed]
-    lines += [f"{verbs[1]}: {path} (last changed {days} days ago)" for path, days in retired]
+    removed, retired = (
+        [{"path": app.records.name(aged.path), "days": aged.days} for aged in group]
+        for group in (done.deleted, done.retired)
+    )
+    lines = [f"{verbs[0]}: {it['path']} (retired {it['days']} days ago)" for it in removed]
+    lines += [f"{verbs[1]}: {it['path']} (last changed {it['days']} days ago)" for it in retired]
     if removed and app.records.rules.archive_retired and not dry_run:
         lines.append("They are in the trash: `retain trash list`.")
     data = {
         "dry_run": dry_run,
-        "removed": [{"path": path, "days": days} for path, days in removed],
-        "retired": [{"path": path, "days": days} for path, days in retired],
+        "removed": removed,
+        "retired": retired,
         "problems": list(done.problems),
         "commit": done.commit or None,
     }

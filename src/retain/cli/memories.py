@@ -13,18 +13,8 @@ from typing import TYPE_CHECKING
 from retain.app import App
 from retain.app.memories import SORTS
 from retain.bank.memory_input import MemoryInput
-from retain.cli.command import (
-    Args,
-    Output,
-    arg,
-    collection_arg,
-    command,
-    flag,
-    limit_arg,
-    memory_arg,
-    same_bank,
-    split_words,
-)
+from retain.cli.arguments import arg, collection_arg, flag, limit_arg, memory_arg, repeated
+from retain.cli.command import Args, Output, command, same_bank
 from retain.errors import LimitExceeded, NotFound, RetainError, UsageError
 from retain.memory import FREE_TYPES, STATUSES, Memory, Problem, Version, Written
 from retain.text.sanitize import visible
@@ -43,42 +33,34 @@ _VERBS = {
     "unchanged": "Unchanged",
 }
 _TEXT = arg(
-    "words",
-    nargs="*",
-    metavar="FILE",
-    help="a file with the text, or the text itself; - or nothing for stdin",
+    "words FILE", "a file with the text, or the text itself; - or nothing for stdin", nargs="*"
 )
 
 
 def written_output(written: Written, note: str = "", *more: str) -> Output:
     """The answer of every change; `more` are further lines about it."""
     memory = written.memory
-    lines = [
-        f"{_VERBS[written.status]}: {memory.id}",
-        f"Collection: {memory.collection or '(root)'}",
-        f"File: {memory.path}",
-    ]
-    if written.kept:
-        lines.append(f"Previous text kept as: {written.kept}")
-    if written.commit:
-        lines.append(f"Committed: {written.commit[:10]}")
+    facts = {
+        _VERBS[written.status]: memory.id,
+        "Collection": memory.collection or "(root)",
+        "File": memory.path,
+        "Previous text kept as": written.kept,
+        "Committed": written.commit[:10],
+    }
+    lines = [f"{name}: {value}" for name, value in facts.items() if value]
     return Output(
-        written,
-        [*lines, *more],
-        quiet=[memory.ref],
-        messages=[note] if note else [],
-        warnings=written.warnings,
+        written, [*lines, *more], quiet=[memory.ref], messages=[note], warnings=written.warnings
     )
 
 
 @command(
     "put",
     _TEXT,
-    arg("--id", help="the memory's id or collection/id; else made from the text"),
+    arg("--id", "the memory's id or collection/id; else made from the text"),
     collection_arg("where to store it (default: memories)"),
     "metadata",
-    arg("--created-by", default="", metavar="WHO", help="who wrote it"),
-    flag("--replace", help="make it the new text if the id is in use"),
+    arg("--created-by WHO", "who wrote it", default=""),
+    flag("--replace", "make it the new text if the id is in use"),
     "--allow-secret",
 )
 def _put(app: App, args: Args) -> Output:
@@ -103,18 +85,17 @@ def _put(app: App, args: Args) -> Output:
         created_by=args.created_by,
         replace=args.replace,
     )
-    output = written_output(written, note)
     similar: Sequence[Alike] = []
     if written.status != "unchanged" and (args.wants_json or not args.quiet):
         with contextlib.suppress(RetainError):  # what was stored is stored whatever happens
             similar = app.alike(written.memory.collection, written.memory.id)
-    data = {**written.to_dict(), "similar": [alike.to_dict() for alike in similar]}
-    messages = list(output.messages)
+    messages = [note]
     if similar:
         from retain.cli.merge import similar_notes  # few memories are like another
 
         messages += similar_notes(similar, written.memory.address, args)
-    return output._replace(data=data, messages=messages)
+    data = {**written.to_dict(), "similar": [alike.to_dict() for alike in similar]}
+    return written_output(written)._replace(data=data, messages=messages)
 
 
 @command(
@@ -123,12 +104,12 @@ def _put(app: App, args: Args) -> Output:
     "--collection",
     arg(
         "--format",
+        "context: for reading, the default; json; raw: the text alone, byte for byte",
         choices=("context", "json", "raw"),
         default="context",
-        help="context: for reading, the default; json; raw: the text alone, byte for byte",
     ),
-    arg("--version", default="", metavar="V", help="as it was: v2, HEAD~1, a commit"),
-    flag("--show-versions", help="list its versions as well"),
+    arg("--version V", "as it was: v2, HEAD~1, a commit", default=""),
+    flag("--show-versions", "list its versions as well"),
 )
 def _get(app: App, args: Args) -> Output:
     """
@@ -150,22 +131,25 @@ def _get(app: App, args: Args) -> Output:
         "superseded_by": successor or None,
         "supersedes": replaced,
     }
-    output = Output(data, warnings=[f"{memory.path}: {memory.problem}"] if memory.problem else [])
+    is_ours = memory.scope == app.location.scope
+    messages = ["" if is_ours else f"(from your global bank: {memory.path})"]
+    output = Output(
+        data,
+        warnings=[f"{memory.path}: {memory.problem}"] if memory.problem else [],
+        messages=messages,
+    )
     if args.show_versions:
         versions = app.versions(memory.address)
         data["versions"] = [version.to_dict() for version in versions]
         output = output._replace(table=versions_table(versions))
-    messages = []
-    if memory.scope != app.location.scope:
-        messages = [f"(from your global bank: {memory.path})"]
     if args.format != "raw":
-        return output._replace(text=_context(memory, successor, replaced), messages=messages)
+        return output._replace(text=_context(memory, successor, replaced))
     raw = memory.body.encode("utf-8", "surrogateescape")
     if memory.problem and not memory.data.endswith(raw):
         raw = memory.data  # a file that cannot be parsed is all body
     if status := _status(memory, successor):
         messages.append(f"{memory.ref} is {status}")
-    return output._replace(raw=raw, messages=messages)
+    return output._replace(raw=raw)
 
 
 def _status(memory: Memory, successor: str) -> str:
@@ -215,23 +199,19 @@ def versions_table(versions: Sequence[Version]) -> Table:
 @command(
     "list",
     collection_arg("only this collection"),
-    arg(
-        "--filter",
-        action="append",
-        default=[],
-        metavar="EXPR",
-        help="key=a,b (either), key!=v, key>=v, key<=v, key~text; several must all hold",
+    repeated(
+        "--filter EXPR", "key=a,b (either), key!=v, key>=v, key<=v, key~text; several must all hold"
     ),
     "--tags",
     "--type",
     arg(
         "--status",
+        "only this status, or all (default: all but retired)",
         choices=(*STATUSES, "all"),
         default="",
-        help="only this status, or all (default: all but retired)",
     ),
-    arg("--sort", choices=SORTS, default="collection", help="what to sort by"),
-    flag("--reverse", help="turn the order round"),
+    arg("--sort", "what to sort by", choices=SORTS, default="collection"),
+    flag("--reverse", "turn the order round"),
     limit_arg(0, "the first N only"),
     arg("--format", choices=("table", "json"), default="table"),
 )
@@ -247,7 +227,7 @@ def _list(app: App, args: Args) -> Output:
     problems: list[Problem] = []
     memories = app.list(
         collection=args.collection,
-        filter=[*args.filter, *([f"tags={args.tags}"] if args.tags else [])],
+        filter=[*args.filter, *([f"tags={','.join(args.tags)}"] if args.tags else [])],
         type=args.type,
         status=args.status,
         sort=args.sort,
@@ -257,19 +237,17 @@ def _list(app: App, args: Args) -> Output:
     )
     empty = "No memories found."
     if args.collection and not memories:
-        names = [name for name, _, _ in app.collections()]
-        if args.collection not in names:
-            missing = f"there is no collection {args.collection!r}, only {', '.join(names)}"
+        known = [name for name, _, _ in app.collections()]
+        if args.collection not in known:
+            missing = f"there is no collection {args.collection!r}, only {', '.join(known)}"
             empty = f"No memories found: {missing}."
     left_out = sum(not problem.is_minor for problem in problems)
     counts = Counter(memory.id for memory in memories)
     names = [memory.address if counts[memory.id] > 1 else memory.ref for memory in memories]
     successors = app.successors(memories)
+    data = [(memory, successors.get(memory.path)) for memory in memories]
     return Output(
-        lambda: [
-            {**memory.to_dict(), "superseded_by": successors.get(memory.path)}
-            for memory in memories
-        ],
+        lambda: [{**memory.to_dict(), "superseded_by": newer} for memory, newer in data],
         table=_memories_table(memories, successors, empty),
         quiet=[visible(name, keep_newlines=False) for name in names],
         warnings=[f"{left_out} file(s) left out; `retain status` says why"] if left_out else [],
@@ -305,9 +283,9 @@ def _memories_table(memories: Sequence[Memory], successors: Mapping[str, str], e
     "update",
     "ID",
     "--collection",
-    arg("--content", metavar="FILE", help="the new text: a file, or - for stdin"),
+    arg("--content FILE", "the new text: a file, or - for stdin"),
     "metadata",
-    flag("--merge-tags", help="add --tags to the ones there, do not replace"),
+    flag("--merge-tags", "add --tags to the ones there, do not replace"),
     "--expect",
     "--allow-secret",
 )
@@ -333,7 +311,7 @@ def _update(app: App, args: Args) -> Output:
     "ID",
     _TEXT,
     "--collection",
-    arg("--content", metavar="FILE", help="the same, as with update"),
+    arg("--content FILE", "the same, as with update"),
     "--expect",
     "--allow-secret",
 )
@@ -361,8 +339,8 @@ def _append(app: App, args: Args) -> Output:
     "ID",
     collection_arg("the collection it is in", "--from", dest="source"),
     collection_arg("the collection to move it to"),
-    arg("--id", dest="new", default="", metavar="NEW", help="its new id"),
-    arg("--to", metavar="BANK", help="another bank: its path, or global for your own"),
+    arg("--id NEW", "its new id", dest="new", default=""),
+    arg("--to BANK", "another bank: its path, or global for your own"),
 )
 def _move(
     app: App, ref: str, source: str | None, collection: str | None, new: str, to: str | None
@@ -403,31 +381,19 @@ def _delete(app: App, args: Args) -> Output:
         raise UsageError("--expect is about one memory", unchanged="Nothing was deleted.")
     memories = [app.find_own(ref, args.collection) for ref in args.ref]
     addresses = dict.fromkeys(memory.address for memory in memories)
-    lines, data, restores = [], [], []
-    warnings: list[str] = []
-    for address in addresses:
-        trashed, commit, notes = app.delete(address, expect=args.expect or "")
+    deleted = [app.delete(address, expect=args.expect or "") for address in addresses]
+    lines, restores = [], []
+    for trashed, commit, _ in deleted:
         lines += [f"Deleted memory: {trashed.id}", f"In the trash as: {trashed.path}"]
         lines += [f"Committed: {commit[:10]}"] if commit else []
         restores.append(f"retain restore --trash {trashed.id}{same_bank(args)}")
-        warnings += notes
-        data.append(
-            {
-                "status": "deleted",
-                "id": trashed.id,
-                "collection": trashed.collection,
-                "moved_to": trashed.path,
-                "commit": commit or None,
-                "warnings": list(notes),
-            }
-        )
-    what = "it" if len(data) == 1 else "them"
+    what = "it" if len(deleted) == 1 else "them"
     return Output(
-        data[0] if len(args.ref) == 1 else data,
+        deleted[0] if len(args.ref) == 1 else deleted,
         lines,
         quiet="",
         messages=[f"Bring {what} back with: {' && '.join(restores)}"],
-        warnings=warnings,
+        warnings=[warning for item in deleted for warning in item.warnings],
     )
 
 
@@ -440,18 +406,15 @@ _PATH = re.compile(r"\S*/\S*|\S+\.\w{1,8}")
 def memory_input(args: Args, text: str | None) -> MemoryInput:
     """What the options of `put`, `update` and `merge` ask to store."""
     fields = _parse_metadata(args.metadata) if args.metadata is not None else {}
-    for name in ("status", "category", "context", "project", "priority"):
-        if (value := getattr(args, name)) is not None:
-            fields[name] = value
-    if args.related_to is not None:
-        fields["related_to"] = split_words(args.related_to)
+    named = ("status", "category", "context", "project", "priority", "related_to")
+    fields |= {name: value for name in named if (value := getattr(args, name)) is not None}
     if args.title == "":
         fields["title"] = None
     return MemoryInput(
         text=text,
         title=args.title or "",
         type=args.type,
-        tags=None if args.tags is None else split_words(args.tags),
+        tags=args.tags,
         fields=fields,
         allow_secret=args.allow_secret,
     )
@@ -502,18 +465,25 @@ def read_memory_text(app: App, source: str) -> str:
 
 def read_text(source: str, limit: int, what: str = "a memory") -> str:
     """The text in a file, or on standard input for `-`."""
+    unchanged = "Nothing was stored."
     name = "standard input" if source == "-" else source
-    data = _read(source, limit + 1)
-    if len(data) > limit:
-        raise _too_large(name[:80], limit, what)
     try:
+        data = _read(source, limit + 1)
+        if len(data) > limit:
+            raise _too_large(name[:80], limit, what)
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{name} is not UTF-8 text (byte {error.start})",
-            unchanged="Nothing was stored.",
-            hint="A memory is text; convert the file to UTF-8 first.",
-        ) from error
+        message = f"{name} is not UTF-8 text (byte {error.start})"
+        hint = "A memory is text; convert the file to UTF-8 first."
+        raise UsageError(message, unchanged=unchanged, hint=hint) from error
+    except FileNotFoundError as error:
+        hint = "Name a file, or - to read standard input."
+        raise NotFound(f"there is no file {source}", unchanged=unchanged, hint=hint) from error
+    except IsADirectoryError as error:
+        hint = f"`retain import {source}` takes over a whole directory."
+        raise UsageError(f"{source} is a directory", unchanged=unchanged, hint=hint) from error
+    except OSError as error:
+        raise RetainError(f"{source} cannot be read: {error.strerror}") from error
 
 
 def _too_large(name: str, limit: int, what: str = "a memory") -> LimitExceeded:
@@ -525,26 +495,11 @@ def _too_large(name: str, limit: int, what: str = "a memory") -> LimitExceeded:
 
 
 def _read(source: str, most: int) -> bytes:
-    if source == "-":
-        if sys.stdin is None or sys.stdin.closed:
-            raise UsageError("standard input is closed; there is no text to read")
-        if sys.stdin.isatty():
-            print("Type the text; Ctrl-D on a new line ends it.", file=sys.stderr)
-        return sys.stdin.buffer.read(most)
-    try:
+    if source != "-":
         with open(source, "rb") as file:
             return file.read(most)
-    except FileNotFoundError as error:
-        raise NotFound(
-            f"there is no file {source}",
-            unchanged="Nothing was stored.",
-            hint="Name a file, or - to read standard input.",
-        ) from error
-    except IsADirectoryError as error:
-        raise UsageError(
-            f"{source} is a directory",
-            unchanged="Nothing was stored.",
-            hint=f"`retain import {source}` takes over a whole directory.",
-        ) from error
-    except OSError as error:
-        raise RetainError(f"{source} cannot be read: {error.strerror}") from error
+    if sys.stdin is None or sys.stdin.closed:
+        raise UsageError("standard input is closed; there is no text to read")
+    if sys.stdin.isatty():
+        print("Type the text; Ctrl-D on a new line ends it.", file=sys.stderr)
+    return sys.stdin.buffer.read(most)

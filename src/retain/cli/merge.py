@@ -7,16 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from retain.app import App
-from retain.cli.command import (
-    Args,
-    Output,
-    arg,
-    collection_arg,
-    command,
-    limit_arg,
-    same_bank,
-    share,
-)
+from retain.cli.arguments import arg, collection_arg, limit_arg, share
+from retain.cli.command import Args, Output, command, same_bank
 from retain.cli.memories import memory_input, read_memory_text
 from retain.cli.search import shortfalls
 
@@ -26,15 +18,9 @@ if TYPE_CHECKING:
 
 @command(
     "merge",
-    arg(
-        "sources",
-        nargs="+",
-        metavar="ID",
-        help="two memories or more: id or collection/id",
-        completes="memories",
-    ),
-    arg("--into", required=True, metavar="NEW", help="the id of the new memory"),
-    arg("--content", required=True, metavar="FILE", help="its text: a file, or - for stdin"),
+    arg("sources ID", "two memories or more: id or collection/id", nargs="+", completes="memories"),
+    arg("--into NEW", "the id of the new memory", required=True),
+    arg("--content FILE", "its text: a file, or - for stdin", required=True),
     collection_arg("where to store it (default: where the first one is)"),
     "metadata",
     "--allow-secret",
@@ -57,9 +43,8 @@ def _merge(app: App, args: Args) -> Output:
         f"Merged {len(trashed)} memories into: {memory.ref}",
         f"File: {memory.path}",
         *(f"In the trash as: {entry.path}" for entry in trashed),
+        *([f"Committed: {written.commit[:10]}"] if written.commit else []),
     ]
-    if written.commit:
-        lines.append(f"Committed: {written.commit[:10]}")
     data = {
         "status": "merged",
         "target": memory.ref,
@@ -85,14 +70,8 @@ def _merge(app: App, args: Args) -> Output:
 
 @command(
     "suggest-merges",
-    arg("--threshold", type=share, default=0.85, metavar="X", help="how alike, up to 1 (0.85)"),
-    arg(
-        "--type",
-        dest="kind",
-        metavar="TYPE",
-        default="journal",
-        help="only of this type (journal); all for any",
-    ),
+    arg("--threshold X", "how alike, up to 1 (0.85)", type=share, default=0.85),
+    arg("--type TYPE", "only of this type (journal); all for any", dest="kind", default="journal"),
     limit_arg(5, "groups (5)"),
 )
 def _suggest_merges(app: App, threshold: float, kind: str, limit: int, args: Args) -> Output:
@@ -160,17 +139,9 @@ def _dedupe(app: App, args: Args) -> Output:
         accept = _supersede_command(older, newer.ref, args)
         if pair.action == "merge":
             accept = _merge_command([_quote(older), _quote(newer)], args)
-        data.append(
-            {
-                "action": pair.action,
-                "score": pair.score,
-                "reason": pair.reason,
-                "older": older.to_dict(),
-                "newer": newer.to_dict(),
-                "command": accept,
-                "degraded": degraded.to_dict(),
-            }
-        )
+        row = {name: getattr(pair, name) for name in ("action", "score", "reason")}
+        row |= {"older": older.to_dict(), "newer": newer.to_dict()}
+        data.append({**row, "command": accept, "degraded": degraded.to_dict()})
         texts.append(
             f"{pair.score:.2f}  {pair.action}: {pair.reason}\n"
             f"      older  {older.ref}: {older.preview}\n"

@@ -17,7 +17,8 @@ from retain.bank import index_md
 from retain.bank.files import saving
 from retain.bank.listing import make_bank
 from retain.bank.records_json import load
-from retain.cli.command import Args, Output, arg, command, command_group, either, flag, open_app
+from retain.cli.arguments import arg, either, flag
+from retain.cli.command import Args, Output, command, command_group, open_app
 from retain.config import FILE, rules
 from retain.errors import (
     BadName,
@@ -44,7 +45,7 @@ _ROOT: Final = ".claude/memory"
 _MAX_BYTES: Final = 2_000_000
 _COMMAND: Final = re.compile(r"`retain (new|update|retire|archive|unarchive|restore)`")
 _ACTION_OF: Final = {"new": "create", "retire": "delete"}
-_ROOT_ARG: Final = arg("--root", metavar="PATH", help="the store (the bank in force)")
+_ROOT_ARG: Final = arg("--root PATH", "the store (the bank in force)")
 
 
 # write
@@ -52,18 +53,13 @@ _ROOT_ARG: Final = arg("--root", metavar="PATH", help="the store (the bank in fo
 
 @command(
     "record write",
-    arg("--action", required=True, choices=_ACTIONS, help="delete is retire"),
-    arg("--category", default="", help="needed to create"),
-    arg("--target", required=True, metavar="PATH", help="the record's file"),
-    arg(
-        "--input",
-        default="",
-        metavar="FILE",
-        help="the record as JSON: a file in /tmp, - for stdin",
-    ),
-    arg("--hash", default="", help="update only if the file still has this MD5 or SHA-256"),
-    arg("--reason", default="", help="why it is retired or archived"),
-    flag("--force", help="create over a record in force, or beyond a limit"),
+    arg("--action", "delete is retire", required=True, choices=_ACTIONS),
+    arg("--category", "needed to create", default=""),
+    arg("--target PATH", "the record's file", required=True),
+    arg("--input FILE", "the record as JSON: a file in /tmp, - for stdin", default=""),
+    arg("--hash", "update only if the file still has this MD5 or SHA-256", default=""),
+    arg("--reason", "why it is retired or archived", default=""),
+    flag("--force", "create over a record in force, or beyond a limit"),
     "--allow-secret",
 )
 def _write(args: Args) -> Output:
@@ -187,16 +183,16 @@ def _find(app: App, address: str, suffix: str, args: Args) -> Memory:
 
 
 def _answer(outcome: Outcome, args: Args) -> dict[str, object]:
-    memory, (folder, file) = outcome.memory, os.path.split(args.target)
+    memory = outcome.memory
     answer: dict[str, object] = {"status": outcome.status, "target": args.target}
-    if outcome.renamed_from:
-        answer["target"] = os.path.join(folder, os.path.basename(memory.path))
     if args.action in ("create", "update"):
         answer |= {"id": memory.id, "title": memory.title}
     if args.action == "update":
         answer["times_updated"] = memory.meta.get("times_updated", 0)
     if outcome.renamed_from:
-        answer["renamed_from"] = os.path.join(folder, file)
+        folder = os.path.dirname(args.target)
+        answer["target"] = os.path.join(folder, os.path.basename(memory.path))
+        answer["renamed_from"] = args.target
     if outcome.status in ("retired", "archived"):
         answer["reason"] = memory.text(f"{outcome.status}_reason")
     return answer
@@ -291,33 +287,33 @@ class _Draft(NamedTuple):
 
 def _read_draft(path: str) -> _Draft:
     """Read what is handed in; a file only from the place where drafts are staged."""
-    file, fix = None, "Write the record to it."
+    file, fix = None, "Write the record as one JSON object."
     try:
+        if path == "-" and sys.stdin is None:
+            raise _bad_input(path, "standard input is closed", "Write the record to it.")
         if path == "-":
-            if sys.stdin is None:
-                raise _refusal("INPUT_ERROR", fix, path=path, error="standard input is closed")
             data = sys.stdin.buffer.read(_MAX_BYTES + 1)
         else:
-            fix = "Write the record to that file first."
-            real = _check_staged(path)
             # Not blocking: a pipe in the place of a file must not hold the caller for ever.
-            fd = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(fd, "rb") as opened:
-                facts = os.fstat(fd)
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with os.fdopen(os.open(_check_staged(path), flags), "rb") as opened:
+                facts = os.fstat(opened.fileno())
+                if not stat.S_ISREG(facts.st_mode):
+                    raise _bad_input(path, "not a plain file", "Give a plain file.")
                 file = facts.st_dev, facts.st_ino
-                data = opened.read(_MAX_BYTES + 1) if stat.S_ISREG(facts.st_mode) else None
+                data = opened.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise _bad_input(path, f"larger than {_MAX_BYTES:,} bytes", fix)
+        return _Draft(load(data), path, file)
     except OSError as error:
-        problem = error.strerror or str(error)
-        raise _refusal("INPUT_ERROR", fix, path=path, error=problem) from error
-    if data is None:
-        raise _refusal("INPUT_ERROR", "Give a plain file.", path=path, error="not a plain file")
-    fix, problem = "Write the record as one JSON object.", f"larger than {_MAX_BYTES:,} bytes"
-    try:
-        if len(data) <= _MAX_BYTES:
-            return _Draft(load(data), path, file)
+        first = "Write the record to it." if path == "-" else "Write the record to that file first."
+        raise _bad_input(path, error.strerror or str(error), first) from error
     except Unreadable as error:
-        problem = error.message
-    raise _refusal("INPUT_ERROR", fix, path=path, error=problem)
+        raise _bad_input(path, error.message, fix) from error
+
+
+def _bad_input(path: str, error: str, fix: str) -> RecordError:
+    return _refusal("INPUT_ERROR", fix, path=path, error=error)
 
 
 def _check_staged(path: str) -> str:
@@ -346,7 +342,7 @@ def _is_bank(folder: str) -> bool:
     if not os.path.isfile(config):
         return False
     with open(config, encoding="utf-8", errors="replace") as file:
-        return any(line.startswith("format") for line in file.read(100_000).splitlines())
+        return re.search("^format", file.read(100_000), re.MULTILINE) is not None
 
 
 # candidate and index
@@ -354,9 +350,9 @@ def _is_bank(folder: str) -> bool:
 
 @command(
     "record candidate",
-    arg("--category", required=True, help="decision, runbook, constraint ..."),
-    arg("--new-info", required=True, metavar="TEXT", help="what is to be saved"),
-    arg("--lifecycle-event", choices=sorted(LIFECYCLE_EVENTS), help="what happened to it"),
+    arg("--category", "decision, runbook, constraint ...", required=True),
+    arg("--new-info TEXT", "what is to be saved", required=True),
+    arg("--lifecycle-event", "what happened to it", choices=sorted(LIFECYCLE_EVENTS)),
     _ROOT_ARG,
 )
 def _candidate(args: Args, category: str, new_info: str, lifecycle_event: str | None) -> Output:
@@ -380,11 +376,11 @@ def _candidate(args: Args, category: str, new_info: str, lifecycle_event: str | 
     "record index",
     _ROOT_ARG,
     either(
-        flag("--rebuild", help="write index.md anew"),
-        flag("--validate", help="compare index.md with the files"),
-        arg("--query", metavar="KEYWORD", help="the entries that hold a word"),
-        flag("--health", help="counts, and what needs attention"),
-        flag("--gc", help="remove what was retired long ago"),
+        flag("--rebuild", "write index.md anew"),
+        flag("--validate", "compare index.md with the files"),
+        arg("--query KEYWORD", "the entries that hold a word"),
+        flag("--health", "counts, and what needs attention"),
+        flag("--gc", "remove what was retired long ago"),
         required=True,
     ),
 )

@@ -5,26 +5,23 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from retain.app import App
-from retain.cli.command import (
-    Args,
-    Line,
-    Output,
+from retain.cli.arguments import (
     arg,
     choice_flag,
     collection_arg,
-    command,
     count,
     either,
     flag,
     limit_arg,
     memory_arg,
+    repeated,
     share,
-    split_words,
 )
+from retain.cli.command import Args, Line, Output, command
 from retain.errors import BadName, NotFound, RetainError, UsageError
 from retain.memory import Answer, Degraded, Hit, Linked
 from retain.text.tokens import words
@@ -42,37 +39,33 @@ _WORD = re.compile(r"\w[\w.'+#-]{0,39}")
 
 @command(
     "search",
-    arg("words", nargs="*", metavar="QUERY", help="words, or a whole question"),
+    arg("words QUERY", "words, or a whole question", nargs="*"),
     collection_arg("only in this collection"),
-    arg(
-        "--filter",
-        action="append",
-        default=[],
-        metavar="EXPR",
-        help="as in `retain list`: key=a,b, key!=v, key>=v, key~text; several must all hold",
+    repeated(
+        "--filter EXPR",
+        "as in `retain list`: key=a,b, key!=v, key>=v, key~text; several must all hold",
     ),
     "--type",
     "--tags",
-    arg("--since", default="", metavar="WHEN", help="7d, 2026-05-08, last week ..."),
-    arg("--until", default="", metavar="WHEN", help="the same, its end included"),
+    arg("--since WHEN", "7d, 2026-05-08, last week ...", default=""),
+    arg("--until WHEN", "the same, its end included", default=""),
     limit_arg(10, "how many (10)"),
     either(
         choice_flag("--semantic", "mode", "semantic", "by meaning alone", default="hybrid"),
         choice_flag("--text", "mode", "text", "by words alone"),
     ),
-    arg("--min-score", type=share, default=0.0, metavar="X", help="nothing below, from 0 to 1"),
-    flag("--explain", help="say where each score comes from"),
-    flag("--full", help="whole memories, not excerpts"),
+    arg("--min-score X", "nothing below, from 0 to 1", type=share, default=0.0),
+    flag("--explain", "say where each score comes from"),
+    flag("--full", "whole memories, not excerpts"),
     arg(
         "--per",
+        "each memory once, by its best part (the default), or every part by itself",
         choices=("memory", "chunk"),
         default="memory",
-        help="each memory once, by its best part (the default), or every part by itself",
     ),
     arg(
-        "--batch",
-        metavar="FILE",
-        help="one query on each line of a file (- is stdin); one JSON answer on each line",
+        "--batch FILE",
+        "one query on each line of a file (- is stdin); one JSON answer on each line",
     ),
 )
 def _search(app: App, args: Args) -> Output:
@@ -98,7 +91,7 @@ def _search(app: App, args: Args) -> Output:
         raise UsageError('say what to look for: retain search "QUERY", or --batch FILE')
     request = _make_request(args)
     if args.batch is not None:
-        return Output(None, stream=_answer_batch(app, request, _read_lines(args.batch), args.full))
+        return Output(None, stream=_answer_batch(app, request, args.batch, args.full))
     if sys.stderr.isatty():  # someone is looking on: a first index should not seem to hang
         from retain.cli.render import Bar
 
@@ -107,8 +100,7 @@ def _search(app: App, args: Args) -> Output:
     answer = app.search(request)
     notes = _missing_names(app, request, answer)
     asked = set(words(request.query))
-    scope = app.location.scope
-    several = any(hit.scope != scope for hit in answer.hits)
+    several = any(hit.scope != app.location.scope for hit in answer.hits)
     texts = [
         _render_hit(hit, app.read_body(hit) if args.full else _excerpt(hit, asked), several)
         for hit in answer.hits
@@ -129,7 +121,7 @@ def _make_request(args: Args) -> SearchRequest:
     filters = parse_filters(
         collection=args.collection,
         kind=args.type,
-        tags=split_words(args.tags),
+        tags=args.tags,
         since=args.since,
         until=args.until,
         filters=args.filter,
@@ -140,11 +132,9 @@ def _make_request(args: Args) -> SearchRequest:
     )
 
 
-def _answer_batch(
-    app: App, request: SearchRequest, queries: Sequence[str], full: bool
-) -> Iterator[Line]:
-    """One answer for each query; the bank, its index and the model are opened once for all."""
-    for query in queries:
+def _answer_batch(app: App, request: SearchRequest, source: str, full: bool) -> Iterator[Line]:
+    """One answer for each line of a file; bank, index and model are opened once for all."""
+    for query in _read_lines(source):
         single = request._replace(query=query)
         answer = app.search(single)
         notes = _missing_names(app, single, answer)
@@ -175,21 +165,18 @@ def _read_lines(source: str) -> list[str]:
 
 def _missing_names(app: App, request: SearchRequest, answer: Answer) -> list[str]:
     """What a search without hits asks for that this bank does not have at all."""
-    if answer.hits:
-        return []
-    notes = []
-
-    def note_missing(what: str, name: str, known: Iterable[str]) -> None:
-        if (name or "(root)") not in known:
-            names = ", ".join(sorted(known)) or "none yet"
-            notes.append(f"there is no {what} {name!r}; there are: {names}")
-
-    if request.filters.collection is not None:
+    collection, kind = request.filters.collection, request.filters.type
+    asked: list[tuple[str, str, Collection[str]]] = []
+    if collection is not None and not answer.hits:
         names = {name or "(root)" for name, _, _ in app.collections()}
-        note_missing("collection", request.filters.collection, names)
-    if request.filters.type:
-        note_missing("memory of the type", request.filters.type, app.count_types())
-    return notes
+        asked.append(("collection", collection, names))
+    if kind and not answer.hits:
+        asked.append(("memory of the type", kind, app.count_types()))
+    return [
+        f"there is no {what} {name!r}; there are: {', '.join(sorted(known)) or 'none yet'}"
+        for what, name, known in asked
+        if (name or "(root)") not in known
+    ]
 
 
 def shortfalls(degraded: Degraded) -> list[str]:
@@ -269,13 +256,11 @@ def _explain(why: Mapping[str, Any] | None) -> list[str]:
         less = f" - {shown['granted']:g} granted" if shown["granted"] else ""
         step = f"sum {why['sum']:.3f}{less}, shown by {shown['slope']:g} around {shown['middle']:g}"
     parts = (", ".join(arms), f"= {added}" if added else "", boosts, step)
-    lines = ["why: " + "; ".join(filter(None, parts))]
-    lines += [
-        f"{name} in the question: {', '.join(map(str, why[name]))}"
-        for name in ("names", "dates")
-        if why[name]
+    mentions = [(name, ", ".join(map(str, why[name]))) for name in ("names", "dates")]
+    return [
+        "why: " + "; ".join(filter(None, parts)),
+        *(f"{name} in the question: {values}" for name, values in mentions if values),
     ]
-    return lines
 
 
 def _highlight(asked: Set[str]) -> Callable[[str], str]:
@@ -297,8 +282,8 @@ def _highlight(asked: Set[str]) -> Callable[[str], str]:
 
 @command(
     "brief",
-    arg("query", metavar="QUERY", help="what you are about to do"),
-    arg("--budget", type=count, default=2000, metavar="N", help="tokens it may have (2000)"),
+    arg("query QUERY", "what you are about to do"),
+    arg("--budget N", "tokens it may have (2000)", type=count, default=2000),
     limit_arg(12, "memories (12)"),
 )
 def _brief(app: App, query: str, budget: int, limit: int) -> Output:
@@ -325,8 +310,8 @@ def _brief(app: App, query: str, budget: int, limit: int) -> Output:
 
 @command(
     "linked",
-    arg("document", metavar="DOC", help="a file of the project, or a memory"),
-    arg("query", nargs="?", default="", metavar="QUERY", help="rank by this; else newest first"),
+    arg("document DOC", "a file of the project, or a memory"),
+    arg("query QUERY", "rank by this; else newest first", nargs="?", default=""),
     limit_arg(5, "how many (5)"),
 )
 def _linked(app: App, document: str, query: str, limit: int) -> Output:
@@ -377,20 +362,16 @@ def _related(app: App, ref: str, limit: int) -> Output:
 
     related = app.related(app.find_own(ref).address, limit)
     degraded = app.shortfalls()
-    names = [f"{memory.collection}/{memory.id}".removeprefix("/") for memory in related]
     rows = []
-    for name, memory in zip(names, related, strict=True):
+    for memory in related:
+        name = f"{memory.collection}/{memory.id}".removeprefix("/")
         reasons = ", ".join(f"{why} {value:.2f}" for why, value in memory.reasons.items())
         rows.append((f"{memory.score:.2f}", name, memory.title, reasons))
+    columns, empty = ("Score", "Memory", "Title", "Why"), "Nothing is connected with it."
     return Output(
         [{**memory.to_dict(), "degraded": degraded.to_dict()} for memory in related],
-        table=Table(
-            ("Score", "Memory", "Title", "Why"),
-            rows,
-            empty="Nothing is connected with it.",
-            flexible=("Title",),
-        ),
-        quiet=names,
+        table=Table(columns, rows, empty=empty, flexible=("Title",)),
+        quiet=[row[1] for row in rows],
         warnings=shortfalls(degraded),
     )
 
@@ -401,12 +382,12 @@ def _related(app: App, ref: str, limit: int) -> Output:
 @command(
     "graph",
     memory_arg(handles=True, more="; or a file that memories link to", nargs="?"),
-    arg("--depth", type=count, default=2, metavar="N", help="with an ID: how many steps away (2)"),
+    arg("--depth N", "with an ID: how many steps away (2)", type=count, default=2),
     arg(
         "--format",
+        "tree: for reading, the default; json; dot: for Graphviz",
         choices=("tree", "json", "dot"),
         default="tree",
-        help="tree: for reading, the default; json; dot: for Graphviz",
     ),
 )
 def _graph(app: App, ref: str | None, depth: int, args: Args) -> Output:

@@ -13,7 +13,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from retain.cli.command import Args, Line, Output, arg, choice_flag, command, either, flag, open_app
+from retain.cli.arguments import arg, choice_flag, either, flag
+from retain.cli.command import Args, Line, Output, command, open_app
 from retain.errors import RetainError, UsageError
 
 if TYPE_CHECKING:
