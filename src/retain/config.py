@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from math import isfinite
@@ -412,3 +413,24 @@ def set_key(text: str, key: str, value: Scalar | None) -> str:
     elif table.pop(name, None) is None:
         return text
     return tomlkit.dumps(document)
+
+
+# Numbers that a program hands in
+
+
+def whole(name: str, value: int, least: int = 1) -> int:
+    """A number of things as a program gives it, or a UsageError that names the argument."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise UsageError(f"{name} is a whole number from {least} on, not {value!r}")
+    return number
+
+
+def share(name: str, value: object) -> float:
+    """A score or a threshold as a program gives it, or a UsageError that names the argument."""
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise UsageError(f"{name} is a number from 0 to 1, not {value!r}")
+    return float(value)

@@ -29,7 +29,6 @@ from retain.locate import (
 )
 from retain.memory import Memory
 from retain.names import GLOBAL, is_inside
-from retain.search import brief
 
 if TYPE_CHECKING:
     from retain.config import Scalar, Setting
@@ -405,6 +404,8 @@ def _send_off(index: Index, env: Mapping[str, str]) -> None:
 
 def _resolve_handle(handle: str, banks: Sequence[Bank]) -> str:
     """The reference of the memory that a brief called by a handle."""
+    from retain.search import brief
+
     length = len(handle) - len("m:")
     refs = dict.fromkeys(
         brief.scoped(f"{collection}/{name}", scope)

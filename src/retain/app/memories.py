@@ -31,11 +31,10 @@ from retain.bank.memory_input import (
     revise,
     touch,
 )
-from retain.config import rules
+from retain.config import rules, whole
 from retain.errors import Conflict, NotFound, RetainError, Unreadable, UsageError
 from retain.memory import Deleted, Memory, Merged, Problem, Trashed, Version, Written, now
 from retain.names import check_collection, check_id, memory_id, nfc, split_ref
-from retain.search.request import whole
 
 if TYPE_CHECKING:
     from retain.bank.history import History

@@ -13,27 +13,28 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.app.banks import Banks
-from retain.capture.inbox import Inbox
+from retain.config import share, whole
 from retain.errors import Busy, Conflict, RetainError
-from retain.index import catalogue
 from retain.index.database import MEMORY_STATE, Damaged
 from retain.index.graph import predecessors_of, successors_of
 from retain.memory import Data, Degraded, Hit, Problem
-from retain.search import brief, duplicates, related
-from retain.search.rank import Recency
-from retain.search.request import SearchRequest, share, whole
-from retain.search.search import Search, prepare, search, with_links
-from retain.text.links import find_links
 from retain.text.sizes import size
 
+# `retain.search`, the catalogue and the inbox are imported by the verbs that need them: `get`,
+# `list` and `put` spare 9 of their 50 ms.
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from datetime import datetime
     from threading import Event
 
+    from retain.index import catalogue
     from retain.index.index import Index
     from retain.index.sync import Changes, Progress
     from retain.memory import Answer, Memory
+    from retain.search import brief, duplicates, related
+    from retain.search.rank import Recency
+    from retain.search.request import SearchRequest
+    from retain.search.search import Search
 
 _BUSY_SECONDS: Final = 1.0  # until a watch looks again where another process is at work
 
@@ -74,6 +75,8 @@ class Queries(Banks):
 
     def search(self, request: SearchRequest, *, now: datetime | None = None) -> Answer:
         """Rank the memories of every bank in force for a query."""
+        from retain.search.search import search, with_links
+
         indexes = self.indexes()
         return with_links(indexes, search(indexes, request, self._recency(), now))
 
@@ -84,12 +87,16 @@ class Queries(Banks):
 
         `scopes` leaves the other banks out.
         """
+        from retain.search.search import Search, with_links
+
         indexes = self.indexes()
         chosen = [index for index in indexes if not scopes or index.location.scope in scopes]
         tally = Search(chosen, request, self._recency(), counts=True)
         return with_links(indexes, tally.answer()), tally
 
     def _recency(self) -> Recency:
+        from retain.search.rank import Recency
+
         values = self.config.values
         return Recency.parse(
             float(values["memory.recency_boost_days"].value),
@@ -109,6 +116,9 @@ class Queries(Banks):
 
         `shown` gives a hit as it may be shown, or None where it need not be.
         """
+        from retain.search import brief
+        from retain.search.request import SearchRequest
+
         budget = whole("budget", budget)
         answer = self.search(SearchRequest(query, limit=limit))
         if not answer.is_confident:
@@ -133,6 +143,8 @@ class Queries(Banks):
 
     def shortfalls(self) -> Degraded:
         """What answers about the bank in force have to do without, after a try to mend it."""
+        from retain.search.search import prepare
+
         index = self.index()
         index.refresh()
         degraded = prepare(index)
@@ -142,6 +154,9 @@ class Queries(Banks):
 
     def linked(self, target: str, query: str = "", limit: int = 5) -> Answer:
         """The memories that link to a document, ranked by a question or the newest first."""
+        from retain.search import related
+        from retain.search.request import SearchRequest
+
         document = related.Document.of(target, self.cwd)
         request = SearchRequest(query, limit=limit)
         return related.linked(self.indexes(), document, request, self._recency())
@@ -150,6 +165,8 @@ class Queries(Banks):
         """What a memory says it is superseded by, in its frontmatter or in its text."""
         if memory.superseded_by or "[[" not in memory.body:
             return memory.superseded_by
+        from retain.text.links import find_links
+
         stated = (link for link in find_links(memory.body) if link.memory_edge == "superseded_by")
         return next((link.target for link in stated if link.kind != "ghost"), "")
 
@@ -172,6 +189,8 @@ class Queries(Banks):
         """What a memory supersedes, by its own words or the other's."""
         names = list(memory.supersedes)
         if "[[" in memory.body:
+            from retain.text.links import find_links
+
             links = find_links(memory.body)
             names += [link.target for link in links if link.memory_edge == "supersedes"]
         with contextlib.suppress(RetainError, OSError):
@@ -182,6 +201,8 @@ class Queries(Banks):
 
     def graph(self, ref: str = "", depth: int = 2) -> related.Graph:
         """The links of the bank in force, or those around one memory or file."""
+        from retain.search import related
+
         depth = whole("depth", depth, least=0)
         return related.graph_of(self.index(), ref, depth, cwd=self.cwd)
 
@@ -193,10 +214,14 @@ class Queries(Banks):
 
     def connections(self, ref: str) -> related.Graph:
         """The links of one memory of the bank in force, and those to it."""
+        from retain.search import related
+
         return related.connections(self.index(), ref)
 
     def resolve_links(self, targets: Sequence[str]) -> dict[str, tuple[str, str, str]]:
         """Scope, collection and id of the memories that links name; the project's own first."""
+        from retain.search import related
+
         resolved: dict[str, tuple[str, str, str]] = {}
         for index in self.indexes() if targets else ():
             left = [target for target in targets if target not in resolved]
@@ -206,10 +231,14 @@ class Queries(Banks):
 
     def find_ghost(self, path: str) -> str:
         """The linked file that a path means, as the graph names it; empty if none does."""
+        from retain.search import related
+
         return related.ghost_of(self.index(), path, self.cwd)
 
     def related(self, ref: str, limit: int = 10) -> list[related.Related]:
         """Memories connected with one: by links, files, tags or meaning."""
+        from retain.search import related
+
         limit = whole("limit", limit)
         self.shortfalls()  # a few missing vectors are made first, as for a search
         return related.related(self.index(), ref, limit)
@@ -225,6 +254,8 @@ class Queries(Banks):
         ignored: bool = False,
     ) -> list[duplicates.Cluster]:
         """Groups of memories that could be one; those that a person ignores only if asked for."""
+        from retain.search import duplicates
+
         threshold, limit = share("threshold", threshold), whole("limit", limit)
         index = self._filled_index()
         apart = () if ignored else self.ignored_pairs()
@@ -236,25 +267,35 @@ class Queries(Banks):
 
     def dedupe(self, *, ignored: bool = False) -> list[duplicates.Proposal]:
         """Pairs of memories that state one fact twice, as proposals; see `suggest_merges`."""
+        from retain.search import duplicates
+
         apart = () if ignored else self.ignored_pairs()
         proposals = duplicates.proposals(self._filled_index())
         return [pair for pair in proposals if not _is_ignored((pair.older, pair.newer), apart)]
 
     def ignored_pairs(self) -> Sequence[frozenset[str]]:
         """The memories of the bank in force that are alike, and a person says they may be."""
+        from retain.capture.inbox import Inbox
+
         return Inbox(self.location.root, self.env).ignored()
 
     def ignore_pair(self, refs: Sequence[str], *, again: bool = False) -> None:
         """Ignore from now on that these memories are alike, or speak of it again."""
+        from retain.capture.inbox import Inbox
+
         inbox = Inbox(self.location.root, self.env)
         (inbox.heed if again else inbox.ignore)(refs)
 
     def alike(self, collection: str, name: str) -> list[duplicates.Alike]:
         """Memories that seem to state the same fact as one that was just written."""
+        from retain.search import duplicates
+
         return duplicates.alike(self._index_of(self.bank), collection, name)
 
     def cosines(self, text: str, others: Sequence[str]) -> list[float] | None:
         """How near texts are to one, as cosines; None without a model to tell."""
+        from retain.search import duplicates
+
         return duplicates.cosines(self._index_of(self.bank), text, others)
 
     def _filled_index(self) -> Index:
@@ -270,6 +311,8 @@ class Queries(Banks):
         self, chosen: catalogue.Chosen, order: str, limit: int, offset: int
     ) -> catalogue.Shelf:
         """One page of the memories of every bank in force that were chosen, from the index."""
+        from retain.index import catalogue
+
         surveys = []
         for index in self.indexes():
             read = partial(catalogue.survey, chosen=chosen, order=order, scope=index.location.scope)
@@ -299,6 +342,8 @@ class Queries(Banks):
 
     def find_by_name(self, words: str, limit: int) -> list[catalogue.Listed]:
         """Memories of the bank in force by their title and their name, as a person begins them."""
+        from retain.index import catalogue
+
         index = self.index()
         numbers = index.read(partial(catalogue.called, words=words.split(), limit=limit))
         listed = self._list_numbers(index, numbers)
@@ -307,15 +352,21 @@ class Queries(Banks):
     def _list_numbers(
         self, index: Index, numbers: Sequence[int], *, is_fresh: bool = False
     ) -> Mapping[int, catalogue.Listed]:
+        from retain.index import catalogue
+
         read = partial(catalogue.listed, numbers=numbers, scope=index.location.scope)
         return index.read(read, is_fresh=is_fresh) if numbers else {}
 
     def dated_memories(self) -> list[catalogue.Dated]:
         """Every memory of the bank in force with its times and its author, from the index."""
+        from retain.index import catalogue
+
         return self.index().read(catalogue.dated)
 
     def count_types(self) -> Mapping[str, int]:
         """How many memories there are of each type, in every bank in force."""
+        from retain.index import catalogue
+
         return sum((Counter(index.read(catalogue.types)) for index in self.indexes()), Counter())
 
     # The index
@@ -397,11 +448,15 @@ class Queries(Banks):
 
     def index_facts(self, *, is_fresh: bool = False) -> catalogue.Facts:
         """What the index of the bank in force holds; `is_fresh` if it was just brought in step."""
+        from retain.index import catalogue
+
         facts = self.index().read(catalogue.facts, is_fresh=is_fresh)
         return facts if self.has_model() else facts._replace(pending=0)
 
     def stats(self) -> Stats:
         """The bank in force in numbers."""
+        from retain.index import catalogue
+
         if not self.bank.location.exists:
             return Stats(catalogue.Facts(), {}, {}, 0, ())
         from retain.doctor import read_unless

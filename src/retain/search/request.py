@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import operator
 import re
 import sqlite3
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from datetime import UTC, date, datetime
 from typing import Final, NamedTuple
 
 from retain.bank.filters import Filter, matches, parse
+from retain.config import whole
 from retain.errors import UsageError
 from retain.memory import Memory
 from retain.names import check_collection
@@ -32,24 +32,6 @@ _SAYING: Final = re.compile(
 )
 MODES: Final = ("hybrid", "text", "semantic")
 PER: Final = ("memory", "chunk")
-
-
-def whole(name: str, value: int, least: int = 1) -> int:
-    """A number of things as a program gives it, or a UsageError that names the argument."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if number < least:
-        raise UsageError(f"{name} is a whole number from {least} on, not {value!r}")
-    return number
-
-
-def share(name: str, value: object) -> float:
-    """A score or a threshold as a program gives it, or a UsageError that names the argument."""
-    if not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise UsageError(f"{name} is a number from 0 to 1, not {value!r}")
-    return float(value)
 
 
 class Filters(NamedTuple):
