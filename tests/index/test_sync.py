@@ -520,10 +520,14 @@ def test_an_open_bank_sees_an_edit_within_a_moment(
         _wait_for(memory, "albatross", [])
 
 
-def _wait_for(memory: Retain, query: str, ids: list[str]) -> None:
-    """What is written in place is heard of a moment later."""
-    end = time.monotonic() + 2
-    while _found(memory, query) != ids:
+def _wait_for(memory: Retain, query: str, ids: list[str], collection: str = "") -> None:
+    """What a person changes is heard of a moment later."""
+    end = time.monotonic() + 60
+    while True:
+        hits = memory.search(query).hits
+        is_there = not collection or {hit.collection for hit in hits} == {collection}
+        if is_there and [hit.id for hit in hits] == ids:
+            return
         assert time.monotonic() < end, query
         time.sleep(0.01)
 
@@ -537,20 +541,20 @@ def _do(far: bool, work: Callable[[], Any]) -> None:
 
 def test_an_open_bank_sees_collections_come_and_go(root: Path, memory: Retain) -> None:
     path = indexes.write(root, "fresh/x", "an albatross")
-    assert _found(memory, "albatross") == ["x"]
+    _wait_for(memory, "albatross", ["x"])
     path.write_bytes(b"a cormorant")  # in a folder that was not there when the bank was opened
     _wait_for(memory, "cormorant", ["x"])
-    assert _found(memory, "albatross") == []
+    _wait_for(memory, "albatross", [])
     (root / "fresh").rename(root / "renamed")
-    assert [hit.collection for hit in memory.search("cormorant").hits] == ["renamed"]
+    _wait_for(memory, "cormorant", ["x"], "renamed")
     (root / "renamed/x.md").write_bytes(b"a bittern")
     _wait_for(memory, "bittern", ["x"])
     shutil.rmtree(root / "renamed")
-    assert _found(memory, "bittern") == []
+    _wait_for(memory, "bittern", [])
     indexes.write(root, "renamed/x", "a dotterel")
-    assert _found(memory, "dotterel") == ["x"]
+    _wait_for(memory, "dotterel", ["x"])
     indexes.write(root, "rooted", "an egret at the root")
-    assert _found(memory, "egret") == ["rooted"]
+    _wait_for(memory, "egret", ["rooted"])
 
 
 def test_an_open_bank_sees_what_other_processes_store(root: Path, memory: Retain) -> None:

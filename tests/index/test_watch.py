@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -110,10 +109,11 @@ def test_a_directory_that_is_replaced_is_watched_anew(
     indexes.write(root, "notes/a", "text")
     told = start()
     _total(told, 1)
-    shutil.move(root, root.with_name("gone"))
-    indexes.new(root)
-    indexes.write(root, "notes/a", "text")
-    indexes.write(root, "notes/b", "text")
+    other = indexes.new(root.with_name("other"))
+    indexes.write(other, "notes/a", "text")
+    indexes.write(other, "notes/b", "text")
+    root.rename(root.with_name("gone"))
+    other.rename(root)
     assert _total(told, 1).added == 1
     indexes.write(root, "notes/c", "text")
     assert _total(told, 1).added == 1

@@ -539,6 +539,10 @@ class Memories(Banks):
         if written.status == "unchanged":
             return written
         memory = written.memory
+        step = {"retired": "restore", "archived": "unarchive"}.get(memory.status)
+        if step and written.status != "created":
+            note = f"{memory.ref} is {memory.status}: `retain {step} {memory.ref}` makes it active"
+            written = written._replace(warnings=(*written.warnings, note))
         done, notes = self._index_and_commit({memory.path: memory.data}, what, commit=commit)
         return written._replace(commit=done, warnings=written.warnings + notes)
 

@@ -51,7 +51,7 @@ def _init(app: App) -> Output:
         {"root": root, "scope": location.scope, "created": is_new},
         [f"{made}: {root}", f"Settings: {os.path.join(root, 'config.toml')}"],
         quiet=[root],
-        messages=["Store something: echo '# Title' | retain put -" if is_new else ""],
+        messages=['Store something: retain put "what you learned"' if is_new else ""],
         warnings=warnings,
     )
 
@@ -146,10 +146,10 @@ def _facts_data(facts: Facts) -> dict[str, object]:
 def _facts_line(facts: Facts) -> str:
     """What an index holds, in a line."""
     parts = [plural(facts.chunks, "chunk"), plural(facts.vectors, "vector")]
-    if facts.pending:
-        parts.append(f"{facts.pending} waiting for one")
     if facts.vectors:
         parts.append(f"by {facts.model}")
+    if facts.pending:
+        parts.append(f"{facts.pending} waiting for one: retain index")
     return ", ".join(parts)
 
 

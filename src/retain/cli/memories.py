@@ -357,12 +357,12 @@ def _move(
         return written_output(app.move(ref, collection=source, to_collection=collection, to_id=new))
     if not to:
         raise UsageError("--to needs a bank", unchanged="Nothing was moved.")
+    address = app.find_own(ref, source).address
     with contextlib.closing(App(everywhere=True) if to == "global" else App(bank=to)) as other:
         if other.location.root == app.location.root:
             raise UsageError(
                 f"{ref} is in {other.location.root} already", unchanged="Nothing was moved."
             )
-        address = app.find_own(ref, source).address
         written, deleted = app.move_over(address, other, to_collection=collection, to_id=new)
     return written_output(written, "", f"What it was is in the trash as: {deleted.trashed.path}")
 
@@ -455,7 +455,8 @@ def _read_words(app: App, words: Sequence[str]) -> tuple[str, str]:
     limit = app.config.number("memory.max_bytes")
     if len(os.fsencode(source)) > limit:
         raise _too_large(source[:80], limit)
-    return f"{source}\n", "The text is what was typed: there is no file of that name."
+    is_name = len(source.split()) == 1  # which may be that of a file, mistyped
+    return f"{source}\n", "There is no file of that name: the word is the text." * is_name
 
 
 def read_memory_text(app: App, source: str) -> str:

@@ -24,7 +24,7 @@ GROUPS = {
         "web": ("server", "See, search, edit and chat in the browser."),
     },
     "Memories": {
-        "put": ("memories", "Store a memory from a file or standard input."),
+        "put": ("memories", "Store a memory: a text, a file or standard input."),
         "get": ("memories", "Show a memory, as it is or as it was."),
         "list": ("memories", "List memories, filtered and sorted."),
         "update": ("memories", "Change a memory's text, title, tags or other metadata."),
@@ -150,7 +150,9 @@ def parse(argv: Sequence[str]) -> Args:
     if any(word.partition("=")[0] in _CHAT_OPTIONS for word in argv[:at]):
         argv = ["chat", *argv]  # an option of the chat's means the chat, as `retain` alone does
         at = 0
-    name = argv[at] if at < len(argv) else ""
+    if argv[at : at + 1] == ["help"]:  # as many tools have it
+        argv = [*argv[:at], *argv[at + 1 :], "--help"]
+    name = argv[at] if at < len(argv) and argv[at] != "--help" else ""
     if name and name not in COMMANDS:
         raise _unknown_command(name)
     for word in argv:
@@ -230,7 +232,7 @@ def overview() -> str:
         "Start here:",
         "  retain                                 talk; retain -c goes on with the last talk",
         "  retain init                            make a bank in this project",
-        "  echo '# Title ...' | retain put -      store a memory",
+        '  retain put "what you learned"          store a memory',
         "  retain list                            see what there is",
         '  retain search "what I look for"        find it again',
         "",

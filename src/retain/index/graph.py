@@ -73,8 +73,7 @@ def superseded(
 ) -> dict[str, int]:
     """The memories that another one says it replaces, as `collection/key`, each with that one.
 
-    A bare name means the one in the same collection, else the only one of that name. Of several
-    that replace one the newest counts. `among` are the names in question, as `collection/key`.
+    Of several that replace one the newest counts. `among` are the names in question.
     """
     condition, values = "", []
     if among is not None:
@@ -89,22 +88,18 @@ def superseded(
         f"WHERE l.memory_edge = 'supersedes' {condition} AND NOT m.is_gone "
         "AND m.status <> 'retired' ORDER BY m.written, m.number"
     )
-    return {
-        name: number
-        for target, where, number in connection.execute(query, values).fetchall()
-        for name in _named(connection, key(target), key(where))
-    }
-
-
-def _named(connection: sqlite3.Connection, target: str, collection: str) -> list[str]:
-    """The memories that a name in a collection means, as `collection/key`."""
-    if "/" in target:
-        return [target]
-    query = "SELECT DISTINCT collection FROM memories WHERE key = ?"
-    there = {key(where) for (where,) in connection.execute(query, (target,))}
-    if collection in there:
-        return [f"{collection}/{target}"]
-    return [f"{where}/{target}" for where in there] if len(there) == 1 else []
+    replaced: dict[str, int] = {}
+    for target, where, number in connection.execute(query, values).fetchall():
+        old = memory_of(connection, key(target), where)
+        row = "SELECT collection, key FROM memories WHERE number = ?"
+        for collection, name in connection.execute(row, (old,)):
+            if name != key(target).rpartition("/")[2]:
+                continue  # what it was merged into is not replaced
+            is_bare = "/" not in target and key(collection) != key(where)
+            if is_bare and len(numbers_of(connection, None, name)) > 1:
+                continue  # nobody knows which of them is meant
+            replaced[f"{key(collection)}/{name}"] = number
+    return replaced
 
 
 def named_files(connection: sqlite3.Connection, query: str) -> dict[int, float]:
@@ -137,10 +132,16 @@ def numbers_of(connection: sqlite3.Connection, collection: str | None, name: str
     ]
 
 
-def memory_of(connection: sqlite3.Connection, name: str) -> int | None:
-    """The memory that a link's target names, if there is one; merged memories live on in one."""
+def memory_of(connection: sqlite3.Connection, name: str, near: str = "") -> int | None:
+    """The memory that a link's target names, if there is one; merged memories live on in one.
+
+    A bare name means the one in the collection `near`, that of the memory with the link, else the
+    first of that name.
+    """
     collection, _, last = name.rpartition("/")
     found = numbers_of(connection, collection if "/" in name else None, last)
+    if len(found) > 1 and "/" not in name:
+        found = [*numbers_of(connection, near, last), *found]
     if found:
         return found[0]
     row = connection.execute(
@@ -171,7 +172,7 @@ def successors(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[i
     for edge in edges_from(connection, names):
         # What a memory says of itself counts more; a name that nobody has is told as it is.
         if edge.memory_edge == "superseded_by":
-            heir = memory_of(connection, key(edge.target))
+            heir = memory_of(connection, key(edge.target), edge.collection)
             found[edge.memory] = edge.target if heir is None else ref_of(connection, heir)
     return found
 

@@ -197,8 +197,8 @@ def _relations(connection: sqlite3.Connection, edges: Iterable[Edge]) -> list[Re
     """Links as edges between what they name, each once."""
 
     @cache
-    def resolve(target: str) -> str:
-        number = memory_of(connection, key(target))
+    def resolve(target: str, near: str) -> str:
+        number = memory_of(connection, key(target), near)
         return "" if number is None else ref_of(connection, number)
 
     relations: dict[tuple[str, str, str], Relation] = {}
@@ -206,7 +206,7 @@ def _relations(connection: sqlite3.Connection, edges: Iterable[Edge]) -> list[Re
         if edge.edge == "merged_from":
             continue
         source = f"{edge.collection}/{edge.id}" if edge.collection else edge.id
-        target, meaning = resolve(edge.target), edge.memory_edge
+        target, meaning = resolve(edge.target, edge.collection), edge.memory_edge
         if not target and edge.kind == "ghost":
             target, meaning = f"ghost:{edge.target}", edge.edge
         target = target or f"?{edge.target}"
@@ -373,11 +373,12 @@ def _related(connection: sqlite3.Connection, index: Index, ref: str) -> list[Rel
         if score >= _SIMILAR:
             reasons[other]["similar"] = score
     for edge in edges_from(connection, [number], once=True):
-        target = memory_of(connection, key(edge.target))
+        target = memory_of(connection, key(edge.target), edge.collection)
         if target is not None:
             reasons[target]["linked"] = _LINK
     for edge in edges_to(connection, _memory_names(connection, number), once=True):
-        reasons[edge.memory]["linked"] = _LINK
+        if memory_of(connection, key(edge.target), edge.collection) == number:
+            reasons[edge.memory]["linked"] = _LINK
     for other, count in connection.execute(_SHARING_FILES, (number,)):
         reasons[other]["shared files"] = _SHARED_FILE * min(count, 3)
     for other, count in connection.execute(_SHARING_TAGS, (number,)):

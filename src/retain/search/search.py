@@ -268,7 +268,7 @@ def _links_of(
         if (
             edge.kind == "ghost"
             and len(here) < _MOST_LINKS
-            and graph.memory_of(connection, key(edge.target)) is None
+            and graph.memory_of(connection, key(edge.target), edge.collection) is None
         ):
             here.append(edge)
     old = {(hit.collection, hit.id) for hit in hits if hit.is_superseded}
