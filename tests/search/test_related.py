@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -248,6 +249,17 @@ def test_whole_graph_takes_names_as_single_links_are_taken(web: Retain) -> None:
     app = App()
     assert whole == edges(app.connections("memories/links"))
     app.close()
+
+
+def test_a_bare_name_means_the_memory_beside_it_in_every_answer(project: Retain) -> None:
+    for collection in ("one", "two"):
+        project.put(f"Note of {collection}.", id="note", collection=collection)
+    project.put("This replaces [[note]].", id="newer", collection="two")
+    assert ("two/newer", "supersedes", "two/note") in edges(project.graph())
+    assert [one.id for one in project.related("one/note") if "linked" in one.reasons] == []
+    with contextlib.closing(App()) as app:
+        memories = [app.get("one/note"), app.get("two/note")]
+        assert [*app.successors(memories).values()] == ["two/newer"]
 
 
 def test_whole_graph_holds_every_memory_and_link(web: Retain) -> None:
