@@ -129,7 +129,7 @@ def split_ref(ref: str, collection: str | None = None) -> tuple[str | None, str]
 def slug(text: str) -> str:
     """A file name for a title, readable in its own script; empty if nothing can be used."""
     parts: list[str] = []
-    for char in _plain_latin(_plain_latin(text).casefold()):
+    for char in _plain_latin(_plain_latin(text[: 20 * MAX_SLUG]).casefold()):
         is_attached = bool(parts) and parts[-1] != "-"
         if char not in _BLANK and (char.isalnum() or (is_attached and _is_mark(char))):
             parts.append(char)

@@ -45,7 +45,7 @@ BOMB_TOTAL: Final = 100_000_000  # text that unpacks to more than this ...
 BOMB_RATIO: Final = 100  # ... and to this many times its archive is no text
 
 _NOT_WRITTEN: Final = "Nothing was written."
-_FIELD: Final = re.compile(r"([A-Za-z_][\w-]{0,63}):[ \t]+(\S.*?)[ \t]*(\r?)")
+_FIELD: Final = re.compile(r"([A-Za-z_][\w-]{0,63}):[ \t]+(\S.*)")
 # What zipfile raises for damaged, encrypted and unknown entries; zlib.error is an Exception only.
 _UNPACKING: Final = (zipfile.BadZipFile, zlib.error, RuntimeError, OSError, EOFError, ValueError)
 
@@ -286,6 +286,8 @@ def _read_zip(source: str, max_bytes: int, warnings: list[str]) -> Iterator[Inco
     where = ""
     try:
         with zipfile.ZipFile(source) as archive:
+            if len(archive.infolist()) > MAX_FILES:
+                raise _refuse_zip(source, f"it has more than {MAX_FILES:,} entries")
             for entry in archive.infolist():
                 name = "" if entry.is_dir() else _check_entry(entry, source)
                 if name in PROFILES:
@@ -408,13 +410,14 @@ def _mend_head(file: Incoming, warnings: list[str]) -> Incoming:
 
 
 def _mend_line(line: str) -> str:
-    field = _FIELD.fullmatch(line)
+    field = _FIELD.fullmatch(line.rstrip(" \t\r"))
     if field is None:
         return line
     try:
         frontmatter.load(line)
     except Unreadable:
-        return f"{field[1]}: {frontmatter.dump_scalar(field[2], flow=False)}{field[3]}"
+        value = frontmatter.dump_scalar(field[2], flow=False)
+        return f"{field[1]}: {value}" + "\r" * line.endswith("\r")
     return line
 
 

@@ -255,6 +255,18 @@ def test_foreign_journal_does_not_stop_writing(root: Path, text: bytes) -> None:
     assert crash.leftovers(root) == []
 
 
+@pytest.mark.parametrize("label", ["", "v1_2026-01-01T00-00-00Z.md"])
+def test_a_planted_journal_loses_no_memory_and_stops_no_write(root: Path, label: str) -> None:
+    (root / ".trash/.journal.new").mkdir(parents=True)
+    (root / ".versions/notes/y").mkdir(parents=True)
+    (root / "notes/y.md").write_bytes(THEIRS)
+    listed = [["notes", "y.md", hashlib.sha256(THEIRS).hexdigest(), label]]
+    (root / ".trash/.journal").write_text(json.dumps(listed), encoding="utf-8")
+    _replace(root)
+    kept = [path for path in root.rglob("*.md") if path.read_bytes() == THEIRS]
+    assert [path.parent.name for path in kept] == ["notes" if label else ".trash"]
+
+
 @pytest.mark.parametrize(
     "place", [("..", "x.md"), ("../outside", "x.md"), ("", "../outside/x.md"), (".git", "x.md")]
 )

@@ -272,6 +272,18 @@ def _from_scratch(root: Path) -> View:
     return _in_child(copy)
 
 
+def test_a_damaged_name_that_sqlite_quotes_is_damage(root: Path) -> None:
+    before = _in_child(root)
+    path = indexes.database(root)
+    data = path.read_bytes()
+    assert b"tablememoriesmemories" in data
+    path.write_bytes(data.replace(b"tablememories", b"tablem\xffmories", 1))
+    path.with_name("index.stamp").unlink()  # as after a kill
+    after = _in_child(root)
+    assert after.answers == before.answers
+    assert "it was damaged" in after.notes[0]
+
+
 # A process that has it open
 
 

@@ -353,6 +353,8 @@ class WriteTransaction:
             self._end_journal()
         except BaseException:
             self._undo(journal[:placed])
+            for entry in self._leftovers():  # whose texts the caller still has
+                os.unlink(entry.name, dir_fd=self._drafts.fd)
             raise
 
     def _end_journal(self) -> None:
@@ -363,7 +365,7 @@ class WriteTransaction:
     def _undo(self, journal: _Journal) -> None:
         """Undo what an unfinished batch did, except where someone has changed it since."""
         for collection, name, digest, label in journal:
-            with contextlib.suppress(RetainError), self.root.child(collection) as folder:
+            with contextlib.suppress(RetainError, OSError), self.root.child(collection) as folder:
                 if _digest(folder.read(name, 1 << 40)) != digest:
                     continue
                 if label:
@@ -372,11 +374,9 @@ class WriteTransaction:
                         _link(versions, label, self._drafts, draft)
                         _exchange(self._drafts, draft, folder, name)
                         os.unlink(label, dir_fd=versions.fd)
-                else:
-                    os.unlink(name, dir_fd=folder.fd)
+                else:  # a draft again, which is kept in the trash: the journal may be a stranger's
+                    self.move(folder, name, self._drafts, f"{DRAFT}{_unique()}")
                 folder.sync()
-        for entry in self._leftovers():
-            os.unlink(entry.name, dir_fd=self._drafts.fd)
         self._end_journal()
 
     def _leftovers(self) -> list[os.DirEntry[str]]:
@@ -395,7 +395,7 @@ class WriteTransaction:
         """
         if self._drafts.has(JOURNAL):
             self._undo(_read_journal(self._drafts))
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.unlink(f"{JOURNAL}.new", dir_fd=self._drafts.fd)
         stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime())
         for entry in self._leftovers():

@@ -34,6 +34,7 @@ _MAX_TEXTS: Final = 64
 _POLL_SECONDS: Final = 2.0  # how soon one takes over, and notices that its socket is gone
 _SETTLING_SECONDS: Final = 1.0  # for which a process that was just started has better things to do
 _PATIENCE_SECONDS: Final = 2.0  # with someone who does not send, or does not read, a whole line
+_REFUSED_SECONDS: Final = 0.1  # between two tries to take a connection
 _TURN_SECONDS: Final = 0.2  # how soon someone who waits for the index notices the end
 
 
@@ -234,6 +235,13 @@ class _Listener(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             return os.lstat(self.path).st_ino == self._inode
         except OSError:
             return False
+
+    def get_request(self) -> tuple[Any, Any]:
+        try:
+            return super().get_request()
+        except OSError:  # no file handle is left: some will be let go soon
+            time.sleep(_REFUSED_SECONDS)
+            raise
 
     def verify_request(self, request: Any, _: object) -> bool:
         return client.peer_uid(request) == os.geteuid()

@@ -182,7 +182,8 @@ class Database:
                 return connection
         except BaseException as error:
             connection.close()
-            if _error_code(error) not in _CORRUPT:
+            # SQLite's own message may quote damaged bytes, which Python cannot decode.
+            if _error_code(error) not in _CORRUPT and not isinstance(error, UnicodeDecodeError):
                 raise
             fault = f"it was damaged: {error}"
         connection.close()
@@ -243,7 +244,7 @@ class Database:
 
     def _remember_model(self, connection: sqlite3.Connection) -> None:
         """Note whose vectors a file has, if that can be read: the next file has them again."""
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
             self._model = fact(connection, "model")
 
     def _remove(self, why: str) -> None:
@@ -345,6 +346,8 @@ def _explain_errors(path: str, seconds: float) -> Iterator[None]:
     """Say what SQLite's refusals mean."""
     try:
         yield
+    except UnicodeDecodeError as error:
+        raise Damaged(f"the index {path} is damaged: {error}") from error
     except sqlite3.Error as error:
         code = _error_code(error)
         if code in _BUSY:

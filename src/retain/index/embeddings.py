@@ -87,7 +87,10 @@ class VectorCache:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         make_private_directory(os.path.dirname(self._path))
-        os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with contextlib.suppress(FileExistsError):
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            os.fchmod(fd, 0o600)  # whatever the umask
+            os.close(fd)
         connection = sqlite3.connect(self._path, timeout=_WAIT_SECONDS)
         with contextlib.closing(connection), connection:
             connection.execute("PRAGMA secure_delete = 1")
