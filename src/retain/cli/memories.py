@@ -346,8 +346,8 @@ def _move(
     app: App, ref: str, source: str | None, collection: str | None, new: str, to: str | None
 ) -> Output:
     """
-    Its versions go with it, but for one that goes to another bank: what it was stays behind, in the
-    trash and among the versions. Nothing is ever moved over another memory.
+    Its versions go with it, except to another bank: there its old file stays in the trash of the
+    first bank, and its versions stay there too. Nothing is ever moved over another memory.
 
       retain move gpu-patterns --collection archive
       retain move knowledge/gpu-patterns --id metal-patterns

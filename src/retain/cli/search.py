@@ -24,6 +24,7 @@ from retain.cli.arguments import (
 from retain.cli.command import Args, Line, Output, command
 from retain.errors import BadName, NotFound, RetainError, UsageError
 from retain.memory import Answer, Degraded, Hit, Linked
+from retain.search.excerpt import cut_excerpt
 from retain.text.tokens import words
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from retain.search.request import SearchRequest
 
 _INDENT = " " * 6
-_MAX_LINES = 6
-_MAX_CHARS = 240
 _MAX_BATCH_BYTES = 100_000_000
 _WORD = re.compile(r"\w[\w.'+#-]{0,39}")
 
@@ -102,7 +101,7 @@ def _search(app: App, args: Args) -> Output:
     asked = set(words(request.query))
     several = any(hit.scope != app.location.scope for hit in answer.hits)
     texts = [
-        _render_hit(hit, app.read_body(hit) if args.full else _excerpt(hit, asked), several)
+        _render_hit(hit, app.read_body(hit) if args.full else cut_excerpt(hit, asked), several)
         for hit in answer.hits
     ]
     return Output(
@@ -220,27 +219,6 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def _excerpt(hit: Hit, asked: Set[str]) -> str:
-    """The lines around the first one that answers the question."""
-    lines = [line.rstrip() for line in hit.text.splitlines() if line.strip()]
-    if hit.header_path and len(lines) > 1 and lines[0].startswith("#"):
-        del lines[0]  # the heading, which stands in the line above
-    meets = [number for number, line in enumerate(lines) if asked & set(words(line))]
-    first = max(0, min(meets[0] - 1, len(lines) - _MAX_LINES)) if meets else 0
-    excerpt = ["…"] if first else []
-    for line in lines[first : first + _MAX_LINES]:
-        if len(line) > _MAX_CHARS:  # what stands around the first word that was asked for
-            places = (at.start() for at in _WORD.finditer(line) if asked & set(words(at[0])))
-            start = max(0, min(next(places, 0) - _MAX_CHARS // 3, len(line) - _MAX_CHARS))
-            end = start + _MAX_CHARS
-            cut = line[start:end].strip()
-            line = f"{'…' * (start > 0)}{cut}{'…' * (end < len(line))}"  # noqa: PLW2901
-        excerpt.append(line)
-    if first + _MAX_LINES < len(lines):
-        excerpt.append("…")
-    return "\n".join(excerpt)
-
-
 def _explain(why: Mapping[str, Any] | None) -> list[str]:
     """Each arm's rank and score, what every part added, and every boost."""
     if why is None:
@@ -290,7 +268,7 @@ def _brief(app: App, query: str, budget: int, limit: int) -> Output:
     """
     What an agent should know before it starts: the best hits with title, date, source and a
     handle, fenced as data. `retain get m:4f2a` gives the whole memory. When nothing fits, it
-    prints nothing.
+    says so on standard error and prints nothing else.
 
       retain brief "move the login to JWT"
       retain brief "GPU kernels" --budget 800 --json
@@ -338,7 +316,9 @@ def _linked(app: App, document: str, query: str, limit: int) -> Output:
         [{**hit.to_backlink(), "degraded": answer.degraded.to_dict()} for hit in answer.hits],
         "\n".join(texts),
         quiet=[hit.ref for hit in answer.hits],
-        messages=[] if answer.hits else [f"No memory links to {document}."],
+        messages=[]
+        if answer.hits
+        else [f"No memory links to {document}: a link is written [[{document}]]."],
         warnings=shortfalls(answer.degraded),
         paint=_highlight(set(words(query))),
     )
