@@ -135,7 +135,7 @@ class Index:
         """Let go of the engines as they were set; what is under way there is not cut off."""
         chosen, self._chosen = self._chosen, None
         if chosen and chosen[1]:
-            chosen[1].retire()
+            chosen[1].close()
             self._former.append(chosen[1])
 
     @cached_property

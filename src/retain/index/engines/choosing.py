@@ -55,13 +55,8 @@ class Engines(NamedTuple):
         for wire in self.wires.values():
             wire.leave()
 
-    def retire(self) -> None:
-        """Let go of every connection as soon as nothing is asked through it."""
-        for wire in self.wires.values():
-            wire.retire()
-
     def close(self) -> None:
-        """Let go of every connection."""
+        """Let go of every connection as soon as nothing is asked through it."""
         for wire in self.wires.values():
             wire.close()
 

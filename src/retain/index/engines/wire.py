@@ -354,8 +354,11 @@ class Wire(Generic[_Arm]):
             for event in self._waiting:
                 event.set()
 
-    def retire(self) -> None:
-        """Let go of the connections as soon as nothing is under way."""
+    def close(self) -> None:
+        """Let go of the connections as soon as nothing is under way.
+
+        A connection that is closed while another thread opens it stays open.
+        """
         with self._among:
             self._is_retired, self._under_way = True, self._under_way + 1
         self._ended()
@@ -364,12 +367,8 @@ class Wire(Generic[_Arm]):
         with self._among:
             self._under_way -= 1
             is_last = self._is_retired and not self._under_way
-        if is_last:
-            self.close()
-
-    def close(self) -> None:
-        """Let go of the connections; a question that hangs keeps its own until it ends."""
-        self._is_retired = True  # one that is opened after this is closed behind its question
+        if not is_last:
+            return
         with self._lock:
             arms, self._arms = self._arms, {}
         for arm in arms.values():
