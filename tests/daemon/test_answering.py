@@ -19,8 +19,7 @@ import pytest
 
 from retain import __version__
 from retain.daemon import client
-from retain.index.embed import embedder
-from retain.index.embed.local import MINILM
+from retain.index.embed import MINILM, embedder
 from tests.cli.door import done
 from tests.daemon.process import holder, raw, said, serve
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retain.facts.judging import KNOWN, REPLACES, judged, same_key
-from retain.index.embed.local import MINILM
+from retain.index.embed import MINILM
 
 OTHER = ""
 

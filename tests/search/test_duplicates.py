@@ -11,7 +11,7 @@ import pytest
 
 import retain
 from retain.api import Retain
-from retain.index.embed.local import MINILM
+from retain.index.embed import MINILM
 from retain.search.duplicates import Cluster, Proposal
 
 PAIRS = {  # what is said first, what is said later, and what that is

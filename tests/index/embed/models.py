@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retain.index.embed.wordpiece import WordPiece
+from retain.index.embed.bert import WordPiece
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -113,7 +113,7 @@ def write_json(path: Path, content: object) -> None:
 def expected(arrays: Arrays, texts: Sequence[str], pooling: str = "mean") -> NDArray[np.float64]:
     """The vectors by the textbook: one text at a time, in float64, with the exact GELU."""
     wide = {name: array.astype(np.float64) for name, array in arrays.items()}
-    pieces = WordPiece.read(json.dumps(tokenizer()))
+    pieces = WordPiece(tokenizer())
     return np.stack([_one(wide, pieces.encode(text, 32), pooling) for text in texts])
 
 

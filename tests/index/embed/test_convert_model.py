@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from retain.index.embed import LocalModel
 from retain.index.embed.bert import Tensors
-from retain.index.embed.local import LocalModel
 from scripts import convert_model
 from tests.index.embed import models
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import retain.index.embed
-from retain.index.embed.wordpiece import WordPiece
+from retain.index.embed.bert import WordPiece
 
 HERE = Path(__file__).parent
 MINILM = Path(retain.index.embed.__file__).parent / "minilm" / "tokenizer.json"
 ANSWERS = json.loads((HERE / "wordpiece.json").read_text(encoding="utf-8"))
-PIECES = WordPiece.read(MINILM.read_text(encoding="utf-8"))
+PIECES = WordPiece(json.loads(MINILM.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: ascii(answer["text"][:20]))

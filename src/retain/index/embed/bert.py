@@ -1,8 +1,11 @@
 """A BERT sentence encoder in numpy: no torch, no compiler, no network.
 
-Whatever the encoder does not do is refused with a ValueError: a model run in part gives vectors
-that look right and are not. Its tensors are read, not mapped: a map would end the process if
-someone shortened the file behind it.
+Whatever the encoder does not do is refused: a model run in part gives vectors that look right and
+are not. Its tensors are read, not mapped: a map would end the process if someone shortened the
+file behind it.
+
+The tokenizer is written out because it is small, and the library that has it brings a client of a
+model hub with it. `tests/index/embed/` holds it to that library's answers.
 """
 
 from __future__ import annotations
@@ -13,17 +16,25 @@ import itertools
 import json
 import math
 import os
+import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retain.index.embed import EmbedderError, FloatArray
-from retain.index.embed.wordpiece import WordPiece
+from retain.index.embed import WEIGHTS, EmbedderError, FloatArray
+
+_TOKENIZER: Final = "tokenizer.json"
+_CONFIG: Final = "config.json"
+_MODULES: Final = "modules.json"
+_LENGTH: Final = "sentence_bert_config.json"
+_POOLING: Final = "1_Pooling/config.json"
+REQUIRED: Final = (WEIGHTS, _TOKENIZER, _CONFIG)
+OPTIONAL: Final = (_MODULES, _LENGTH, _POOLING)
 
 _MAX_TOKENS: Final = 256
-_MAX_MEASURE: Final = 1_000_000
 # More tokens at once leave the processor's cache, fewer leave its multipliers idle.
 _BATCH_TOKENS: Final = 512
 # OpenBLAS multiplies four rows at a time; a query of 11 rows takes 40% longer than one of 12.
@@ -31,18 +42,10 @@ _ROWS: Final = 4
 # A text is cut before it is read token by token; no prose has tokens this long.
 _CHARS_PER_TOKEN: Final = 64
 _DTYPES: Final = {"F32": "<f4", "F16": "<f2", "I8": "i1"}
-_STEPS: Final = ("Transformer", "Pooling", "Normalize")
-_POOLING: Final = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
-_MEASURES: Final = {  # a field of Architecture, and what config.json calls it
-    "dimension": "hidden_size",
-    "heads": "num_attention_heads",
-    "layers": "num_hidden_layers",
-    "wide": "intermediate_size",
-    "words": "vocab_size",
-    "positions": "max_position_embeddings",
-}
-_MEAN: Final = {"pooling_mode_mean_tokens": True}
 _ONLY: Final = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
+_STEPS: Final = ("Transformer", "Pooling", "Normalize")
+_MEAN: Final = "pooling_mode_mean_tokens"
+_CLS: Final = "pooling_mode_cls_token"
 
 # gelu(x) is x / (1 + exp(x * (A + B x^2 + C x^4))) to within 3e-5 of the exact value for every x,
 # at a third of the cost of a table: a fit of the logarithm of the normal distribution's odds.
@@ -50,62 +53,98 @@ _GELU: Final = tuple(np.float32(n) for n in (-1.59501577, -0.0740112921, 0.00070
 _GELU_REACH: Final = np.float32(40)  # beyond it, x^2 has no more to say
 _ONE: Final = np.float32(1)
 
-
-class Architecture(NamedTuple):
-    """The measures of a BERT encoder, and how its last layer becomes one vector."""
-
-    dimension: int
-    heads: int
-    layers: int
-    wide: int
-    words: int
-    positions: int
-    epsilon: float
-    max_tokens: int
-    pooling: str
+_LONGEST_WORD: Final = 100  # characters; a longer word is unknown, as it was in training
+_CONTROL: Final = ("Cc", "Cf", "Co", "Cs")
+_CACHED: Final = 50_000
+_PLAIN: Final = re.compile(r"[A-Za-z0-9]+|[!-/:-@\[-`{-~]")
+_HAN: Final = (
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b73f"
+    "\U0002b740-\U0002b81f\U0002b920-\U0002ceaf\U0002f800-\U0002fa1f"
+)
+_IS_HAN: Final = re.compile(f"([{_HAN}])")
 
 
-def read_architecture(files: Mapping[str, Any]) -> Architecture:
-    """Read what the JSON files of a sentence-transformers directory say about its model."""
-    for name, content in files.items():
-        if name != "modules.json" and not isinstance(content, dict):
-            raise ValueError(f"{name} is not a JSON object")
-    config = files["config.json"]
-    for key, only in _ONLY.items():
-        if (value := config.get(key, only)) != only:
-            raise ValueError(
-                f"config.json: {key} is {str(value)[:40]!r}, and only {only!r} can be run"
-            )
-    # A step after pooling, such as a dense layer, would be left out.
-    for step in files.get("modules.json", ()):
-        if step["type"].rpartition(".")[2] not in _STEPS:
-            raise ValueError(f"modules.json: {step['type'][:60]!r} cannot be run")
-    limit = files.get("sentence_bert_config.json", {}).get("max_seq_length") or _MAX_TOKENS
-    config = {**config, "max_seq_length": limit}
-    for key in (*_MEASURES.values(), "max_seq_length"):
-        if not isinstance(config.get(key), int) or not 0 < config[key] <= _MAX_MEASURE:
-            raise ValueError(f"its {key} is not a whole number above 0")
-    measures = {name: config[key] for name, key in _MEASURES.items()}
-    if measures["dimension"] % measures["heads"]:
-        raise ValueError(
-            f"config.json: {measures['heads']} heads cannot share {measures['dimension']} numbers"
+class WordPiece:
+    """BERT's tokenizer: a text as the numbers of the word pieces a model knows."""
+
+    def __init__(self, tokenizer: Mapping[str, Any]) -> None:
+        """Take a `tokenizer.json`; one of another kind is refused, not misread."""
+        model, normalizer = tokenizer["model"], tokenizer["normalizer"] or {}
+        if model["type"] != "WordPiece" or normalizer.get("type") != "BertNormalizer":
+            raise ValueError("its tokenizer is not BERT's WordPiece")
+        self._vocabulary: Mapping[str, int] = model["vocab"]
+        self._lower = bool(normalizer.get("lowercase", True))
+        self._unknown, self._first, self._last = (
+            self._vocabulary[mark] for mark in ("[UNK]", "[CLS]", "[SEP]")
         )
-    return Architecture(
-        **measures,
-        epsilon=float(config.get("layer_norm_eps", 1e-12)),
-        max_tokens=min(_MAX_TOKENS, measures["positions"], limit),
-        pooling=_read_pooling(files.get("1_Pooling/config.json", _MEAN)),
+        self._known: dict[str, tuple[int, ...]] = {}
+
+    def __len__(self) -> int:
+        return max(self._vocabulary.values()) + 1
+
+    def encode(self, text: str, most: int) -> list[int]:
+        """The pieces of a text between their first and last marks, cut at `most` in all."""
+        pieces: list[int] = [self._first]
+        for word in self._words(text):
+            pieces += self._pieces(word)
+            if len(pieces) >= most:
+                break
+        return [*pieces[: most - 1], self._last]
+
+    def _words(self, text: str) -> list[str]:
+        if text.isascii():
+            # Control characters vanish, so that the letters around them meet.
+            plain = text if text.isprintable() else _clean(text)
+            return _PLAIN.findall(plain.lower() if self._lower else plain)
+        text = _IS_HAN.sub(r" \1 ", _clean(text))
+        if self._lower:
+            letters = unicodedata.normalize("NFD", text)
+            text = "".join(c for c in letters if unicodedata.category(c) != "Mn").lower()
+        # Every punctuation mark is a word by itself.
+        return "".join(f" {c} " if _is_punctuation(c) else c for c in text).split()
+
+    def _pieces(self, word: str) -> tuple[int, ...]:
+        pieces = self._known.get(word)
+        if pieces is None:
+            if len(self._known) > _CACHED:
+                self._known.clear()
+            pieces = self._known[word] = self._cut(word)
+        return pieces
+
+    def _cut(self, word: str) -> tuple[int, ...]:
+        """The longest pieces from the left; a word that does not come out even is unknown."""
+        if len(word) > _LONGEST_WORD:
+            return (self._unknown,)
+        pieces: list[int] = []
+        start = 0
+        while start < len(word):
+            end, mark = len(word), "##" if start else ""
+            while end > start and mark + word[start:end] not in self._vocabulary:
+                end -= 1
+            if end == start:
+                return (self._unknown,)
+            pieces.append(self._vocabulary[mark + word[start:end]])
+            start = end
+        return tuple(pieces)
+
+
+def _clean(text: str) -> str:
+    """Remove control characters, and make every space the same."""
+    return "".join(
+        " " if c in "\t\n\r" or unicodedata.category(c) == "Zs" else c
+        for c in text
+        if c in "\t\n\r" or not (c in "\0\ufffd" or unicodedata.category(c) in _CONTROL)
     )
 
 
-def _read_pooling(config: Mapping[str, Any]) -> str:
-    modes = [key for key, on in config.items() if key.startswith("pooling_mode_") and on is True]
-    if len(modes) != 1 or modes[0] not in _POOLING:
-        raise ValueError(
-            f"1_Pooling/config.json: {', '.join(modes)[:80] or 'no pooling'} cannot be run, "
-            "only pooling by mean or cls"
-        )
-    return _POOLING[modes[0]]
+def _is_punctuation(char: str) -> bool:
+    if char.isascii():
+        return bool(_PLAIN.fullmatch(char)) and not char.isalnum()
+    return unicodedata.category(char)[0] == "P"
+
+
+# The matrix of a dense layer and what is added, or the scale and shift of a normalisation.
+_Pair = tuple[FloatArray, FloatArray]
 
 
 class Tensors:
@@ -113,10 +152,7 @@ class Tensors:
 
     def __init__(self, data: bytes) -> None:
         start = 8 + int.from_bytes(data[:8], "little")
-        try:
-            header = dict(json.loads(data[8:start]))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"the weights' header cannot be read: {error}") from error
+        header = dict(_parse("the weights' header", data[8:start]))
         header.pop("__metadata__", None)
         self._data = memoryview(data)[start:]
         # Checkpoints of a whole BERT keep the encoder under this prefix.
@@ -128,38 +164,37 @@ class Tensors:
 
     def read(self, name: str) -> NDArray[Any]:
         """Read one tensor as it is stored."""
-        if name not in self._places:
-            raise ValueError(f"the weights have no {name}")
-        try:
-            place = self._places[name]
-            first, last = place["data_offsets"]
-            # A copy, so that the file's other tensors need not be kept for this one.
-            data = bytes(self._data[first:last])
-            return np.frombuffer(data, _DTYPES[place["dtype"]]).reshape(place["shape"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{name} cannot be read from the weights: {error}") from error
+        place = self._places[name]
+        first, last = place["data_offsets"]
+        # A copy, so that the file's other tensors need not be kept for this one.
+        data = bytes(self._data[first:last])
+        return np.frombuffer(data, _DTYPES[place["dtype"]]).reshape(place["shape"])
 
-    def stored(self, name: str, *shape: int) -> tuple[NDArray[Any], FloatArray | None]:
-        """Read a tensor that must have a shape; one of 8-bit numbers has a scale for each row."""
-        tensor = self.read(name)
-        if tensor.shape != shape:
-            raise ValueError(f"{name} is {tensor.shape}, where config.json asks for {shape}")
+    def scales(self, name: str, tensor: NDArray[Any]) -> FloatArray | None:
+        """The scale of each row, for a tensor of 8-bit numbers."""
         if tensor.dtype != np.int8:
-            return tensor, None
-        scales = self.floats(f"{name}.scale", len(tensor))
-        return tensor, scales.reshape(-1, *[1] * (tensor.ndim - 1))
+            return None
+        return self.read(f"{name}.scale").reshape(-1, *[1] * (tensor.ndim - 1))
 
-    def floats(self, name: str, *shape: int, transposed: bool = False) -> FloatArray:
-        """Read a tensor as float32, whatever it is stored as."""
-        tensor, scales = self.stored(name, *shape)
-        floats: FloatArray = (tensor.T if transposed else tensor).astype(np.float32, order="C")
+    def floats(self, name: str) -> FloatArray:
+        """Read a tensor as float32, whatever it is stored as; a matrix is transposed."""
+        tensor = self.read(name)
+        floats: FloatArray = tensor.T.astype(np.float32, order="C")
+        scales = self.scales(name, tensor)
         if scales is not None:
-            floats *= scales.T if transposed else scales
+            floats *= scales.T
         return floats
 
+    def pair(self, name: str) -> _Pair:
+        """Read the weight and the bias of a layer."""
+        return self.floats(f"{name}.weight"), self.floats(f"{name}.bias")
 
-# The matrix of a dense layer and what is added, or the scale and shift of a normalisation.
-_Pair = tuple[FloatArray, FloatArray]
+
+def _parse(name: str, data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name} is not valid JSON: {error}") from error
 
 
 class _Layer(NamedTuple):
@@ -181,32 +216,37 @@ class Encoder:
     text uses are widened; the layers are kept in float32.
     """
 
-    def __init__(self, plan: Architecture, tokenizer: WordPiece, tensors: Tensors) -> None:
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        """Take a model's files, by name; an error for one that cannot be run."""
         _use_one_blas_thread()
-        if len(tokenizer) > plan.words:
+        parsed = {name: _parse(name, data) for name, data in files.items() if name != WEIGHTS}
+        config, tensors = parsed[_CONFIG], Tensors(files[WEIGHTS])
+        self._pools_first = _pools_first(parsed)
+        self._tokenizer = WordPiece(parsed[_TOKENIZER])
+        self._heads = int(config["num_attention_heads"])
+        self._epsilon = np.float32(config.get("layer_norm_eps", 1e-12))
+        name = "embeddings.word_embeddings.weight"
+        self._words = tensors.read(name)
+        self._word_scales = tensors.scales(name, self._words)
+        self.dimension = self._words.shape[1]
+        if len(self._tokenizer) > len(self._words):
             raise ValueError("its tokenizer knows more words than its weights")
-        self._plan = plan
-        self._tokenizer = tokenizer
-        width = plan.dimension
-        self._words, self._word_scales = tensors.stored(
-            "embeddings.word_embeddings.weight", plan.words, width
-        )
-        places = tensors.floats("embeddings.position_embeddings.weight", plan.positions, width)
-        kinds = tensors.read("embeddings.token_type_embeddings.weight")
-        if kinds.ndim != 2 or kinds.shape[1] != width or kinds.dtype == np.int8:
-            raise ValueError("the weights' token types have not the shape config.json asks for")
         # Every token of a text is of the first kind.
-        self._places = (places + kinds[0])[: plan.max_tokens]
-        self._norm = _read_norm(tensors, "embeddings.LayerNorm", width)
-        self._layers = [
-            _read_layer(tensors, f"encoder.layer.{number}.", plan) for number in range(plan.layers)
-        ]
+        kind = tensors.floats("embeddings.token_type_embeddings.weight")[:, 0]
+        places = tensors.floats("embeddings.position_embeddings.weight").T + kind
+        limit = parsed.get(_LENGTH, {}).get("max_seq_length") or _MAX_TOKENS
+        self._max_tokens = min(_MAX_TOKENS, len(places), limit)
+        self._places = np.ascontiguousarray(places[: self._max_tokens])
+        self._norm = tensors.pair("embeddings.LayerNorm")
+        layers = range(config["num_hidden_layers"])
+        self._layers = [_read_layer(tensors, number, self._heads) for number in layers]
+        self.embed([""])  # what does not fit together fails here
 
     def embed(self, texts: Sequence[str]) -> FloatArray:
         """One unit vector a text, in order."""
-        most = self._plan.max_tokens
+        most = self._max_tokens
         tokens = [self._tokenizer.encode(text[: _CHARS_PER_TOKEN * most], most) for text in texts]
-        vectors = np.empty((len(tokens), self._plan.dimension), np.float32)
+        vectors = np.empty((len(tokens), self.dimension), np.float32)
         # What overflows is caught below, with a name, instead of as a warning.
         with np.errstate(all="ignore"):
             for numbers in _batches([len(ids) for ids in tokens]):
@@ -230,14 +270,14 @@ class Encoder:
         x += self._places[places]
         x = self._normalize(x, self._norm)
         for layer in self._layers:
-            y = _attend(_multiply(x, layer.inward), lengths, self._plan.heads)
+            y = _attend(_multiply(x, layer.inward), lengths, self._heads)
             y = _multiply(y, layer.outward)
             y += x
             x = self._normalize(y, layer.attention_norm)
             y = _multiply(_gelu(_multiply(x, layer.widen)), layer.narrow)
             y += x
             x = self._normalize(y, layer.output_norm)
-        if self._plan.pooling == "cls":
+        if self._pools_first:
             pooled: FloatArray = x[starts]
         else:
             # The sum points where the mean does, and only the direction is kept.
@@ -250,40 +290,46 @@ class Encoder:
         x -= x.mean(1, keepdims=True)
         spread = np.einsum("ij,ij->i", x, x)
         spread /= np.float32(x.shape[1])
-        spread += np.float32(self._plan.epsilon)
+        spread += self._epsilon
         x /= np.sqrt(spread)[:, None]
         x *= norm[0]
         x += norm[1]
         return x
 
 
-def _read_layer(tensors: Tensors, prefix: str, plan: Architecture) -> _Layer:
-    width, wide = plan.dimension, plan.wide
+def _pools_first(files: Mapping[str, Any]) -> bool:
+    """Whether a text's vector is that of its first token; an error for what cannot be run."""
+    for key, only in _ONLY.items():
+        if (value := files[_CONFIG].get(key, only)) != only:
+            raise ValueError(f"its {key} is {str(value)[:40]!r}, and only {only!r} can be run")
+    # A step after pooling, such as a dense layer, would be left out.
+    for step in files.get(_MODULES, ()):
+        if step["type"].rpartition(".")[2] not in _STEPS:
+            raise ValueError(f"{_MODULES}: {step['type'][:60]!r} cannot be run")
+    pooling = files.get(_POOLING, {_MEAN: True})
+    modes = [key for key, on in pooling.items() if key.startswith("pooling_mode_") and on is True]
+    if modes not in ([_MEAN], [_CLS]):
+        raise ValueError(f"{_POOLING}: only pooling by mean or cls can be run, not {modes}")
+    return modes == [_CLS]
 
-    def dense(name: str, outputs: int, inputs: int) -> _Pair:
-        weight = tensors.floats(f"{prefix}{name}.weight", outputs, inputs, transposed=True)
-        return weight, tensors.floats(f"{prefix}{name}.bias", outputs)
 
-    query, key, value = (
-        dense(f"attention.self.{part}", width, width) for part in ("query", "key", "value")
-    )
+def _read_layer(tensors: Tensors, number: int, heads: int) -> _Layer:
+    prefix = f"encoder.layer.{number}."
+    parts = [tensors.pair(f"{prefix}attention.self.{part}") for part in ("query", "key", "value")]
     # Dividing the query's weights once spares dividing every score later.
-    share = np.float32(1 / math.sqrt(width // plan.heads))
+    share = np.float32(1 / math.sqrt(len(parts[0][1]) // heads))
+    parts[0] = (parts[0][0] * share, parts[0][1] * share)
     return _Layer(
         inward=(
-            np.concatenate([query[0] * share, key[0], value[0]], axis=1),
-            np.concatenate([query[1] * share, key[1], value[1]]),
+            np.concatenate([weight for weight, _ in parts], axis=1),
+            np.concatenate([bias for _, bias in parts]),
         ),
-        outward=dense("attention.output.dense", width, width),
-        attention_norm=_read_norm(tensors, f"{prefix}attention.output.LayerNorm", width),
-        widen=dense("intermediate.dense", wide, width),
-        narrow=dense("output.dense", width, wide),
-        output_norm=_read_norm(tensors, f"{prefix}output.LayerNorm", width),
+        outward=tensors.pair(f"{prefix}attention.output.dense"),
+        attention_norm=tensors.pair(f"{prefix}attention.output.LayerNorm"),
+        widen=tensors.pair(f"{prefix}intermediate.dense"),
+        narrow=tensors.pair(f"{prefix}output.dense"),
+        output_norm=tensors.pair(f"{prefix}output.LayerNorm"),
     )
-
-
-def _read_norm(tensors: Tensors, name: str, width: int) -> _Pair:
-    return tensors.floats(f"{name}.weight", width), tensors.floats(f"{name}.bias", width)
 
 
 def _multiply(x: FloatArray, dense: _Pair) -> FloatArray:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import re
 import time
 import urllib.error
 import urllib.request
@@ -16,44 +16,32 @@ from retain.index.embed import Embedder, EmbedderError, FloatArray
 from retain.text.sanitize import visible
 
 _BATCH: Final = 64
+_TIMEOUT: Final = 10.0  # seconds
 _MAX_CHARS: Final = 8_000  # what a model of 8,192 tokens takes of any script
 _MAX_ANSWER: Final = 50_000_000
 _PAUSES: Final = (0.5, 1.0)  # seconds before the second and the third attempt
 _MAX_WAIT: Final = 5.0
-_VISIBLE: Final = re.compile(r"[!-~]+")
 _TRY_AGAIN: Final = (429, 500, 502, 503, 504)
-_HINTS: Final = {
-    **dict.fromkeys((401, 403), "Check the key in RETAIN_RECALL_API_KEY."),
-    **dict.fromkeys(
-        (400, 404, 422),
-        "Check recall.embedder and recall.model: `retain config list` shows them.",
-    ),
-    **dict.fromkeys(_TRY_AGAIN, "Words are still found without it; try again later."),
-}
 
 
 class RemoteModel(Embedder):
     """A model behind an address; the texts leave this machine unless it is a local one."""
 
-    def __init__(
-        self, address: str, model: str, *, api_key: str = "", timeout: float = 10.0
-    ) -> None:
+    def __init__(self, address: str, model: str, *, api_key: str = "") -> None:
         self._url = _embeddings_url(address)
         self._host = urlsplit(self._url).netloc
-        self._model = model.strip()
+        self._model, self._key = model.strip(), api_key.strip()
         if not self._model:
             raise EmbedderError(
                 f"no model is named for {self._host}",
                 hint="Name one that it serves: retain config set recall.model NAME",
             )
-        self._key = api_key.strip()
         # http.client would repeat such a key in its own error.
-        if self._key and not _VISIBLE.fullmatch(self._key):
+        if not _is_plain(self._key):
             raise EmbedderError(
                 "the embedder's API key has characters that no key has",
                 hint="Check RETAIN_RECALL_API_KEY.",
             )
-        self._timeout = timeout
         # A proxy has no way to a server on this machine, and no business with it.
         host = urlsplit(self._url).hostname or ""
         is_local = host in ("localhost", "::1") or host.startswith("127.")
@@ -84,8 +72,7 @@ class RemoteModel(Embedder):
                 text[:_MAX_CHARS].encode("utf-8", "replace").decode() or " "
                 for text in texts[start : start + _BATCH]
             ]
-            answer = self._ask(json.dumps({"model": self._model, "input": batch}).encode("ascii"))
-            vectors = self._read_vectors(answer, len(batch))
+            vectors = self._read_vectors(self._ask(batch), len(batch))
             self._dimension = self._dimension or vectors.shape[1]
             if vectors.shape[1] != self._dimension:
                 raise self._error(
@@ -94,63 +81,27 @@ class RemoteModel(Embedder):
             parts.append(vectors)
         return np.concatenate(parts) if parts else np.empty((0, self.dimension), np.float32)
 
-    def _ask(self, body: bytes) -> Any:
+    def _ask(self, texts: Sequence[str]) -> Any:
         """Send one request, again a little later where the answer asks for that."""
         headers = {"Content-Type": "application/json", "User-Agent": "retain"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
+        body = json.dumps({"model": self._model, "input": texts}).encode()
         request = urllib.request.Request(self._url, body, headers)  # noqa: S310 - http(s)
         for pause in (*_PAUSES, None):
             try:
-                return self._ask_once(request)
+                with self._opener.open(request, timeout=_TIMEOUT) as response:
+                    return json.loads(response.read(_MAX_ANSWER))
             except urllib.error.HTTPError as error:
-                with error:
-                    if pause is None or error.code not in _TRY_AGAIN:
-                        raise self._status_error(error) from None
-                    wanted = error.headers.get("Retry-After", "").strip()
-            time.sleep(min(float(wanted) if wanted.isdecimal() else pause, _MAX_WAIT))
+                if pause is None or error.code not in _TRY_AGAIN:
+                    raise self._error(_describe(error, self._key), error.code) from None
+                wanted = error.headers.get("Retry-After", "")
+                time.sleep(min(float(wanted) if wanted.isdecimal() else pause, _MAX_WAIT))
+            except (OSError, HTTPException) as error:
+                raise self._error(f"cannot be reached: {error}") from error
+            except (ValueError, RecursionError):
+                raise self._error("answered with something other than JSON") from None
         raise AssertionError  # the last attempt returns or raises
-
-    def _ask_once(self, request: urllib.request.Request) -> Any:
-        deadline = time.monotonic() + self._timeout
-        data = bytearray()
-        try:
-            with self._opener.open(request, timeout=self._timeout) as response:
-                while chunk := response.read1(1 << 16):
-                    data += chunk
-                    if len(data) > _MAX_ANSWER:
-                        raise self._error("sent an answer without end")
-                    if time.monotonic() > deadline:  # it trickles
-                        raise TimeoutError
-            return json.loads(data)
-        except urllib.error.HTTPError:
-            raise
-        except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            if isinstance(reason, TimeoutError):
-                raise self._error(f"did not answer within {self._timeout:g} seconds") from None
-            raise self._error(f"cannot be reached: {reason}") from error
-        except (ValueError, RecursionError):
-            raise self._error("answered with something other than JSON") from None
-
-    def _status_error(self, error: urllib.error.HTTPError) -> EmbedderError:
-        """An error with the server's own words, without the key that some of them repeat."""
-        if 300 <= error.code < 400:
-            place = visible(str(error.headers.get("Location", "")))[:200]
-            return EmbedderError(
-                f"the embedding model at {self._host} redirects to {place}",
-                unchanged="Nothing was sent there.",
-                hint="If that is right, set it: retain config set recall.embedder ADDRESS",
-            )
-        try:
-            words = error.read(2_000).decode("utf-8", "replace")
-        except (OSError, HTTPException):
-            words = ""
-        if self._key:
-            words = words.replace(self._key, "[key]")
-        words = visible(" ".join(words.split()))[:200]
-        answer = f"answered {error.code}" + (f": {words}" if words else "")
-        return self._error(answer, _HINTS.get(error.code, ""))
 
     def _read_vectors(self, answer: Any, count: int) -> FloatArray:
         """The unit vectors in the order of their texts, whatever order the answer has."""
@@ -170,8 +121,22 @@ class RemoteModel(Embedder):
         unit: FloatArray = (vectors / norms).astype(np.float32)
         return unit
 
-    def _error(self, what: str, hint: str = "") -> EmbedderError:
+    def _error(self, what: str, code: int = 0) -> EmbedderError:
+        hint = ""
+        if code in (401, 403):
+            hint = "Check the key in RETAIN_RECALL_API_KEY."
+        elif code and code not in _TRY_AGAIN:
+            hint = "Check recall.embedder and recall.model: `retain config list` shows them."
         return EmbedderError(f"the embedding model at {self._host} {what}", hint=hint)
+
+
+def _describe(error: urllib.error.HTTPError, key: str) -> str:
+    """The server's own words, without the key that some of them repeat."""
+    words = f"go to {error.headers['Location']}" if 300 <= error.code < 400 else ""
+    with error, contextlib.suppress(OSError, HTTPException):
+        words = words or error.read(2_000).decode("utf-8", "replace")
+    words = words.replace(key, "[key]") if key else words
+    return f"answered {error.code}: {visible(' '.join(words.split()))[:200]}"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -181,14 +146,19 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
+def _is_plain(text: str) -> bool:
+    """Whether a text has only visible ASCII characters."""
+    return text.isascii() and text.isprintable() and " " not in text
+
+
 def _embeddings_url(address: str) -> str:
     """The address of the embeddings themselves, from that of the API."""
     try:
         parts = urlsplit(address.strip())
-        usable = parts.hostname and parts.port != 0 and "@" not in parts.netloc
+        is_usable = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
     except ValueError:
-        usable = False
-    if not usable or not _VISIBLE.fullmatch(address.strip()):
+        is_usable = False
+    if not is_usable or not _is_plain(address.strip()):
         # The address is not repeated: it may hold a password.
         raise EmbedderError(
             "the embedder's address cannot be used",
