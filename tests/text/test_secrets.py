@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from retain.errors import LimitExceeded
 from retain.text.sanitize import strip_invisible, visible, visible_json
-from retain.text.secret_rules import KINDS, RULES
-from retain.text.secrets import redact, redact_value, redact_visible, redact_with_note
+from retain.text.secrets import KINDS, RULES, redact, redact_value, redact_visible, redact_with_note
 from tests.growth import grows_linearly
 from tests.guard_samples import CONTEXTUAL, HARMLESS, TOKENS, chars, private_key
 

@@ -1,32 +1,23 @@
-r"""The rules by which secrets are known, as data.
+r"""What a secret looks like, as data for `retain.text.secrets`.
 
-A rule has a kind, a check that tells the secret from its look-alikes, words of which one must
-occur, and a pattern. A pattern's last group that took part is what is replaced.
+A rule is a kind, a check that tells the secret from its look-alikes, words of which one must occur,
+and a pattern. A pattern's last group that took part is what is replaced. The kind "-" marks what
+looks like a secret and is harmless. Rules are tried in order, and what one took no other takes.
 
 Every pattern is linear: what repeats without a bound is one character class with nothing required
 after it, or is possessive. Groups are never repeated possessively, because early releases of
 Python 3.11 lose their place when the last repetition fails half way.
-
-Patterns are compiled on first use and only when one of their words occurs in the text, because
-compiling them all would cost more than the rest of a small write.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from functools import cache
-from typing import NamedTuple
+# Look-alikes
 
-# Checks: real secrets and their look-alikes
-
-Check = Callable[[str], bool]
-
-_PLACEHOLDERS = (
+PLACEHOLDERS = (
     "changeme", "change-me", "change_me", "example", "placeholder", "your", "dummy", "redacted",
     "replace", "insert", "xxxx", "****", "...", "…", "todo", "<",
 )  # fmt: skip
-_TEMPLATE = (
+TEMPLATE = (
     r"[$%#@&!]?[{(\[]"  # ${VAR} {{var}} %(var)s $(command) [placeholder]
     r"|[$%][A-Za-z_]\w{0,64}%?$"  # $VAR %VAR% %s
     r"|:[A-Za-z_]\w{0,64}$"  # :bind
@@ -37,217 +28,55 @@ _TEMPLATE = (
     r"|(?:\.{0,2}|~)/[\w.@-]{1,64}+/[\w./@-]{0,256}+$"  # a file that holds it
     r"|\d{4}-\d\d-\d\d"
 )
-_NOT_SECRETS = frozenset(
+ALGORITHMS = frozenset(
     "argon2 argon2i argon2id base64 base64url bcrypt2 ed25519 es256 hs256 hs512 md5 oauth2 pbkdf2"
     " rs256 secp256k1 sha1 sha256 sha512 totp2 utf8mb4".split()
 )
-_SETTINGS = frozenset(
+SETTINGS = frozenset(
     "authenticated bearer default disabled enabled encrypted hashed hidden missing optional prompt"
     " postgres protected required secret string unchanged undefined unknown".split()
 )
 # No word of a seed phrase is one of these, and hardly one of a passphrase.
-_FUNCTION_WORDS = frozenset(
+FUNCTION_WORDS = frozenset(
     "the and for with from are was were has have had its not your our their into which used been"
     " a an of to in is on or by at as it be".split()
 )
-_RUN = r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+"
 
+# Labels: words that announce a secret before a separator, as a key, or above a column
 
-@cache
-def compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.ASCII)
-
-
-def _is_literal(value: str) -> bool:
-    """Tell a value from what stands for one that is kept somewhere else."""
-    folded = value.lower()
-    return (
-        len(set(value)) >= 4
-        and not any(word in folded for word in _PLACEHOLDERS)
-        and not compiled(_TEMPLATE).match(value)
-    )
-
-
-def _is_token(value: str) -> bool:
-    """Tell a token from what only shows what one looks like: ghp_xxxxxxxx, sk-ant-your-key."""
-    return len(set(value[-12:])) >= 3 and "your-" not in value and "your_" not in value
-
-
-def _is_stand_in(value: str) -> bool:
-    """Tell whether a value is the word for a password, as in examples."""
-    return value.lower() in ("pass", "password", "passwd", "secret")
-
-
-def is_argument(value: str) -> bool:
-    """Tell whether what follows a flag for passwords is one, not a port or a variable."""
-    is_port = not value.strip("0123456789:.")
-    return len(value) >= 4 and not is_port and not _is_stand_in(value) and _is_literal(value)
-
-
-def _is_set(value: str) -> bool:
-    """Tell whether `NAME_PASSWORD=value` sets a password, however plain the value is."""
-    folded = value.lower()
-    is_name = "pass" in folded or "pwd" in folded or folded in _SETTINGS
-    is_one_word = len(value.split()) == 1
-    return len(value) >= 6 and is_one_word and not is_name and _is_literal(value)
-
-
-def _may_be_secret(value: str) -> bool:
-    if not 6 <= len(value) <= 4096 or value.isalpha() or value.lower() in _NOT_SECRETS:
-        return False
-    return len(value.split()) == 1 and _is_literal(value)
-
-
-def _is_password(value: str) -> bool:
-    """Tell a password from a word, a reference or a setting: it holds a digit or a symbol."""
-    if not _may_be_secret(value) or not compiled(r"[^A-Za-z_./:,-]").search(value[:512]):
-        return False
-    return value.isdigit() or any(map(str.isalpha, value))
-
-
-def _is_random_value(value: str) -> bool:
-    """Tell a random value, as tokens and keys are, from a word, a reference or a setting."""
-    if len(value) < 8 or not _may_be_secret(value):
-        return False
-    for piece in compiled(r"[A-Za-z0-9]{5,}").findall(value[:512]):
-        runs = len(compiled(_RUN).findall(piece))
-        digits = sum(map(str.isdigit, piece))
-        if digits == len(piece) or piece.lower() in _NOT_SECRETS:
-            continue
-        if digits and runs >= 3:
-            is_random = len(piece) < 12 or runs / len(piece) >= 0.25
-        else:
-            is_many_digits = digits >= 5 and len(piece) >= 10
-            is_random = is_many_digits or (len(piece) >= 16 and runs / len(piece) > 0.3)
-        if is_random:
-            return True
-    return False
-
-
-def _is_jwt(value: str) -> bool:
-    parts = value.split(".")
-    return len(parts) >= 3 and len(parts[0]) >= 10 and len(value) >= 30 and _is_token(value)
-
-
-def _is_mixed(value: str) -> bool:
-    """Tell whether a prefixed value is random rather than a hyphenated name."""
-    return any(map(str.isdigit, value)) and not _is_wordy(value)
-
-
-def _is_wordy(value: str) -> bool:
-    """Tell whether a value reads as words: its runs of one letter case are long."""
-    runs = compiled(_RUN).findall(value)
-    ratio = len(runs) / max(1, sum(map(len, runs)))
-    return ratio < 0.25 or (ratio < 0.36 and sum(map(str.isdigit, runs)) < 3)
-
-
-def is_high_entropy(run: str) -> bool:
-    """Tell a random run from a hash, a path or a name."""
-    token = run.strip("=-_/+")
-    if len(token) < 28 or len(set(token)) < 15 or is_hex(token) or "EXAMPLE" in token:
-        return False
-    # A path or a hyphenated name has many joints, or joints and a word.
-    joints = sum(map(token.count, "/_-"))
-    longest = max(map(len, compiled(_RUN).findall(token)), default=0)
-    if joints * 7 >= len(token) or (joints >= 2 and longest >= 8):
-        return False
-    classes = (str.islower, str.isupper, str.isdigit)
-    return all(any(map(test, token)) for test in classes) and not _is_wordy(token)
-
-
-def is_hex(token: str) -> bool:
-    return not token.lower().removeprefix("0x").strip("0123456789abcdef")
-
-
-def _is_passphrase(value: str) -> bool:
-    words = value.lower().replace("-", " ").split()
-    return len(set(words)) >= 2 and _FUNCTION_WORDS.isdisjoint(words) and _is_literal(value)
-
-
-def _is_card(value: str) -> bool:
-    """Tell a card's number from any other by its check digit (Luhn)."""
-    digits = [int(c) for c in reversed(value) if c.isdigit()]
-    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[1::2]]
-    return len(set(digits)) > 1 and (sum(digits[::2]) + sum(doubled)) % 10 == 0
-
-
-class Rule(NamedTuple):
-    """One way to know a secret; an empty kind marks what looks like one and is harmless."""
-
-    kind: str
-    words: tuple[str, ...]
-    pattern: str
-    check: Check
-
-
-# A bare value may hold the start of the next field, which is cut off.
-CHECKS_OF_BARE_VALUES = (_is_password, _is_random_value, _is_set)
-_CHECKS: dict[str, Check] = {
-    "token": _is_token,
-    "jwt": _is_jwt,
-    "mixed": _is_mixed,
-    "literal": _is_literal,
-    "url": lambda value: _is_literal(value) and not _is_stand_in(value),
-    "argument": is_argument,
-    "set": _is_set,
-    "password": _is_password,
-    "random": _is_random_value,
-    "passphrase": _is_passphrase,
-    "card": _is_card,
-    "aws-id": lambda key: _is_token(key) and not key.endswith("EXAMPLE"),
-    "aws-key": lambda key: "EXAMPLE" not in key,
-    "header": lambda value: _is_literal(value) and not value.isalpha(),
-    "mixed-literal": lambda value: _is_literal(value) and _is_mixed(value),
-}
-
-# Labels: a name, a separator and a value
-
+_KEYS = (
+    "api access secret private auth encryption signing master account storage service admin app"
+    " license shared"
+)
 LABELS = {
     "password": ("password", "passwd", "passphrase", "_pass", "-pass", "pwd", "passwort",
                  "kennwort", "mot de passe", "contraseña", "senha", "пароль", "密码", "密碼",
                  "パスワード", "비밀번호"),
     "secret": ("secret", "credential"),
     "token": ("token", "_auth"),
-    "api-key": ("key",),
+    "api-key": tuple(f"{owner}{joint}key" for owner in _KEYS.split() for joint in ("", *"_- ")),
 }  # fmt: skip
-CHECKS = {kind: _is_password if kind == "password" else _is_random_value for kind in LABELS}
-KEY_OWNERS = tuple(
-    "api access secret private auth encryption signing master account storage service admin app"
-    " license shared".split()
-)
-_PLACE = r"(?:[ \t](?:for|of|to|on|für)(?:[ \t][^\s:=|\"'`]{1,24}+){1,5})?"
-_SEPARATOR = (
-    rf"s?\d{{0,2}}[\])\"'`*_\\]{{0,4}}{_PLACE}[ \t]{{0,16}}"
-    r"(?::[ \t]{0,4}(?:str|[Ss]tring|&str)[ \t]{0,4}=|:=|=>|={1,3}|[:\uff1a\uff1d]"
-    # A table cell, an XML element, a sentence.
-    r"|(?<=[ \t])\|(?=[ \t])|>(?=[^\s<>]{1,256}</)|(?:is|was|ist)(?=[ \t]))"
-    r"[ \t*]{0,16}"
-)
-EVERY_LABEL = sum(LABELS.values(), ())
-LABEL = rf"({'|'.join(EVERY_LABEL)}){_SEPARATOR}"  # searched in lower case
-QUOTED = (
-    r"\\\"([^\"\\\n]{1,512})\\\"|\"((?:[^\"\\\n]|\\[^\n]){1,512})\""
-    r"|'([^'\n]{1,512})'|`([^`\n]{1,512})`"
-)
-LONGEST = 512  # of a bare value, which ends before letters of Chinese, Japanese or Korean
-BARE = r"[^\s\"'`\\<|\u3000-\U0010ffff]"
-NEXT_FIELD = r"[&;,][\w.-]{1,40}[=:]"
-LONG_RUN = r"[A-Za-z0-9+/_-]{28,}+={0,2}"
-URL = r"://[^\s\"'`<>]*+"
-HARMLESS_LABELS = (
-    "public", "pubkey", "fingerprint", "integrity", "checksum", "digest", "hash", "etag", "sha",
-)  # fmt: skip
 
 # Parts of patterns, which stand in the tables below as «name»
 
+_PLACE = r"(?:[ \t](?:for|of|to|on|für)(?:[ \t][^\s:=|\"'`]{1,24}+){1,5})?"
+_QUOTED = (
+    r"\\\"([^\"\\\n]{1,512})\\\"|\"((?:[^\"\\\n]|\\[^\n]){1,512})\""
+    r"|'([^'\n]{1,512})'|`([^`\n]{1,512})`"
+)
+# A bare value ends before the next field, a sentence's punctuation, and Chinese or Japanese.
+_BARE = r"[^\s\"'`\\<|\u3000-\U0010ffff]"
+_VALUE = (
+    rf"(?:{_QUOTED}|((?:(?![&;,][\w.-]{{1,40}}[=:]){_BARE}){{0,511}}(?![.,;:*)\]}}>&]){_BARE}))"
+)
 _KEY_GAP = r"(?:\\{1,4}[rn]|[\s>|#]){0,40}"
-_SEED_WORD = rf"(?:\d{{1,2}}[.):][ \t]?)?(?!(?:{'|'.join(sorted(_FUNCTION_WORDS))})\b)[a-z]{{3,8}}"
-_PARTS = {
+_SEED_WORD = rf"(?:\d{{1,2}}[.):][ \t]?)?(?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)[a-z]{{3,8}}"
+PARTS = {
     # A token may follow an escape such as \n or \u4e2d when JSON is scanned as text.
     "start": r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=\\u[0-9a-f]{4}))",
     "flag": r"(?<![\w-])",
-    "value": rf"(?:{QUOTED}|({BARE}{{1,{LONGEST}}}))",
-    "quoted": f"(?:{QUOTED})",
+    "value": _VALUE,
+    "quoted": f"(?:{_QUOTED})",
     # No backslash, and no quote of another kind: the whole text may be JSON.
     "argument": r"""(?:"([^"\\\n]{1,256})"|'([^'"\\\n]{1,256})'|([^\s"'`\\]{1,256}))""",
     "assign": r"""["']?[ \t]{0,4}[:=]{1,2}>?[ \t]{0,4}["']?""",
@@ -265,24 +94,18 @@ _PARTS = {
     # The last line is short; without an END line only the end of the text proves it belongs.
     "key last": rf"{_KEY_GAP}=?[A-Za-z0-9+/]{{1,23}}+={{0,2}}(?={_KEY_GAP}(?:----|[\"'`]|\Z))",
 }
+LABELLED = (  # what follows a label: a separator, then the value, in which labels may stand
+    rf"s?\d{{0,2}}[\])\"'`*_\\]{{0,4}}{_PLACE}[ \t]{{0,16}}"
+    r"(?::[ \t]{0,4}(?:str|[Ss]tring|&str)[ \t]{0,4}=|:=|=>|={1,3}|[:\uff1a\uff1d]"
+    # A table cell, an XML element, a sentence.
+    r"|(?<=[ \t])\|(?=[ \t])|>(?=[^\s<>]{1,256}</)|(?:is|was|ist)(?=[ \t]))"
+    rf"[ \t*]{{0,16}}(?={_VALUE})"
+)
 
+# The rules: kind, check, words, pattern. An indented line continues a pattern.
 
-def _read_rules(table: str) -> tuple[Rule, ...]:
-    """Read rows of kind, check, words and pattern; an indented line continues a pattern."""
-    rules = []
-    for row in table.strip().replace("\n    ", "").splitlines():
-        kind, check, listed, pattern = row.split(None, 3)
-        words = tuple(listed.replace("␣", " ").split("|"))
-        pattern = pattern.replace("«words»", f"(?:{'|'.join(map(re.escape, words))})")
-        for name, part in _PARTS.items():
-            pattern = pattern.replace(f"«{name}»", part)
-        rules.append(Rule(kind.strip("-") and kind, words, pattern, _CHECKS[check]))
-    return tuple(rules)
-
-
-# Private keys, and what looks like a secret and is public.
-BLOCKS = _read_rules(r"""
-private-key token PRIVATE␣KEY «key begin»(?:[ \t]{0,8}\r?\n(?:[^-]|-(?!---))*«key end»
+RULES = r"""
+private-key token private␣key «key begin»(?:[ \t]{0,8}\r?\n(?:[^-]|-(?!---))*«key end»
     |\\{1,2}[rn](?:[^-\"']|-(?!---))*«key end»
     |(?:«key line»)+(?:«key last»)?(?:«key gap»«key end»)?)
 - token base64, ;base64,[A-Za-z0-9+/]++={0,2}«wrapped»
@@ -291,13 +114,9 @@ private-key token PRIVATE␣KEY «key begin»(?:[ \t]{0,8}\r?\n(?:[^-]|-(?!---))
 - token SHA256:|sha256:|h1: «words»[A-Za-z0-9+/]{40,}+={0,2}
 - token ssh-|ecdsa- (?:ssh-[a-z0-9]{3,8}|ecdsa-sha2-[a-z0-9]{3,10})(?:@openssh\.com)?[ \t]{1,4}
     AAAA[A-Za-z0-9+/]++={0,3}
-- token -----BEGIN␣ -----BEGIN (?:[A-Z0-9 ]{0,20} )?(?:CERTIFICATE(?: REQUEST)?
+- token -----begin␣ -----BEGIN (?:[A-Z0-9 ]{0,20} )?(?:CERTIFICATE(?: REQUEST)?
     |PUBLIC KEY(?: BLOCK)?|PGP SIGNATURE|PGP MESSAGE|X509 CRL)-----
     (?:(?:\\{1,2}[rn]|[\s>])*(?:[A-Z][A-Za-z]{2,12}: [^\n\\\"]{0,200}|[A-Za-z0-9+/]{24,}+={0,2}))*
-""")
-
-# Tokens: the word is part of the secret.
-TOKENS = _read_rules(r"""
 age-secret-key token AGE-SECRET-KEY-1 «words»[A-Z0-9]{40,}
 anthropic-key token sk-ant- «words»[A-Za-z0-9_-]{16,}
 openrouter-key token sk-or- «words»(?:v1-)?[A-Za-z0-9]{32,}
@@ -352,7 +171,7 @@ replicate-token token r8_ «start»«words»[A-Za-z0-9]{30,}
 netlify-token token nfp_ «start»«words»[A-Za-z0-9]{36,}
 jwt jwt eyJ «start»eyJ[A-Za-z0-9_-]*+(?:\.{1,2}[A-Za-z0-9_-]++){0,4}
 openai-key mixed sk- «start»sk-[A-Za-z0-9_-]{20,}
-aws-access-key-id aws-id AKIA|ASIA|ABIA|ACCA «start»(?:«words»[A-Z0-9]{16})+
+aws-access-key-id token AKIA|ASIA|ABIA|ACCA «start»(?:«words»[A-Z0-9]{16})+
 twilio-auth-token token AC «start»AC[0-9a-f]{32}[^0-9A-Za-z][^\n]{0,60}?(?<![0-9A-Za-z])
     ([0-9a-f]{32})(?![0-9A-Za-z])
 telegram-bot-token token :A (?<![0-9])[0-9]{6,12}:A[A-Za-z0-9_-]{32,}
@@ -363,28 +182,23 @@ discord-bot-token token MD|MT|Mj|Mz|ND|NT|Nj|Nz|OD|OT
 azure-client-secret token Q~ [A-Za-z0-9_~.-]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,}
 square-token token EAAA «start»(?<![+/_-])EAAA[A-Za-z0-9_-]{56,}
 terraform-token token .atlasv1. «start»[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,}
-""")
-
-# Phrases: the words around it tell. For an argument, a word must stand shortly before it.
-PHRASES = _read_rules(r"""
-aws-secret-key aws-key secret_access_key|secretaccesskey|aws_secret|secret␣access
+aws-secret-key token secret_access_key|secretaccesskey|aws_secret|secret␣access
      (?i:aws_secret|secret[_ ]?access)[A-Za-z_ ]{0,16}«assign»([A-Za-z0-9+/]{40,}={0,2})
 mailgun-key token mailgun (?<![0-9a-f])[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![0-9a-f-])
 heroku-key token heroku (?i:heroku[a-z_ .-]{0,24}(?:key|token|secret|auth))«assign»
     ([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})
-url-password url @ ://[^\s:@/?#\[\]\"'`<>\\]{0,128}:(?!\d{1,5}/)
+url-password literal @ ://[^\s:@/?#\[\]\"'`<>\\]{0,128}:(?!\d{1,5}/)
     ((?:(?!://)[^\s\"'`<>\\\[\]{}]){1,256})@(?=[^\s@])
 url-password mixed @ ://([A-Za-z0-9_.~-]{20,256})@
-authorization header authorization (?i:authorization)[\"']?[ \t]{0,4}[:=,][ \t]{0,4}[\"']?
+authorization credential authorization (?i:authorization)[\"']?[ \t]{0,4}[:=,][ \t]{0,4}[\"']?
     (?i:bearer|basic|token|apikey|digest|negotiate)[ \t]{1,4}([A-Za-z0-9+/._~=-]{8,})
-authorization mixed-literal bearer␣|basic␣
+authorization mixed bearer␣|basic␣
      «start»(?i:bearer|basic)[ \t]{1,4}([A-Za-z0-9+/._~=-]{16,})
-password set pass|pwd (?:PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|_PW)\d{0,2}=«value»
+password set pass|pwd|pw (?:PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|(?<![A-Za-z0-9])PW
+    |--password|--passwd|--passphrase)\d{0,2}[ \t]?=[ \t]?«value»
 password set pass|pwd (?i:password|passwd|passphrase|_pass|pwd)\d?[ \t]?=[ \t]?«quoted»
 password set pass|pwd (?i:password|passwd|passphrase|_pass|pwd)(?:=|[\"']:[ \t]{0,4}[\"'])
     ([A-Za-z0-9]{2,16}(?:-[A-Za-z0-9]{2,16}){1,11})(?=[\s\"'&;,)}]|\Z)
-password set password=|passwd=|passphrase= --(?:password|passwd|passphrase)=«value»
-password set pw (?<![A-Za-z0-9])PW[ \t]?=[ \t]?«value»
 password passphrase pass (?i:password|passwd|passphrase|_pass)\d?[ \t]?=[ \t]?
     [\"']([a-z]{2,16}(?:[ -][a-z]{2,16}){1,11})[\"']
 password passphrase pass (?i:password|passwd|passphrase)[ \t](?:for|of|to|on)
@@ -411,8 +225,10 @@ password argument sshpass|docker␣login|podman␣login «flag»-p[ \t]{0,4}«ar
 password argument redis-cli «flag»-a[ \t]{1,4}«argument»
 password argument login (?:machine\s{1,8}\S{1,128}|(?m:^default))\s{1,8}login\s{1,8}\S{1,128}
     \s{1,8}password\s{1,8}([^\s\"'\\]{1,256})
-password argument :5432:|:5433:|:6432:|:*: (?m:^[ \t]{0,8})[^\s:]{1,128}:(?:\d{4,5}|\*):[^\s:]{1,64}
-    :[^\s:]{1,64}:([^\s:\"'\\]{1,256})
+password argument :5432:|:5433:|:6432:|:*: (?<![^\s\"'`(])[^\s:\"'`(]{1,128}:(?:\d{4,5}|\*)
+    :[^\s:]{1,64}:[^\s:]{1,64}:([^\s:\"'\\]{1,256})
+password argument net␣use \\\\[^\s\"']{3,128}(?:[ \t]{1,4}/user:\S{1,64})?[ \t]{1,4}(?![/*])
+    «argument»
 password passphrase passphrase (?i:passphrase)[\"'`*_]{0,4}«place»[ \t]{0,4}[:=][ \t*]{0,4}[\"'`]?
     ([a-z]{2,16}(?:[ -][a-z]{2,16}){2,11})(?![\w ,])
 seed-phrase token seed|recovery|mnemonic|wallet
@@ -422,7 +238,8 @@ seed-phrase token seed|recovery|mnemonic|wallet
     (?=[ \t]{0,4}(?:[\n\r\"'`*.;\\]|\Z))
 card-number card 2|3|4|5|6 (?<![\w.-])((?:4\d{3}|5[1-5]\d\d|2[2-7]\d\d|6011|6[25]\d\d|35\d\d)
     (?:[ -]\d{4}[ -]\d{4}[ -]\d{4}|\d{12})|3[47]\d\d(?:[ -]\d{6}[ -]\d{5}|\d{11}))(?![\w-]|\.\d)
-""")
-
-RULES = (*BLOCKS, *TOKENS, *PHRASES)
-KINDS = frozenset([*[rule.kind for rule in RULES], *LABELS, "high-entropy"]) - {""}
+- token public|pubkey|fingerprint|integrity|checksum|digest|hash|etag|sha
+     (?i:«words»)[^\n]{0,23}?(?<![A-Za-z0-9+/_-])([A-Za-z0-9+/_-]{28,}+={0,2})
+- token :// ://[^\s\"'`<>]*+
+high-entropy entropy * (?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{28,}+={0,2}
+"""

@@ -1,46 +1,48 @@
-"""Keep secrets out of the bank: each is replaced by `[REDACTED:kind]` on the way in."""
+"""Keep secrets out of the bank: each is replaced by `[REDACTED:kind]` on the way in.
+
+What a secret looks like is data, in `retain.text.secret_rules`. A pattern is compiled when a text
+has one of its rule's words: to compile them all would cost more than the rest of a small write.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from itertools import zip_longest
+import re
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from retain.errors import LimitExceeded
-from retain.text import secret_rules as rules
+from retain.text import secret_rules as data
 from retain.text.sanitize import strip_invisible, visible
-from retain.text.secret_rules import Check, compiled
 
 _MAX_PASSES = 8
 _MAX_DEPTH = 200
+_NEAR = 300  # characters before an argument among which its command must stand
+_RUN = r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+"
 
 
 class Redacted(NamedTuple):
-    """A text without its secrets, and the kind of each one in order of appearance."""
+    """A text without its secrets, and their kinds."""
 
     text: str
     kinds: tuple[str, ...]
 
 
-class _Span(NamedTuple):
-    start: int
-    end: int
-    kind: str
-
-
 def redact(text: str) -> Redacted:
     """Replace every secret in a text by `[REDACTED:kind]`."""
-    clean = text
-    replaced: list[_Span] = []
+    kinds: list[str] = []
     # A secret glued to another one is seen once its neighbour is gone.
     for _ in range(_MAX_PASSES):
-        spans = _Scan(clean).find()
-        if not spans:
+        pieces: list[str] = []
+        at = 0
+        for start, end, kind in _Scan(text).find():
+            pieces += (text[at:start], f"[REDACTED:{kind}]")
+            kinds.append(kind)
+            at = end
+        if not pieces:
             break
-        clean, replaced = _replace(clean, spans, replaced)
-    if not replaced:
-        return Redacted(text, ())
-    return Redacted(_quote_frontmatter(clean), tuple(span.kind for span in replaced))
+        text = "".join((*pieces, text[at:]))
+    return Redacted(_quote_frontmatter(text) if kinds else text, tuple(kinds))
 
 
 @lru_cache(maxsize=128)  # the same files are sent with every message
@@ -51,24 +53,13 @@ def redact_with_note(text: str) -> tuple[str, str]:
     return text, f"{what} not sent: {', '.join(sorted(set(kinds)))}" if kinds else ""
 
 
-# What acts on a screen, in the middle of a word.
-_ACTING_INSIDE = (
-    r"(?<=[!-~])[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e"
-    r"\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]+(?=[!-~])"
-)
-
-
 def redact_visible(text: str) -> Redacted:
     """Replace the secrets of a text and make it inert, for a person and a model to see.
 
-    What cannot be seen is removed first: it could split a secret, which nobody would find then.
+    What cannot be seen is removed where it could split a secret, and else shown as an escape.
     """
-    bare = redact(strip_invisible(text))
-    if bare.kinds:
-        # An escape that is shown splits a secret as the character does that it stands for.
-        text = compiled(_ACTING_INSIDE).sub("", text)
-    clean = redact(strip_invisible(visible(text)))
-    return clean if len(clean.kinds) >= len(bare.kinds) else bare
+    clean = redact(strip_invisible(text))
+    return clean if clean.kinds else redact(strip_invisible(visible(text)))
 
 
 def redact_value(value: object) -> tuple[object, tuple[str, ...]]:
@@ -78,6 +69,7 @@ def redact_value(value: object) -> tuple[object, tuple[str, ...]]:
 
 
 def _redact_nested(value: object, label: str, kinds: list[str], depth: int) -> object:
+    """Redact a value; `label` is the kind of secret that the key above it announces."""
     if depth > _MAX_DEPTH:
         raise LimitExceeded(
             f"A value is nested deeper than {_MAX_DEPTH} levels.",
@@ -86,7 +78,7 @@ def _redact_nested(value: object, label: str, kinds: list[str], depth: int) -> o
         )
     if isinstance(value, str):
         clean, found = redact(value)
-        if label and not found and rules.CHECKS[label](value):
+        if label and not found and _label_check(label)(value):
             clean, found = f"[REDACTED:{label}]", (label,)
         kinds.extend(found)
         return clean
@@ -112,15 +104,194 @@ def _redact_nested(value: object, label: str, kinds: list[str], depth: int) -> o
 
 def _label_kind(name: str) -> str:
     """Name the kind of secret that a mapping key, a column or a label announces, or nothing."""
-    name = "_" + name.lower().strip().rstrip("0123456789").rstrip("_-")
-    name = name if name.endswith("pass") else name.removesuffix("s")
-    if name.endswith("key"):
-        is_secret = name.removesuffix("key").rstrip("_- ").endswith(rules.KEY_OWNERS)
-        return "api-key" if is_secret else ""
-    for kind, words in rules.LABELS.items():
-        if name.endswith(words):
+    name = "_" + name.lower().strip(' \t\r"').rstrip("0123456789").rstrip("_-")
+    for kind, labels in data.LABELS.items():
+        if name.endswith(labels) or name.removesuffix("s").endswith(labels):
             return kind
     return ""
+
+
+def _quote_frontmatter(text: str) -> str:
+    """Quote a frontmatter value that begins with a marker, which YAML would read as a list."""
+    head = _compiled(r"(?s)\ufeff?---[ \t\r]{0,9}\n.*?\n(?:---|\.\.\.)").match(text)
+    if not head:
+        return text
+
+    def quote(match: re.Match[str]) -> str:
+        value = match[2].replace("\\", "\\\\").replace('"', '\\"')
+        return f'{match[1]}"{value}"{match[3]}'
+
+    line = r"(?m)^(.*?[:-][ \t]+)(\[REDACTED:.*?)([ \t\r]{0,9}(?:[ ]#.*)?)$"
+    return _compiled(line).sub(quote, head[0]) + text[head.end() :]
+
+
+# Checks: real secrets and their look-alikes
+
+
+def _is_literal(value: str) -> bool:
+    """Tell a value from the word for one, and from what stands for one that is kept elsewhere."""
+    folded = value.lower()
+    return (
+        len(set(value)) >= 4
+        and folded not in ("pass", "password", "passwd", "secret")
+        and not any(word in folded for word in data.PLACEHOLDERS)
+        and not _compiled(data.TEMPLATE).match(value)
+    )
+
+
+def _is_token(value: str) -> bool:
+    """Tell a token from what only shows what one looks like: ghp_xxxxxxxx, sk-ant-your-key."""
+    is_shown = "your-" in value or "your_" in value or "EXAMPLE" in value
+    return len(set(value[-12:])) >= 3 and not is_shown
+
+
+def _is_jwt(value: str) -> bool:
+    parts = value.split(".")
+    return len(parts) >= 3 and len(parts[0]) >= 10 and len(value) >= 30 and _is_token(value)
+
+
+def _is_credential(value: str) -> bool:
+    return _is_literal(value) and not value.isalpha()
+
+
+def _is_mixed(value: str) -> bool:
+    """Tell whether a prefixed value is random rather than a hyphenated name."""
+    return any(map(str.isdigit, value)) and not _is_wordy(value) and _is_literal(value)
+
+
+def _is_argument(value: str) -> bool:
+    """Tell whether what follows a flag for passwords is one, not a port or a variable."""
+    return len(value) >= 4 and bool(value.strip("0123456789:.")) and _is_literal(value)
+
+
+def _is_set(value: str) -> bool:
+    """Tell whether `NAME_PASSWORD=value` sets a password, however plain the value is."""
+    folded = value.lower()
+    is_name = "pass" in folded or "pwd" in folded or folded in data.SETTINGS
+    return len(value) >= 6 and len(value.split()) == 1 and not is_name and _is_literal(value)
+
+
+def _is_password(value: str) -> bool:
+    """Tell a password from a word, a reference or a setting: it holds a digit or a symbol."""
+    return (
+        6 <= len(value) <= 4096
+        and len(value.split()) == 1
+        and (value.isdigit() or any(map(str.isalpha, value)))
+        and bool(_compiled(r"[^A-Za-z_./:,-]").search(value[:512]))
+        and value.lower() not in data.ALGORITHMS
+        and _is_literal(value)
+    )
+
+
+def _is_random(value: str) -> bool:
+    """Tell a random value, as tokens and keys are, from a word, a reference or a setting."""
+    if not 8 <= len(value) <= 4096 or len(value.split()) > 1 or not _is_literal(value):
+        return False
+    for piece in _compiled(r"[A-Za-z0-9]{5,}").findall(value[:512]):
+        digits, runs = sum(map(str.isdigit, piece)), len(_compiled(_RUN).findall(piece))
+        if digits == len(piece) or piece.lower() in data.ALGORITHMS:
+            continue
+        density = runs / len(piece)
+        if digits and runs >= 3 and density >= 0.25:
+            return True
+        if (digits >= 5 and len(piece) >= 10 and runs < 3) or (len(piece) >= 16 and density > 0.3):
+            return True
+    return False
+
+
+def _is_wordy(value: str) -> bool:
+    """Tell whether a value reads as words: its runs of one letter case are long."""
+    runs = _compiled(_RUN).findall(value)
+    ratio = len(runs) / max(1, sum(map(len, runs)))
+    return ratio < 0.25 or (ratio < 0.36 and sum(map(str.isdigit, runs)) < 3)
+
+
+def _is_high_entropy(run: str) -> bool:
+    """Tell a random run from a hash, a path or a name."""
+    token = run.strip("=-_/+")
+    is_hex = not token.lower().removeprefix("0x").strip("0123456789abcdef")
+    if len(token) < 28 or len(set(token)) < 15 or is_hex or "EXAMPLE" in token:
+        return False
+    # A path or a hyphenated name has many joints, or joints and a word.
+    joints = sum(map(token.count, "/_-"))
+    longest = max(map(len, _compiled(_RUN).findall(token)), default=0)
+    if joints * 7 >= len(token) or (joints >= 2 and longest >= 8):
+        return False
+    classes = (str.islower, str.isupper, str.isdigit)
+    return all(any(map(test, token)) for test in classes) and not _is_wordy(token)
+
+
+def _is_passphrase(value: str) -> bool:
+    words = value.lower().replace("-", " ").split()
+    return len(set(words)) >= 2 and data.FUNCTION_WORDS.isdisjoint(words) and _is_literal(value)
+
+
+def _is_card(value: str) -> bool:
+    """Tell a card's number from any other by its check digit (Luhn)."""
+    digits = [int(c) for c in reversed(value) if c.isdigit()]
+    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[1::2]]
+    return len(set(digits)) > 1 and (sum(digits[::2]) + sum(doubled)) % 10 == 0
+
+
+_Check = Callable[[str], bool]
+_CHECKS: dict[str, _Check] = {
+    "token": _is_token,
+    "jwt": _is_jwt,
+    "mixed": _is_mixed,
+    "literal": _is_literal,
+    "credential": _is_credential,
+    "argument": _is_argument,
+    "set": _is_set,
+    "password": _is_password,
+    "random": _is_random,
+    "passphrase": _is_passphrase,
+    "card": _is_card,
+    "entropy": _is_high_entropy,
+}
+
+
+def _label_check(kind: str) -> _Check:
+    return _is_password if kind == "password" else _is_random
+
+
+# Rules
+
+
+class Rule(NamedTuple):
+    """One way to know a secret; an empty kind marks what looks like one and is harmless."""
+
+    kind: str
+    words: tuple[str, ...]
+    pattern: str
+    check: _Check
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)
+
+
+def _read_rules(table: str) -> list[Rule]:
+    rules = []
+    for row in table.strip().replace("\n    ", "").splitlines():
+        kind, check, listed, pattern = row.split(None, 3)
+        words = tuple(listed.strip("*").replace("␣", " ").split("|"))  # * is for every text
+        pattern = pattern.replace("«words»", f"(?:{'|'.join(map(re.escape, words))})")
+        for name, part in data.PARTS.items():
+            pattern = pattern.replace(f"«{name}»", part)
+        rules.append(Rule(kind.strip("-") and kind, words, pattern, _CHECKS[check]))
+    return rules
+
+
+_TABLE = _read_rules(data.RULES)
+KINDS = frozenset([*[rule.kind for rule in _TABLE], *data.LABELS]) - {""}
+# Only our own kinds: a secret in a marker of someone's making is not safe.
+_MARKERS = rf"\[REDACTED:(?:{'|'.join(KINDS)})\]"
+_LABELLED = [
+    Rule(kind, labels, rf"(?iu:{'|'.join(labels)}){data.LABELLED}", _label_check(kind))
+    for kind, labels in data.LABELS.items()
+]
+RULES = (Rule("", ("[redacted:",), _MARKERS, _is_token), *_TABLE[:-3], *_LABELLED, *_TABLE[-3:])
 
 
 class _Scan:
@@ -128,168 +299,77 @@ class _Scan:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.lower = text.lower()
-        if len(self.lower) != len(text):  # a few letters become two: no position may move
-            self.lower = "".join([c.lower() if len(c.lower()) == 1 else c for c in text])
         self.taken = bytearray(len(text))
-        self.spans: list[_Span] = []
+        self.spans: list[tuple[int, int, str]] = []
 
-    def find(self) -> list[_Span]:
-        # A token is at least this long, so an ordinary note leaves next to nothing to search.
-        long_words = "\n".join([word for word in self.text.split() if len(word) >= 20])
-        for marker in compiled(r"\[REDACTED:([a-z0-9-]{1,32})\]").finditer(self.text):
-            # Only our own kinds: a secret in a marker of someone's making is not safe.
-            if marker[1] in rules.KINDS:
-                self._hide(*marker.span())
-        self._apply(rules.BLOCKS, self.text)
-        self._apply(rules.TOKENS, long_words)
-        self._apply(rules.PHRASES, self.lower)
-        self._find_labelled()
-        if "|" in self.text and "---" in self.text:
+    def find(self) -> list[tuple[int, int, str]]:
+        lower = self.text.lower()
+        # A token is at least this long, so few of the words with capitals occur in a note.
+        words = "\n".join([lower, *[word for word in self.text.split() if len(word) >= 20]])
+        for rule in RULES:
+            for word in rule.words:  # no function is called for a rule without one
+                if word in words:
+                    self._apply(rule, lower)
+                    break
+        if any(label in lower for labels in data.LABELS.values() for label in labels):
             self._find_columns()
-        if long_words:
-            self._find_high_entropy()
         return sorted(self.spans)
 
-    def _hide(self, start: int, end: int) -> None:
-        self.taken[start:end] = b"\x01" * (end - start)
+    def _apply(self, rule: Rule, lower: str) -> None:
+        for match in _compiled(rule.pattern).finditer(self.text):
+            start, end = match.span(match.lastindex or 0)
+            if not rule.kind:
+                self.taken[start:end] = b"\x01" * (end - start)
+            elif rule.check is not _is_argument or any(
+                word in lower[max(0, start - _NEAR) : start] for word in rule.words
+            ):
+                self._take(start, end, rule.kind, rule.check)
 
-    def _take(self, start: int, end: int, kind: str, check: Check) -> None:
+    def _take(self, start: int, end: int, kind: str, check: _Check) -> None:
         """Record a secret, unless it fails its check or something was found there before."""
         value = self.text[start:end]
         if not check(value):
             return
-        before = self.text[max(0, start - 12) : start].rstrip()
-        if before.endswith(('":', "':", "[")) and not value.strip("0123456789.eE+-"):
+        before = self.text[max(0, start - 12) : start]
+        if before.rstrip().endswith(('":', "':", "[")) and not value.strip("0123456789.eE+-"):
             return  # a number of JSON, in whose place a marker would be no value
         slash = self.text.rfind("\\", max(0, start - 5), start)
         if slash >= 0:  # a JSON escape stays whole
-            is_code = self.text[slash + 1] == "u" and rules.is_hex(self.text[slash + 2 : slash + 6])
-            start = max(start, slash + (6 if is_code else 2))
+            escape = _compiled(r"(?s)\\(?:u[0-9a-fA-F]{4}|.)").match(self.text, slash)
+            start = max(start, escape.end()) if escape else start
         if start < end and self.taken.find(1, start, end) < 0:
-            self._hide(start, end)
-            self.spans.append(_Span(start, end, kind))
-
-    def _apply(self, table: tuple[rules.Rule, ...], where: str) -> None:
-        """Apply the rules of a table of which a word occurs; no function is called for others."""
-        for rule in table:
-            for word in rule.words:
-                if word in where:
-                    break
-            else:
-                continue
-            for match in compiled(rule.pattern).finditer(self.text):
-                start, end = match.span(match.lastindex or 0)
-                if not rule.kind:
-                    self._hide(start, end)
-                    continue
-                before = self.lower[max(0, start - 300) : start]
-                is_told = rule.check is not rules.is_argument
-                if not is_told and not any(word in before for word in rule.words):
-                    continue
-                if rule.check in rules.CHECKS_OF_BARE_VALUES:
-                    end = self._trim(start, end)
-                self._take(start, end, rule.kind, rule.check)
-
-    def _trim(self, start: int, end: int) -> int:
-        """Move the end of a bare value before the next field and a sentence's punctuation."""
-        if self.text[end : end + 1] in ('"', "'", "`", "\\") and self.text[start - 1] in "\"'`":
-            return end
-        field = compiled(rules.NEXT_FIELD).search(self.text, start, end)
-        value = self.text[start : field.start() if field else end]
-        while value and value[-1] in ".,;:*)]}>":
-            opener = {")": "(", "]": "[", "}": "{"}.get(value[-1])
-            if opener and opener in value:
-                break
-            value = value[:-1]
-        return start + len(value)
-
-    def _find_labelled(self) -> None:
-        """Take the values after words that announce a secret."""
-        for word in rules.EVERY_LABEL:
-            if word in self.lower:
-                break
-        else:
-            return
-        labels = list(compiled(rules.LABEL).finditer(self.lower))
-        run_end = 0
-        for label, following in zip_longest(labels, labels[1:]):
-            start = label.end()
-            if self.text[start : start + 1] in ('"', "'", "`", "\\"):
-                quoted = compiled(rules.QUOTED).match(self.text, start)
-                start, end = quoted.span(quoted.lastindex or 0) if quoted else (0, 0)
-            else:
-                if start >= run_end:  # a long run is looked at once, however many labels it has
-                    run = compiled(rules.BARE + "*+").match(self.text, start)
-                    run_end = run.end() if run else start
-                end = run_end
-                if end - start >= rules.LONGEST:
-                    end = min(start + rules.LONGEST, following.start() if following else end)
-                end = self._trim(start, end)
-            kind = _label_kind(self.lower[max(0, label.start() - 12) : label.end(1)])
-            if kind:
-                self._take(start, end, kind, rules.CHECKS[kind])
+            self.taken[start:end] = b"\x01" * (end - start)
+            self.spans.append((start, end, kind))
 
     def _find_columns(self) -> None:
-        """Take the cells of a Markdown table below a heading that announces a secret."""
-        at = 0
+        """Take the cells below a heading that announces a secret, in Markdown tables and CSV."""
+        at = width = 0
+        above: list[str] = []
         columns: dict[int, str] = {}
-        heading: list[str] = []
         for line in self.text.split("\n"):
-            cells = line.split("|")
-            if len(cells) < 3:
-                columns = {}
-            elif not line.strip(" \t|:-"):
+            separator = next((mark for mark in "|\t;," if mark in line), "\n")
+            cells = line.split(separator)
+            heading: list[str] = []
+            if separator == "|" and not line.strip(" \t|:-"):
+                heading = above
+            elif separator != "|" and not columns and _is_heading(cells):
+                heading = cells
+            if heading or len(cells) != width:
                 columns = {n: kind for n, cell in enumerate(heading) if (kind := _label_kind(cell))}
+                width = len(heading)
             start = at
-            for number, cell in enumerate(cells if columns else ()):
-                value = cell.strip(" \t`*")
+            for number, cell in enumerate(() if heading else cells):
+                value = cell.strip(" \t\r`*\"'")
                 if number in columns and value and not {*value} & {'"', "'", "\\"}:
-                    first = start + cell.index(value)
-                    kind = columns[number]
-                    self._take(first, first + len(value), kind, rules.CHECKS[kind])
+                    first, kind = start + cell.index(value), columns[number]
+                    self._take(first, first + len(value), kind, _label_check(kind))
                 start += len(cell) + 1
-            heading = cells
+            above = cells
             at += len(line) + 1
 
-    def _find_high_entropy(self) -> None:
-        """Take long random runs that lie in no address and have no harmless label."""
-        for match in compiled(rf"{rules.URL}|({rules.LONG_RUN})").finditer(self.text):
-            if match[1] and rules.is_high_entropy(match[1]):
-                start, end = match.span()
-                label = self.lower[max(0, start - 24) : start].rpartition("\n")[2]
-                if not any(word in label for word in rules.HARMLESS_LABELS):
-                    self._take(start, end, "high-entropy", rules.is_high_entropy)
 
-
-def _replace(text: str, spans: list[_Span], replaced: list[_Span]) -> tuple[str, list[_Span]]:
-    """Put markers in place of spans; return the text and where all markers of ours are in it."""
-    pieces: list[str] = []
-    markers: list[_Span] = []
-    at = length = 0
-    for span in sorted(spans + replaced):
-        marker = f"[REDACTED:{span.kind}]"
-        length += span.start - at
-        pieces += (text[at : span.start], marker)
-        markers.append(_Span(length, length + len(marker), span.kind))
-        length += len(marker)
-        at = span.end
-    return "".join((*pieces, text[at:])), markers
-
-
-def _quote_frontmatter(text: str) -> str:
-    """Quote a frontmatter value that begins with a marker, which YAML would read as a list."""
-    lines = text.split("\n")
-    if lines[0].lstrip("\ufeff").rstrip() != "---":
-        return text
-    for number, line in enumerate(lines[1:], start=1):
-        if line.rstrip() in ("---", "..."):
-            break
-        head, marker, rest = line.partition("[REDACTED:")
-        if marker and head.rstrip().endswith((":", "-")) and head.endswith((" ", "\t")):
-            value, hash_mark, comment = (marker + rest).partition(" #")
-            content = value.rstrip()
-            escaped = content.replace("\\", "\\\\").replace('"', '\\"')
-            spaces = value[len(content) :]
-            lines[number] = f'{head}"{escaped}"{spaces}{hash_mark}{comment}'
-    return "\n".join(lines)
+def _is_heading(cells: list[str]) -> bool:
+    """Tell the first line of a CSV file: nothing but names."""
+    return len(cells) > 1 and all(
+        _compiled(r'[\w-]{1,40}|"[\w -]{1,40}"').fullmatch(cell.rstrip("\r")) for cell in cells
+    )
