@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from retain.capture.inbox import Inbox, Proposal
+from retain.capture.inbox import Inbox
+from retain.capture.proposal import Proposal
 
 DECISION = Proposal(
     id="",

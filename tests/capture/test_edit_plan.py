@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from retain.capture.edit_plan import ACTIONS, Step, compose, parse
-from retain.capture.inbox import MAX_TEXT, Proposal
+from retain.capture.proposal import MAX_TEXT, Proposal
 from retain.errors import Unreadable
 
 ONE = Proposal("0" * 15 + "1", "decision", "Use Postgres", "Because.\n\nReally.")
@@ -82,15 +82,19 @@ def test_empty_text_asks_for_nothing(text: str) -> None:
     [
         (f"keep {ONE.id}", f"merge {ONE.id}", "line 8: 'merge' is none of keep, accept, drop"),
         (f"keep {ONE.id}", "keep", "line 8: expected `=== ACTION ID`"),
-        (f"keep {ONE.id}", "accept 00000000000000ff", "line 8: '00000000000000ff' is none of"),
-        (f"keep {TWO.id}", f"drop {ONE.id}", f"line 17: {ONE.id} is there twice"),
+        (f"keep {ONE.id}", "accept 00000000000000ff", "line 8: '00000000000000ff' was not opened"),
+        (
+            f"keep {TWO.id}",
+            f"drop {ONE.id}",
+            f"line 17: '{ONE.id}' was not opened, or is there twice",
+        ),
         ("title: Use Postgres", "title:", "line 8: it has no title"),
         ("category: decision\n", "", "line 8: it has no category"),
         ("Because.\n\nReally.", "", "line 8: it has no text"),
         ("title: Use Postgres", "title Use Postgres", "line 11: expected `category:` and `title:`"),
         ("title: Use Postgres", "title: a\ntitle: b", "line 12: expected"),
         ("Because.", "=== oops", "line 13: expected `=== ACTION ID`"),
-        ("# 2 proposals.", "2 proposals.", "line 1: text above the first section"),
+        ("# 2 proposals.", "2 proposals.", "text above the first section"),
         ("Really.", "x" * (MAX_TEXT + 1), f"more than {MAX_TEXT:,} characters"),
     ],
 )

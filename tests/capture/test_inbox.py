@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from retain.capture import inbox as module
-from retain.capture.inbox import MAX_TEXT, Inbox
+from retain.capture.inbox import Inbox
+from retain.capture.proposal import MAX_TEXT
 from retain.errors import Conflict, LimitExceeded, NotFound, NotSaved
 from tests.capture.proposals import DECISION, inbox
 from tests.crash import Outcome, failing, in_child, killed_at, new_bank, together

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from retain.app.review import Reviewed
-from retain.capture.inbox import Proposal
+from retain.capture.proposal import Proposal
 from retain.errors import Conflict, NotFound, RetainError
 from tests.capture.proposals import inbox
 from tests.crash import files, killed_at, memories, new_bank, open_bank
@@ -61,7 +61,7 @@ def test_retired_memory_does_not_come_back_unseen(bank: Path) -> None:
     open_bank(bank).retire("use-postgres")
     inbox(bank).propose(ONE._replace(session_id="s2"))
     (refused,) = accepted(bank).refused
-    assert "was retired only" in refused.error.message
+    assert "was retired only" in refused[1].message
 
 
 def test_memory_that_was_retired_long_ago_gives_way_and_the_new_one_says_its_source(

@@ -66,7 +66,7 @@ def test_a_person_is_shown_code_that_decides_nothing() -> None:
     code = "```sh\nmake rotate\n```"
     hit = only("runbook", f"{said}\n{code}\nBye.")
     assert hit.title == "The error was a `403 error`."
-    assert hit.passage == f"{said}\n{code}"
+    assert hit.text == f"{said}\n{code}"
     assert hit.snippets == ("Fixed by rotating the token: run . The error was a .",)
     assert "make rotate" not in hit.context  # as claude-memory has it
 
@@ -81,7 +81,7 @@ def test_what_a_person_is_shown_is_what_was_said_around_the_words_that_decide() 
             "assistant",
         ),
     ]
-    found = {hit.category: hit.passage for hit in judge(talk, ANYTHING)}
+    found = {hit.category: hit.text for hit in judge(talk, ANYTHING)}
     assert found["runbook"] == (
         "It failed at the lock. The root cause is a stale file. I have removed it."
     )
@@ -233,7 +233,7 @@ def test_no_secret_leaves_a_conversation() -> None:
     token = "gh" + "p_" + "aB3" * 12
     parted = "\u200b".join((token[:10], token[10:]))
     hit = only("decision", f"We decided on {parted} because.\nWe chose {'x' * 90} token {token}.")
-    assert "aB3aB3" not in " ".join((hit.title, hit.passage, hit.context, *hit.snippets))
+    assert "aB3aB3" not in " ".join((hit.title, hit.text, hit.context, *hit.snippets))
     assert "[REDACTED" in hit.snippets[1]  # though it would be cut
 
 

@@ -74,7 +74,7 @@ def test_what_is_not_there_is_said_to_be(two: tuple[str, str], ref: str, bank: P
         assert (ran.code, ran.out) == (3, "")
         assert "no proposal" in ran.err
         if ref == "ab":
-            assert "by its number, or by 4 characters of its id at least" in ran.err
+            assert "by its number in the list, or by 4 characters of its id at least" in ran.err
     assert len(waiting(bank)) == 2
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retain.capture.inbox import Proposal
+from retain.capture.proposal import Proposal
 from retain.cli.run import COMMANDS
 from tests.capture.proposals import inbox
 from tests.cli.door import call, done

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from retain.capture.inbox import MAX_TEXT, Proposal
+from retain.capture.proposal import MAX_TEXT, Proposal
 from tests.capture import transcripts
 from tests.capture.proposals import inbox
 from tests.hooks.door import DECIDED, ask, busy, nothing, said

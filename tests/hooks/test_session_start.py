@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from retain.capture.inbox import Proposal
+from retain.capture.proposal import Proposal
 from retain.locate import state_home
 from retain.names import PROFILES
 from tests.capture.proposals import inbox

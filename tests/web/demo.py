@@ -18,7 +18,8 @@ from tests.web.stage import Served
 
 PROPOSE: Final = """
 import json, os, sys
-from retain.capture.inbox import Inbox, Proposal
+from retain.capture.inbox import Inbox
+from retain.capture.proposal import Proposal
 root, found = json.load(sys.stdin)
 for fields in found:
     Inbox(root, os.environ).propose(Proposal("", **fields))

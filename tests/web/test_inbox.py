@@ -20,7 +20,8 @@ from tests.web.stage import Begin, Served
 HOSTILE = "<img src=x onerror=alert(1)>"
 _PROPOSE = """
 import json, os, sys
-from retain.capture.inbox import Inbox, Proposal
+from retain.capture.inbox import Inbox
+from retain.capture.proposal import Proposal
 root, every = json.load(sys.stdin)
 for fields in every:
     print(Inbox(root, os.environ).propose(Proposal("", **fields)))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.capture.content import make_content
+from retain.capture import edit_plan
 from retain.capture.edit_plan import Step
-from retain.capture.inbox import Inbox, Proposal
+from retain.capture.inbox import Inbox
+from retain.capture.proposal import Proposal
 from retain.capture.transcript import Excerpt, read_excerpt
 from retain.capture.triage import SUMMARY
-from retain.errors import Ambiguous, Conflict, NotFound, RetainError, Unreadable, UsageError
+from retain.errors import Ambiguous, Conflict, NotFound, RetainError, UsageError
 from retain.locate import from_home
 from retain.memory import Data, Memory
 from retain.records import forms
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
 
 _MIN_PREFIX: Final = 4  # fewer digits are a number in the list, not the beginning of an id
 _MAX_ID: Final = 70  # letters of an id that leave room for a number
-_MAX_COMPARED: Final = 2_000  # characters of a text that are compared with existing memories
 _TAG: Final = "captured"
-_LISTS: Final = "`retain inbox` and `retain inbox list --dropped` show what there is."
 
 
 class Near(NamedTuple):
@@ -50,30 +49,15 @@ class Accepted(NamedTuple):
         return {**self.outcome.to_dict(), "proposal": self.proposal.id, "near": near}
 
 
-class Refused(NamedTuple):
-    """A proposal that nothing was done with, and why."""
-
-    proposal: Proposal
-    error: RetainError
-
-
 @dataclass
 class Reviewed:
-    """What became of proposals."""
+    """What became of proposals; those that were refused are as they were."""
 
     accepted: list[Accepted] = field(default_factory=list)
     dropped: list[Proposal] = field(default_factory=list)
     restored: list[Proposal] = field(default_factory=list)
     kept: list[Proposal] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
-
-    @contextlib.contextmanager
-    def refusing(self, proposal: Proposal) -> Iterator[None]:
-        """Note that a proposal was refused; the others go on."""
-        try:
-            yield
-        except RetainError as error:
-            self.refused.append(Refused(proposal, error))
+    refused: list[tuple[Proposal, RetainError]] = field(default_factory=list)
 
     def to_dict(self) -> Data:
         return {
@@ -119,22 +103,25 @@ class Review:
 
     def accept(self, proposals: Iterable[Proposal]) -> Reviewed:
         """Make memories of proposals."""
-        return self._apply(("accept", proposal) for proposal in proposals)
+        return self.apply(Step("accept", proposal, proposal) for proposal in proposals)
 
     def drop(self, proposals: Iterable[Proposal]) -> Reviewed:
         """Take proposals out of the inbox."""
-        return self._apply(("drop", proposal) for proposal in proposals)
+        return self.apply(Step("drop", proposal, proposal) for proposal in proposals)
 
     def restore(self, proposals: Iterable[Proposal]) -> Reviewed:
         """Put dropped proposals back."""
-        return self._apply(("restore", proposal) for proposal in proposals)
+        return self.apply(Step("restore", proposal, proposal) for proposal in proposals)
 
-    def _apply(self, steps: Iterable[tuple[str, Proposal]]) -> Reviewed:
-        """Do one thing with each proposal; one that is refused stays, and the others go on."""
+    def apply(self, steps: Iterable[Step]) -> Reviewed:
+        """Take each step; a proposal that is refused stays, and the others go on."""
         done = Reviewed()
-        for action, proposal in steps:
-            with done.refusing(proposal):
-                match action:
+        for step in steps:
+            proposal = step.before
+            try:
+                if step.is_changed and step.action != "drop":  # saved, whatever comes next
+                    proposal = self.inbox.revise(proposal, step.after)
+                match step.action:
                     case "accept":
                         done.accepted.append(self._accept(proposal))
                     case "drop":
@@ -145,6 +132,8 @@ class Review:
                         done.restored.append(proposal)
                     case _:
                         done.kept.append(proposal)
+            except RetainError as error:
+                done.refused.append((proposal, error))
         return done
 
     def revise(self, old: Proposal, new: Proposal) -> Proposal:
@@ -174,8 +163,9 @@ class Review:
         what, gone = f"take back {memory.ref}", {memory.path: None}
         self._app.settle(Outcome("deleted", memory, changes=gone, message=what))
 
-    def check(self, steps: Sequence[Step]) -> None:
-        """Raise Unreadable if some step of a plan could not be done."""
+    def parse_plan(self, text: str, proposals: Sequence[Proposal]) -> list[Step]:
+        """Parse an edited plan; raise Unreadable if some step of it could not be taken."""
+        steps = edit_plan.parse(text, proposals)
         faults: list[str] = []
         taken: dict[str, Step] = {}
         for step in steps:
@@ -193,24 +183,8 @@ class Review:
                 hint = f" ({error.hint})" if isinstance(error, UsageError) else ""
                 lines = f"{error.message}{hint}".split("\n")
                 faults += [f"line {step.line}: {line}" for line in lines]
-        if faults:
-            raise Unreadable(
-                "\n".join(faults),
-                unchanged="Nothing was done.",
-                hint="`retain inbox edit` begins anew.",
-            )
-
-    def carry_out(self, steps: Sequence[Step]) -> Reviewed:
-        """Carry out a checked plan; edits are saved first, so that no refusal loses them."""
-        saving, chosen = Reviewed(), []
-        for step in steps:
-            with saving.refusing(step.before):
-                is_new = step.is_changed and step.action != "drop"
-                proposal = self.inbox.revise(step.before, step.after) if is_new else step.before
-                chosen.append((step.action, proposal))
-        done = self._apply(chosen)
-        done.refused[:0] = saving.refused
-        return done
+        edit_plan.raise_faults(faults)
+        return steps
 
     def _accept(self, proposal: Proposal) -> Accepted:
         self.inbox.check_unchanged(proposal)
@@ -219,16 +193,15 @@ class Review:
         if memory is not None:
             outcome = Outcome("unchanged", memory)
         else:
-            near = self._find_candidate(proposal)
             outcome = self._app.record(
                 proposal.category,
-                _content_for(proposal),
+                proposal.content(),
                 id=name,
                 source=self.source(proposal),
                 title=proposal.title,
                 tags=[_TAG, *filter(None, [proposal.host])],
             )
-            near = near or self._find_duplicate(proposal, outcome)
+            near = self._find_near(proposal, outcome.memory)
         with contextlib.suppress(NotFound):  # another process has accepted it too
             self.inbox.accept(proposal.id)
         return Accepted(proposal, outcome, near)
@@ -242,7 +215,7 @@ class Review:
             hint = "Give it a title with letters in it."
             raise UsageError("there is nothing in the title to make an id from", hint=hint)
         fields = {"id": name, "title": title, "tags": [_TAG]}
-        check(records.draft(proposal.category, _content_for(proposal), fields), records.rules)
+        check(records.draft(proposal.category, proposal.content(), fields), records.rules)
         return folder, name
 
     def _choose_id(self, proposal: Proposal, folder: str, slug: str) -> tuple[str, Memory | None]:
@@ -251,20 +224,15 @@ class Review:
         That is so after a process that was stopped half way. A title whose memory says something
         else is refused, unless it may share its id.
         """
-        content = _content_for(proposal)
-        first = self._find_memory(f"{folder}/{slug}")
-        names = {slug: first}
-        if first and _may_share(proposal, slug, first.title):
-            numbered = f"{slug[:_MAX_ID].rstrip('-')}-{proposal.id[:8]}"
-            names[numbered] = self._find_memory(f"{folder}/{numbered}")
-        for name, memory in names.items():
-            if memory and memory.status == "active" and _content_of(memory) == content:
-                return name, memory
-        for name, memory in names.items():
-            # A retired one may give way; whether it is long enough ago, its own rules say.
-            is_last = name == list(names)[-1]
-            if memory is None or (memory.status == "retired" and is_last):
-                return name, None
+        name, memory = slug, self._find_memory(f"{folder}/{slug}")
+        if memory and not _says(memory, proposal) and _may_share(proposal, slug, memory.title):
+            name = f"{slug[:_MAX_ID].rstrip('-')}-{proposal.id[:8]}"
+            memory = self._find_memory(f"{folder}/{name}")
+        # A retired one may give way; whether it is long enough ago, its own rules say.
+        if memory is None or memory.status == "retired":
+            return name, None
+        if _says(memory, proposal):
+            return name, memory
         raise Conflict(
             f"{folder}/{slug} is there already and says something else",
             hint="Give this one another title with `retain inbox edit`, or change that memory.",
@@ -275,23 +243,12 @@ class Review:
             return self._app.bank.find(address)
         return None
 
-    def _find_candidate(self, proposal: Proposal) -> Near | None:
-        """The memory that a proposal may belong to; not knowing it is no reason to refuse."""
-        if proposal.category == SUMMARY:
-            return None  # each session has its own
-        with contextlib.suppress(RetainError):
-            news = f"{proposal.title}\n{proposal.text[:_MAX_COMPARED]}"
-            if candidate := self._app.candidate(proposal.category, news)["candidate"]:
-                return Near(candidate["path"], candidate["title"])
-        return None
-
-    def _find_duplicate(self, proposal: Proposal, outcome: Outcome) -> Near | None:
+    def _find_near(self, proposal: Proposal, memory: Memory) -> Near | None:
         """A memory of any type that seems to say the same as the new one."""
-        if proposal.category == SUMMARY or outcome.status == "unchanged":
-            return None
-        with contextlib.suppress(RetainError):
-            for alike in self._app.alike(outcome.memory.collection, outcome.memory.id):
-                return Near(self._app.records.name(alike.member.path), alike.member.title)
+        if proposal.category != SUMMARY:  # each session has its own
+            with contextlib.suppress(RetainError):  # not knowing it is no reason to refuse
+                for alike in self._app.alike(memory.collection, memory.id):
+                    return Near(self._app.records.name(alike.member.path), alike.member.title)
         return None
 
 
@@ -305,29 +262,26 @@ def _may_share(proposal: Proposal, slug: str, title: str) -> bool:
     return proposal.category == SUMMARY or is_cut
 
 
-def _content_for(proposal: Proposal) -> dict[str, object]:
-    return make_content(proposal.category, proposal.title, proposal.text)
-
-
-def _content_of(memory: Memory) -> object:
-    return load_record(memory).get("content") if is_record(memory) else None
+def _says(memory: Memory, proposal: Proposal) -> bool:
+    """Whether a memory is what a proposal would become."""
+    content = load_record(memory).get("content") if is_record(memory) else None
+    return memory.status == "active" and content == proposal.content()
 
 
 def _find(ref: str, among: Sequence[Proposal]) -> Proposal:
-    if len(ref) < _MIN_PREFIX:
-        if not (ref.isascii() and ref.isdecimal()):
-            raise NotFound(
-                f"there is no proposal {ref!r}: one is named by its number, or by {_MIN_PREFIX} "
-                "characters of its id at least",
-                hint=_LISTS,
-            )
-        if not 0 < int(ref) <= len(among):
-            raise NotFound(f"there is no proposal number {ref}", hint=_LISTS)
+    is_number = len(ref) < _MIN_PREFIX and ref.isascii() and ref.isdecimal()
+    if is_number and 0 < int(ref) <= len(among):
         return among[int(ref) - 1]
-    proposals = [proposal for proposal in among if proposal.id.startswith(ref.lower())]
-    if len(proposals) > 1:
+    is_prefix = len(ref) >= _MIN_PREFIX
+    proposals = [one for one in among if is_prefix and one.id.startswith(ref.lower())]
+    if len(proposals) == 1:
+        return proposals[0]
+    hint = "`retain inbox` and `retain inbox list --dropped` show what there is."
+    if proposals:
         names = ", ".join(proposal.id for proposal in proposals)
-        raise Ambiguous(f"{ref} begins the ids of several proposals: {names}", hint=_LISTS)
-    if not proposals:
-        raise NotFound(f"there is no proposal {ref!r}", hint=_LISTS)
-    return proposals[0]
+        raise Ambiguous(f"{ref} begins the ids of several proposals: {names}", hint=hint)
+    raise NotFound(
+        f"there is no proposal {ref!r}: one is named by its number in the list, or by "
+        f"{_MIN_PREFIX} characters of its id at least",
+        hint=hint,
+    )

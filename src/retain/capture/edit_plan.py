@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from retain.capture.inbox import MAX_TEXT, Proposal
+from retain.capture.proposal import MAX_TEXT, Proposal
 from retain.errors import Unreadable
 from retain.text.sanitize import visible
 
@@ -18,7 +18,6 @@ ACTIONS: Final = ("keep", "accept", "drop")
 
 _SECTION: Final = re.compile(r"===(?:\s|$)")
 _QUOTED: Final = re.compile(r"\\*===(?:\s|$)")  # a line of a text that begins like a section
-_HEADS: Final = ("category", "title")
 _HELP: Final = """\
 # {count}. The word after === says what becomes of each:
 #   keep    leave it in the inbox, with the words as they are below (k)
@@ -30,12 +29,12 @@ _HELP: Final = """\
 
 
 class Step(NamedTuple):
-    """One section of the file: an action, and the proposal before and after the edit."""
+    """What becomes of one proposal: an action, and its words before and after the edit."""
 
     action: str
     before: Proposal
     after: Proposal
-    line: int  # where its section begins
+    line: int = 0  # where its section begins
 
     @property
     def is_changed(self) -> bool:
@@ -44,7 +43,7 @@ class Step(NamedTuple):
 
 def compose(proposals: Sequence[Proposal], about: Mapping[str, str]) -> str:
     """The text to edit; `about` says where each proposal is from."""
-    count = f"{len(proposals)} proposal{'s' * (len(proposals) != 1)}"
+    count = f"{len(proposals)} proposal{'s' if len(proposals) != 1 else ''}"
     sections = [_HELP.format(count=count)]
     for proposal in proposals:
         category, title, text = _editable(proposal)
@@ -68,73 +67,62 @@ def _editable(proposal: Proposal) -> tuple[str, str, str]:
 def parse(text: str, proposals: Sequence[Proposal]) -> list[Step]:
     """Parse an edited file into steps; raise Unreadable with all faults at once."""
     known = {proposal.id: proposal for proposal in proposals}
-    faults: list[str] = []
-    sections: list[tuple[int, list[str]]] = []  # each with the number of its first line
+    sections: list[tuple[int, list[str]]] = [(1, [])]  # each with the number of its first line
     for number, line in enumerate(text.replace("\r\n", "\n").removeprefix("\ufeff").split("\n"), 1):
         if _SECTION.match(line):
-            sections.append((number, [line]))
-        elif sections:
-            sections[-1][1].append(line)
-        elif line.strip() and not line.startswith("#") and not faults:
-            faults.append(f"line {number}: text above the first section: {line[:60]}")
-    steps: dict[str, Step] = {}
+            sections.append((number, []))
+        sections[-1][1].append(line)
+    above = [line for line in sections.pop(0)[1] if line.strip() and not line.startswith("#")]
+    faults = [f"text above the first section: {line[:60]}" for line in above[:1]]
+    steps = []
     for number, lines in sections:
         try:
-            step = _step(number, lines, known)
-            if step.before.id in steps:
-                raise _fault(number, f"{step.before.id} is there twice")
-            steps[step.before.id] = step
-        except Unreadable as error:
-            faults.append(error.message)
+            steps.append(_step(number, lines, known))
+        except ValueError as error:
+            faults.append(str(error))
+    raise_faults(faults)
+    return steps
+
+
+def raise_faults(faults: Sequence[str]) -> None:
+    """Raise Unreadable for a plan that has faults."""
     if faults:
-        raise Unreadable(
-            "\n".join(faults),
-            unchanged="Nothing was done.",
-            hint="`retain inbox edit` begins anew.",
-        )
-    return list(steps.values())
+        hint = "`retain inbox edit` begins anew."
+        raise Unreadable("\n".join(faults), unchanged="Nothing was done.", hint=hint)
 
 
-def _step(number: int, lines: Sequence[str], known: Mapping[str, Proposal]) -> Step:
+def _step(number: int, lines: Sequence[str], known: dict[str, Proposal]) -> Step:
+    """Parse a section and take its proposal; raise ValueError with the line of a fault."""
     words = lines[0].split()
-    if len(words) != 3 or words[0] != "===":
-        raise _fault(number, f"expected `=== ACTION ID`, got {lines[0][:60]!r}")
+    if len(words) != 3:
+        raise ValueError(f"line {number}: expected `=== ACTION ID`, got {lines[0][:60]!r}")
     action = next((name for name in ACTIONS if words[1] in (name, name[0])), "")
     if not action:
-        raise _fault(number, f"{words[1]!r} is none of {', '.join(ACTIONS)}")
-    if words[2] not in known:
-        raise _fault(number, f"{words[2]!r} is none of the proposals that were opened")
-    before = known[words[2]]
-    category, title, text = _fields(number, lines)
-    if (category, title, text) == _editable(before):
+        raise ValueError(f"line {number}: {words[1]!r} is none of {', '.join(ACTIONS)}")
+    before = known.pop(words[2], None)
+    if before is None:
+        raise ValueError(f"line {number}: {words[2]!r} was not opened, or is there twice")
+    fields = _fields(number, lines)
+    if tuple(fields.values()) == _editable(before):
         return Step(action, before, before, number)
-    for name, value in (("category", category), ("title", title), ("text", text)):
+    for name, value in fields.items():
         if not value and action != "drop":
-            raise _fault(number, f"it has no {name}")
-    if len(text) > MAX_TEXT:
-        raise _fault(number, f"its text has more than {MAX_TEXT:,} characters")
-    after = before._replace(category=category, title=title, text=text)
-    return Step(action, before, after, number)
+            raise ValueError(f"line {number}: it has no {name}")
+    if len(fields["text"]) > MAX_TEXT:
+        raise ValueError(f"line {number}: its text has more than {MAX_TEXT:,} characters")
+    return Step(action, before, before._replace(**fields), number)
 
 
-def _fields(number: int, lines: Sequence[str]) -> tuple[str, str, str]:
+def _fields(number: int, lines: Sequence[str]) -> dict[str, Any]:
     """A section's category and title, and the text below them."""
-    heads: dict[str, str] = {}
-    body: Sequence[str] = ()
-    for at, line in enumerate(lines[1:], 1):
-        if not line.strip():
-            body = lines[at:]
-            break
-        if line.startswith("#"):
-            continue
+    fields = {"category": "", "title": ""}
+    end = next((at for at, line in enumerate(lines) if not line.strip()), len(lines))
+    for at, line in enumerate(lines[1:end], number + 1):
         name, colon, value = line.partition(":")
-        if name.strip() not in _HEADS or not colon or name.strip() in heads:
+        if name.strip() in fields and colon and not fields[name.strip()]:
+            fields[name.strip()] = value.strip()
+        elif not line.startswith("#"):
             what = "expected `category:` and `title:`, then a blank line and the text"
-            raise _fault(number + at, what)
-        heads[name.strip()] = value.strip()
-    text = "\n".join(line[1:] if _QUOTED.match(line) else line for line in body).strip()
-    return heads.get("category", ""), heads.get("title", ""), text
-
-
-def _fault(line: int, what: str) -> Unreadable:
-    return Unreadable(f"line {line}: {what}")
+            raise ValueError(f"line {at}: {what}")
+    body = (line[1:] if _QUOTED.match(line) else line for line in lines[end:])
+    return {**fields, "text": "\n".join(body).strip()}

@@ -13,48 +13,19 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from retain.bank.files import saving, write_whole
+from retain.capture.proposal import Proposal
 from retain.errors import Conflict, LimitExceeded, NotFound, Unreadable
 from retain.locate import make_private_directory, state_directory
-from retain.memory import now
 
 MAX_WAITING: Final = 500  # nobody reviews more, and a runaway hook must end somewhere
-MAX_TEXT: Final = 50_000  # characters
 
-_MAX_TITLE: Final = 120
-_MAX_REDACTED: Final = 1_000_000  # characters that are searched for secrets
 _DROPPED: Final = "dropped"
 _ACCEPTED: Final = "accepted"
 _IGNORED: Final = "ignored"
 _ID: Final = re.compile(r"[0-9a-f]{16}")
-# Colours and cursor movements, from a terminal that somebody quoted.
-_ANSI: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
-
-
-class Proposal(NamedTuple):
-    """A memory that a hook proposes, and where it was found."""
-
-    id: str
-    category: str
-    title: str
-    text: str
-    score: float = 0.0
-    created_at: str = ""
-    event: str = ""
-    host: str = ""
-    session_id: str = ""
-    transcript_path: str = ""
-    start: int = 0
-    end: int = 0
-    cwd: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields but the text."""
-        fields = self._asdict()
-        del fields["text"]
-        return fields
 
 
 class Inbox:
@@ -65,7 +36,7 @@ class Inbox:
 
     def propose(self, proposal: Proposal) -> str:
         """Add a proposal and return its id; one that was added before is not added again."""
-        clean = _clean(proposal)
+        clean = proposal.cleaned()
         known = (self._file(clean.id, folder) for folder in ("", _DROPPED, _ACCEPTED))
         if any(map(os.path.exists, known)):
             return clean.id
@@ -108,7 +79,7 @@ class Inbox:
 
     def revise(self, old: Proposal, new: Proposal) -> Proposal:
         """Change what a waiting proposal says, unless someone else has done so since."""
-        clean = _clean(new)._replace(id=old.id)
+        clean = new.cleaned()._replace(id=old.id)
         self.check_unchanged(old)
         self._write(clean)
         return clean
@@ -154,8 +125,7 @@ class Inbox:
 
     def ignore(self, refs: Iterable[str]) -> None:
         """Do not suggest to merge these memories again."""
-        group = sorted(set(refs))
-        _save(self._ignored_file(group), json.dumps(group))
+        _save(self._ignored_file(refs), json.dumps(sorted(set(refs))))
 
     def heed(self, refs: Iterable[str]) -> None:
         """Suggest to merge these memories again."""
@@ -189,8 +159,6 @@ class Inbox:
 
     def _move(self, name: str, source: str, target: str) -> None:
         old, new = self._file(name, source), self._file(name, target)
-        if not os.path.exists(old):
-            raise _gone(name)
         with saving(new):
             make_private_directory(os.path.dirname(new))
             try:
@@ -220,37 +188,3 @@ def _read(path: str, name: str) -> Proposal:
         raise
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise Unreadable(f"{path} is not a proposal") from error
-
-
-# What may be written
-
-
-def _clean(proposal: Proposal) -> Proposal:
-    """A proposal without secrets and without anything that acts on a terminal, of limited size."""
-    # Broken JSON may bring half a character, which UTF-8 cannot hold.
-    texts: dict[str, Any] = {
-        name: value[:_MAX_REDACTED].encode("utf-8", "replace").decode()
-        for name, value in proposal._asdict().items()
-        if isinstance(value, str)
-    }
-    texts["text"] = _redact(texts["text"]).strip()
-    texts["title"] = _redact(texts["title"]).strip() or texts["text"].partition("\n")[0]
-    texts["created_at"] = texts["created_at"] or now()
-    for name in ("category", "title", "created_at", "event", "host", "session_id"):
-        texts[name] = _cut(" ".join(texts[name].split()), _MAX_TITLE)
-    texts["text"] = _cut(texts["text"], MAX_TEXT)
-    words = "\0".join(texts[name] for name in ("session_id", "category", "text"))
-    texts["id"] = hashlib.sha256(words.encode()).hexdigest()[:16]
-    return proposal._replace(**texts)
-
-
-def _redact(text: str) -> str:
-    """A text without secrets; colours go first, since one may stand in the middle of a secret."""
-    from retain.text.sanitize import strip_invisible
-    from retain.text.secrets import redact  # its patterns cost a hook 10 ms
-
-    return redact(strip_invisible(_ANSI.sub("", text).replace("\r\n", "\n"))).text
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"

@@ -18,9 +18,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
+
+from retain.text.sanitize import shorten
 
 HEADING: Final = "The following items should be saved as memories before stopping:"
 
@@ -37,13 +40,9 @@ _ROLES: Final = {"user": "user", "human": "user", "assistant": "assistant"}
 _TEXTS: Final = ("text", "input_text", "output_text")
 _TOOLS: Final = ("tool_use", "server_tool_use")
 _CALLS: Final = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
-_ASIDE: Final = (
-    "isMeta",
-    "isSidechain",
-    "teamName",
-    "isCompactSummary",
-    "isVisibleInTranscriptOnly",
-    "isApiErrorMessage",  # the host's words in the assistant's name
+_ASIDE: Final = (  # the last is the host's words in the assistant's name
+    *("isMeta", "isSidechain", "teamName", "isCompactSummary", "isVisibleInTranscriptOnly"),
+    "isApiErrorMessage",
 )
 # What a text of the host starts with, if all of it is the host's.
 _NOTICES: Final = (
@@ -78,17 +77,10 @@ class Message(NamedTuple):
     answer: str = ""  # the id that all lines of one answer share
 
 
-class Quote(NamedTuple):
-    """What one side said."""
-
-    role: str
-    text: str
-
-
 class Excerpt(NamedTuple):
     """Messages of a transcript, or why there are none; and whether there was more to show."""
 
-    messages: tuple[Quote, ...] = ()
+    messages: Sequence[Message] = ()
     missing: str = ""
     is_cut: bool = False
 
@@ -134,9 +126,7 @@ def read_excerpt(path: str, start: int, end: int, env: Mapping[str, str]) -> Exc
     length = end - start
     if not path or length <= 0:
         return Excerpt(missing="it does not name a part of a transcript")
-    if not os.path.isabs(path) or not path.endswith(".jsonl"):
-        return Excerpt(missing=f"{path} is not a transcript")
-    if not is_readable(path, env):
+    if not (path.endswith(".jsonl") and is_readable(path, env)):
         return Excerpt(missing=f"{path} is gone, or is not where transcripts are kept")
     data = _read_bytes(path, start, start + min(length, _MAX_EXCERPT_BYTES))
     messages = [message for message in _messages(data, start, len(data)) if message.text]
@@ -145,11 +135,9 @@ def read_excerpt(path: str, start: int, end: int, env: Mapping[str, str]) -> Exc
     quotes = []
     for message in messages[:_MAX_EXCERPT_MESSAGES]:
         text = redact(message.text).text
-        if len(text) > _MAX_EXCERPT_TEXT:
-            text = text[: _MAX_EXCERPT_TEXT - 1] + "…"
-        quotes.append(Quote(message.role, text))
+        quotes.append(message._replace(text=shorten(text, _MAX_EXCERPT_TEXT)))
     is_cut = length > _MAX_EXCERPT_BYTES or len(messages) > _MAX_EXCERPT_MESSAGES
-    return Excerpt(tuple(quotes), is_cut=is_cut)
+    return Excerpt(quotes, is_cut=is_cut)
 
 
 def is_readable(path: str, env: Mapping[str, str]) -> bool:
@@ -160,7 +148,9 @@ def is_readable(path: str, env: Mapping[str, str]) -> bool:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return False
         real = os.path.realpath(path)
-        return any(_is_below(real, home) for home in ("/tmp", *homes))  # noqa: S108
+        folders = [os.path.realpath(home) for home in homes if os.path.isabs(home)]
+        # "/" as a home would open the whole disk.
+        return any(real.startswith(f"{folder}/") for folder in ("/tmp", *folders))  # noqa: S108
     except (OSError, ValueError):  # no such file, links in a circle, a NUL in the name
         return False
 
@@ -175,34 +165,19 @@ def size(path: str) -> int:
 
 def strip_injected(text: str) -> str:
     """A text without the memories, and the requests to save some, that hooks put in."""
-    text = _encodable(text)
-    if HEADING in text:
-        text = _strip_between(text, HEADING, "</triage_data>")
+    text = _strip_between(_encodable(text), HEADING, "</triage_data>")
     return _strip_blocks(text, _MEMORIES).strip()
-
-
-def _is_below(real: str, folder: str) -> bool:
-    if not os.path.isabs(folder):
-        return False
-    base = os.path.realpath(folder)
-    # "/" as a home would open the whole disk.
-    return base != "/" and real.startswith(base + "/")
 
 
 def _read_bytes(path: str, start: int, end: int) -> bytes:
     """A range of a regular file; empty for anything else, which must not keep a hook waiting."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
     try:
-        handle = os.open(path, flags)
-    except (OSError, ValueError):
+        with open(os.open(path, flags), "rb") as file:
+            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            return os.pread(file.fileno(), end - start, start) if is_file else b""
+    except (OSError, ValueError, OverflowError):
         return b""
-    try:
-        is_file = stat.S_ISREG(os.fstat(handle).st_mode)
-        return os.pread(handle, end - start, start) if is_file else b""
-    except (OSError, OverflowError):
-        return b""
-    finally:
-        os.close(handle)
 
 
 def _lines(data: bytes, start: int) -> Iterator[tuple[int, int, bytes]]:
@@ -217,34 +192,22 @@ def _lines(data: bytes, start: int) -> Iterator[tuple[int, int, bytes]]:
 
 def _messages(data: bytes, start: int, most: int) -> list[Message]:
     """The last messages of a part of a file that begins at a byte."""
-    messages: list[list[Message]] = []  # each as its parts, the last one first
-    has_text = False
+    messages: list[Message] = []  # the last one first
     for line in reversed(list(_lines(data, start))):
         part = _parse(*line)
         if part is None:
             continue
-        later = messages[-1][-1] if messages else part
-        is_one = part.role == later.role == "assistant" and (
-            not has_text or (part.answer != "" and part.answer == later.answer)
-        )
-        if messages and is_one:
-            messages[-1].append(part)
-            has_text = has_text or bool(part.text)
+        later = messages[-1] if messages else part
+        is_answer = part.role == later.role == "assistant"
+        is_same = not later.text or (part.answer != "" and part.answer == later.answer)
+        if messages and is_answer and is_same:
+            text = "\n".join(filter(None, (part.text, later.text)))
+            messages[-1] = part._replace(text=text, tools=part.tools + later.tools, end=later.end)
         elif len(messages) < most:
-            messages.append([part])
-            has_text = bool(part.text)
+            messages.append(part)
         else:
             break
-    return [
-        Message(
-            role=parts[-1].role,
-            text="\n".join(part.text for part in reversed(parts) if part.text),
-            tools=tuple(tool for part in reversed(parts) for tool in part.tools),
-            start=parts[-1].start,
-            end=parts[0].end,
-        )
-        for parts in reversed(messages)
-    ]
+    return messages[::-1]
 
 
 def _parse(start: int, end: int, raw: bytes) -> Message | None:
@@ -306,20 +269,13 @@ def _string(value: object) -> str:
 
 def _encodable(text: str) -> str:
     """A text that can be written as UTF-8: JSON may hold halves of characters."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    return text.encode(errors="replace").decode()
 
 
 def _strip_blocks(text: str, names: Iterable[str]) -> str:
-    if "<" not in text:
-        return text
-    for name in names:
-        if f"<{name}" in text:
-            for mark in (">", " "):
-                text = _strip_between(text, f"<{name}{mark}", f"</{name}>")
+    for name in names if "<" in text else ():
+        for mark in (">", " "):
+            text = _strip_between(text, f"<{name}{mark}", f"</{name}>")
     return text
 
 
@@ -328,18 +284,9 @@ def _strip_between(text: str, opening: str, closing: str) -> str:
 
     An unclosed mark in the middle of a line is someone who talks about it.
     """
-    kept = []
-    at = 0
-    start = text.find(opening)
-    while start >= 0:
-        end = text.find(closing, start)
-        if end < 0:
-            break
-        kept.append(text[at:start])
-        at = end + len(closing)
-        start = text.find(opening, at)
-    rest = text[at:]
-    if start >= 0:
-        begin = ("\n" + rest).find("\n" + opening)
-        rest = rest if begin < 0 else rest[:begin]
-    return "".join(kept) + rest
+    if opening not in text:
+        return text
+    # Up to the last closing mark every opening one has an end, so the search is linear.
+    closed, mark, rest = text.rpartition(closing)
+    closed = re.sub(f"(?s){re.escape(opening)}.*?{re.escape(closing)}", "", closed + mark)
+    return closed + f"\n{rest}".partition(f"\n{opening}")[0][1:]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 from retain.capture.transcript import Message, strip_injected
@@ -30,6 +31,7 @@ _MAX_SCORED: Final = 20_000
 _MAX_PLACES: Final = 5_000
 _FENCE: Final = re.compile(r"```.*?```", re.DOTALL)
 _INLINE_CODE: Final = re.compile(r"`[^`]+`")
+_FILLER: Final = "\0"  # stands for each character of code: a place in the prose is one in the text
 # A line's end, or a sentence's; the number of an item in a list ends none.
 _SENTENCE_END: Final = re.compile(r"\n+|(?<=[.!?])(?<!\d\.)[ \t]+|(?<=[\u3002\uff01\uff1f])")
 
@@ -79,18 +81,18 @@ CATEGORIES: Final = (*SIGNALS, SUMMARY)
 
 
 class Finding(NamedTuple):
-    """A category that a conversation calls for, and why."""
+    """A category that a conversation calls for, and why; without secrets."""
 
     category: str
     score: float
     snippets: tuple[str, ...]
-    context: str  # what an agent can draft a memory from, without secrets as the snippets are
+    context: str  # what an agent can draft a memory from
     start: int  # the bytes of the transcript that it came from
     end: int
-    # What a person is shown: the sentence that speaks for it, and what was said around those that
-    # do, with their code, which only the score leaves out.
-    title: str = ""
-    passage: str = ""
+    # What a proposal says: the sentence that first speaks for the category, and the sentences
+    # around all that do, with their code, which only the score leaves out.
+    title: str
+    text: str
 
 
 class Verdict(NamedTuple):
@@ -126,7 +128,7 @@ def judge(
         if category == SUMMARY:
             score, finding = _judge_activity(messages, least)
         else:
-            score, finding = _judge_words(conversation, category, least, is_late)
+            score, finding = conversation.judge(category, least, is_late)
         verdict.scores[category] = score
         if finding is not None:
             verdict.findings.append(finding)
@@ -141,104 +143,100 @@ def _judge_activity(messages: Sequence[Message], least: float) -> tuple[float, F
     score = min(1.0, (5 * len(tools) + 10 * distinct + 2 * exchanges) / 100)
     if score < least:
         return score, None
-    snippet = f"{len(tools)} tool uses across {distinct} tools, {exchanges} exchanges"
+    title = f"{len(tools)} tool uses across {distinct} tools, {exchanges} exchanges"
     context = (
         f"Activity Metrics:\n  Tool uses: {len(tools)}\n"
         f"  Distinct tools: {distinct}\n  Exchanges: {exchanges}"
     )
-    snippets = (snippet,) if score > 0 else ()
-    return score, Finding(SUMMARY, score, snippets, context, messages[0].start, messages[-1].end)
-
-
-def _judge_words(
-    conversation: _Conversation, category: str, least: float, is_late: Callable[[], bool]
-) -> tuple[float, Finding | None]:
-    signals = SIGNALS[category]
-    primary, booster = (
-        re.compile(rf"\b({words})\b", re.IGNORECASE) for words in (signals.primary, signals.booster)
-    )
-    places: list[_Place] = []  # where each line first has a word of this category
-    for number in range(len(conversation.lines)):
-        if is_late() or len(places) == _MAX_PLACES:
-            break
-        if place := conversation.find(primary, number):
-            places.append(place)
-    counted: list[_Place] = []  # the lines that make the score
-    backing: list[_Place] = []  # and those that back them up
-    plain = 0
-    for place in places:
-        near = conversation.find_near(booster, place.line) if len(backing) < _MAX_BOOSTED else None
-        if near:
-            backing.append(near)
-        elif plain < _MAX_PRIMARY:
-            plain += 1
-        else:
-            continue
-        counted.append(place)
-    weight = plain * signals.primary_weight + len(backing) * signals.boosted_weight
-    score = min(1.0, weight / signals.denominator)
-    if score < least:
-        return score, None
-    messages = [conversation.messages[conversation.origin(place)[0]] for place in counted]
-    messages = messages or list(conversation.messages)
-    title, passage = conversation.quote(counted, backing)
-    return score, Finding(
-        category=category,
-        score=score,
-        snippets=conversation.snippets(counted),
-        context=conversation.excerpts(places),
-        start=messages[0].start,
-        end=messages[-1].end,
-        title=title,
-        passage=passage,
-    )
+    snippets = (title,) if score > 0 else ()
+    start, end = messages[0].start, messages[-1].end
+    return score, Finding(SUMMARY, score, snippets, context, start, end, title, context)
 
 
 class _Place(NamedTuple):
+    """A word that was found: the number of its line, and where it stands in the whole text."""
+
     line: int
-    column: int
+    position: int
 
 
 class _Conversation:
-    """The messages as lines of text without code, and the way back from a line to its message."""
+    """The messages as one text, and as lines of prose with a filler in place of code."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
-        self.messages = messages
-        self._texts = [
+        self._messages = messages
+        texts = [
             text if len(text) <= 2 * _MAX_SCORED else f"{text[:_MAX_SCORED]}\n{text[-_MAX_SCORED:]}"
             for text in (message.text for message in messages)
         ]
-        self._starts = _starts(self._texts)  # of each message, in their joined texts
-        # A fence opened in one message may end in another.
-        self._unfenced = _Rest("\n".join(self._texts), _FENCE)
-        self._prose = _Rest(self._unfenced.text, _INLINE_CODE)
-        self.lines = self._prose.text.split("\n")
-        self._line_starts = _starts(self.lines)
+        self._starts = _starts(texts)
+        self._text = self._prose = "\n".join(texts)
+        for code in (_FENCE, _INLINE_CODE):  # a fence opened in one message may end in another
+            self._prose = code.sub(lambda match: _FILLER * len(match[0]), self._prose)
+        self._lines = self._prose.split("\n")
+        self._line_starts = _starts(self._lines)
 
-    def find(self, pattern: re.Pattern[str], number: int) -> _Place | None:
+    def judge(
+        self, category: str, least: float, is_late: Callable[[], bool]
+    ) -> tuple[float, Finding | None]:
+        """Score a category by the lines that have its words; a finding if that is enough."""
+        signals = SIGNALS[category]
+        primary, booster = (
+            re.compile(rf"\b({words})\b", re.IGNORECASE)
+            for words in (signals.primary, signals.booster)
+        )
+        places: list[_Place] = []  # where each line first has a word of this category
+        for number in range(len(self._lines)):
+            if is_late() or len(places) == _MAX_PLACES:
+                break
+            if place := self._find(primary, number):
+                places.append(place)
+        counted: list[_Place] = []  # the lines that make the score
+        backing: list[_Place] = []  # and those that back them up
+        plain = 0
+        for place in places:
+            near = self._find_near(booster, place.line) if len(backing) < _MAX_BOOSTED else None
+            if near:
+                backing.append(near)
+            elif plain < _MAX_PRIMARY:
+                plain += 1
+            else:
+                continue
+            counted.append(place)
+        weight = plain * signals.primary_weight + len(backing) * signals.boosted_weight
+        score = min(1.0, weight / signals.denominator)
+        if score < least:
+            return score, None
+        numbers = [self._message_at(place.position) for place in counted] or [0, -1]
+        # Secrets go before a line is cut, as half of one would not be known for what it is.
+        lines = (_redact(self._lines[place.line]).strip() for place in counted)
+        title, text = self._quote(counted, backing)
+        return score, Finding(
+            category=category,
+            score=score,
+            snippets=tuple(dict.fromkeys(line[:_MAX_SNIPPET] for line in lines)),
+            context=self._excerpts(places),
+            start=self._messages[numbers[0]].start,
+            end=self._messages[numbers[-1]].end,
+            title=title,
+            text=text,
+        )
+
+    def _find(self, pattern: re.Pattern[str], number: int) -> _Place | None:
         """The first match of a pattern in a line."""
-        match = pattern.search(self.lines[number])
-        return _Place(number, match.start()) if match else None
+        match = pattern.search(self._lines[number])
+        return _Place(number, self._line_starts[number] + match.start()) if match else None
 
-    def find_near(self, pattern: re.Pattern[str], line: int) -> _Place | None:
+    def _find_near(self, pattern: re.Pattern[str], line: int) -> _Place | None:
         """The match that is nearest to a line, within a few lines of it."""
-        numbers = range(max(0, line - _NEAR), min(len(self.lines), line + _NEAR + 1))
+        numbers = range(max(0, line - _NEAR), min(len(self._lines), line + _NEAR + 1))
         by_distance = sorted(numbers, key=lambda number: abs(number - line))
-        return next(filter(None, (self.find(pattern, number) for number in by_distance)), None)
+        return next(filter(None, (self._find(pattern, number) for number in by_distance)), None)
 
-    def origin(self, place: _Place) -> tuple[int, int]:
-        """The number of the message that a place came from, and where in its text it was."""
-        position = self._line_starts[place.line] + place.column
-        position = self._unfenced.origin(self._prose.origin(position))
-        number = bisect_right(self._starts, position) - 1
-        return number, position - self._starts[number]
+    def _message_at(self, position: int) -> int:
+        return bisect_right(self._starts, position) - 1
 
-    def snippets(self, places: Iterable[_Place]) -> tuple[str, ...]:
-        # Secrets go before the line is cut, as half of one would not be known for what it is.
-        lines = (_redact(self.lines[place.line]).strip() for place in places)
-        return tuple(dict.fromkeys(line[:_MAX_SNIPPET] for line in lines))
-
-    def excerpts(self, places: Iterable[_Place]) -> str:
+    def _excerpts(self, places: Iterable[_Place]) -> str:
         """The lines around some places; windows that touch are one."""
         windows: list[tuple[int, int]] = []
         for place in places:
@@ -246,76 +244,41 @@ class _Conversation:
             if windows and start <= windows[-1][1]:
                 start, _ = windows.pop()
             windows.append((start, end))
-        excerpts = "\n---\n".join("\n".join(self.lines[start:end]) for start, end in windows)
-        return f"{EXCERPTS}{_redact(excerpts[:_MAX_CONTEXT])}"
+        excerpts = "\n---\n".join("\n".join(self._lines[start:end]) for start, end in windows)
+        return f"{EXCERPTS}{_redact(excerpts.replace(_FILLER, '')[:_MAX_CONTEXT])}"
 
-    def quote(self, counted: Sequence[_Place], backing: Sequence[_Place]) -> tuple[str, str]:
-        """The sentence that first speaks for a category, and what was said around all that do."""
-        positions: dict[int, list[int]] = {}  # by the number of their message
+    @cached_property
+    def _sentences(self) -> list[tuple[int, int]]:
+        """Where the sentences stand, none of them in two messages; a block of code is one."""
+        sentences = []
+        for at, following in pairwise([*self._starts, len(self._text) + 1]):
+            start, last = at, following - 1
+            ends = [end.span() for end in _SENTENCE_END.finditer(self._prose, start, last)]
+            for end, after in (*ends, (last, last)):
+                if self._text[start:end].strip():
+                    sentences.append((start, end))
+                start = after
+        return sentences
+
+    def _quote(self, counted: Sequence[_Place], backing: Sequence[_Place]) -> tuple[str, str]:
+        """The sentence that first speaks for a category, and those around all that do."""
+        title, passages = "", list[tuple[int, int]]()
+        starts = [start for start, _ in self._sentences]
+        chosen: set[int] = set()
         for place in (*counted, *backing):
-            number, position = self.origin(place)
-            positions.setdefault(number, []).append(position)
-        title, passages = "", []
-        first = self.origin(counted[0]) if counted else None
-        for number in sorted(positions):
-            text = self._texts[number]
-            spans = [(start, end) for start, end in _sentences(text) if text[start:end].strip()]
-            starts = [start for start, _ in spans]
-            chosen: list[tuple[int, int]] = []
-            for position in sorted(positions[number]):
-                at = max(0, bisect_right(starts, position) - 1)
-                if (number, position) == first:
-                    title = " ".join(text[slice(*spans[at])].split())
-                # With the sentences beside it; what touches is one passage.
-                low, high = max(0, at - 1), min(len(spans) - 1, at + 1)
-                if chosen and low <= chosen[-1][1] + 1:
-                    low, _ = chosen.pop()
-                chosen.append((low, high))
-            passages += [text[spans[low][0] : spans[high][1]].strip("\n") for low, high in chosen]
-        return _redact(title), _redact("\n\n".join(passages)[:_MAX_CONTEXT])
-
-
-class _Rest:
-    """A text without what matches a pattern, and where each part that is left came from."""
-
-    def __init__(self, text: str, pattern: re.Pattern[str]) -> None:
-        parts = []
-        self._starts: list[int] = []
-        self._origins: list[int] = []
-        at = length = 0
-        spans = (match.span() for match in pattern.finditer(text))
-        for start, end in (*spans, (len(text), len(text))):
-            parts.append(text[at:start])
-            self._starts.append(length)
-            self._origins.append(at)
-            length += start - at
-            at = end
-        self.text = "".join(parts)
-
-    def origin(self, position: int) -> int:
-        part = bisect_right(self._starts, position) - 1
-        return self._origins[part] + position - self._starts[part]
-
-
-def _sentences(text: str) -> Iterator[tuple[int, int]]:
-    """Where the sentences and lines of a message stand; a block of code is one of them."""
-    first = 0
-    fences = (match.span() for match in _FENCE.finditer(text))
-    for fence_start, fence_end in (*fences, (len(text), len(text))):
-        code = [match.span() for match in _INLINE_CODE.finditer(text, first, fence_start)]
-        starts = [start for start, _ in code]
-        at = first
-        for end in _SENTENCE_END.finditer(text, first, fence_start):
-            before = bisect_right(starts, end.start()) - 1
-            is_code = before >= 0 and end.start() < code[before][1]
-            # Two odd marks can be lines apart; code within a sentence is on one line.
-            if is_code and not end[0].startswith("\n"):
-                continue
-            yield at, end.start()
-            at = end.end()
-        yield at, fence_start
-        yield fence_start, fence_end
-        first = fence_end
+            at = bisect_right(starts, place.position) - 1
+            start, end = self._sentences[at]
+            title = title or " ".join(self._text[start:end].split())
+            message = self._message_at(start)
+            beside = range(max(0, at - 1), min(len(starts), at + 2))
+            chosen.update(near for near in beside if self._message_at(starts[near]) == message)
+        for at in sorted(chosen):
+            start, end = self._sentences[at]
+            if at - 1 in chosen and self._message_at(starts[at - 1]) == self._message_at(start):
+                start, _ = passages.pop()  # what touches is one passage
+            passages.append((start, end))
+        text = "\n\n".join(self._text[start:end].strip("\n") for start, end in passages)
+        return _redact(title), _redact(text[:_MAX_CONTEXT])
 
 
 def _starts(texts: Sequence[str]) -> list[int]:
@@ -324,6 +287,7 @@ def _starts(texts: Sequence[str]) -> list[int]:
 
 
 def _redact(text: str) -> str:
+    """A text without secrets, nor what nobody sees, which could part one."""
     from retain.text.secrets import redact  # its patterns cost 10 ms, and most stops find nothing
 
-    return redact(strip_invisible(text)).text  # what nobody sees could part a secret
+    return redact(strip_invisible(text)).text

@@ -14,7 +14,7 @@ from retain.errors import NotFound, RetainError, Unreadable, UsageError
 if TYPE_CHECKING:
     from retain.app import App
     from retain.app.review import Reviewed
-    from retain.capture.inbox import Proposal
+    from retain.capture.proposal import Proposal
 
 _EMPTY: Final = "The inbox is empty: nothing waits to be reviewed."
 _NEXT: Final = "Next: retain inbox{bank} show 1, accept 1, drop 1 or edit"
@@ -73,10 +73,9 @@ def _age(proposal: Proposal) -> str:
     from datetime import UTC, datetime
 
     try:
-        at = datetime.fromisoformat(proposal.created_at)
-    except ValueError:
+        passed = datetime.now(UTC) - datetime.fromisoformat(proposal.created_at)
+    except (ValueError, TypeError):  # no time, or one without a zone, which we never write
         return "?"
-    passed = datetime.now(UTC) - (at if at.tzinfo else at.replace(tzinfo=UTC))
     minutes = max(0, int(passed.total_seconds() // 60))
     if minutes < 60:
         return f"{minutes}m"
@@ -110,8 +109,8 @@ def _show(app: App, args: Args, id: str) -> Output:  # noqa: A002
     }
     lines = [f"{name + ':':<12}{value}" for name, value in facts.items() if value]
     lines += ["", proposal.text, "", "What was said:"]
-    for quote in excerpt.messages:
-        lines += [f"  {quote.role}:", *(f"    {line}" for line in quote.text.split("\n"))]
+    for message in excerpt.messages:
+        lines += [f"  {message.role}:", *(f"    {line}" for line in message.text.split("\n"))]
     if excerpt.missing:
         lines.append(f"  The transcript cannot be shown: {excerpt.missing}.")
     if excerpt.is_cut:
@@ -120,7 +119,7 @@ def _show(app: App, args: Args, id: str) -> Output:  # noqa: A002
         **proposal.to_dict(),
         "text": proposal.text,
         "source": source,
-        "messages": [quote._asdict() for quote in excerpt.messages],
+        "messages": [{"role": it.role, "text": it.text} for it in excerpt.messages],
         "missing": excerpt.missing or None,
     }
     hint = f"Store it: retain inbox accept {_short(proposal)}{same_bank(args)}"
@@ -176,7 +175,7 @@ def _report(done: Reviewed, args: Args) -> Output:
         quiet=[accepted.outcome.memory.ref for accepted in done.accepted],
         messages=messages,
         warnings=warnings,
-        code=done.refused[0].error.exit_code if done.refused else 0,
+        code=done.refused[0][1].exit_code if done.refused else 0,
     )
 
 
@@ -187,7 +186,6 @@ def _report(done: Reviewed, args: Args) -> Output:
 )
 def _edit(app: App, args: Args) -> Output:
     """review proposals in your editor, all in one file"""
-    from retain.app.review import Reviewed
     from retain.capture import edit_plan
     from retain.cli.edit import EditSession, asks_again
 
@@ -195,27 +193,24 @@ def _edit(app: App, args: Args) -> Output:
     waiting = review.proposals()
     chosen = review.find(args.id, waiting) if args.id else waiting
     if not chosen:
-        return _report(Reviewed(), args)._replace(text="", messages=[_EMPTY])
+        return _report(review.accept([]), args)._replace(text="", messages=[_EMPTY])
     if args.file is not None:
         try:
-            steps = edit_plan.parse(read_text(args.file, _MAX_PLAN), chosen)
-            review.check(steps)
+            steps = review.parse_plan(read_text(args.file, _MAX_PLAN), chosen)
         except Unreadable as error:
             error.hint = f"Mend {args.file}, and run the command again."
             raise
-        return _report(review.carry_out(steps), args)
+        return _report(review.apply(steps), args)
     text = edit_plan.compose(chosen, {it.id: f"{_age(it)} ago, {_origin(it)}" for it in chosen})
     with EditSession("The inbox is as it was.") as session:
         while True:
             try:
-                steps = edit_plan.parse(session.edit("inbox.txt", text.encode()), chosen)
-                review.check(steps)
+                steps = review.parse_plan(session.edit("inbox.txt", text.encode()), chosen)
                 break
             except RetainError as error:
                 if not isinstance(error, Unreadable) or not asks_again(error):
                     raise session.keep_text(error, "retain inbox edit --file") from error
-        done = review.carry_out(steps)
-        output = _report(done, args)
-        if not done.refused:
+        output = _report(review.apply(steps), args)
+        if not output.code:
             return output
         return output._replace(messages=[*output.messages, f"Your text is in {session.keep()}."])

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from retain.bank.bank import Bank
 from retain.capture import stop_message, transcript, triage
-from retain.capture.inbox import MAX_TEXT, Inbox, Proposal
+from retain.capture.inbox import Inbox
+from retain.capture.proposal import MAX_TEXT, Proposal
 from retain.capture.transcript import Message
 from retain.capture.triage import SUMMARY, Finding
 from retain.categories import Rules
@@ -329,8 +330,8 @@ def _to_dict(finding: Finding) -> dict[str, Any]:
     return {
         "category": finding.category,
         "score": round(finding.score, 4),
-        "title": finding.title or next(iter(finding.snippets), ""),
-        "text": (finding.passage or finding.context)[:MAX_TEXT],
+        "title": finding.title,
+        "text": finding.text[:MAX_TEXT],
         "start": finding.start,
         "end": finding.end,
     }

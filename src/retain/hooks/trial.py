@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from retain.capture import stop_message, triage
-from retain.capture.inbox import Inbox, Proposal
+from retain.capture.inbox import Inbox
+from retain.capture.proposal import Proposal
 from retain.config import FILE
 from retain.errors import NotFound
 from retain.foreign import CLAUDE_FILE

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from pydantic import Field
 
-from retain.capture.inbox import MAX_TEXT
 from retain.capture.inbox import Inbox as BankInbox
+from retain.capture.proposal import MAX_TEXT
 from retain.errors import Conflict, NotFound
 from retain.web.office import HERE, OWN, Office, Scope
 from retain.web.operation import Call, Given, Gives, Many, Name, Operation
@@ -17,7 +17,7 @@ from retain.web.subjects.inbox import hash_of, shown, waiting
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.capture.inbox import Proposal
+    from retain.capture.proposal import Proposal
 
 
 Data = dict[str, Any]
@@ -206,7 +206,7 @@ async def _talk(call: Call) -> Data:
         every = [*review.proposals(), *review.dropped()]
         (one,) = _found([One(id=call.path["id"])], every)
         said = review.excerpt(one)
-        messages = [message._asdict() for message in said.messages]
+        messages = [{"role": one.role, "text": one.text} for one in said.messages]
         return {"messages": messages, "missing": said.missing, "cut": said.is_cut}
 
     _refuse_odd(call.path["id"])

@@ -12,7 +12,7 @@ from retain.web.office import Office, Scope
 if TYPE_CHECKING:
     from retain.app import App
     from retain.app.review import Review
-    from retain.capture.inbox import Proposal
+    from retain.capture.proposal import Proposal
 
 
 class Waiting(NamedTuple):
