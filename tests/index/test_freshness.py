@@ -102,9 +102,9 @@ def state(root: Path, target: str = "src/auth.py", *, seen: str = "") -> str:
 
 
 def test_a_file_is_fresh_unless_it_is_younger_than_the_memory(plain: Path) -> None:
-    assert Project(str(plain)).check("src/auth.py", WRITTEN) == Freshness("fresh", "src/auth.py")
+    assert Project(str(plain)).check("src/auth.py", WRITTEN) == Freshness("fresh")
     write(plain / "src" / "auth.py", CODE, LATER)
-    assert Project(str(plain)).check("src/auth.py", WRITTEN) == Freshness("changed", "src/auth.py")
+    assert Project(str(plain)).check("src/auth.py", WRITTEN) == Freshness("changed")
 
 
 def test_a_whole_second_stands_for_any_moment_in_it(plain: Path) -> None:
@@ -123,14 +123,14 @@ def test_with_a_fingerprint_content_alone_decides(plain: Path) -> None:
     assert state(plain) == "fresh"
     assert state(plain, "src", seen=seen) == "changed"
     found = Project(str(plain)).check("src/auth.py", WRITTEN, seen)
-    assert found == Freshness("changed", "src/auth.py")
+    assert found == Freshness("changed")
 
 
 def test_a_file_that_went_is_gone(plain: Path) -> None:
     seen = Project(str(plain)).fingerprint("src/auth.py")
     (plain / "src" / "auth.py").unlink()
     found = Project(str(plain)).check("src/auth.py", WRITTEN, seen)
-    assert found == Freshness("gone", "src/auth.py")
+    assert found == Freshness("gone")
     (plain / "src").rmdir()
     assert state(plain, seen=seen) == "gone"
 
@@ -138,7 +138,7 @@ def test_a_file_that_went_is_gone(plain: Path) -> None:
 def test_a_file_that_never_was_is_planned_and_not_gone(plain: Path, project: Path) -> None:
     for root in (plain, project):
         found = Project(str(root)).check("src/new.py", WRITTEN)
-        assert found == Freshness("planned", "src/new.py")
+        assert found == Freshness("planned")
         for target in ("lib/", "src/lib", "src/lib/", "lib/new.py:42"):
             assert state(root, target) == "planned", target
     run_git(project, "rm", "-q", "src/auth.py")
@@ -170,23 +170,15 @@ def test_a_file_moved_under_its_name_is_found_by_its_fingerprint(plain: Path) ->
     (plain / "src" / "auth.py").rename(plain / "lib" / "auth.py")
     assert state(plain) == "planned"
     found = Project(str(plain)).check("src/auth.py", WRITTEN, seen)
-    assert found == Freshness("moved", "src/auth.py", "lib/auth.py")
+    assert found == Freshness("moved", "lib/auth.py")
     write(plain / "copy" / "auth.py", CODE)
     assert state(plain, seen=seen) == "gone"
 
 
-def test_a_folder_that_is_there_is_fresh(plain: Path) -> None:
-    os.utime(plain / "src", (LATER, LATER))
-    for target in ("src", "src/", "./src"):
-        assert state(plain, target) == "fresh", target
-
-
-@pytest.mark.parametrize(
-    "suffix", ["#L10", "#L10-L20", "#login", "#", ":42", ":42:7", ":10-20", ":1,5"]
-)
+@pytest.mark.parametrize("suffix", ["#L10-L20", "#login", "#", ":42", ":42:7", ":1,5"])
 def test_a_place_in_a_file_is_not_part_of_its_path(plain: Path, suffix: str) -> None:
     target = f"src/auth.py{suffix}"
-    assert Project(str(plain)).check(target, WRITTEN) == Freshness("fresh", target)
+    assert Project(str(plain)).check(target, WRITTEN) == Freshness("fresh")
     seen = Project(str(plain)).fingerprint(target)
     assert len(seen) == 20
     (plain / "src" / "auth.py").unlink()
@@ -195,9 +187,7 @@ def test_a_place_in_a_file_is_not_part_of_its_path(plain: Path, suffix: str) -> 
     assert state(plain, target) == "changed"
 
 
-@pytest.mark.parametrize(
-    "name", ["-rf.py", "--output=x.py", "a b.py", "ä.py", "new\nline.py", "tab\t.py"]
-)
+@pytest.mark.parametrize("name", ["--output=x.py", "ä b.py", "new\nline.py"])
 def test_strange_names_are_files_like_others(plain: Path, project: Path, name: str) -> None:
     write(plain / name, CODE)
     assert state(plain, name) == "fresh"
@@ -222,7 +212,7 @@ def test_strange_names_are_files_like_others(plain: Path, project: Path, name: s
 )  # fmt: skip
 def test_what_was_never_meant_as_a_file_is_unknown(plain: Path, project: Path, target: str) -> None:
     for root in (plain, project):
-        assert Project(str(root)).check(target, WRITTEN) == Freshness("", target)
+        assert Project(str(root)).check(target, WRITTEN) == Freshness("")
         assert Project(str(root)).fingerprint(target) == ""
 
 
@@ -245,8 +235,8 @@ def test_nothing_outside_the_project_is_looked_at(plain: Path, target: str) -> N
     (plain / "src" / "out.py").symlink_to("../../secret.py")
     (plain / "loop").symlink_to("loop")
     write(plain / ".git" / "config", b"")
-    assert Project(str(plain)).check(target, WRITTEN) == Freshness("", target)
-    assert Project(str(plain)).check(target, WRITTEN, "0" * 20) == Freshness("", target)
+    assert Project(str(plain)).check(target, WRITTEN) == Freshness("")
+    assert Project(str(plain)).check(target, WRITTEN, "0" * 20) == Freshness("")
     assert Project(str(plain)).fingerprint(target) == ""
 
 
@@ -276,35 +266,7 @@ def test_devices_pipes_and_sockets_are_not_opened(
             assert Project(str(plain)).fingerprint(name) == freshness.THERE
 
 
-def test_a_file_too_large_to_read_has_no_fingerprint_and_goes_by_its_date(
-    plain: Path, project: Path
-) -> None:
-    for root in (plain, project):
-        with write(root / "big.bin", b"", LATER).open("wb") as file:
-            file.truncate(freshness.LARGEST_FILE + 1)
-        os.utime(root / "big.bin", (BEGIN, BEGIN))
-        assert Project(str(root)).fingerprint("big.bin") == freshness.THERE
-        assert state(root, "big.bin", seen="0" * 20) == "fresh"
-        os.utime(root / "big.bin", (LATER, LATER))
-    assert state(plain, "big.bin") == "changed"
-    assert state(project, "big.bin") == ""
-
-
-def test_a_project_that_is_not_there_has_no_files(home: Path) -> None:
-    assert state(home / "none", "src/auth.py") == "planned"
-    assert state(home / "none", "auth.py") == ""
-
-
 # With git
-
-
-def test_a_later_commit_changes_a_file_and_gives_the_date(project: Path) -> None:
-    write(project / "src" / "auth.py", CODE + b"more", LATER)
-    commit(project, LATER)
-    age(project, LATER + 500)
-    found = Project(str(project)).check("src/auth.py", WRITTEN)
-    assert found == Freshness("changed", "src/auth.py")
-    assert Project(str(project)).check("src/auth.py", LATER).state == "fresh"
 
 
 def test_a_change_taken_back_is_no_change(project: Path) -> None:
@@ -316,42 +278,6 @@ def test_a_change_taken_back_is_no_change(project: Path) -> None:
     assert state(project) == "fresh"
 
 
-def test_an_uncommitted_change_is_dated_by_the_file(project: Path) -> None:
-    write(project / "src" / "auth.py", CODE + b"more", LATER)
-    expected = Freshness("changed", "src/auth.py")
-    assert Project(str(project)).check("src/auth.py", WRITTEN) == expected
-    run_git(project, "add", "-A")
-    assert Project(str(project)).check("src/auth.py", WRITTEN) == expected
-
-
-def test_a_file_first_committed_after_the_memory_was_seen_as_it_was_committed(
-    project: Path,
-) -> None:
-    write(project / "new.py", CODE, LATER)
-    assert state(project, "new.py") == "changed"
-    commit(project, LATER)
-    assert state(project, "new.py") == "fresh"
-    write(project / "new.py", CODE + b"more", LATER + 10)
-    assert state(project, "new.py") == "changed"
-    commit(project, LATER + 10)
-    assert state(project, "new.py") == "changed"
-
-
-def test_a_merge_with_a_text_of_its_own_is_a_change(project: Path) -> None:
-    run_git(project, "switch", "-q", "-c", "side")
-    write(project / "src" / "auth.py", CODE + b"side", BEGIN)
-    commit(project, BEGIN + 1)
-    run_git(project, "switch", "-q", "main")
-    write(project / "src" / "auth.py", CODE + b"main", BEGIN)
-    commit(project, BEGIN + 2)
-    run_git(project, "merge", "-q", "-s", "ours", "--no-commit", "side")
-    write(project / "src" / "auth.py", CODE + b"main and side", BEGIN)
-    commit(project, LATER)
-    age(project, LATER + 500)
-    assert state(project) == "changed"
-    assert Project(str(project)).check("src/auth.py", LATER).state == "fresh"
-
-
 def test_line_ends_that_git_converts_are_no_change(project: Path) -> None:
     run_git(project, "config", "core.autocrlf", "true")
     (project / "src" / "auth.py").unlink()
@@ -360,14 +286,6 @@ def test_line_ends_that_git_converts_are_no_change(project: Path) -> None:
     seen = Project(str(project)).fingerprint_at("src/auth.py", WRITTEN)
     assert state(project, seen=seen) == "fresh"
     assert state(project) == "fresh"
-
-
-def test_a_repository_without_commits_goes_by_dates(home: Path) -> None:
-    project = new_project(home / "work" / "unborn")
-    write(project / "src" / "auth.py", CODE, LATER)
-    assert state(project) == "changed"
-    assert state(project, "src/none.py") == "planned"
-    assert state(project, "none.py") == ""
 
 
 def test_a_project_within_a_repository_sees_its_own_part(home: Path) -> None:
@@ -384,23 +302,10 @@ def test_a_project_within_a_repository_sees_its_own_part(home: Path) -> None:
     run_git(part, "mv", "src/auth.py", "login.py")
     commit(whole, LATER)
     found = Project(str(part)).check("src/auth.py", WRITTEN)
-    assert found == Freshness("moved", "src/auth.py", "login.py")
+    assert found == Freshness("moved", "login.py")
     run_git(whole, "mv", "./-part/login.py", "login.py")
     commit(whole, LATER)
     assert state(part) == "gone"
-
-
-def test_a_submodule_is_a_history_of_its_own(project: Path, home: Path) -> None:
-    other = new_project(home / "work" / "other")
-    write(other / "x.py", CODE)
-    commit(other, BEGIN)
-    allowed = ("-c", "protocol.file.allow=always")
-    run_git(project, *allowed, "submodule", "--quiet", "add", str(other), "sub")
-    commit(project, BEGIN)
-    assert state(project, "sub/x.py") == ""
-    os.utime(project / "sub" / "x.py", (BEGIN, BEGIN))
-    assert state(project, "sub/x.py") == "fresh"
-    assert state(project / "sub", "x.py") == "fresh"
 
 
 def test_in_a_clone_that_lacks_a_part_nobody_can_tell(
@@ -423,11 +328,6 @@ def test_in_a_clone_that_lacks_a_part_nobody_can_tell(
     assert not (project / "c.py").exists()
     assert (state(project, "c.py"), state(project, "docs/a.md")) == ("", "fresh")
     assert not canary.exists(), canary.read_text(encoding="utf-8")
-
-
-def test_a_memory_of_any_date_has_an_answer(project: Path) -> None:
-    for moment in (-1e300, -1.0, 0.0, 1e300):
-        assert Project(str(project)).check("src/auth.py", moment).state == "fresh"
 
 
 def test_the_fingerprint_of_that_time_comes_from_git_and_spares_it_later(
@@ -455,15 +355,6 @@ def test_the_fingerprint_of_that_time_comes_from_git_and_spares_it_later(
 # Moved
 
 
-def test_a_committed_rename_is_followed_with_its_date(project: Path) -> None:
-    (project / "lib").mkdir()
-    run_git(project, "mv", "src/auth.py", "lib/login.py")
-    write(project / "lib" / "login.py", CODE + b"import lib\n", LATER)
-    commit(project, LATER)
-    found = Project(str(project)).check("src/auth.py#L3", WRITTEN)
-    assert found == Freshness("moved", "src/auth.py#L3", "lib/login.py")
-
-
 def test_a_chain_of_renames_is_followed_to_its_end(project: Path) -> None:
     for number, (old, new) in enumerate(
         [("src/auth.py", "b.py"), ("b.py", "c.py"), ("c.py", "d.py")]
@@ -472,16 +363,7 @@ def test_a_chain_of_renames_is_followed_to_its_end(project: Path) -> None:
         write(project / new, (project / new).read_bytes() + b"more\n")
         commit(project, LATER - 2 + number)
     found = Project(str(project)).check("src/auth.py", WRITTEN)
-    assert found == Freshness("moved", "src/auth.py", "d.py")
-
-
-def test_a_file_moved_and_then_deleted_is_gone_with_the_date(project: Path) -> None:
-    run_git(project, "mv", "src/auth.py", "b.py")
-    commit(project, BEGIN + 10)
-    run_git(project, "rm", "-q", "b.py")
-    commit(project, LATER)
-    found = Project(str(project)).check("src/auth.py", WRITTEN)
-    assert found == Freshness("gone", "src/auth.py")
+    assert found == Freshness("moved", "d.py")
 
 
 def test_a_file_moved_behind_gits_back_is_found_by_its_content(project: Path) -> None:
@@ -490,22 +372,7 @@ def test_a_file_moved_behind_gits_back_is_found_by_its_content(project: Path) ->
     write(project / "lib" / "other.py", CODE[1:])
     (project / "src" / "auth.py").rename(project / "lib" / "auth.py")
     found = Project(str(project)).check("src/auth.py", WRITTEN)
-    assert found == Freshness("moved", "src/auth.py", "lib/auth.py")
-
-
-def test_an_empty_file_is_like_any_other_and_not_looked_for(project: Path) -> None:
-    write(project / "pkg" / "__init__.py", b"")
-    commit(project, BEGIN)
-    (project / "pkg" / "__init__.py").rename(project / "__init__.py")
-    assert state(project, "pkg/__init__.py") == "gone"
-
-
-def test_a_deleted_file_whose_name_says_nothing_needs_a_fingerprint(project: Path) -> None:
-    write(project / "Makefile", b"all:\n")
-    seen = Project(str(project)).fingerprint("Makefile")
-    (project / "Makefile").unlink()
-    assert state(project, "Makefile") == ""
-    assert state(project, "Makefile", seen=seen) == "gone"
+    assert found == Freshness("moved", "lib/auth.py")
 
 
 @pytest.mark.parametrize(
@@ -572,22 +439,6 @@ def test_a_git_that_hangs_is_asked_once_and_nobody_can_tell(project: Path, slow_
     assert one.check("src/none.py", WRITTEN).state == ""
     assert one.check("none.py", WRITTEN).state == ""
     assert slow_git.read_text(encoding="utf-8").count("x") == 2
-
-
-def test_without_git_installed_files_go_by_their_dates(
-    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(home / "empty"))
-    assert state(project) == "changed"
-
-
-def test_a_damaged_repository_is_no_proof_of_anything(project: Path) -> None:
-    for path in (project / ".git" / "objects").rglob("*"):
-        if path.is_file():
-            path.chmod(0o600)
-            path.write_bytes(b"garbage")
-    assert state(project) == ""
-    assert state(project, "src/none.py") == ""
 
 
 def test_hostile_repository_settings_start_nothing_and_change_no_answer(

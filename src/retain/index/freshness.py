@@ -17,6 +17,7 @@ import re
 import stat
 from collections import defaultdict
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import HistoryError
@@ -25,24 +26,23 @@ from retain.text.links import normalize_target
 if TYPE_CHECKING:
     from retain.bank.git import Repository
 
-
 LARGEST_FILE: Final = 5_000_000  # bytes read to take a fingerprint
 FINGERPRINT: Final = 20  # hex digits
 THERE: Final = "there"  # in place of one, for a folder and for what is too large to be read
 _LONGEST_TARGET: Final = 4096
 _MOST_COMMITS: Final = 3000  # read from git's log
-_MOST_ENTRIES: Final = 20_000  # looked through for a file that moved behind git's back
+_MOST_FOLDERS: Final = 2000  # looked through for a file that moved behind git's back
 
 _LINE: Final = re.compile(r"(?:#[^/]*|(?::[0-9]+(?:[-:,][0-9]+)*))$")
 _ENDING: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9_+-]{0,9}$")
 
 # What a repository's own settings could otherwise change in the output. Of a merge only those files
 # are listed that are like neither parent's.
-_DIFF: Final = ("--raw", "-z", "--no-abbrev", "--find-renames", "-l100", "--no-relative")
 _LOG: Final = (
-    *_DIFF, "--format=%ct", "--no-color", "--no-ext-diff", "--no-textconv", "--no-follow",
-    "--no-show-signature", "--no-notes", "--diff-merges=combined",
-    f"--max-count={_MOST_COMMITS}", "--end-of-options", "HEAD",
+    "--raw", "-z", "--no-abbrev", "--find-renames", "-l100", "--no-relative", "--format=%ct",
+    "--no-color", "--no-ext-diff", "--no-textconv", "--no-follow", "--no-show-signature",
+    "--no-notes", "--diff-merges=combined", f"--max-count={_MOST_COMMITS}",
+    "--end-of-options", "HEAD", "--",
 )  # fmt: skip
 
 
@@ -50,7 +50,6 @@ class Freshness(NamedTuple):
     """How a linked file is now: fresh, changed, moved, gone, planned, or empty: unknown."""
 
     state: str
-    path: str  # as it is linked
     now_at: str = ""
 
 
@@ -79,10 +78,10 @@ class Project:
         """
         place = self._find(target)
         if place is None:
-            return Freshness("", target)
-        if place.status is None:
-            return self._check_missing(target, place.path, seen)
+            return Freshness("")
         content = "" if seen == THERE else seen
+        if place.status is None:
+            return self._check_missing(target, place.path, content, was_seen=bool(seen))
         is_fresh: bool | None = None
         if stat.S_ISDIR(place.status.st_mode):
             is_fresh = not content
@@ -96,26 +95,28 @@ class Project:
                 is_fresh = False
             elif blobs and (then := self._history.blob_at(place.path, written_at)) is not None:
                 is_fresh = then in blobs
-        return Freshness("" if is_fresh is None else "fresh" if is_fresh else "changed", target)
+        return Freshness("" if is_fresh is None else "fresh" if is_fresh else "changed")
 
-    def _check_missing(self, target: str, path: str, seen: str) -> Freshness:
-        if not seen and not self._may_be_file(target, path):
-            return Freshness("", target)
-        history, last_path, content = self._history, path, "" if seen == THERE else seen
+    def _check_missing(self, target: str, path: str, content: str, *, was_seen: bool) -> Freshness:
+        # Tell `src/auth.py` from `TCP/IP` and an idea, for which nobody needs to ask git.
+        top, slash, _ = path.partition("/")
+        is_path = target.endswith("/") or _ENDING.search(path) or (slash and self.has(top))
+        if not was_seen and (":" in top or not is_path):
+            return Freshness("")
+        history, last_path = self._history, path
         if history is not None:
-            last_path = history.follow(path, self)
-            if last_path != path and self.is_file(last_path):
-                return Freshness("moved", target, last_path)
+            last_path = history.follow(path)
+            if last_path != path and self._is_file(last_path):
+                return Freshness("moved", last_path)
             content = content or history.last_blob(last_path)
         now_at = self._find_namesake(last_path, content)
         if now_at:
-            return Freshness("moved", target, now_at)
-        was_there = True if seen else history.had(path) if history else False
+            return Freshness("moved", now_at)
+        was_there = was_seen or (history.had(path) if history else False)
         if was_there:
-            return Freshness("gone", target)
+            return Freshness("gone")
         # `Node.js` is no file, for all one knows; `src/node.js` may be.
-        is_planned = was_there is not None and "/" in target
-        return Freshness("planned" if is_planned else "", target)
+        return Freshness("planned" if was_there is not None and "/" in target else "")
 
     def fingerprint(self, target: str) -> str:
         """A short hash of a linked file's content now; empty where there is nothing."""
@@ -138,8 +139,8 @@ class Project:
         blob = self._history.blob_at(place.path, written_at) if self._history else None
         return blob[:FINGERPRINT] if blob else THERE if place.status else ""
 
-    def meant(self, path: str, cwd: str) -> list[str]:
-        """What a path given in a directory means here, as links name it; nothing if outside.
+    def targets_of(self, path: str, cwd: str) -> list[str]:
+        """What a path given in a directory is called in links; nothing if it is outside.
 
         As it stands there, or as links name it: the first of the two that is there, else both.
         """
@@ -159,7 +160,7 @@ class Project:
         place = self._find(path)
         return place is not None and place.status is not None
 
-    def is_file(self, path: str) -> bool:
+    def _is_file(self, path: str) -> bool:
         """Whether a path is that of a file, no link, that may be shown to a person."""
         place = self._resolve(path) if path.isprintable() else None
         return place is not None and place.is_file and place.path == path
@@ -207,44 +208,22 @@ class Project:
         history = _History(repository, self.root) if repository else None
         return history if history and history.is_born else None
 
-    def _may_be_file(self, target: str, path: str) -> bool:
-        """Tell `src/auth.py` from `TCP/IP` and an idea, for which nobody needs to ask git."""
-        top, slash, _ = path.partition("/")
-        if ":" in top:
-            return False
-        return target.endswith("/") or bool(_ENDING.search(path)) or bool(slash and self.has(top))
-
     def _find_namesake(self, path: str, content: str) -> str:
         """The one other file of the same name and content; of several nobody can tell."""
         if not content or _blob(b"").startswith(content):
             return ""  # an empty file is like any other
-        same = []
-        for candidate in self._files_by_name.get(os.path.basename(path), ()):
-            place = self._resolve(candidate) if self.is_file(candidate) else None
-            if place and any(blob.startswith(content) for blob in self._blobs_at(place)[:1]):
-                same.append(candidate)
+        name, same = os.path.basename(path), []
+        for folder, folders, names in islice(os.walk(self.root), _MOST_FOLDERS):
+            folders[:] = sorted(each for each in folders if not each.startswith("."))
+            inner = os.path.normpath(os.path.join(os.path.relpath(folder, self.root), name))
+            if name in names and self._is_file(inner):
+                same += [inner] if self.fingerprint(inner) == content[:FINGERPRINT] else []
         return same[0] if len(same) == 1 else ""
-
-    @cached_property
-    def _files_by_name(self) -> dict[str, list[str]]:
-        """The project's files by their names, as far as a short walk gets."""
-        files = defaultdict(list)
-        left = _MOST_ENTRIES
-        for folder, folders, names in os.walk(self.root):
-            left -= len(folders) + len(names)
-            if left < 0:
-                break
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            inner = os.path.relpath(folder, self.root)
-            for name in names:
-                files[name].append(os.path.normpath(os.path.join(inner, name)))
-        return files
 
 
 class _Change(NamedTuple):
-    """What one commit did to one file; the newest is at position 1, what is staged at 0."""
+    """What one commit did to one file."""
 
-    position: int
     time: int
     status: str
     old: str
@@ -263,20 +242,14 @@ class _History:
         self._changes: dict[str, list[_Change]] = defaultdict(list)  # by both paths, newest first
         self._reach = float("inf")  # changes before this moment are not known
         self.is_born = True
-        try:
+        with contextlib.suppress(HistoryError):
             head = repository.ask("rev-parse", "--is-shallow-repository", "HEAD")
             self.is_born = not head.status
             is_shallow, _, commit = head.line.partition("\n")
             if self.is_born and is_shallow == "false" and len(commit) == len(_blob(b"")):
-                # The dashes also tell HEAD from a file of that name.
-                within = (self._prefix,) if self._prefix else ()
-                log = repository.ask("log", *_LOG, "--", *within)
-                renames = ("--cached", *_DIFF, "--diff-filter=R", "HEAD")
-                staged = repository.ask("diff-index", *renames, "--", *within)
-                if not log.status and not staged.status:
-                    self._parse(staged.out + log.out)
-        except HistoryError:
-            pass
+                log = repository.ask("log", *_LOG, *filter(None, [self._prefix]))
+                if not log.status:
+                    self._parse(log.out)
 
     def _parse(self, out: bytes) -> None:
         """Read the output of `log --raw -z`."""
@@ -287,12 +260,11 @@ class _History:
             if text.startswith(":"):
                 # As many modes and objects as the commit has parents, and one more.
                 *facts, status = text.lstrip(":").split(" ")
-                old, new = facts[len(facts) // 2], facts[-1]
                 names = [next(words, b"") for _ in range(2 if status[0] in "RC" else 1)]
                 source, path = (
                     os.fsdecode(name).removeprefix(self._prefix) for name in (names[0], names[-1])
                 )
-                change = _Change(commits, when, status[0], old, new, source, path)
+                change = _Change(when, status[0], facts[len(facts) // 2], facts[-1], source, path)
                 for name in {path, source} if status[0] == "R" else {path}:
                     self._changes[name].append(change)
             elif text:
@@ -302,19 +274,16 @@ class _History:
     def blob_at(self, path: str, written_at: float) -> str | None:
         """What was at a path at a time, empty if git had nothing, None if unknown."""
         moment = max(written_at, 0.0)
-        later = [each for each in self._changes.get(path, ()) if _is_after(each.time, moment)]
         if moment < self._reach:
             return None
-        if later:
-            # Not in git at that time: what was committed first is the nearest to what was seen.
-            first = later[-1]
-            return first.new if first.path == path and first.status in "ARC" else first.old
-        # A folder has a name of its own only where another repository begins.
-        parts = path.split("/")
-        is_nested = any(self.blob("/".join(parts[:depth])) for depth in range(1, len(parts)))
-        return None if is_nested else self.blob(path)
+        later = [each for each in self._changes.get(path, ()) if _is_after(each.time, moment)]
+        if not later:
+            return self._blob(path)
+        # Not in git at that time: what was committed first is the nearest to what was seen.
+        first = later[-1]
+        return first.new if first.path == path and first.status in "ARC" else first.old
 
-    def blob(self, path: str) -> str:
+    def _blob(self, path: str) -> str:
         """What HEAD has at a path, or an empty string."""
         last = self._changes.get(path, [None])[0]
         return last.new if last and last.path == path and last.status != "D" else ""
@@ -322,31 +291,27 @@ class _History:
     def last_blob(self, path: str) -> str:
         """What was last at a path that may be gone from HEAD."""
         last = self._changes.get(path, [None])[0]
-        return self.blob(path) or (last.old if last else "")
+        return self._blob(path) or (last.old if last else "")
 
-    def follow(self, path: str, project: Project) -> str:
+    def follow(self, path: str) -> str:
         """Where a file that is gone was last, from one name to the next."""
-        position = _MOST_COMMITS + 1
+        passed = {path}
         while changes := self._changes.get(path):
-            last = changes[0]
-            # A name can be used again: only what happened later belongs to this file.
-            if last.source != path or last.path == path or last.position >= position:
+            if changes[0].source != path or changes[0].path in passed:
                 break
-            path, position = last.path, last.position
-            if project.is_file(path):
-                break
+            path = changes[0].path
+            passed.add(path)
         return path
 
     def had(self, path: str) -> bool | None:
         """Whether anything was ever there, as far back as is looked; None if unknown."""
-        if self._reach == float("inf") or (self.blob(path) and self._is_sparse):
+        if self._reach == float("inf"):
             return None
+        if self._blob(path):
+            # Git may have left out what HEAD has.
+            sparse = self._repository.ask("config", "--type=bool", "core.sparseCheckout")
+            return None if sparse.line == "true" else True
         return path in self._changes or any(name.startswith(f"{path}/") for name in self._changes)
-
-    @cached_property
-    def _is_sparse(self) -> bool:
-        """Whether git may have left out files that HEAD has."""
-        return self._repository.ask("config", "--type=bool", "core.sparseCheckout").line == "true"
 
 
 def _is_after(moment: float, written_at: float) -> bool:

@@ -99,7 +99,7 @@ def _file_names(
     connection: sqlite3.Connection, document: Document, project: Project | None
 ) -> list[str]:
     """What links call a file: its place in the project, and where it stood before it moved."""
-    places = project.meant(document.plain, document.cwd) if project else []
+    places = project.targets_of(document.plain, document.cwd) if project else []
     if project is None or not places:
         return [normalize_target(document.plain)]
     if not project.has(places[0]):
@@ -323,7 +323,7 @@ def _refuse_outside(document: Document, projects: Sequence[Project | None]) -> N
     if not document.plain:
         raise UsageError("say which document: a file of the project, or a memory")
     there = [project for project in projects if project]
-    if there and not any(project.meant(document.plain, document.cwd) for project in there):
+    if there and not any(project.targets_of(document.plain, document.cwd) for project in there):
         raise UsageError(
             f"{document.plain} is outside the project {there[0].root}, and no memory links to it",
             hint=f"Name a file below {there[0].root}, or a memory.",
