@@ -38,12 +38,13 @@ _ENDING: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9_+-]{0,9}$")
 
 # What a repository's own settings could otherwise change in the output. Of a merge only those files
 # are listed that are like neither parent's.
+_DIFF: Final = ("--raw", "-z", "--no-abbrev", "--find-renames", "-l100", "--no-relative")
 _LOG: Final = (
-    "--raw", "-z", "--no-abbrev", "--find-renames", "-l100", "--no-relative", "--format=%ct",
-    "--no-color", "--no-ext-diff", "--no-textconv", "--no-follow", "--no-show-signature",
-    "--no-notes", "--diff-merges=combined", f"--max-count={_MOST_COMMITS}",
-    "--end-of-options", "HEAD", "--",
+    *_DIFF, "--format=%ct", "--no-color", "--no-ext-diff", "--no-textconv", "--no-follow",
+    "--no-show-signature", "--no-notes", "--diff-merges=combined",
+    f"--max-count={_MOST_COMMITS}", "--end-of-options", "HEAD",
 )  # fmt: skip
+_STAGED: Final = ("--cached", *_DIFF, "--diff-filter=R", "HEAD")
 
 
 class Freshness(NamedTuple):
@@ -247,9 +248,11 @@ class _History:
             self.is_born = not head.status
             is_shallow, _, commit = head.line.partition("\n")
             if self.is_born and is_shallow == "false" and len(commit) == len(_blob(b"")):
-                log = repository.ask("log", *_LOG, *filter(None, [self._prefix]))
-                if not log.status:
-                    self._parse(log.out)
+                within = ("--", *filter(None, [self._prefix]))
+                log = repository.ask("log", *_LOG, *within)
+                staged = repository.ask("diff-index", *_STAGED, *within)
+                if not log.status and not staged.status:
+                    self._parse(staged.out + log.out)
 
     def _parse(self, out: bytes) -> None:
         """Read the output of `log --raw -z`."""
