@@ -131,16 +131,16 @@ EDITS = [_by_rename, _in_place, _longer, _among_swap_files, _vanish]
 @contextmanager
 def at_the_exchange(edit: Callable[[Path], None], file: Path) -> Iterator[None]:
     """Let a person save their edit just before the first exchange."""
-    exchange, done = fsio._exchange, False
+    rename, done = fsio._renameat2, False
 
-    def late(*args: Any) -> None:
+    def late(*args: Any) -> bool:
         nonlocal done
-        if not done:
+        if not done and args[4] == fsio._EXCHANGE:
             done = True
             edit(file)
-        exchange(*args)
+        return rename(*args)
 
-    with mock.patch.object(fsio, "_exchange", late):
+    with mock.patch.object(fsio, "_renameat2", late):
         yield
     assert done
 

@@ -37,7 +37,7 @@ HOSTILE = st.lists(
 ).map("".join)  # fmt: skip
 TITLES = st.one_of(st.text(max_size=60), HOSTILE)
 TAGS = st.lists(TITLES, max_size=4).map(tuple)
-WORDS = st.text(alphabet="abc-09 _#:>é\u3000.", max_size=12)
+WORDS = st.text(alphabet="abc-09 _#>é\u3000.", max_size=12)
 PATHS = st.builds("m/{}/{}.json".format, WORDS, st.from_regex(r"[a-z0-9-]{1,9}", fullmatch=True))
 
 
@@ -51,7 +51,6 @@ PATHS = st.builds("m/{}/{}.json".format, WORDS, st.from_regex(r"[a-z0-9-]{1,9}",
             "- [TECH_DEBT] a -> my notes/a.json #tags:x",
         ),
         (Line("PLAN-2", "a", "p.json"), "- [PLAN-2] a -> p.json"),
-        (Line("D", "a", "x #tags:y/p.json"), "- [D] a -> x #tags:y/p.json #tags:"),
         (Line("D", "a", "x -> y/p.json", ("t",)), "- [D] a -> x -> y/p.json #tags:t"),
     ],
 )
@@ -77,7 +76,7 @@ def test_line_is_written_and_read_back(line: Line, text: str) -> None:
         ("- [decision] a -> p.json", None),
         ("- [DECISION] a", None),
         ("- [DECISION] -> p.json", None),
-        ("- [DECISION] a -> #tags:b", Line("DECISION", "a", "#tags:b")),
+        ("- [DECISION] a -> #tags:b", None),
         ("- [DECISION] a -> p\x1b.json", None),
         ("* [DECISION] a -> p.json", None),
         ("# Memory Index", None),
@@ -134,7 +133,8 @@ def test_what_is_missing_or_out_of_form_still_gives_a_line_that_parses(
 
 
 @pytest.mark.parametrize(
-    "path", ["", " ", "a\nb.json", "a\tb", "a\u2028b", " a", "a ", "\udcff", "a\u202eb"]
+    "path",
+    ["", " ", "x #tags:y.json", "a\nb.json", "a\tb", "a\u2028b", " a", "a ", "\udcff", "a\u202eb"],
 )
 def test_path_that_cannot_stand_in_a_line_is_refused_and_reported_as_not_listed(path: str) -> None:
     line = Line("D", "a", path)

@@ -37,6 +37,7 @@ VERSIONS: Final = ".versions"
 DRAFT: Final = ".new-"  # how the name of a file begins that is not yet in place
 
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_ANY_SIZE: Final = 1 << 40
 _FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 _ODD: Final = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO)  # a link, or a thing of another kind
 
@@ -149,13 +150,7 @@ class Directory:
                 raise Unsafe(f"{path} is not a plain file")
             if facts.st_size > limit:
                 raise LimitExceeded(f"{path} is larger than {limit:,} bytes")
-            data = os.read(fd, facts.st_size + 1)
-            # It may grow while it is read.
-            while len(data) > facts.st_size and (more := os.read(fd, 1 << 20)):
-                data += more
-                if len(data) > limit:
-                    raise LimitExceeded(f"{path} is larger than {limit:,} bytes")
-            return data, facts
+            return os.read(fd, facts.st_size), facts
         except OSError as error:
             raise _refuse(error, path) from error
         finally:
@@ -187,7 +182,7 @@ class Directory:
 
     def rename(self, name: str, new: str) -> None:
         """Give a file another name here, or raise Conflict for one that is taken."""
-        _link_new(self, name, self, new)
+        _rename_new(self, name, self, new)
 
 
 def _refuse(error: OSError, path: str) -> RetainError:
@@ -220,8 +215,8 @@ def write_whole(path: str, data: bytes) -> None:
         _write_at(fd, name, data, mode)
 
 
-def _write_at(folder: int, name: str, data: bytes, mode: int = 0o600, draft: str = "") -> None:
-    draft = draft or f".tmp-{_unique()}"
+def _write_at(folder: int, name: str, data: bytes, mode: int = 0o600) -> None:
+    draft = f".tmp-{_unique()}"
     try:
         _write_new(folder, draft, data, mode)
         os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -287,10 +282,10 @@ class WriteTransaction:
         label: str = "",
     ) -> None:
         """Give a file a new text, unless it is no longer the one expected; keep the old one."""
-        mode = 0o600
+        path, mode = os.path.join(folder.path, name), 0o600
         with contextlib.suppress(FileNotFoundError):
             mode = _stat(folder, name).st_mode & 0o777
-        with _write_draft(self._drafts, folder, name, data, mode) as draft:
+        with _write_draft(self._drafts, path, data, mode) as draft:
             try:
                 if versions:
                     _link(folder, name, versions, label)
@@ -298,32 +293,44 @@ class WriteTransaction:
                 self._swap(folder, name, draft, expected)
             except BaseException as error:
                 with contextlib.suppress(FileNotFoundError):
+                    # The version is a second name of the file, unless it is the only one left.
                     if versions and _stat(folder, name).st_ino == _stat(versions, label).st_ino:
                         os.unlink(label, dir_fd=versions.fd)
                 if isinstance(error, FileNotFoundError) and not folder.has(name):
-                    raise changed_meanwhile(os.path.join(folder.path, name)) from error
+                    raise changed_meanwhile(path) from error
                 raise
-            # The old text has another name, or nobody wants it kept. Should this fail, it is
-            # not the write that failed: the next writer removes it.
-            with contextlib.suppress(OSError):
-                os.unlink(draft, dir_fd=self._drafts.fd)
 
     def _swap(self, folder: Directory, name: str, draft: str, expected: bytes) -> None:
         """Exchange a file with its draft, and back again if it was not what was expected."""
-        _exchange(self._drafts, draft, folder, name)
-        with contextlib.ExitStack() as undo:
-            undo.callback(_exchange, self._drafts, draft, folder, name)
-            # Nothing at all is there when someone deletes the trash at this moment; the old text
-            # has its second name, and there is no way back.
-            if not self._drafts.holds(draft, expected) and self._drafts.has(draft):
-                raise changed_meanwhile(os.path.join(folder.path, name))
+        path = os.path.join(folder.path, name)
+        exchange = (self._drafts.fd, draft, folder.fd, name, _EXCHANGE)
+        if _renameat2(*exchange):
+            with contextlib.ExitStack() as undo:
+                undo.callback(_renameat2, *exchange)
+                # Nothing at all is there when someone deletes the trash at this moment; the old
+                # text has its second name, and there is no way back.
+                if not self._drafts.holds(draft, expected) and self._drafts.has(draft):
+                    raise changed_meanwhile(path)
+                folder.sync()
+                undo.pop_all()
+            # Should this fail, it is not the write that failed: the next writer removes it.
+            with contextlib.suppress(OSError):
+                os.unlink(draft, dir_fd=self._drafts.fd)
+        else:
+            if not folder.holds(name, expected):
+                raise changed_meanwhile(path)
+            os.rename(draft, name, src_dir_fd=self._drafts.fd, dst_dir_fd=folder.fd)
             folder.sync()
-            undo.pop_all()
 
     def move(self, source: Directory, name: str, target: Directory, new: str) -> None:
         """Rename a file, never over another one."""
         _rename_new(source, name, target, new)
-        _settle(source, name, target, new, target, source)
+        try:
+            target.sync()
+            source.sync()
+        except OSError:
+            _rename_new(target, new, source, name)
+            raise
 
     def remove(self, folder: Directory, name: str) -> None:
         """Remove a file for good."""
@@ -338,8 +345,7 @@ class WriteTransaction:
         """
         journal = [(file.collection, file.name, _digest(file.data), file.label) for file in files]
         with saving(os.path.join(self._drafts.path, JOURNAL)):
-            text = json.dumps(journal).encode()
-            _write_at(self._drafts.fd, JOURNAL, text, draft=f"{JOURNAL}.new")
+            self._drafts.put(JOURNAL, json.dumps(journal).encode())
         placed = 0
         try:
             for collection, name, data, expected, label in files:
@@ -350,41 +356,35 @@ class WriteTransaction:
                         with versions_dir(self.root, collection, name, create=True) as versions:
                             self.replace(folder, name, data, expected, versions, label)
                 placed += 1
-            self._end_journal()
+            self.remove(self._drafts, JOURNAL)
         except BaseException:
             self._undo(journal[:placed])
             for entry in self._leftovers():  # whose texts the caller still has
                 os.unlink(entry.name, dir_fd=self._drafts.fd)
             raise
 
-    def _end_journal(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(JOURNAL, dir_fd=self._drafts.fd)
-        self._drafts.sync()
-
     def _undo(self, journal: _Journal) -> None:
         """Undo what an unfinished batch did, except where someone has changed it since."""
         for collection, name, digest, label in journal:
             with contextlib.suppress(RetainError, OSError), self.root.child(collection) as folder:
-                if _digest(folder.read(name, 1 << 40)) != digest:
+                data = folder.read(name, _ANY_SIZE)
+                if _digest(data) != digest:
                     continue
                 if label:
                     with versions_dir(self.root, collection, name) as versions:
-                        draft = f"{DRAFT}{_unique()}"
-                        _link(versions, label, self._drafts, draft)
-                        _exchange(self._drafts, draft, folder, name)
-                        os.unlink(label, dir_fd=versions.fd)
+                        self.replace(folder, name, versions.read(label, _ANY_SIZE), data)
+                        self.remove(versions, label)
                 else:  # a draft again, which is kept in the trash: the journal may be a stranger's
                     self.move(folder, name, self._drafts, f"{DRAFT}{_unique()}")
-                folder.sync()
-        self._end_journal()
+        with contextlib.suppress(FileNotFoundError):
+            self.remove(self._drafts, JOURNAL)
 
     def _leftovers(self) -> list[os.DirEntry[str]]:
         """Drafts of a killed writer: only the holder of the lock writes any."""
         return [
             entry
             for entry in self._drafts.entries()
-            if entry.name.startswith(DRAFT) and entry.is_file(follow_symlinks=False)
+            if entry.name.startswith((DRAFT, ".tmp-")) and entry.is_file(follow_symlinks=False)
         ]
 
     def _recover(self) -> None:
@@ -395,12 +395,10 @@ class WriteTransaction:
         """
         if self._drafts.has(JOURNAL):
             self._undo(_read_journal(self._drafts))
-        with contextlib.suppress(OSError):
-            os.unlink(f"{JOURNAL}.new", dir_fd=self._drafts.fd)
         stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime())
         for entry in self._leftovers():
             facts = entry.stat(follow_symlinks=False)
-            if not facts.st_size or facts.st_nlink > 1:
+            if not facts.st_size or facts.st_nlink > 1 or not entry.name.startswith(DRAFT):
                 os.unlink(entry.name, dir_fd=self._drafts.fd)
             else:
                 new = f"recovered-{entry.name.removeprefix(DRAFT)[:50]}_{stamp}.md"
@@ -409,20 +407,27 @@ class WriteTransaction:
 
 def _create(drafts: Directory, folder: Directory, name: str, data: bytes) -> None:
     """Place a new file by way of a draft; one that is already there is left alone."""
-    with _write_draft(drafts, folder, name, data, 0o600) as draft:
-        # Not renameat2, which would cost a new memory the import of ctypes.
-        _link_new(drafts, draft, folder, name)
-        _settle(drafts, draft, folder, name, folder)
+    path = os.path.join(folder.path, name)
+    with _write_draft(drafts, path, data, 0o600) as draft:
+        try:
+            _link(drafts, draft, folder, name)
+        except FileExistsError as error:
+            raise taken_error(path) from error
+        try:
+            folder.sync()
+        except OSError:
+            os.unlink(name, dir_fd=folder.fd)
+            raise
+        # Should this fail, it is not the write that failed: the next writer removes it.
+        with contextlib.suppress(OSError):
+            os.unlink(draft, dir_fd=drafts.fd)
 
 
 @contextlib.contextmanager
-def _write_draft(
-    drafts: Directory, folder: Directory, name: str, data: bytes, mode: int
-) -> Iterator[str]:
+def _write_draft(drafts: Directory, path: str, data: bytes, mode: int) -> Iterator[str]:
     """A finished, synced draft of a file; removed again when placing it fails."""
-    draft = f"{DRAFT}{_unique()}"
-    with saving(os.path.join(folder.path, name)):
-        made = 0
+    draft, made = f"{DRAFT}{_unique()}", 0
+    with saving(path):
         try:
             made = _write_new(drafts.fd, draft, data, mode)
             yield draft
@@ -553,52 +558,19 @@ _NOREPLACE: Final = 1
 _EXCHANGE: Final = 2
 
 
-def _exchange(folder: Directory, name: str, other: Directory, other_name: str) -> None:
-    """Swap two files: in one step, or in three that leave no name empty where that is lacking."""
-    if _renameat2(folder.fd, name, other.fd, other_name, _EXCHANGE):
-        return
-    aside = f"{DRAFT}{_unique()}"
-    _link(other, other_name, folder, aside)
-    os.rename(name, other_name, src_dir_fd=folder.fd, dst_dir_fd=other.fd)
-    os.rename(aside, name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
-
-
 def _rename_new(source: Directory, name: str, target: Directory, new: str) -> None:
     """Rename a file, never over another one."""
     try:
-        if _renameat2(source.fd, name, target.fd, new, _NOREPLACE):
-            return
+        if not _renameat2(source.fd, name, target.fd, new, _NOREPLACE):
+            _link(source, name, target, new)
+            os.unlink(name, dir_fd=source.fd)
     except FileExistsError as error:
         raise taken_error(os.path.join(target.path, new)) from error
-    _link_new(source, name, target, new)
-
-
-def _link_new(source: Directory, name: str, target: Directory, new: str) -> None:
-    """Rename a file by way of a second name, which cannot be taken."""
-    try:
-        _link(source, name, target, new)
-    except FileExistsError as error:
-        raise taken_error(os.path.join(target.path, new)) from error
-    try:
-        os.unlink(name, dir_fd=source.fd)
-    except OSError:
-        os.unlink(new, dir_fd=target.fd)
-        raise
 
 
 def _link(folder: Directory, name: str, other: Directory, new: str) -> None:
     """Give a file a second name."""
     os.link(name, new, src_dir_fd=folder.fd, dst_dir_fd=other.fd, follow_symlinks=False)
-
-
-def _settle(source: Directory, name: str, target: Directory, new: str, *folders: Directory) -> None:
-    """Sync what a rename changed, and rename back when the disk cannot promise to remember it."""
-    try:
-        for folder in folders:
-            folder.sync()
-    except OSError:
-        _rename_new(target, new, source, name)
-        raise
 
 
 def _renameat2(one: int, name: str, other: int, other_name: str, flag: int) -> bool:

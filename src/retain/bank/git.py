@@ -13,7 +13,7 @@ import hashlib
 import os
 import re
 import shlex
-import signal
+import shutil
 import subprocess
 import tempfile
 import time
@@ -28,13 +28,11 @@ LARGEST_BLOB: Final = 64 * 1024 * 1024
 LONGEST_REVISION: Final = 250
 LONGEST_MESSAGE: Final = 16_000
 MOST_PATHS: Final = 100  # of 4 kB each: they fit a command line
-HEAD_MOVED_PAUSES: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
-INDEX_LOCKED_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.0)
+INDEX_TRIES: Final = 5
 SAVED: Final = "the file is saved and will be committed with its next change"
 
 _YES_OR_NO: Final = (0, 1)  # any other status, also that of a killed process, is a failure
 _FILE_MODES: Final = ("100644", "100755")
-_KINDS: Final = {"120000": "a symlink", "160000": "a submodule", "040000": "a directory"}
 _LATEST: Final = 253402300799  # the last second of the year 9999
 _NOBODY: Final = b"Retain <retain@localhost>"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -65,8 +63,9 @@ GIT_ALLOW_PROTOCOL= GIT_TRACE2=0 GIT_TRACE2_EVENT=0 GIT_TRACE2_PERF=0
 
 # Three NULs cannot come from an author, a subject or a path, and so they part the records.
 _LOG: Final = """
---no-ext-diff --no-textconv --no-color --no-notes --no-mailmap --no-show-signature --no-relative
---diff-merges=off --encoding=UTF-8 -z --name-only --format=%x00%x00H%H%x00%at%x00%an%x00%s
+--no-ext-diff --no-textconv --no-color --no-notes --no-mailmap --no-show-signature
+--no-relative --diff-merges=off --encoding=UTF-8 -z --name-only
+--format=%x00%x00H%H%x00%at%x00%an%x00%s
 """.split()
 
 # A file in the git directory tells what is under way without starting a process.
@@ -113,13 +112,6 @@ class Outcome(NamedTuple):
     warning: str
 
 
-class Head(NamedTuple):
-    """Where HEAD is: no branch when detached, no commit when the branch is unborn."""
-
-    branch: str
-    commit: str
-
-
 def run(
     arguments: Iterable[str],
     directory: str,
@@ -130,43 +122,26 @@ def run(
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
     kept = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
     kept.pop("SSH_ASKPASS", None)
+    # A relative entry of PATH could name a file in the work tree.
+    program = shutil.which("git", path=":".join(filter(os.path.isabs, os.get_exec_path())))
+    if program is None:
+        raise HistoryError("git is not installed", hint="install git 2.31 or later")
     try:
-        process = subprocess.Popen(
-            [_find_git(), "--no-pager", *settings, *arguments],
+        done = subprocess.run(
+            [program, "--no-pager", *settings, *arguments],
             cwd=directory,
             env=kept | _VARIABLES | dict(variables or {}),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            # A session of its own has no terminal to prompt on, and is stopped as a whole.
-            start_new_session=True,
+            input=stdin,
+            capture_output=True,
+            check=False,
+            timeout=TIMEOUT_SECONDS,
+            start_new_session=True,  # without a terminal to prompt on
         )
+    except subprocess.TimeoutExpired as error:
+        raise HistoryError(f"git did not answer within {TIMEOUT_SECONDS:g} s") from error
     except (OSError, ValueError) as error:
         raise HistoryError(f"git could not be started: {error}") from error
-    with process:
-        try:
-            out, err = process.communicate(stdin, timeout=TIMEOUT_SECONDS)
-        except BaseException as error:
-            # First in the way that lets git remove its lock files.
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, number)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=1.0)
-            if isinstance(error, subprocess.TimeoutExpired):
-                message = f"git did not answer within {TIMEOUT_SECONDS:g} s"
-                raise HistoryError(message) from None
-            raise
-    return Answer(process.returncode, out, err.decode("utf-8", "replace"))
-
-
-def _find_git() -> str:
-    """Git's absolute path; a relative entry of PATH could name a file in the work tree."""
-    for directory in os.get_exec_path():
-        candidate = os.path.join(directory, "git")
-        if os.path.isabs(directory) and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
-            return candidate
-    raise HistoryError("git is not installed", hint="install git 2.31 or later")
+    return Answer(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
 
 
 def _failure(what: str, answer: Answer) -> HistoryError:
@@ -233,13 +208,11 @@ class Repository:
 
     # History
 
-    def head(self) -> Head:
-        branch = self.ask("symbolic-ref", "--quiet", "HEAD")
-        if branch.status not in _YES_OR_NO:
-            raise _failure("git could not read HEAD", branch)
+    def head(self) -> str:
+        """The commit that HEAD names, empty while its branch is unborn."""
         # Not peeled to ^{commit}: a branch whose commit is missing is broken, not unborn.
-        commit = self.ask("rev-parse", "--verify", "--quiet", "HEAD")
-        return Head(branch.line, "" if commit.status else commit.line)
+        answer = self.ask("rev-parse", "--verify", "--quiet", "HEAD")
+        return "" if answer.status else answer.line
 
     def log(self, path: str, limit: int = 0) -> list[Commit]:
         """The commits that changed a file, newest first, through its renames."""
@@ -252,7 +225,7 @@ class Repository:
             )
             if not answer.status:
                 return _parse_log(answer.out, inner)
-        if not self.head().commit:
+        if not self.head():
             return []
         raise _failure("git could not list the history", answer)
 
@@ -270,42 +243,30 @@ class Repository:
         return answer.line
 
     def read(self, commit: str, path: str) -> bytes | None:
-        """A file's bytes at a commit, under the name it had then, or None."""
-        inner = self.relative(path)
-        blob = self._blob_at(commit, inner)
-        if not blob:
-            # The newest commit of the file's history that was there already tells its name then.
-            names = (
-                entry.path
-                for entry in self.log(path)
-                if not self.ask("merge-base", "--is-ancestor", entry.hash, commit).status
-            )
-            older = next(names, inner)
-            blob = self._blob_at(commit, older) if older != inner else ""
-        if not blob:
-            return None
-        # A few kilobytes of a hostile repository can unpack to gigabytes.
-        size = self._tell("cat-file", "-s", blob).line
-        if int(size) > LARGEST_BLOB:
-            raise HistoryError(f"{_printable(inner)} is too large in git: {size} bytes")
-        return self._tell("cat-file", "blob", blob).out
+        """A file's bytes at a commit (its full hash), under the name it had then, or None."""
+        names = (entry.path for entry in self.log(path) if entry.hash == commit)
+        inner = next(names, self.relative(path))
+        answer = self._tell("ls-tree", "-z", "--long", commit, "--", inner)
+        for (mode, _, blob, size), _ in _records(answer.out):
+            if mode in _FILE_MODES:
+                # A few kilobytes of a hostile repository can unpack to gigabytes.
+                if int(size) > LARGEST_BLOB:
+                    raise HistoryError(f"{_printable(inner)} is too large in git: {size} bytes")
+                return self._tell("cat-file", "blob", blob).out
+        return None
 
     def is_tracked(self, path: str) -> bool:
         """Whether HEAD has a file."""
-        return bool(self._blob_at(self.head().commit, self.relative(path)))
-
-    def _blob_at(self, commit: str, inner: str) -> str:
-        """The object of a file at a commit, empty for anything that is no file."""
-        mode, _, name = self._entries(commit, [inner]).get(inner, "").partition(" ")
-        return name if mode in _FILE_MODES else ""
+        return not self.ask("cat-file", "-e", f"HEAD:{self.relative(path)}").status
 
     def _entries(self, commit: str, paths: Collection[str]) -> _Entries:
-        """What a commit holds at these paths."""
+        """The files that a commit holds at these paths."""
         if not commit:
             return {}
         few = paths if len(paths) <= MOST_PATHS else ()  # none asks for everything
-        answer = self._tell("ls-tree", "-z", "-t" if few else "-rt", commit, "--", *few)
-        return {path: f"{mode} {name}" for (mode, _, name), path in _records(answer.out)}
+        answer = self._tell("ls-tree", "-z", *([] if few else ["-r"]), commit, "--", *few)
+        entries = {path: f"{mode} {name}" for (mode, _, name), path in _records(answer.out)}
+        return {path: entry for path, entry in entries.items() if entry[0] == "1"}
 
     def _staged(self, paths: Collection[str]) -> _Entries:
         """What the user's index holds at these paths."""
@@ -335,59 +296,44 @@ class Repository:
             return _postpone(f"{error.strerror or error} in {_printable(self.git_dir)}")
 
     def _commit(self, wanted: Mapping[str, bytes | None], message: bytes) -> Outcome:
+        if self.ask("symbolic-ref", "--quiet", "HEAD").status == 1:
+            return _postpone("HEAD is detached")
         ignored = self._find_ignored([path for path in wanted if wanted[path] is not None])
-        wanted = {path: content for path, content in wanted.items() if path not in ignored}
         note = ""
         if ignored:
             note = f"not committed: .gitignore excludes {_list_some(ignored)}; "
             note += "the file is saved on disk only"
-        for pause in HEAD_MOVED_PAUSES if wanted else ():
-            head = self.head()
-            if not head.branch:
-                return _postpone("HEAD is detached")
-            before, after = self._plan(head.commit, wanted)
-            if not after:
-                return Outcome(None, note)
-            commit = self._import(head.commit, after, wanted, message)
-            if commit:
-                notes = (note, self._refresh_index(before, after))
-                return Outcome(commit, "; ".join(filter(None, notes)))
-            time.sleep(pause)
-        return _postpone("the branch kept moving") if wanted else Outcome(None, note)
+        parent = self.head()
+        before = self._entries(parent, wanted)
+        after: _Entries = {}  # what will differ; an empty entry is to be removed
+        for path in wanted.keys() - ignored:
+            content, old, new = wanted[path], before.get(path, ""), ""
+            if content is not None:
+                mode = old.partition(" ")[0]
+                blob = b"blob %d\0%b" % (len(content), content)
+                name = hashlib.new(self._algorithm, blob, usedforsecurity=False).hexdigest()
+                new = f"{mode if mode in _FILE_MODES else _FILE_MODES[0]} {name}"
+            if new != old:
+                after[path] = new
+        if not after:
+            return Outcome(None, note)
+        commit = self._import(parent, after, wanted, message)
+        if not commit:
+            return _postpone("the branch has moved meanwhile")
+        notes = (note, self._refresh_index(before, after))
+        return Outcome(commit, "; ".join(filter(None, notes)))
 
     def _find_ignored(self, paths: Sequence[str]) -> set[str]:
         if not paths:
             return set()
-        # This command alone refuses literal paths: a leading ./ keeps :(magic) out, and --no-index
-        # keeps it from matching the index by wildcard, so tracked files are told apart here.
+        # This command alone refuses literal paths; a leading ./ keeps :(magic) out.
         stdin = b"".join(b"./%b\0" % os.fsencode(path) for path in paths)
-        question = ("check-ignore", "--no-index", "-z", "--stdin")
+        question = ("check-ignore", "-z", "--stdin")
         answer = run(question, self.root, stdin, {"GIT_LITERAL_PATHSPECS": "0"})
         if answer.status not in _YES_OR_NO:
             raise _failure("git could not read the ignore rules", answer)
-        names = answer.out.split(b"\0")
-        excluded = {os.fsdecode(name.removeprefix(b"./")) for name in names if name}
-        return excluded.difference(self._staged(excluded)) if excluded else excluded
-
-    def _plan(self, commit: str, wanted: Mapping[str, bytes | None]) -> tuple[_Entries, _Entries]:
-        """What HEAD has at these paths, and what will differ: an empty entry is to be removed."""
-        folders = {path[:at] for path in wanted for at, char in enumerate(path) if char == "/"}
-        entries = self._entries(commit, [*sorted(folders), *wanted])
-        for path in entries.keys() & {*folders, *wanted}:
-            mode = entries[path].partition(" ")[0]
-            if (mode == "040000") != (path in folders) or mode in ("120000", "160000"):
-                raise HistoryError(f"{_printable(path)} is {_KINDS.get(mode, 'a file')} in git")
-        before = {path: entries.get(path, "") for path in wanted}
-        after = {}
-        for path, content in wanted.items():
-            new = ""
-            if content is not None:
-                blob = b"blob %d\0%b" % (len(content), content)
-                name = hashlib.new(self._algorithm, blob, usedforsecurity=False).hexdigest()
-                new = f"{before[path].partition(' ')[0] or _FILE_MODES[0]} {name}"
-            if new != before[path]:
-                after[path] = new
-        return before, after
+        names = filter(None, answer.out.split(b"\0"))
+        return {os.fsdecode(name.removeprefix(b"./")) for name in names}
 
     def _import(
         self, parent: str, edits: _Entries, contents: Mapping[str, bytes | None], message: bytes
@@ -418,17 +364,15 @@ class Repository:
     def _refresh_index(self, before: _Entries, after: _Entries) -> str:
         """Bring the user's index up to date where nothing is staged, or say what to run."""
         with contextlib.suppress(HistoryError, OSError):
-            for pause in INDEX_LOCKED_PAUSES:
-                # Asked anew each time: whoever holds the lock may be staging one of these paths.
+            for _ in range(INDEX_TRIES):  # an editor's `git status` may hold the index's lock
                 staged = self._staged(after)
-                ours = {path for path in after if staged.get(path, "") == before[path]}
-                if not ours or self._edit_index({path: after[path] for path in ours}):
-                    differing = {path for path in after if staged.get(path, "") != after[path]}
-                    theirs = differing - ours
+                same = {path for path in after if staged.get(path, "") == before.get(path, "")}
+                if not same or self._edit_index({path: after[path] for path in same}):
+                    theirs = {path for path in after if staged.get(path, "") != after[path]} - same
                     note = f"committed, but other content of {_list_some(theirs)} is staged and "
                     note += "was left alone: the next `git commit` brings it back unless you run "
                     return f"{note}{_reset(theirs)}" if theirs else ""
-                time.sleep(pause)
+                time.sleep(0.1)
         return (
             f"committed, but git's index is locked or broken: run {_reset(after)} when it is free"
         )

@@ -1,8 +1,8 @@
 """The text of a store's index.md: one line per file, which no title can forge or double.
 
 An entry reads `- [DECISION] Use SQLite -> .claude/memory/decisions/use-sqlite.json #tags:db,sql`.
-A path stands in it as it is. Spaces are allowed there, since the arrow that ends the title is the
-first one of a line and the tags begin at the last `#tags:`.
+A path stands in it as it is, with spaces if it has any: the arrow that ends the title is the first
+one of a line, and a path that holds `#tags:` is not listed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ HEADER: Final = (
 _TITLE: Final = "# Memory Index"
 _MARK: Final = "#tags:"
 
-_ENTRY = re.compile(r"-\s+\[([A-Z0-9_-]+)\]\s+(\S.*?)\s->\s(.*)", re.DOTALL)
-_TAGGED = re.compile(r"(.*)\s#tags:(.*)", re.DOTALL)
+_ENTRY = re.compile(r"-\s+\[([A-Z0-9_-]+)\]\s+(\S.*?)\s->\s(.*?)(?:\s#tags:(.*))?", re.DOTALL)
 _BREAK = re.compile(r"[\n\t]")
 _NOT_DISPLAYED = re.compile(r"[^A-Z0-9_-]+")
 # What git leaves in a file that two branches have changed.
@@ -47,8 +46,7 @@ def format_line(line: Line) -> str:
         raise ValueError(f"{line.path!r} cannot stand in an index")
     display, title, path, tags = _clean(line)
     text = f"- [{display}] {title} -> {path}"
-    # Without tags the mark stands there only to say that the one in the path is no mark.
-    return f"{text} {_MARK}{','.join(tags)}" if tags or _TAGGED.match(path) else text
+    return f"{text} {_MARK}{','.join(tags)}" if tags else text
 
 
 def parse_line(text: str) -> Line | None:
@@ -56,12 +54,9 @@ def parse_line(text: str) -> Line | None:
     entry = _ENTRY.fullmatch(text.strip())
     if not entry:
         return None
-    path, tags = entry[3].lstrip(), ""
-    if marked := _TAGGED.fullmatch(path):
-        path, tags = marked[1].rstrip(), marked[2]
-    named = (tag.strip().lower() for tag in tags.split(","))
-    line = Line(entry[1], entry[2].rstrip(), path, tuple(filter(None, named)))
-    return line if _can_stand(path) else None
+    named = (tag.strip().lower() for tag in (entry[4] or "").split(","))
+    line = Line(entry[1], entry[2].rstrip(), entry[3].strip(), tuple(filter(None, named)))
+    return line if _can_stand(line.path) else None
 
 
 def parse(text: str) -> list[Line]:
@@ -120,15 +115,9 @@ def clean_title(text: str) -> str:
 
 def remove_marks(text: str) -> str:
     """Take out every `#tags:`, also one that taking out another makes."""
-    if _MARK not in text:
-        return text
-    kept: list[str] = []
-    for char in text:
-        kept.append(char)
-        # As one goes, because `#tag#tags:s:` holds a second mark inside the first.
-        if char == ":" and "".join(kept[-len(_MARK) :]) == _MARK:
-            del kept[-len(_MARK) :]
-    return "".join(kept)
+    while _MARK in text:
+        text = text.replace(_MARK, "")
+    return text
 
 
 def _entries(lines: Iterable[Line]) -> str:
@@ -151,7 +140,8 @@ def _clean(line: Line) -> Line:
 
 def _can_stand(path: str) -> bool:
     """Whether a path is part of one line, and seen as it is; a file's name may be anything."""
-    return bool(path.strip()) and path == strip_invisible(path).strip() and not _BREAK.search(path)
+    is_visible = path == strip_invisible(path).strip() and not _BREAK.search(path)
+    return bool(path) and is_visible and _MARK not in path
 
 
 def _split(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""JSON records as memories: the second codec, with the same promise to touch only what changes.
+"""JSON records as memories: the second codec. A change keeps the order, indent and line ends.
 
 A record's `category` is a memory's type and its `record_status` a memory's status; its `content`
 object is shown as readable text.
@@ -7,6 +7,7 @@ object is shown as readable text.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from retain.text.frontmatter import MAX_DEPTH, is_deep, same
 _TO_RECORD: Final = {"type": "category", "status": "record_status"}
 _FROM_RECORD: Final = {theirs: ours for ours, theirs in _TO_RECORD.items()}
 _YES_NO: Final = {True: "yes", False: "no"}
-_SPACE: Final = " \t\r\n"
+_LAYOUT: Final = re.compile(r"\ufeff?\s*\{\r?\n([ \t]*)")  # a file of one key per line
 
 
 def parse(data: bytes) -> Document:
@@ -93,21 +94,27 @@ def _inline(value: object) -> str:
 
 
 def edit(data: bytes, changes: Mapping[str, object], body: str | None = None) -> bytes:
-    """Change keys (None removes one) or, given a JSON object, the content; nothing else moves."""
+    """Change keys (None removes one) or, given a JSON object, the content; the order stays."""
     wanted = {_TO_RECORD.get(key, key): value for key, value in changes.items()}
     if body is not None:
         wanted["content"] = _content(body)
     before = load(data)
-    expected = {key: value for key, value in before.items() if key not in wanted}
-    expected |= {key: value for key, value in wanted.items() if value is not None}
-    text = data.decode("utf-8")
+    after = {**before, **wanted}
     for key, value in wanted.items():
-        if (key in before) != (key in expected) or not same(before.get(key), value):
-            text = _change_one(text, key, value)
-    after = text.encode()
-    if not same(load(after), expected):
-        raise Unreadable("the record cannot be changed without disturbing its other keys")
-    return after
+        if value is None:
+            del after[key]
+    if same(before, after):
+        return data
+    text = data.decode("utf-8")
+    layout = _LAYOUT.match(text)
+    indent = layout[1] if layout else None
+    new = json.dumps(after, ensure_ascii=False, indent=indent)
+    if "\r\n" in text:
+        new = new.replace("\n", "\r\n")
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    new_data = f"{mark}{new}{text[len(text.rstrip()) :]}".encode()
+    load(new_data)  # nothing is written that could not be read
+    return new_data
 
 
 def _content(body: str) -> object:
@@ -122,52 +129,3 @@ def _content(body: str) -> object:
             hint='Give an object such as {"rule": "...", "impact": ["..."]}.',
         )
     return content
-
-
-def _change_one(text: str, key: str, value: object) -> str:
-    pairs = _pairs(text)
-    last, gap, comma = text.index("{") + 1, " ", ""
-    if pairs:
-        start, _, last = list(pairs.values())[-1]
-        gap, comma = text[len(text[:start].rstrip(_SPACE)) : start], ","
-    if key not in pairs:
-        return f"{text[:last]}{comma}{gap}{json.dumps(key)}: {_dump(value, gap)}{text[last:]}"
-    start, value_start, end = pairs[key]
-    if value is not None:
-        return text[:value_start] + _dump(value, gap) + text[end:]
-    after = _skip(text, end)
-    if text[after] == ",":
-        return text[:start] + text[_skip(text, after + 1) :]
-    return text[:start].rstrip(_SPACE).removesuffix(",") + text[end:]
-
-
-def _pairs(text: str) -> dict[str, tuple[int, int, int]]:
-    """Where each top-level pair starts, and where its value starts and ends."""
-    decoder = json.JSONDecoder()
-    pairs: dict[str, tuple[int, int, int]] = {}
-    at = _skip(text, text.index("{") + 1)
-    while text[at] != "}":
-        start = at
-        key, at = decoder.raw_decode(text, at)
-        value = _skip(text, _skip(text, at) + 1)
-        _, at = decoder.raw_decode(text, value)
-        pairs[key] = (start, value, at)
-        at = _skip(text, at)
-        if text[at] == ",":
-            at = _skip(text, at + 1)
-    return pairs
-
-
-def _skip(text: str, at: int) -> int:
-    while text[at] in _SPACE:
-        at += 1
-    return at
-
-
-def _dump(value: object, gap: str) -> str:
-    """A value over several lines or on one, as the space before a key shows the file is written."""
-    if "\n" not in gap:
-        return json.dumps(value, ensure_ascii=False)
-    newline = "\r\n" if "\r\n" in gap else "\n"
-    pad = gap.rpartition("\n")[2]
-    return json.dumps(value, ensure_ascii=False, indent=pad or 2).replace("\n", newline + pad)
