@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 
 SHARED = "shared-log"
 END = "<end>"
@@ -51,15 +50,15 @@ def _operate(app: App, operation: str, token: str, dice: random.Random) -> str:
     text = f"<{token}>\n" + "filling " * dice.randrange(2000) + END
     worker = token.partition("-")[0]
     if operation == "shared":
-        app.append(SHARED, MemoryInput(text=f"<{token}>"))
+        app.append(SHARED, f"<{token}>")
         return operation
     name = f"{worker}-{dice.randrange(5)}"
     mine = [memory.id for memory in app.list() if memory.id == name]
     if operation == "put" or not mine:
-        app.put(MemoryInput(text=text), name=name, collection="mine")
+        app.put(text, id=name, collection="mine")
         return "put"
     if operation == "append":
-        app.append(name, MemoryInput(text=text))
+        app.append(name, text)
     elif operation == "move":
         app.move(name, to_collection="moved", to_id=f"{name}-{token.partition('-')[2]}")
     else:
@@ -102,7 +101,7 @@ def acknowledged(logs: Path) -> list[list[str]]:
 def examine(root: Path, logs: Path, kills: int, seconds: float) -> Count:
     """Count what should not be, after one more write has tidied up."""
     app = open_bank(root)
-    app.put(MemoryInput(text=f"the last word {END}"), name="last")
+    app.put(f"the last word {END}", id="last")
     done = acknowledged(logs)
     log = app.get(SHARED).body
     somewhere = "".join(path.read_text("utf-8", "replace") for path in root.rglob("*.md"))
@@ -128,7 +127,7 @@ def run(root: Path, logs: Path, kills: int, workers: int, limit: float) -> Count
     # Every text is to be found again, however often it was replaced.
     config = f"format = 1\n[versioning]\nmax_versions = {MANY}\n"
     (root / "config.toml").write_text(config, "utf-8")
-    open_bank(root).put(MemoryInput(text="start"), name=SHARED)
+    open_bank(root).put("start", id=SHARED)
     dice, begun, life = random.Random(), time.monotonic(), 0
     alive = [start(root, logs, worker, 0) for worker in range(workers)]
     killed = 0

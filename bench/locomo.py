@@ -90,7 +90,7 @@ def stored(conversation: Mapping[str, Any], path: str) -> Conversation:
         ).memory
         first = memory.data.count(b"\n") - memory.body.count("\n") + 1
         turns |= {(memory.id, first + at): turn["dia_id"] for at, turn in enumerate(said)}
-    bank.index(progress=quality.progress(os.path.basename(path)))
+    bank.make_vectors(progress=quality.progress(os.path.basename(path)))
     known = set(turns.values())
     return Conversation(path, bank, turns, list(questions(conversation, known)))
 

@@ -81,7 +81,7 @@ def store(bank: Any, documents: Sequence[Mapping[str, str]]) -> None:
     for one in documents:
         # CISI has a few texts that say nothing; the title is then all there is.
         bank.put(one["text"].strip() or one["title"], id=one["id"], title=one["title"])
-    bank.index(progress=quality.progress("prose"))
+    bank.make_vectors(progress=quality.progress("prose"))
 
 
 def strangers(path: str) -> Sequence[str]:

@@ -217,7 +217,7 @@ def in_turns(wanted: str) -> Iterator[tuple[str, Counter[str]]]:
 def opened(path: str) -> Any:
     """A bank all of which its engines have been given."""
     bank = retain.open(path, background=False)
-    pushed(bank._app)
+    pushed(bank)
     return bank
 
 

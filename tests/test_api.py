@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import retain
-from retain.api import Retain
+from retain.app import App
 from retain.errors import Conflict, NotFound, RetainError, UsageError
 from retain.memory import Hit, Memory
 
@@ -31,7 +31,7 @@ def words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def memory(home: Path, words: None) -> Iterator[Retain]:
+def memory(home: Path, words: None) -> Iterator[App]:
     with retain.open("bank", background=False) as opened:
         yield opened
 
@@ -72,7 +72,7 @@ def test_open_without_a_path_takes_the_bank_in_force(home: Path, words: None) ->
 # Every method
 
 
-def test_memory_is_put_read_changed_and_deleted(memory: Retain) -> None:
+def test_memory_is_put_read_changed_and_deleted(memory: App) -> None:
     written = memory.put(
         "# Build\n\nNeeds Node 18.",
         id="build",
@@ -103,7 +103,7 @@ def test_memory_is_put_read_changed_and_deleted(memory: Retain) -> None:
         memory.get("build")
 
 
-def test_lists_are_filtered(memory: Retain) -> None:
+def test_lists_are_filtered(memory: App) -> None:
     memory.put("1", id="a", type="fact", tags=["x"])
     memory.put("2", id="b", collection="other")
     memory.put("3", id="c", metadata={"status": "archived"})
@@ -113,7 +113,7 @@ def test_lists_are_filtered(memory: Retain) -> None:
     assert [one.id for one in memory.list(status="archived")] == ["c"]
 
 
-def test_links_brief_and_merge_through_the_api(memory: Retain) -> None:
+def test_links_brief_and_merge_through_the_api(memory: App) -> None:
     memory.put("Plan for [[src/a.py]], see [[b]].", id="a")
     memory.put("The walrus.", id="b")
     assert [hit.id for hit in memory.linked("src/a.py", "plan", limit=1).hits] == ["a"]
@@ -126,15 +126,15 @@ def test_links_brief_and_merge_through_the_api(memory: Retain) -> None:
     assert memory.merge(["a", "b"], "ab", "Both.").written.memory.id == "ab"
 
 
-def test_index_sync_and_problems(memory: Retain, home: Path) -> None:
+def test_index_sync_and_problems(memory: App, home: Path) -> None:
     memory.put("One.", id="a")
     (home / "work/bank/memories/b.md").write_text("Two.", encoding="utf-8")
     changes = memory.sync()
     assert (changes.added, changes.removed) == (1, 0)
-    assert memory.index() == 0
-    assert memory.problems() == ()
+    assert memory.make_vectors() == 0
+    assert memory.status().problems == ()
     (home / "work/bank/memories/bad.md").write_bytes(b"---\nid: [\n---\n\xff")
-    assert [Path(one.path).name for one in memory.problems()] == ["bad.md"]
+    assert [Path(one.path).name for one in memory.status().problems] == ["bad.md"]
 
 
 def test_index_makes_the_missing_vectors_and_counts_them(home: Path) -> None:
@@ -142,9 +142,9 @@ def test_index_makes_the_missing_vectors_and_counts_them(home: Path) -> None:
         for number in range(3):
             memory.put(f"Seal {number}.", id=f"s{number}")
         told: list[tuple[int, int]] = []
-        assert memory.index(progress=lambda done, of: told.append((done, of))) == 3
+        assert memory.make_vectors(progress=lambda done, of: told.append((done, of))) == 3
         assert told == [(3, 3)]
-        assert memory.index() == 0
+        assert memory.make_vectors() == 0
 
 
 # Threads
@@ -184,7 +184,7 @@ def test_vectors_follow_in_the_background(home: Path) -> None:
     with retain.open("bank") as memory:
         for number in range(5):
             memory.put(f"Seal {number}.", id=f"s{number}")
-        assert waited(lambda: memory._app.index_facts().pending == 0)
+        assert waited(lambda: memory.index_facts().pending == 0)
     assert not [one for one in threading.enumerate() if one.name == "retain-vectors"]
 
 
@@ -193,7 +193,7 @@ def test_background_ends_with_the_object_when_nobody_closes_it(home: Path) -> No
     def forgotten() -> None:
         memory = retain.open("bank")
         memory.put("Seal.", id="s")
-        waited(lambda: memory._app.index_facts().pending == 0)
+        waited(lambda: memory.index_facts().pending == 0)
 
     forgotten()
     gc.collect()
@@ -218,8 +218,8 @@ def test_model_that_fails_in_the_background_stops_nothing(
 
 
 CALLS: dict[str, tuple[object, ...]] = {
-    **dict.fromkeys(["get", "delete", "linked", "related", "retire", "restore"], ("a",)),
-    **dict.fromkeys(["list", "graph", "dedupe", "sync", "index", "problems", "changes"], ()),
+    **dict.fromkeys(["get", "delete", "linked", "related", "retire", "unretire"], ("a",)),
+    **dict.fromkeys(["list", "graph", "dedupe", "sync", "make_vectors", "status", "changes"], ()),
     **dict.fromkeys(["put", "search", "brief"], ("walrus",)),
     **dict.fromkeys(["update", "append", "supersede"], ("a", "b")),
     "merge": (["a", "b"], "c", "Both."),
@@ -256,7 +256,7 @@ def test_closed_bank_is_not_opened_again_unasked(home: Path) -> None:
     ],
 )
 def test_number_that_makes_no_sense_is_refused_by_its_name(
-    name: str, use: Callable[[Retain, object], object], memory: Retain
+    name: str, use: Callable[[App, object], object], memory: App
 ) -> None:
     memory.put("The walrus.", id="a")
     for bad in (0, -1, 1.5, "5", float("nan")):

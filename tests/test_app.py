@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.config import setting
 from retain.errors import BadName, ConfigError, Conflict, NotFound, UsageError
 
 
 def put(text: str, *, app: App | None = None, **options: object) -> str:
-    written = (app or App()).put(MemoryInput(text=text), **options)  # type: ignore[arg-type]
+    written = (app or App()).put(text, **options)  # type: ignore[arg-type]
     return written.memory.ref
 
 
@@ -24,16 +23,16 @@ def put(text: str, *, app: App | None = None, **options: object) -> str:
 
 
 def test_nearest_bank_is_used_and_the_global_one_read_as_well(home: Path) -> None:
-    put("mine", name="mine", app=App(everywhere=True))
+    put("mine", id="mine", app=App(everywhere=True))
     App().init()
-    put("project", name="theirs")
+    put("project", id="theirs")
     assert [(m.ref, m.scope) for m in App().list()] == [
         ("memories/theirs", "project"),
         ("memories/mine", "global"),
     ]
     assert [m.ref for m in App(local=True).list()] == ["memories/theirs"]
     assert App().get("mine").scope == "global"
-    put("project", name="mine")
+    put("project", id="mine")
     assert (App().get("mine").body, App(everywhere=True).get("mine").body) == ("project", "mine")
     App().delete("mine")
     with pytest.raises(NotFound) as caught:
@@ -61,7 +60,7 @@ def test_author_is_the_agent_or_the_user(
     monkeypatch.delenv("USER", raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    put("text", name="note")
+    put("text", id="note")
     assert App().get("note").meta["created_by"] == author
 
 
@@ -69,11 +68,11 @@ def test_author_is_set_by_the_door_never_by_the_text(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("USER", "ada")
-    put("---\ncreated_by: The Boss\ncreated_at: 2020-01-01T00:00:00Z\n---\ntext", name="note")
+    put("---\ncreated_by: The Boss\ncreated_at: 2020-01-01T00:00:00Z\n---\ntext", id="note")
     memory = App().get("note")
     assert memory.meta["created_by"] == "ada"
     assert memory.meta["created_at"] == "2020-01-01T00:00:00Z"
-    put("text", name="signed", created_by="Grace")
+    put("text", id="signed", created_by="Grace")
     assert App().get("signed").meta["created_by"] == "Grace"
 
 
@@ -83,11 +82,12 @@ def test_author_is_set_by_the_door_never_by_the_text(
 def test_put_again_keeps_who_wrote_it_first_and_when(home: Path) -> None:
     app = App()
     app.put(
-        MemoryInput(text="one", fields={"created_at": "2020-01-01T00:00:00Z"}),
-        name="note",
+        "one",
+        metadata={"created_at": "2020-01-01T00:00:00Z"},
+        id="note",
         created_by="A",
     )
-    written = app.put(MemoryInput(text="two"), name="note", created_by="B")
+    written = app.put("two", id="note", created_by="B")
     assert (written.status, written.kept) == ("replaced", "v1")
     assert written.memory.meta["created_by"] == "A"
     assert written.memory.meta["created_at"] == "2020-01-01T00:00:00Z"
@@ -104,8 +104,8 @@ def test_made_up_id_never_replaces_anything(home: Path) -> None:
 
 
 def test_same_id_in_another_collection_is_a_warning(home: Path) -> None:
-    put("one", name="note", collection="a")
-    written = App().put(MemoryInput(text="two"), name="note", collection="b")
+    put("one", id="note", collection="a")
+    written = App().put("two", id="note", collection="b")
     assert "also in a" in written.warnings[0]
     with pytest.raises(Conflict, match="a/note, b/note"):
         App().get("note")
@@ -115,11 +115,11 @@ def test_same_id_in_another_collection_is_a_warning(home: Path) -> None:
 
 
 def test_update_with_stale_hash_changes_nothing(home: Path) -> None:
-    put("one", name="note")
+    put("one", id="note")
     stale = App().get("note").hash
-    App().update("note", MemoryInput(text="two"))
+    App().update("note", "two")
     with pytest.raises(Conflict):
-        App().update("note", MemoryInput(text="three"), expect=stale)
+        App().update("note", "three", expect=stale)
     with pytest.raises(Conflict):
         App().delete("note", expect=stale)
     assert App().get("note").body == "two"
@@ -130,7 +130,7 @@ def test_update_with_stale_hash_changes_nothing(home: Path) -> None:
 def test_lists_are_sorted_and_turned_round(sort: str, home: Path) -> None:
     for number, name in enumerate("cab"):
         fields = {"created_at": f"2026-01-0{3 - number}T00:00:00Z", "title": name}
-        App().put(MemoryInput(text="x", fields=fields), name=name)
+        App().put("x", metadata=fields, id=name)
     ids = [memory.id for memory in App().list(sort=sort)]
     assert ids == (["b", "a", "c"] if sort in ("created", "updated") else ["a", "b", "c"])
     assert sorted(m.id for m in App().list(sort=sort, reverse=True)) == ["a", "b", "c"]
@@ -139,19 +139,18 @@ def test_lists_are_sorted_and_turned_round(sort: str, home: Path) -> None:
 @pytest.mark.parametrize("name", ["USER", "user", "MEMORY", "PREFERENCES"])
 def test_a_profile_file_is_never_stored_or_moved_over_as_a_memory(home: Path, name: str) -> None:
     App().init()
-    put("text", name="note")
+    put("text", id="note")
     with pytest.raises(BadName):
-        put("text", name=name, collection="")
+        put("text", id=name, collection="")
     with pytest.raises(BadName):
         App().move("note", to_collection="", to_id=name)
     assert App().get("note").body == "text"
-    assert put("text", name=name, collection="people") == f"people/{name}"
+    assert put("text", id=name, collection="people") == f"people/{name}"
 
 
 def test_a_new_text_for_an_id_keeps_the_metadata_nobody_named(home: Path) -> None:
-    draft = MemoryInput(text="one", title="T", tags=["a", "b"], fields={"status": "archived"})
-    App().put(draft, name="note")
-    App().put(MemoryInput(text="two", tags=["c"]), name="note")
+    App().put("one", title="T", tags=["a", "b"], metadata={"status": "archived"}, id="note")
+    App().put("two", tags=["c"], id="note")
     memory = App().get("note")
     assert (memory.body, memory.title, memory.tags, memory.status) == (
         "two",
@@ -162,16 +161,16 @@ def test_a_new_text_for_an_id_keeps_the_metadata_nobody_named(home: Path) -> Non
 
 
 def test_the_same_text_with_other_metadata_is_refused_for_what_it_is(home: Path) -> None:
-    App().put(MemoryInput(text="# Same\n", tags=["a"]))
-    assert App().put(MemoryInput(text="# Same\n")).status == "unchanged"
-    assert App().put(MemoryInput(text="# Same\n", tags=["a"])).status == "unchanged"
+    App().put("# Same\n", tags=["a"])
+    assert App().put("# Same\n").status == "unchanged"
+    assert App().put("# Same\n", tags=["a"]).status == "unchanged"
     with pytest.raises(Conflict, match="the same text and other metadata"):
-        App().put(MemoryInput(text="# Same\n", tags=["b"]))
+        App().put("# Same\n", tags=["b"])
 
 
 def test_status_answers_even_where_memory_is_switched_off(home: Path) -> None:
     App().init()
-    put("text", name="note")
+    put("text", id="note")
     App().set_config(setting("memory.enabled"), False)
     assert App().status().memories == 1
     with pytest.raises(ConfigError):
@@ -181,8 +180,8 @@ def test_status_answers_even_where_memory_is_switched_off(home: Path) -> None:
 
 
 def test_a_projects_settings_say_nothing_about_the_persons_own_bank(home: Path) -> None:
-    App(everywhere=True).put(MemoryInput(text="one"), name="mine")
-    App(everywhere=True).put(MemoryInput(text="two"), name="mine")
+    App(everywhere=True).put("one", id="mine")
+    App(everywhere=True).put("two", id="mine")
     App().init()
     config = home / "work" / ".retain" / "config.toml"
     config.write_text('[versioning]\nmode = "numbered"\nmax_versions = 1\n', encoding="utf-8")
@@ -203,7 +202,7 @@ def test_settings_set_at_the_same_time_are_all_kept(home: Path) -> None:
 
 def test_a_bank_is_not_made_inside_a_bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     App().init()
-    put("text", name="note")
+    put("text", id="note")
     monkeypatch.chdir(home / "work" / ".retain" / "memories")
     with pytest.raises(UsageError, match="inside the bank"):
         App().init()
@@ -216,9 +215,9 @@ def test_an_app_that_nobody_wants_any_more_is_gone_at_once() -> None:
     """With it goes its index; where it knew itself, both would wait for a collection."""
     app = App()
     app.init()
-    app.put(MemoryInput(text="# One"), name="one")
-    app.update("one", MemoryInput(text="# Two"))
-    app.append("one", MemoryInput(text="three"))
+    app.put("# One", id="one")
+    app.update("one", "# Two")
+    app.append("one", "three")
     left = weakref.ref(app)
     gc.disable()
     try:
@@ -230,9 +229,9 @@ def test_an_app_that_nobody_wants_any_more_is_gone_at_once() -> None:
 
 def test_a_deleted_memory_is_said_to_be_in_the_trash_and_comes_back(home: Path) -> None:
     app = App()
-    app.put(MemoryInput(text="first"), name="notes/x")
+    app.put("first", id="notes/x")
     app.delete("x")
-    app.put(MemoryInput(text="second"), name="notes/x")
+    app.put("second", id="notes/x")
     app.delete("x")
     with pytest.raises(NotFound, match="and is in the trash") as caught:
         app.get("x")
@@ -245,9 +244,9 @@ def test_a_deleted_memory_is_said_to_be_in_the_trash_and_comes_back(home: Path) 
 
 def test_an_update_warns_of_marks_of_an_unsettled_merge(home: Path) -> None:
     app = App()
-    app.put(MemoryInput(text="text"), name="x")
+    app.put("text", id="x")
     file = Path(app.get("x").path)
     marks = "<<<<<<< ours\none\n=======\ntwo\n>>>>>>> theirs\n"
     file.write_text(f"{file.read_text(encoding='utf-8')}\n{marks}", encoding="utf-8")
-    warnings = app.update("x", MemoryInput(tags=["a"])).warnings
+    warnings = app.update("x", tags=["a"]).warnings
     assert any("unsettled merge" in warning for warning in warnings)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from retain import config
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.config import SETTINGS, Config, Setting, parse_value, set_key, setting
 from retain.errors import ConfigError, NewerFormat, RetainError, UsageError
 from tests.cli.door import done
@@ -136,7 +135,7 @@ def test_a_project_cannot_set_limits_authors_commands_addresses_or_models(
     for key in (*names, "hooks.stop"):
         assert f"{project}: {key} " in said
     assert len(found.warnings) == len(names) + 1
-    assert App().put(MemoryInput(text="x")).memory.text("created_by") != "the boss"
+    assert App().put("x").memory.text("created_by") != "the boss"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +234,7 @@ def test_a_config_that_is_not_toml_is_named_and_nothing_is_touched(
     data = text.encode() if isinstance(text, str) else text
     project.write_bytes(data)
     with pytest.raises(ConfigError) as caught:
-        App().put(MemoryInput(text="x"))
+        App().put("x")
     assert str(project) in caught.value.message
     assert os.listdir(project.parent) == ["config.toml"]
     assert project.read_bytes() == data
@@ -262,8 +261,8 @@ def test_a_newer_format_is_refused_in_one_line_and_left_untouched(
     calls: list[Callable[[], object]] = [
         lambda: App().list(),
         lambda: App().get("m"),
-        lambda: App().put(MemoryInput(text="x")),
-        lambda: App().update("m", MemoryInput(tags=["a"])),
+        lambda: App().put("x"),
+        lambda: App().update("m", tags=["a"]),
         lambda: App().set_config(setting("memory.enabled"), False),
     ]
     for call in calls:

@@ -11,7 +11,6 @@ import pytest
 
 from retain import names
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.doctor import orphaned_states, remove_state, sweep_states
 from retain.errors import BadName, Unreadable
 from retain.text.links import MAX_LINKS, find_links
@@ -29,9 +28,7 @@ def bank(home: Path) -> Path:
     for name, data in ALL.items():
         (folder / name).write_bytes(data)
     for name in ("AAA", "zzz"):
-        App().put(
-            MemoryInput(text=f"A good {name} memory.", title=name), collection="mess", name=name
-        )
+        App().put(f"A good {name} memory.", title=name, collection="mess", id=name)
     return folder
 
 
@@ -82,9 +79,9 @@ def test_reading_and_writing_beside_them_leaves_every_byte(bank: Path) -> None:
             app.get(f"mess/{Path(name).stem}")
         except BadName:
             assert name in ODD
-    app.put(MemoryInput(text="new"), collection="mess", name="new")
-    app.update("mess/AAA", MemoryInput(tags=["a"]))
-    app.append("mess/zzz", MemoryInput(text="more"))
+    app.put("new", collection="mess", id="new")
+    app.update("mess/AAA", tags=["a"])
+    app.append("mess/zzz", "more")
     app.move("mess/new", to_collection="other", to_id="")
     app.delete("other/new")
     after = contents(bank)
@@ -99,10 +96,10 @@ def test_a_file_that_cannot_be_parsed_is_never_changed(home: Path, name: str) ->
     path.write_bytes(BROKEN[name])
     ref = Path(name).stem
     attempts: list[Callable[[], object]] = [
-        lambda: App().update(ref, MemoryInput(tags=["a"])),
-        lambda: App().update(ref, MemoryInput(text='{"a": 1}')),
-        lambda: App().update(ref, MemoryInput(fields={"priority": "high"})),
-        lambda: App().append(ref, MemoryInput(text="more")),
+        lambda: App().update(ref, tags=["a"]),
+        lambda: App().update(ref, '{"a": 1}'),
+        lambda: App().update(ref, metadata={"priority": "high"}),
+        lambda: App().append(ref, "more"),
     ]
     for attempt in attempts:
         with pytest.raises(Unreadable):
@@ -129,8 +126,8 @@ def test_a_name_that_cannot_be_an_id_is_refused_or_found(bank: Path) -> None:
 def test_a_memory_with_more_links_than_count_is_named_as_read_in_part(home: Path) -> None:
     App().init()
     link = "[[elsewhere]]\n"
-    full = App().put(MemoryInput(text=link * MAX_LINKS + f"`{link.strip()}`\n"), name="full").memory
-    over = App().put(MemoryInput(text=link * (MAX_LINKS + 1)), name="over").memory
+    full = App().put(link * MAX_LINKS + f"`{link.strip()}`\n", id="full").memory
+    over = App().put(link * (MAX_LINKS + 1), id="over").memory
     assert len(find_links(full.body)) == len(find_links(over.body)) == MAX_LINKS
     (problem,) = App().status().problems
     assert problem.path == over.path
@@ -139,8 +136,8 @@ def test_a_memory_with_more_links_than_count_is_named_as_read_in_part(home: Path
 
 def test_findings_count_what_is_there(home: Path) -> None:
     App().init()
-    App().put(MemoryInput(text="one", type="plan"), name="one")
-    App().put(MemoryInput(text="two"), name="two", collection="other")
+    App().put("one", type="plan", id="one")
+    App().put("two", id="two", collection="other")
     App().delete("two")
     findings = App().status()
     assert (findings.memories, findings.trashed) == (1, 1)
@@ -164,7 +161,7 @@ def _bank(home: Path, name: str) -> Path:
     root = home / name / ".retain"
     app = App(bank=str(root))
     app.init()
-    app.put(MemoryInput(text="text"), name="one")
+    app.put("text", id="one")
     app.close()
     return root
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from retain.embedding_worker import EmbeddingWorker
+from retain.app.worker import EmbeddingWorker
 
 
 class Faulty:

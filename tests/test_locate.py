@@ -14,7 +14,6 @@ import pytest
 
 from retain import locate
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.errors import (
     ConfigError,
     NewerFormat,
@@ -221,7 +220,7 @@ def test_an_arcaneum_file_of_a_newer_version_is_refused_in_one_line(
     memory.write_text("x", encoding="utf-8")
     arcaneum(project, text)
     with pytest.raises(NewerFormat) as caught:
-        App(cwd=str(project)).put(MemoryInput(text="y"))
+        App(cwd=str(project)).put("y")
     assert len(caught.value.message.splitlines()) == 1
     assert os.listdir(memory.parent) == ["m.md"]
     assert (project / ".arcaneum").read_text(encoding="utf-8") == text

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import retain
-from retain.api import Retain
-from retain.app import App
-from retain.bank.memory_input import MemoryInput
+from retain.app import App, memories
+from retain.app.banks import Banks
 from retain.errors import BadName, Conflict, LimitExceeded, NotFound, RetainError, UsageError
 from retain.memory import Written
 from tests.guard_samples import TOKENS
 
 
 @pytest.fixture
-def memory(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Retain]:
+def memory(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
     """Three notes on one matter, and one that links to them."""
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
     with retain.open("bank", background=False) as opened:
@@ -39,14 +39,14 @@ def files() -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in Path("bank").rglob("*") if path.is_file()}
 
 
-def refs(memory: Retain, query: str) -> list[str]:
+def refs(memory: App, query: str) -> list[str]:
     return sorted(hit.ref for hit in memory.search(query).hits)
 
 
 # The example of a merge that people know
 
 
-def test_merge_keeps_what_its_sources_had(memory: Retain) -> None:
+def test_merge_keeps_what_its_sources_had(memory: App) -> None:
     merged = memory.merge(SOURCES, "auth-consolidated", SUMMARY)
     new = merged.written.memory
     assert (merged.written.status, new.ref) == ("merged", "memories/auth-consolidated")
@@ -63,7 +63,7 @@ def test_merge_keeps_what_its_sources_had(memory: Retain) -> None:
         assert refs(memory, word) == []
 
 
-def test_tags_links_and_names_live_on(memory: Retain) -> None:
+def test_tags_links_and_names_live_on(memory: App) -> None:
     new = memory.merge(SOURCES, "auth", "All of it.").written.memory
     assert new.tags == ("auth", "bug", "ops")
     assert new.meta["merged_from"] == [
@@ -82,14 +82,14 @@ def test_tags_links_and_names_live_on(memory: Retain) -> None:
     }
 
 
-def test_own_tags_of_the_new_text_count_and_links_are_not_doubled(memory: Retain) -> None:
+def test_own_tags_of_the_new_text_count_and_links_are_not_doubled(memory: App) -> None:
     text = "---\ntags: [x]\nrelated_to: [docs/a.md]\n---\nSee [[src/auth.py]] and [[other]]."
     new = memory.merge(["auth-notes-1", "auth-notes-2"], "auth", text).written.memory
     assert new.tags == ("x",)
     assert new.related_to == ("docs/a.md",)
 
 
-def test_merged_memories_can_be_merged_again(memory: Retain) -> None:
+def test_merged_memories_can_be_merged_again(memory: App) -> None:
     memory.merge(["auth-notes-1", "auth-notes-2"], "first", "First.")
     memory.merge(["first", "keys/auth-notes-3"], "second", "Second.")
     assert sorted(one.id for one in memory.list()) == ["other", "second"]
@@ -99,7 +99,7 @@ def test_merged_memories_can_be_merged_again(memory: Retain) -> None:
     assert targets == {"memories/second", "memories/other"}
 
 
-def test_collection_is_that_of_the_first_and_the_type_the_one_all_have(memory: Retain) -> None:
+def test_collection_is_that_of_the_first_and_the_type_the_one_all_have(memory: App) -> None:
     for name, kind in (("a", "fact"), ("b", "fact"), ("c", "plan"), ("d", "fact")):
         memory.put(name, id=name, collection=kind, type=kind)
     facts = memory.merge(["a", "b"], "both", "a and b").written.memory
@@ -135,7 +135,7 @@ def test_collection_is_that_of_the_first_and_the_type_the_one_all_have(memory: R
     ids=lambda value: ascii(value)[:30],
 )
 def test_merge_that_cannot_be_done_changes_nothing(
-    sources: list[str], into: str, text: str, error: type[RetainError], memory: Retain
+    sources: list[str], into: str, text: str, error: type[RetainError], memory: App
 ) -> None:
     before = files()
     with pytest.raises(error):
@@ -144,14 +144,14 @@ def test_merge_that_cannot_be_done_changes_nothing(
     assert refs(memory, "tokens") == ["memories/auth-notes-1", "memories/auth-notes-2"]
 
 
-def test_memory_named_twice_is_merged_once(memory: Retain) -> None:
+def test_memory_named_twice_is_merged_once(memory: App) -> None:
     named = ["auth-notes-1", "memories/auth-notes-1", "auth-notes-2"]
     merged = memory.merge(named, "auth", "Once.")
     assert [one.id for one in merged.trashed] == ["auth-notes-1", "auth-notes-2"]
     assert merged.written.memory.merged_from == ("memories/auth-notes-1", "memories/auth-notes-2")
 
 
-def test_merged_memory_says_what_stands_for_it_now(memory: Retain) -> None:
+def test_merged_memory_says_what_stands_for_it_now(memory: App) -> None:
     memory.merge(["auth-notes-1", "keys/auth-notes-3"], "auth", "All of it.")
     memory.merge(["auth", "auth-notes-2"], "all", "All of it and more.")
     for ref in (
@@ -175,7 +175,7 @@ def test_merged_memory_says_what_stands_for_it_now(memory: Retain) -> None:
 # Undone
 
 
-def test_what_was_merged_can_be_brought_back_and_owns_its_name_again(memory: Retain) -> None:
+def test_what_was_merged_can_be_brought_back_and_owns_its_name_again(memory: App) -> None:
     before = {name: data for name, data in files().items() if ".trash" not in name}
     merged = memory.merge(SOURCES, "auth", "All of it.")
     app = App(bank="bank")
@@ -195,7 +195,7 @@ def test_what_was_merged_can_be_brought_back_and_owns_its_name_again(memory: Ret
 # Guarded
 
 
-def test_secrets_do_not_come_in_by_a_merge(memory: Retain) -> None:
+def test_secrets_do_not_come_in_by_a_merge(memory: App) -> None:
     kind, secret = TOKENS[0]
     merged = memory.merge(SOURCES[:2], "auth", f"The key is {secret} today.")
     assert f"[REDACTED:{kind}]" in merged.written.memory.body
@@ -212,30 +212,11 @@ def test_merge_is_one_commit(home: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(root)
     App().init()
     for name in ("a", "b"):
-        App().put(MemoryInput(text=name), name=name)
-    merged = App().merge(["a", "b"], "ab", MemoryInput(text="both"))
+        App().put(name, id=name)
+    merged = App().merge(["a", "b"], "ab", "both")
     assert merged.written.commit
     shown = run_git(root, "show", "--name-status", "--format=%s", "HEAD")
     assert "merge memories/a, memories/b into memories/ab" in str(shown)
-
-
-class Met(App):
-    """Another program stores something under the name that a merge is about to take."""
-
-    stays = False
-
-    def move(
-        self, ref: str, *, collection: str | None = None, to_collection: str | None, to_id: str
-    ) -> Written:
-        met = Path(self.location.root) / "memories" / f"{to_id}.md"
-        met.write_text("# Met", encoding="utf-8")
-        try:
-            return super().move(
-                ref, collection=collection, to_collection=to_collection, to_id=to_id
-            )
-        finally:
-            if not self.stays:
-                met.unlink()
 
 
 def _files(app: App) -> dict[str, bytes]:
@@ -246,7 +227,7 @@ def _files(app: App) -> dict[str, bytes]:
 def _three(app: App) -> dict[str, bytes]:
     app.init()
     for name in ("one", "two", "three"):
-        app.put(MemoryInput(f"# {name}\n\nText of {name}."), name=name, collection="memories")
+        app.put(f"# {name}\n\nText of {name}.", id=name, collection="memories")
     return _files(app)
 
 
@@ -261,24 +242,23 @@ def test_several_become_one_under_the_name_of_the_first(tmp_path: Path) -> None:
     app.close()
 
 
-def test_all_are_there_again_when_the_name_was_met_half_way(tmp_path: Path) -> None:
-    app = Met(bank=str(tmp_path / "bank"))
-    before = _three(app)
-    with pytest.raises(Conflict):
-        app.merge_into_first("memories/one", ["memories/two", "memories/three"])
-    assert _files(app) == before
-    app.close()
-
-
-def test_no_text_is_lost_when_the_name_stays_taken(tmp_path: Path) -> None:
-    app = Met(bank=str(tmp_path / "bank"))
-    app.stays = True
+def test_no_text_is_lost_when_another_program_takes_the_name_half_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = App(bank=str(tmp_path / "bank"))
     _three(app)
-    with pytest.raises(Conflict, match="cannot come back") as caught:
+    move = memories.move
+
+    def move_late(banks: Banks, ref: str, **to: Any) -> Written:
+        (tmp_path / "bank/memories/one.md").write_text("# Met", encoding="utf-8")
+        return move(banks, ref, **to)
+
+    monkeypatch.setattr(memories, "move", move_late)
+    with pytest.raises(Conflict, match="memories/one cannot be its name") as caught:
         app.merge_into_first("memories/one", ["memories/two", "memories/three"])
     now = _files(app)
     assert now.pop("one.md") == b"# Met"
-    (made,) = (text for name, text in now.items() if name.startswith("one-"))
+    (made,) = now.values()
     assert all(f"Text of {name}.".encode() in made for name in ("one", "two", "three"))
     assert "All the texts are in memories/one-" in caught.value.unchanged
     app.close()

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from retain import names
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.errors import (
     BadName,
     Conflict,
@@ -198,7 +197,7 @@ def test_a_memory_is_found_by_any_spelling_of_its_name(
         if names.nfc(on_disk) == names.nfc(asked)
         else pytest.raises(Conflict)
     ):
-        App().put(MemoryInput(text="other"), name=asked, collection="C")
+        App().put("other", id=asked, collection="C")
     assert os.listdir(file.parent) == [file.name]
 
 

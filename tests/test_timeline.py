@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.index.catalogue import Dated
 from retain.memory import Trashed
 from retain.sessions.model import Fact, Session
@@ -160,8 +159,8 @@ def test_bank_that_is_not_there_has_no_past_and_is_not_made(app: App, tmp_path: 
 
 
 def test_bank_tells_of_everything_that_was_done_in_it(app: App) -> None:
-    app.put(MemoryInput("# A\n"), name="notes/a", created_by="Claude")
-    app.put(MemoryInput("# B\n"), name="notes/b")
+    app.put("# A\n", id="notes/a", created_by="Claude")
+    app.put("# B\n", id="notes/b")
     app.delete("notes/b")
     app.record(
         "preference", {"topic": "t", "value": "v", "reason": "r", "strength": "default"}, id="p"
@@ -173,7 +172,7 @@ def test_bank_tells_of_everything_that_was_done_in_it(app: App) -> None:
 
 def test_plain_memory_that_is_retired_or_archived_is_more_than_changed(app: App) -> None:
     for name in "ab":
-        app.put(MemoryInput("# Tea\n"), name=f"notes/{name}")
+        app.put("# Tea\n", id=f"notes/{name}")
     app.retire("notes/a")
     app.archive("notes/b", "cold")
     told = sorted((one.id, one.kind, one.summary) for one in app.timeline())
@@ -186,7 +185,7 @@ def test_plain_memory_that_is_retired_or_archived_is_more_than_changed(app: App)
 
 
 def test_memory_whose_fields_are_no_json_is_dated_by_its_file(app: App) -> None:
-    written = app.put(MemoryInput("# A\n"), name="notes/a").memory
+    written = app.put("# A\n", id="notes/a").memory
     file = Path(written.path)
     file.write_text("---\ntitle: A\nweight: .nan\n---\n\nText\n", encoding="utf-8")
     (event,) = app.timeline()
@@ -194,14 +193,14 @@ def test_memory_whose_fields_are_no_json_is_dated_by_its_file(app: App) -> None:
 
 
 def test_deleted_memory_is_told_by_its_title(app: App) -> None:
-    app.put(MemoryInput("# The firewall\n"), name="notes/fw-1")
+    app.put("# The firewall\n", id="notes/fw-1")
     app.delete("notes/fw-1")
     (event,) = (one for one in app.timeline() if one.kind == "deleted")
     assert (event.title, event.id) == ("The firewall", "fw-1")
 
 
 def test_text_that_was_refused_is_nothing_that_was_deleted(app: App) -> None:
-    written = app.put(MemoryInput("# A\n"), name="notes/a").memory
+    written = app.put("# A\n", id="notes/a").memory
     trash = Path(written.path).parents[1] / ".trash" / "notes"
     trash.mkdir(parents=True)
     (trash / "a.conflict_20261115_120000.md").write_text("# Mine\n", encoding="utf-8")
@@ -211,8 +210,8 @@ def test_text_that_was_refused_is_nothing_that_was_deleted(app: App) -> None:
 
 def test_merge_that_was_taken_back_is_nothing_that_was_deleted(app: App) -> None:
     for name in "ab":
-        app.put(MemoryInput(f"# {name}\n"), name=f"notes/{name}")
-    app.merge(["notes/a", "notes/b"], "notes/ab", MemoryInput("# Both\n"))
+        app.put(f"# {name}\n", id=f"notes/{name}")
+    app.merge(["notes/a", "notes/b"], "notes/ab", "# Both\n")
     app.delete("notes/ab")
     merged = [one.id for one in app.timeline() if one.kind == "deleted"]
     assert "ab" in merged  # what it was made of is not there: it was thrown away

@@ -16,7 +16,6 @@ import pytest
 from retain import transfer
 from retain.app import App
 from retain.bank.files import WriteTransaction
-from retain.bank.memory_input import MemoryInput
 from retain.errors import Conflict, ImportRefused, NotFound, NotSaved, UsageError
 from tests.conftest import Run
 
@@ -64,7 +63,7 @@ def app(home: Path) -> App:
     """An empty project bank that has been written to before."""
     App().init()
     app = App()
-    app.put(MemoryInput(text="mine"), name="mine")
+    app.put("mine", id="mine")
     return app
 
 
@@ -391,8 +390,8 @@ def test_secrets_in_a_record_are_redacted_without_touching_the_rest(
 def test_an_export_that_lost_a_file_is_refused_and_a_changed_one_is_said(
     app: App, bank: Path, tmp_path: Path
 ) -> None:
-    app.put(MemoryInput(text="one"), name="one")
-    app.put(MemoryInput(text="two"), name="two")
+    app.put("one", id="one")
+    app.put("two", id="two")
     app.export(str(tmp_path / "out"))
     changed = tmp_path / "out" / "memories" / "one.md"
     changed.write_bytes(changed.read_bytes() + b"more")

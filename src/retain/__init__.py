@@ -11,7 +11,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as type checkers know it; `typing` would cost every hook 6 ms
 if TYPE_CHECKING:
-    from retain.api import Retain
+    from retain.app import App
     from retain.errors import RetainError
     from retain.memory import Answer, Hit, Memory, Written
 
@@ -20,15 +20,21 @@ __all__ = ["Answer", "Hit", "Memory", "RetainError", "Written", "__version__", "
 __version__ = "0.1.0"
 
 
-def open(path: str = "", *, create: bool = True, background: bool = True) -> Retain:  # noqa: A001 - retain.open reads as it is meant
+def open(path: str = "", *, create: bool = True, background: bool = True) -> App:  # noqa: A001 - retain.open reads as it is meant
     """Open the bank at a path, or the one in force here; makes it unless told not to.
 
     With `background`, missing vectors are made in a thread while the program goes on; without,
-    `index()` makes them, and a search makes up to a hundred.
+    `make_vectors()` makes them, and a search makes up to a hundred.
     """
-    from retain.api import Retain  # the command line must not pay for it
+    from retain.app import App  # the command line must not pay for it
 
-    return Retain(path, create=create, background=background)
+    app = App(bank=path, stays=True)
+    if create and path and not app.location.exists:
+        app.init()
+        app.forget()
+    if background:
+        app.start_worker()
+    return app
 
 
 def __getattr__(name: str) -> object:

@@ -20,7 +20,6 @@ from retain import chats, names
 from retain.bank import trash
 from retain.bank.files import Directory, WriteTransaction
 from retain.bank.markdown import parse_file
-from retain.bank.memory_input import MemoryInput
 from retain.errors import Conflict, ImportRefused, NotFound, RetainError, UsageError
 from retain.facts import view
 from retain.facts.carrying import COLLECTION
@@ -333,12 +332,17 @@ class _Keeping(NamedTuple):
         return "deleted" if any(it.meta.get("source") == _origin(name) for it in thrown) else ""
 
     def _stored(self, name: str, text: str) -> str:
-        draft = MemoryInput(text=text, fields={"source": _origin(name)}, allow_secret=self.is_bare)
         stem = names.slug(os.path.splitext(name)[0]) or "note"
         number = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:6]
         for wanted in (stem, f"{stem}-{number}"):
             try:
-                done = self.app.put(draft, name=f"{self._collection}/{wanted}", is_new=True)
+                done = self.app.put(
+                    text,
+                    id=f"{self._collection}/{wanted}",
+                    is_new=True,
+                    metadata={"source": _origin(name)},
+                    allow_secret=self.is_bare,
+                )
             except Conflict:  # another memory has that name
                 continue
             except RetainError as error:

@@ -16,7 +16,6 @@ from retain.app import App
 from retain.bank.bank import Bank
 from retain.bank.files import Directory
 from retain.bank.listing import make_bank
-from retain.bank.memory_input import MemoryInput
 from retain.errors import BadName, Conflict, LimitExceeded, NotFound, RetainError, Unsafe
 from tests import crash
 from tests.bank.test_files import EDITS, OUTSIDE, SYSTEMS, at_the_exchange, system
@@ -32,7 +31,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def app(root: Path) -> App:
     app = crash.new_bank(root)
-    app.put(MemoryInput(text="the old text"), name="x", collection="notes")
+    app.put("the old text", id="x", collection="notes")
     return app
 
 
@@ -90,7 +89,7 @@ def test_append_goes_on_after_a_persons_edit(root: Path, app: App) -> None:
         file.write_bytes(b"what the person saved\n")
 
     with at_the_exchange(edit, root / "notes/x.md"):
-        app.append("x", MemoryInput(text="and ours"))
+        app.append("x", "and ours")
     assert (root / "notes/x.md").read_bytes() == b"what the person saved\n\nand ours\n"
 
 
@@ -111,7 +110,7 @@ def test_delete_that_meets_a_persons_edit_leaves_the_file(root: Path, bank: Bank
 @pytest.mark.parametrize("name", ["x.md~", ".x.md.swp", "4913", "#x.md#", ".#x.md", "x.md.tmp"])
 def test_editors_own_files_are_no_memories_and_stay(root: Path, app: App, name: str) -> None:
     (root / "notes" / name).write_bytes(b"an editor's own")
-    app.update("x", MemoryInput(text="new"))
+    app.update("x", "new")
     assert [memory.id for memory in app.list()] == ["x"]
     assert app.status().problems == ()
     assert (root / "notes" / name).read_bytes() == b"an editor's own"
@@ -120,8 +119,8 @@ def test_editors_own_files_are_no_memories_and_stay(root: Path, app: App, name: 
 @SYSTEMS
 def test_every_operation_works_on_any_file_system(root: Path, app: App, kind: str) -> None:
     with system(kind):
-        app.update("x", MemoryInput(text="second"))
-        app.append("x", MemoryInput(text="third"))
+        app.update("x", "second")
+        app.append("x", "third")
         app.move("x", to_collection="other", to_id="y")
         app.restore("y", "v1")
         app.delete("y")
@@ -142,8 +141,8 @@ def test_linked_memory_is_listed_and_never_followed(
     link.symlink_to(link if target == "itself" else outside / target)
     for act in (
         lambda: app.get("linked"),
-        lambda: app.update("linked", MemoryInput(text="new")),
-        lambda: app.append("linked", MemoryInput(text="new")),
+        lambda: app.update("linked", "new"),
+        lambda: app.append("linked", "new"),
         lambda: app.delete("linked"),
         lambda: app.move("linked", to_collection=None, to_id="new"),
     ):
@@ -165,7 +164,7 @@ def test_linked_collection_is_listed_and_never_followed(
     with pytest.raises(NotFound):
         app.get("linked/x")
     with pytest.raises(Unsafe):
-        app.put(MemoryInput(text="new"), name="y", collection="linked")
+        app.put("new", id="y", collection="linked")
     with pytest.raises(Unsafe):
         app.move("notes/x", to_collection="linked", to_id="")
     assert [memory.ref for memory in app.list()] == ["notes/x"]
@@ -181,7 +180,7 @@ def test_linked_directory_of_retains_own_is_listed_and_never_followed(
     if (root / name).exists():
         (root / name).rename(root / f"{name}.bak")
     (root / name).symlink_to(outside)
-    act = app.delete if name == ".trash" else lambda ref: app.update(ref, MemoryInput(text="new"))
+    act = app.delete if name == ".trash" else lambda ref: app.update(ref, "new")
     before = crash.memories(root)
     with pytest.raises(Unsafe):
         act("x")
@@ -207,7 +206,7 @@ def test_collection_swapped_for_a_link_after_it_was_listed_is_passed_over(
         assert app.list(problems=problems) == []
     assert [problem.path for problem in problems] == [str(root / "notes")]
     with mock.patch.object(Directory, "child", swap), pytest.raises(RetainError):
-        app.update("notes/x", MemoryInput(text="new"))
+        app.update("notes/x", "new")
     assert crash.files(outside) == {"x.md": OUTSIDE}
 
 
@@ -234,12 +233,12 @@ def test_clock_set_back_an_hour_loses_nothing(
     root: Path, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     present = time.gmtime
-    app.update("x", MemoryInput(text="before"))
-    app.put(MemoryInput(text="deleted before"), name="gone")
+    app.update("x", "before")
+    app.put("deleted before", id="gone")
     app.delete("gone")
     monkeypatch.setattr(time, "gmtime", lambda at=None: present((at or time.time()) - HOUR))
-    app.update("x", MemoryInput(text="after"))
-    app.put(MemoryInput(text="deleted after"), name="gone")
+    app.update("x", "after")
+    app.put("deleted after", id="gone")
     app.delete("gone")
     assert app.get("x").body == "after"
     kept = [app.bank.read_version(app.get("x"), number) or b"" for number in (1, 2)]
@@ -256,7 +255,7 @@ def test_far_years_are_kept(root: Path, app: App, year: str) -> None:
     text = f"---\ncreated_at: {when}\n---\n\nfar away\n"
     (root / "notes/far.md").write_text(text, encoding="utf-8")
     os.utime(root / "notes/far.md", (2**33, 2**33))
-    app.append("far", MemoryInput(text="more"))
+    app.append("far", "more")
     assert app.get("far").meta["created_at"] == when
     assert app.list(sort="created")[0 if year == "1969" else -1].id == "far"
     assert app.status().problems == ()
@@ -272,11 +271,11 @@ def test_everything_in_a_bank_is_private_under_any_umask(tmp_path: Path, umask: 
     root, before = tmp_path / "private", os.umask(umask)
     try:
         app = crash.new_bank(root)
-        app.put(MemoryInput(text="one"), name="x")
-        app.update("x", MemoryInput(text="two"))
+        app.put("one", id="x")
+        app.update("x", "two")
         app.move("x", to_collection="other", to_id="")
         app.delete("x")
-        app.put(MemoryInput(text="three"), name="y")
+        app.put("three", id="y")
     finally:
         os.umask(before)
     for path in (root, *root.rglob("*")):
@@ -297,7 +296,7 @@ def test_batch_goes_to_the_collection_as_it_is_spelt(root: Path, bank: Bank) -> 
 
 @pytest.mark.parametrize("act", ["move", "untrash"])
 def test_move_or_untrash_that_fails_half_way_is_undone(root: Path, app: App, act: str) -> None:
-    app.update("x", MemoryInput(text="second"))
+    app.update("x", "second")
     if act == "untrash":
         app.delete("x")
     before = crash.files(root)

@@ -12,7 +12,6 @@ import pytest
 from retain.app import App
 from retain.bank import markdown
 from retain.bank.bank import Bank
-from retain.bank.memory_input import MemoryInput
 from retain.errors import Conflict, NotFound
 from tests import crash
 
@@ -25,7 +24,7 @@ def git(*words: str) -> str:
 
 
 def write(text: str, name: str = "note") -> None:
-    App().put(MemoryInput(text=text), name=name)
+    App().put(text, id=name)
 
 
 @pytest.fixture
@@ -124,8 +123,8 @@ def test_every_change_is_committed_when_asked(
 ) -> None:
     monkeypatch.setenv("RETAIN_VERSIONING_AUTO_COMMIT", "true")
     write("fresh", "other")
-    App().update("other", MemoryInput(tags=["x"]))
-    App().append("other", MemoryInput(text="more"))
+    App().update("other", tags=["x"])
+    App().append("other", "more")
     App().move("other", to_collection="elsewhere", to_id="")
     App().restore("other", "v1")
     App().delete("other")
@@ -154,7 +153,7 @@ def test_commit_that_cannot_be_made_is_a_warning_and_the_memory_is_written(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RETAIN_VERSIONING_AUTO_COMMIT", "true")
-    written = App().put(MemoryInput(text="one"), name="note")
+    written = App().put("one", id="note")
     assert (written.commit, App().get("note").body) == ("", "one")
     assert "not committed" in written.warnings[0]
     warnings = App().delete("note").warnings
@@ -199,8 +198,8 @@ def test_an_earlier_text_takes_the_place_only_of_the_text_that_was_seen(home: Pa
 
 
 def test_a_numbered_version_names_the_author_its_text_names(home: Path) -> None:
-    App().put(MemoryInput(text="one"), name="note", created_by="Ada")
-    App().update("note", MemoryInput(text="two"))
+    App().put("one", id="note", created_by="Ada")
+    App().update("note", "two")
     assert [one.author for one in App().versions("note")] == ["Ada"]
 
 
@@ -214,7 +213,7 @@ def bank_app(tmp_path: Path) -> App:
 
 def put_all(app: App, name: str, *texts: str) -> None:
     for text in texts:
-        app.put(MemoryInput(text=text), name=name)
+        app.put(text, id=name)
 
 
 def kept_texts(app: App, name: str) -> dict[int, str]:
@@ -280,9 +279,9 @@ def test_write_that_cannot_prune_is_still_a_write(bank_app: App) -> None:
         unlink(name, **options)
 
     with mock.patch.object(os, "unlink", refuse):
-        assert bank_app.update("x", MemoryInput(text="new")).kept == "v11"
+        assert bank_app.update("x", "new").kept == "v11"
     assert 1 in kept_texts(bank_app, "x")
-    bank_app.update("x", MemoryInput(text="newer"))
+    bank_app.update("x", "newer")
     assert list(kept_texts(bank_app, "x")) == list(range(3, 13))
 
 

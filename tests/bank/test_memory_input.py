@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -44,23 +45,23 @@ def test_nothing_is_not_stored(text: str | None) -> None:
 @pytest.mark.parametrize(
     "draft",
     [
-        lambda bad: MemoryInput(text=bad),
-        lambda bad: MemoryInput(text="x", title=bad),
-        lambda bad: MemoryInput(text="x", tags=["a", bad]),
-        lambda bad: MemoryInput(text="x", fields={"a": [{"b": bad}]}),
-        lambda bad: MemoryInput(text="x", fields={bad: 1}),
+        lambda bad: {"text": bad},
+        lambda bad: {"text": "x", "title": bad},
+        lambda bad: {"text": "x", "tags": ["a", bad]},
+        lambda bad: {"text": "x", "metadata": {"a": [{"b": bad}]}},
+        lambda bad: {"text": "x", "metadata": {bad: 1}},
     ],
     ids=["text", "title", "tags", "fields", "key"],
 )
 def test_text_that_no_file_can_hold_is_refused_before_anything_is_written(
-    home: Path, bad: str, draft: Callable[[str], MemoryInput]
+    home: Path, bad: str, draft: Callable[[str], dict[str, Any]]
 ) -> None:
     App().init()
-    App().put(MemoryInput(text="good"), name="good")
+    App().put("good", id="good")
     before = App().get("good").data
     calls: list[Callable[[], object]] = [
-        lambda: App().put(draft(bad), name="new"),
-        lambda: App().update("good", draft(bad)),
+        lambda: App().put(**draft(bad), id="new"),
+        lambda: App().update("good", **draft(bad)),
     ]
     for call in calls:
         with pytest.raises(UsageError):
@@ -100,11 +101,11 @@ def test_metadata_nested_too_deeply_is_refused(levels: int) -> None:
 
 def test_metadata_too_large_to_be_read_again_is_refused(home: Path) -> None:
     App().init()
-    App().put(MemoryInput(text="x"), name="good")
+    App().put("x", id="good")
     before = App().get("good").data
     calls: list[Callable[[], object]] = [
-        lambda: App().put(MemoryInput(text="x", fields={"context": "x" * 70_000}), name="new"),
-        lambda: App().update("good", MemoryInput(fields={"context": "x" * 70_000})),
+        lambda: App().put("x", metadata={"context": "x" * 70_000}, id="new"),
+        lambda: App().update("good", metadata={"context": "x" * 70_000}),
     ]
     for call in calls:
         with pytest.raises(RetainError) as caught:
@@ -132,10 +133,10 @@ def test_append_keeps_the_files_line_endings() -> None:
 
 def test_updated_at_moves_only_when_something_else_does(home: Path) -> None:
     App().init()
-    App().put(MemoryInput(text="x", tags=["a"]), name="m")
-    assert App().update("m", MemoryInput(tags=["a"])).status == "unchanged"
+    App().put("x", tags=["a"], id="m")
+    assert App().update("m", tags=["a"]).status == "unchanged"
     assert "updated_at" not in App().get("m").meta
-    assert App().update("m", MemoryInput(tags=["b"], merge_tags=True)).memory.tags == ("a", "b")
+    assert App().update("m", tags=["b"], merge_tags=True).memory.tags == ("a", "b")
     assert "updated_at" in App().get("m").meta
 
 
@@ -143,7 +144,7 @@ def test_a_bare_file_stays_bare_when_only_its_text_changes(home: Path) -> None:
     App().init()
     file = home / "work" / ".retain" / "m.md"
     file.write_text("text\n", encoding="utf-8")
-    App().append("m", MemoryInput(text="more"))
+    App().append("m", "more")
     assert file.read_text(encoding="utf-8") == "text\n\nmore\n"
 
 

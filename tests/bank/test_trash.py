@@ -10,7 +10,6 @@ import pytest
 
 from retain.app import App
 from retain.bank.files import Directory
-from retain.bank.memory_input import MemoryInput
 from retain.errors import Conflict, NotFound
 from tests import crash
 
@@ -22,7 +21,7 @@ def app(tmp_path: Path) -> App:
 
 def _delete(app: App, *texts: str, name: str = "x") -> None:
     for text in texts:
-        app.put(MemoryInput(text=text), name=name)
+        app.put(text, id=name)
         app.delete(name)
 
 
@@ -36,7 +35,7 @@ def test_deletes_within_one_second_are_all_kept_and_the_last_comes_back(app: App
 
 
 def test_entry_comes_back_by_its_own_name_in_its_collection(app: App) -> None:
-    app.put(MemoryInput(text="one"), name="x", collection="notes")
+    app.put("one", id="x", collection="notes")
     thrown = app.delete("x").trashed
     assert (thrown.id, thrown.collection) == ("x", "notes")
     assert app.untrash(thrown.name).memory.ref == "notes/x"
@@ -45,7 +44,7 @@ def test_entry_comes_back_by_its_own_name_in_its_collection(app: App) -> None:
 
 def test_memory_in_the_way_is_not_overwritten(app: App) -> None:
     _delete(app, "deleted")
-    app.put(MemoryInput(text="in the way"), name="x")
+    app.put("in the way", id="x")
     with pytest.raises(Conflict):
         app.untrash("x")
     assert app.get("x").body == "in the way"
@@ -81,10 +80,10 @@ def test_entry_that_is_brought_back_while_the_trash_is_listed_is_passed_over(
 
 def test_emptying_the_trash_destroys_earlier_texts_but_not_those_of_a_namesake(app: App) -> None:
     for name in ("gone", "back"):
-        app.put(MemoryInput(text="first"), name=name)
-        app.put(MemoryInput(text="second"), name=name)
+        app.put("first", id=name)
+        app.put("second", id=name)
         app.delete(name)
-    app.put(MemoryInput(text="again"), name="back")
+    app.put("again", id="back")
     app.empty_trash()
     versions = Path(app.bank.root) / ".versions" / "memories"
     assert not any(versions.joinpath("gone").iterdir())

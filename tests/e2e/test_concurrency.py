@@ -14,7 +14,6 @@ import pytest
 
 from retain.bank import files
 from retain.bank.files import Directory, WriteTransaction
-from retain.bank.memory_input import MemoryInput
 from retain.errors import NotSaved
 from tests import crash
 
@@ -27,7 +26,7 @@ Write = Callable[[Path, str], object]
 
 
 def _update(root: Path, text: str) -> object:
-    return crash.open_bank(root).update("shared", MemoryInput(text=text)).status
+    return crash.open_bank(root).update("shared", text).status
 
 
 def _change(root: Path, text: str) -> object:
@@ -35,7 +34,7 @@ def _change(root: Path, text: str) -> object:
 
 
 def _put(root: Path, text: str) -> object:
-    return crash.open_bank(root).put(MemoryInput(text=text), name="shared").status
+    return crash.open_bank(root).put(text, id="shared").status
 
 
 def _many(write: Write, root: Path, writer: int) -> None:
@@ -46,7 +45,7 @@ def _many(write: Write, root: Path, writer: int) -> None:
 @pytest.mark.parametrize("write", [_update, _change, _put])
 def test_four_processes_writing_one_memory_all_succeed(tmp_path: Path, write: Write) -> None:
     root = tmp_path / "bank"
-    crash.new_bank(root).put(MemoryInput(text="start"), name="shared")
+    crash.new_bank(root).put("start", id="shared")
     works = [partial(_many, write, root, writer) for writer in range(WRITERS)]
     assert [outcome.message for outcome in crash.together(works)] == [""] * WRITERS
     memory = crash.open_bank(root).get("shared")
@@ -61,13 +60,12 @@ def test_four_processes_writing_one_memory_all_succeed(tmp_path: Path, write: Wr
 def test_of_two_updates_with_one_expected_hash_one_wins(tmp_path: Path) -> None:
     root = tmp_path / "bank"
     app = crash.new_bank(root)
-    app.put(MemoryInput(text="start"), name="shared")
+    app.put("start", id="shared")
     for turn in range(20):
         seen = app.get("shared").hash
         texts = (f"left {turn}", f"right {turn}")
         works = [
-            partial(crash.open_bank(root).update, "shared", MemoryInput(text=text), expect=seen)
-            for text in texts
+            partial(crash.open_bank(root).update, "shared", text, expect=seen) for text in texts
         ]
         outcomes = crash.together([lambda work=work: work().status for work in works])  # type: ignore[misc]
         assert sorted(outcome.code for outcome in outcomes) == ["", "conflict"]
@@ -79,10 +77,10 @@ def test_of_two_updates_with_one_expected_hash_one_wins(tmp_path: Path) -> None:
 
 def test_twenty_parallel_appends_are_all_there_once(tmp_path: Path) -> None:
     root = tmp_path / "bank"
-    crash.new_bank(root).put(MemoryInput(text="start"), name="shared")
+    crash.new_bank(root).put("start", id="shared")
 
     def append(number: int) -> None:
-        crash.open_bank(root).append("shared", MemoryInput(text=f"<entry {number}>"))
+        crash.open_bank(root).append("shared", f"<entry {number}>")
 
     outcomes = crash.together([partial(append, number) for number in range(20)])
     assert [outcome.message for outcome in outcomes] == [""] * 20
@@ -104,11 +102,11 @@ def test_parallel_creates_of_one_name_have_one_winner(tmp_path: Path) -> None:
 
 def test_readers_see_only_whole_texts_while_others_write(tmp_path: Path) -> None:
     root = tmp_path / "bank"
-    crash.new_bank(root).put(MemoryInput(text="0" * 5000), name="shared")
+    crash.new_bank(root).put("0" * 5000, id="shared")
 
     def write(digit: str) -> None:
         for _ in range(40):
-            crash.open_bank(root).update("shared", MemoryInput(text=digit * 5000))
+            crash.open_bank(root).update("shared", digit * 5000)
 
     def read() -> set[str]:
         bodies = (crash.open_bank(root).get("shared").body for _ in range(200))
@@ -122,11 +120,11 @@ def test_readers_see_only_whole_texts_while_others_write(tmp_path: Path) -> None
 
 def test_listing_goes_on_while_memories_come_and_go(tmp_path: Path) -> None:
     root = tmp_path / "bank"
-    crash.new_bank(root).put(MemoryInput(text="stays"), name="stays")
+    crash.new_bank(root).put("stays", id="stays")
 
     def churn(name: str) -> None:
         for number in range(25):
-            crash.open_bank(root).put(MemoryInput(text="x"), name=f"{name}-{number}")
+            crash.open_bank(root).put("x", id=f"{name}-{number}")
             crash.open_bank(root).delete(f"{name}-{number}")
 
     def look() -> list[str]:
@@ -157,7 +155,7 @@ def test_lock_of_a_killed_holder_is_free(tmp_path: Path) -> None:
     holder = crash.Child(partial(_held, root))
     while not (root / "held").exists():
         time.sleep(0.001)
-    waiting = crash.Child(lambda: app.put(MemoryInput(text="waited"), name="waited").status)
+    waiting = crash.Child(lambda: app.put("waited", id="waited").status)
     time.sleep(0.1)
     assert not (root / "memories/waited.md").exists()
     holder.kill()
@@ -170,20 +168,20 @@ def test_held_lock_gives_busy_after_the_timeout(
 ) -> None:
     root = tmp_path / "bank"
     app = crash.new_bank(root)
-    app.put(MemoryInput(text="kept"), name="kept")
+    app.put("kept", id="kept")
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
     fd = os.open(root, os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
-    refused = crash.in_child(lambda: app.update("kept", MemoryInput(text="new")))
+    refused = crash.in_child(lambda: app.update("kept", "new"))
     os.close(fd)
     assert (refused.code, "0.1 seconds" in refused.message) == ("busy", True)
     assert app.get("kept").body == "kept"
-    assert app.update("kept", MemoryInput(text="new")).status == "updated"
+    assert app.update("kept", "new").status == "updated"
 
 
 def test_deleting_the_trash_while_others_write_loses_nothing(tmp_path: Path) -> None:
     root = tmp_path / "bank"
-    crash.new_bank(root).put(MemoryInput(text="start"), name="shared")
+    crash.new_bank(root).put("start", id="shared")
 
     def write(writer: int) -> list[str]:
         """The entries that were acknowledged; one that was refused is tried again."""
@@ -192,7 +190,7 @@ def test_deleting_the_trash_while_others_write_loses_nothing(tmp_path: Path) -> 
             entry = f"<{writer}.{number}>"
             while len(done) <= number:
                 try:
-                    crash.open_bank(root).append("shared", MemoryInput(text=entry))
+                    crash.open_bank(root).append("shared", entry)
                 except NotSaved:
                     continue
                 done.append(entry)

@@ -16,7 +16,6 @@ import pytest
 
 from retain.app import App
 from retain.bank import files as fsio
-from retain.bank.memory_input import MemoryInput
 from tests import crash, indexes
 
 pytestmark = pytest.mark.slow
@@ -50,13 +49,11 @@ def _renamed(*pairs: tuple[str, str]) -> Between:
 
 
 CASES = {
-    "create": Case(lambda app: app.put(MemoryInput(text="new"), name="two")),
-    "create in a new collection": Case(
-        lambda app: app.put(MemoryInput(text="new"), name="two", collection="fresh")
-    ),
-    "replace": Case(lambda app: app.put(MemoryInput(text="a newer text"), name="one")),
-    "update": Case(lambda app: app.update("one", MemoryInput(text="a newer text"))),
-    "append": Case(lambda app: app.append("one", MemoryInput(text="and more"))),
+    "create": Case(lambda app: app.put("new", id="two")),
+    "create in a new collection": Case(lambda app: app.put("new", id="two", collection="fresh")),
+    "replace": Case(lambda app: app.put("a newer text", id="one")),
+    "update": Case(lambda app: app.update("one", "a newer text")),
+    "append": Case(lambda app: app.append("one", "and more")),
     "delete": Case(lambda app: app.delete("one")),
     "move to an id": Case(
         lambda app: app.move("one", to_collection=None, to_id="uno"),
@@ -79,10 +76,10 @@ CASES = {
 def _bank(root: Path) -> Path:
     """A bank with a history: a memory with a version, a bystander, a deleted one."""
     app = crash.new_bank(root)
-    app.put(MemoryInput(text="# One\n\nthe very first text\n"), name="one")
-    app.update("one", MemoryInput(text=OLD))
-    app.put(MemoryInput(text="never touched"), name="bystander", collection="notes")
-    app.put(MemoryInput(text="deleted, not lost"), name="gone")
+    app.put("# One\n\nthe very first text\n", id="one")
+    app.update("one", OLD)
+    app.put("never touched", id="bystander", collection="notes")
+    app.put("deleted, not lost", id="gone")
     app.delete("gone")
     return root
 
@@ -117,7 +114,7 @@ def _next_commands_work(root: Path) -> None:
     app = crash.open_bank(root)
     assert not [memory for memory in app.list() if memory.problem]
     app.status()
-    app.put(MemoryInput(text="written after the kill"), name="later")
+    app.put("written after the kill", id="later")
     app.close()  # as every command does at its end
     assert "written after the kill" in crash.open_bank(root).get("later").body
     assert crash.leftovers(root) == []
@@ -166,9 +163,7 @@ def test_killed_merge_leaves_too_much_and_never_too_little(scratch: Path, after:
     everything = crash.files(model)
     old = crash.memories(model)
 
-    act = _in_bank(
-        lambda app: app.merge(["one", "bystander"], "notes/both", MemoryInput(text="both"))
-    )
+    act = _in_bank(lambda app: app.merge(["one", "bystander"], "notes/both", "both"))
     new = _finished(model, act)
     both = {"notes/both.md": new["notes/both.md"]}
     rest = {name: data for name, data in old.items() if name != "memories/one.md"}
@@ -319,7 +314,7 @@ def test_kill_at_every_step_of_a_committed_update(scratch: Path) -> None:
 
 
 def _update_and_commit(project: Path) -> object:
-    written = crash.open_bank(project / ".retain").update("one", MemoryInput(text="a newer text"))
+    written = crash.open_bank(project / ".retain").update("one", "a newer text")
     assert written.commit, written.warnings
     return True
 
@@ -358,8 +353,6 @@ def test_delete_syncs_the_trash_and_the_directory_the_file_left(scratch: Path) -
 
 def test_a_new_bank_and_collection_are_synced_into_their_parents(scratch: Path) -> None:
     root = scratch / "home" / "above" / "bank"
-    events = crash.traced(
-        lambda: crash.new_bank(root).put(MemoryInput(text="first"), name="a", collection="c")
-    )
+    events = crash.traced(lambda: crash.new_bank(root).put("first", id="a", collection="c"))
     for folder in (root / "c", root, root.parent, root.parent.parent):
         assert _synced_at(events, folder), folder

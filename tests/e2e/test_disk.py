@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from tests import crash
 from tests.conftest import Run
 
@@ -23,9 +22,9 @@ BIG = "a text that does not fit\n" * 4000
 Act = Callable[[App], object]
 
 WRITES: dict[str, Act] = {
-    "create": lambda app: app.put(MemoryInput(text=BIG), name="two"),
-    "update": lambda app: app.update("one", MemoryInput(text=BIG)),
-    "append": lambda app: app.append("one", MemoryInput(text=BIG)),
+    "create": lambda app: app.put(BIG, id="two"),
+    "update": lambda app: app.update("one", BIG),
+    "append": lambda app: app.append("one", BIG),
 }
 CHANGES: dict[str, Act] = {
     "delete": lambda app: app.delete("one"),
@@ -36,10 +35,10 @@ PATHS = {"create": ("memories/two.md",), "move": ("memories/one.md", "notes/uno.
 
 def _bank(root: Path) -> App:
     app = crash.new_bank(root)
-    app.put(MemoryInput(text="# One\n\nfirst\n"), name="one")
-    app.update("one", MemoryInput(text="# One\n\nthe old text\n"))
-    app.put(MemoryInput(text="another"), name="other", collection="notes")
-    app.put(MemoryInput(text="gone"), name="gone")
+    app.put("# One\n\nfirst\n", id="one")
+    app.update("one", "# One\n\nthe old text\n")
+    app.put("another", id="other", collection="notes")
+    app.put("gone", id="gone")
     app.delete("gone")
     return app
 
@@ -92,7 +91,7 @@ def test_full_disk_saves_nothing_and_breaks_nothing(disk: Path, name: str) -> No
     app = _bank(root)
     before = crash.files(root)
     _refused(root, crash.in_child(partial(WRITES[name], app)), name, before)
-    assert app.update("other", MemoryInput(text="there is room for this")).status == "updated"
+    assert app.update("other", "there is room for this").status == "updated"
 
 
 def test_move_on_a_disk_without_a_byte_to_spare_changes_nothing(disk: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from retain.api import Retain
+import retain
 from retain.app import App
 from retain.index import embed
 from retain.locate import state_home
@@ -63,17 +63,17 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> indexes.Letters:
 
 
 @pytest.fixture
-def memory(root: Path, letters: indexes.Letters) -> Iterator[Retain]:
+def memory(root: Path, letters: indexes.Letters) -> Iterator[App]:
     """A process that runs on, with everything in its caches."""
     indexes.write(root, f"notes/{ID}", PLANTED)
-    with Retain(str(root), background=False) as memory:
-        memory.index()
+    with retain.open(str(root), background=False) as memory:
+        memory.make_vectors()
         assert _found(memory) == {"text", "semantic", "hybrid", "graph", "related", "linked"}
         assert _bytes(root) == {STEM, OTHER, ID}
         yield memory
 
 
-def _found(memory: Retain) -> set[str]:
+def _found(memory: App) -> set[str]:
     """Where a running process still shows the memory."""
     found = {
         mode
@@ -106,7 +106,7 @@ def _by_the_command(root: Path, run: Run) -> None:
 
 def _by_another_process(root: Path, _: Run) -> None:
     def delete() -> None:
-        with Retain(str(root), background=False) as other:
+        with retain.open(str(root), background=False) as other:
             other.delete(ID)
 
     assert not crash.in_child(delete).message
@@ -130,7 +130,7 @@ def _by_hand_alone(root: Path, _: Run) -> None:
     "forget", [_by_the_command, _by_another_process, _by_hand_with_a_search, _by_hand_alone]
 )
 def test_a_forgotten_memory_is_gone_from_another_running_process_and_from_the_bytes(
-    root: Path, memory: Retain, run: Run, forget: Forget
+    root: Path, memory: App, run: Run, forget: Forget
 ) -> None:
     forget(root, run)
     assert _found(memory) == set()
@@ -141,12 +141,12 @@ def test_a_forgotten_memory_is_gone_from_another_running_process_and_from_the_by
 
 
 def test_what_was_merged_into_another_memory_is_gone_with_its_own_text(
-    root: Path, memory: Retain
+    root: Path, memory: App
 ) -> None:
     """The new memory says which ones it was made from, and keeps their tags."""
 
     def merge() -> None:
-        with Retain(str(root), background=False) as other:
+        with retain.open(str(root), background=False) as other:
             other.merge([f"notes/{ID}", "notes/m039"], "notes/both", "nothing of what was there")
 
     assert not crash.in_child(merge).message
@@ -156,7 +156,7 @@ def test_what_was_merged_into_another_memory_is_gone_with_its_own_text(
 
 
 def test_a_process_that_forgets_leaves_no_byte_while_others_have_the_index_open(
-    root: Path, memory: Retain
+    root: Path, memory: App
 ) -> None:
     with indexes.opened(root) as other:
         assert len(indexes.ids(other, MARKER)) == 1
@@ -166,7 +166,7 @@ def test_a_process_that_forgets_leaves_no_byte_while_others_have_the_index_open(
         assert _found(memory) == set()
 
 
-def test_older_texts_of_a_forgotten_memory_are_gone_too(root: Path, memory: Retain) -> None:
+def test_older_texts_of_a_forgotten_memory_are_gone_too(root: Path, memory: App) -> None:
     for turn in range(5):
         memory.update(ID, f"{PLANTED}\nturn {turn} {OTHER}{'abcde'[turn]}")
         memory.search(MARKER)
@@ -210,7 +210,7 @@ def test_forgetting_while_a_vector_is_under_way_leaves_none(root: Path) -> None:
         indexes.agrees(bank)
 
 
-def test_what_was_lost_at_once_is_gone_when_that_was_meant(root: Path, memory: Retain) -> None:
+def test_what_was_lost_at_once_is_gone_when_that_was_meant(root: Path, memory: App) -> None:
     for path in (root / "notes").iterdir():
         os.unlink(path)
     indexes.write(root, "notes/left", "one left harbour")
@@ -219,11 +219,11 @@ def test_what_was_lost_at_once_is_gone_when_that_was_meant(root: Path, memory: R
     assert _bytes(root) == set()
 
 
-def _found_by_search(memory: Retain) -> set[str]:
+def _found_by_search(memory: App) -> set[str]:
     return {hit.id for hit in memory.search(f"{MARKER} {OTHER}", 50).hits if hit.id == ID}
 
 
-def test_nothing_of_it_stays_behind_when_a_rebuild_is_killed(root: Path, memory: Retain) -> None:
+def test_nothing_of_it_stays_behind_when_a_rebuild_is_killed(root: Path, memory: App) -> None:
     memory.close()
 
     def doomed() -> None:
@@ -249,12 +249,12 @@ def test_emptying_the_trash_removes_the_vectors_of_what_was_in_it(
     root: Path, letters: indexes.Letters
 ) -> None:
     indexes.write(root, "notes/kept", "A text that stays.")
-    with Retain(str(root), background=False) as memory:
-        memory.index()
+    with retain.open(str(root), background=False) as memory:
+        memory.make_vectors()
     before = _kept_vectors()
     indexes.write(root, f"notes/{ID}", PLANTED)
-    with Retain(str(root), background=False) as memory:
-        memory.index()
+    with retain.open(str(root), background=False) as memory:
+        memory.make_vectors()
         assert _kept_vectors() > before
         memory.delete(ID)
     app = App(bank=str(root))

@@ -17,7 +17,6 @@ import pytest
 
 from retain.app import App
 from retain.bank.files import Directory
-from retain.bank.memory_input import MemoryInput
 from retain.errors import BadName, Conflict, ImportRefused, NewerFormat, NotFound, RetainError
 from tests.conftest import Run
 
@@ -29,7 +28,7 @@ def bank(home: Path) -> Path:
 
 
 def put(text: str, name: str, collection: str | None = None) -> None:
-    App().put(MemoryInput(text=text), name=name, collection=collection)
+    App().put(text, id=name, collection=collection)
 
 
 def test_an_id_that_ends_like_a_file_never_reaches_another_memory(bank: Path) -> None:
@@ -135,7 +134,7 @@ def test_a_newer_bank_is_neither_initialised_nor_imported(home: Path, tmp_path: 
 
 
 def test_a_head_of_comments_alone_is_kept(bank: Path) -> None:
-    written = App().put(MemoryInput(text="---\n# my comment\n---\n\ntext\n"), name="note")
+    written = App().put("---\n# my comment\n---\n\ntext\n", id="note")
     assert b"# my comment" in written.memory.data
     assert written.memory.body == "text\n"
 

@@ -14,8 +14,7 @@ from unittest import mock
 
 import pytest
 
-from retain.api import Retain
-from retain.bank.memory_input import MemoryInput
+import retain
 from retain.index import database
 from retain.index.database import Database
 from tests import crash, indexes
@@ -71,9 +70,7 @@ def _through_the_app(root: Path, writer: int, count: int) -> Told:
         for number in range(count):
             app = crash.open_bank(root)
             name = f"w{writer}-{number}"
-            told.warnings.extend(
-                app.put(MemoryInput(text=_text(writer, number)), name=name).warnings
-            )
+            told.warnings.extend(app.put(_text(writer, number), id=name).warnings)
             app.close()
     return told
 
@@ -81,7 +78,7 @@ def _through_the_app(root: Path, writer: int, count: int) -> Told:
 def _through_the_api(root: Path, writer: int, count: int) -> Told:
     """As a server does: one object that stays, and asks for what it stored."""
     told = Told([], [], [])
-    with _timed(told.waits), Retain(str(root)) as memory:
+    with _timed(told.waits), retain.open(str(root)) as memory:
         for number in range(count):
             name = f"w{writer}-{number}"
             told.warnings.extend(memory.put(_text(writer, number), id=name).warnings)

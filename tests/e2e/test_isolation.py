@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.errors import RetainError
 from retain.search.brief import handle
 from retain.search.request import SearchRequest
@@ -48,8 +47,10 @@ class World:
         )
         app = self.app(scope)
         app.put(
-            MemoryInput(text=text, tags=[word, f"{scope}mark"], fields={"superseded_by": ""}),
-            name=f"{word}-{number}",
+            text,
+            tags=[word, f"{scope}mark"],
+            metadata={"superseded_by": ""},
+            id=f"{word}-{number}",
             collection=f"{scope}mark" if number % 2 else "shared",
         )
         app.close()
@@ -75,7 +76,7 @@ def asked(app: App, word: str) -> list[Callable[[], object]]:
         lambda: app.get(f"{word}-11"),
         app.list,
         lambda: app.delete(f"{word}-999"),
-        lambda: app.merge([f"{word}-1", f"{word}-99"], "new", MemoryInput(text="x")),
+        lambda: app.merge([f"{word}-1", f"{word}-99"], "new", "x"),
         app.names,
         app.collections,
     ]
@@ -175,13 +176,13 @@ import retain
 with retain.open("bank") as memory:
     for number in range(5):
         memory.put(f"Seal number {number} swims, see [[src/a.py]].", id=f"s{number}")
-    memory.index()
+    memory.make_vectors()
     answer = memory.search("which animal swims?", explain=True)
     assert answer.hits and not answer.degraded, answer
     assert memory.search("swims", mode="text").hits and memory.search("sea", mode="semantic").hits
     assert memory.brief("swimming seals").items
     memory.linked("src/a.py", "seals"); memory.graph(); memory.related("s1")
-    memory.suggest_merges(); memory.dedupe(); memory.sync(); memory.problems()
+    memory.suggest_merges(); memory.dedupe(); memory.sync(); memory.status().problems
 print(json.dumps(calls))
 """
 COMMANDS = """

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.errors import NotFound, UsageError
 from tests.cli.door import call, done
 from tests.conftest import ROOT, command
@@ -144,13 +143,13 @@ def test_traversal_in_frontmatter_and_config_is_refused(
 
 def test_nul_is_refused_through_the_app(project: Path, tmp_path: Path) -> None:
     before = snapshot(tmp_path)
-    app, text = App(), MemoryInput(text="text")
+    app, text = App(), "text"
     for name in ("a\0b", "\0", "note\0"):
         for refused in (
             lambda name=name: app.get(name),
             lambda name=name: app.delete(name),
-            lambda name=name: app.put(text, name=name),
-            lambda name=name: app.put(text, name="x", collection=name),
+            lambda name=name: app.put(text, id=name),
+            lambda name=name: app.put(text, id="x", collection=name),
             lambda name=name: app.move("note", to_collection=None, to_id=name),
             lambda name=name: app.untrash("gone", to_id=name),
             lambda name=name: app.untrash(name),

@@ -16,7 +16,7 @@ import pytest
 
 import retain
 from retain.app import App
-from retain.embedding_worker import EmbeddingWorker
+from retain.app.worker import EmbeddingWorker
 from retain.errors import RetainError
 from retain.index.engines import delivery, locks, sending
 from retain.index.engines.arm import EngineDown, Piece
@@ -56,7 +56,7 @@ def without_a_model() -> Iterator[None]:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstash]:
     """A service for vectors that a person has chosen, and a model; nobody waits for long."""
-    monkeypatch.setattr("retain.embedding_worker._AGAIN", 0.05)
+    monkeypatch.setattr("retain.app.worker._AGAIN", 0.05)
     monkeypatch.setattr("retain.index.engines.wire._FIRST_PAUSE", 0.1)
     found = Upstash(KEY, DIMENSION)
     with running(_answers) as model:

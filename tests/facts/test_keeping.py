@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.facts.carrying import COLLECTION, Synced
 from retain.facts.keeping import Facts
 from tests import crash, indexes
@@ -251,7 +250,7 @@ def test_change_that_is_refused_is_tried_again(root: Path, more: str) -> None:
 
 
 def test_memory_of_another_type_is_no_fact(root: Path) -> None:
-    opened(root).put(MemoryInput(text="Uses Bun"), collection=COLLECTION, name="uses-bun")
+    opened(root).put("Uses Bun", collection=COLLECTION, id="uses-bun")
     by_hand(root, "- Uses Bun\n")
     assert len(of(root).sync().learned) == 1
     assert of(root).sync() == Synced()
@@ -284,7 +283,7 @@ def test_list_is_made_only_for_something_to_put_in(root: Path) -> None:
 def test_fact_changed_elsewhere_changes_its_bullet_alone(root: Path) -> None:
     by_hand(root, "\ufeff---\na: 1\n---\r\n# Me\r\n\r\nprose\r\n*  Uses npm\r\n- Likes tea\r\nend")
     of(root).sync()
-    opened(root).update("uses-npm", MemoryInput(text="Uses Bun"))
+    opened(root).update("uses-npm", "Uses Bun")
     assert of(root).sync().rewritten == 1
     text = "\ufeff---\na: 1\n---\r\n# Me\r\n\r\nprose\r\n*  Uses Bun\r\n- Likes tea\r\nend"
     assert (root / "MEMORY.md").read_bytes() == text.encode()
@@ -298,7 +297,7 @@ def test_fact_that_is_put_away_elsewhere_loses_its_bullet(root: Path, step: str)
     if step == "delete":
         app.delete("uses-npm")
     elif step == "long":
-        app.update("uses-npm", MemoryInput(text="x" * 5000))
+        app.update("uses-npm", "x" * 5000)
     elif step == "move":
         app.move("uses-npm", to_collection="elsewhere", to_id="")
     else:
@@ -311,17 +310,14 @@ def test_fact_that_is_put_away_elsewhere_loses_its_bullet(root: Path, step: str)
 def test_fact_goes_to_the_section_of_its_tag_or_category(root: Path) -> None:
     by_hand(root, "## Code\n\n- Uses npm\n\n## Home\n\n- Has a dog\n")
     of(root).sync()
-    draft = MemoryInput(text="Likes ruff", type="fact", tags=["code"])
-    opened(root).put(draft, collection=COLLECTION, name="ruff")
+    opened(root).put("Likes ruff", type="fact", tags=["code"], collection=COLLECTION, id="ruff")
     of(root).sync()
     assert listed(root) == "## Code\n\n- Uses npm\n- Likes ruff\n\n## Home\n\n- Has a dog\n"
 
 
 def test_two_files_that_say_the_same_have_one_bullet(root: Path) -> None:
     for name in ("one", "two"):
-        opened(root).put(
-            MemoryInput(text="Uses Bun", type="fact"), collection=COLLECTION, name=name
-        )
+        opened(root).put("Uses Bun", type="fact", collection=COLLECTION, id=name)
     of(root).sync()
     assert listed(root) == HEAD + "- Uses Bun\n"
     assert of(root).sync() == Synced()
@@ -345,7 +341,7 @@ def test_fact_changed_on_both_sides_is_kept_twice(root: Path) -> None:
     add(root, "Uses npm", "Likes tea")
     of(root).sync()
     by_hand(root, listed(root).replace("Uses npm", "Uses Bun"))
-    opened(root).update("uses-npm", MemoryInput(text="Uses yarn"))
+    opened(root).update("uses-npm", "Uses yarn")
     done = of(root).sync()
     assert "both texts are kept" in done.notes[0]
     assert listed(root) == HEAD + "- Uses Bun\n- Likes tea\n- Uses yarn\n"
@@ -357,7 +353,7 @@ def test_same_change_on_both_sides_is_one(root: Path) -> None:
     add(root, "Uses npm")
     of(root).sync()
     by_hand(root, listed(root).replace("Uses npm", "Uses Bun"))
-    opened(root).update("uses-npm", MemoryInput(text="Uses Bun"))
+    opened(root).update("uses-npm", "Uses Bun")
     assert of(root).sync()._replace(notes=()) == Synced()
     assert bodies(root) == {"uses-npm": "Uses Bun"}
 
@@ -366,7 +362,7 @@ def test_fact_removed_here_and_changed_there_is_back(root: Path) -> None:
     add(root, "Uses npm", "Likes tea")
     of(root).sync()
     by_hand(root, listed(root).replace("- Uses npm\n", ""))
-    opened(root).update("uses-npm", MemoryInput(text="Uses yarn"))
+    opened(root).update("uses-npm", "Uses yarn")
     of(root).sync()
     assert listed(root) == HEAD + "- Likes tea\n- Uses yarn\n"
 
@@ -387,7 +383,7 @@ def test_what_was_noted_about_the_list_may_be_deleted(root: Path, change: str) -
     if change == "by hand":
         by_hand(root, listed(root).replace("Uses npm", "Uses Bun"))
     elif change == "elsewhere":
-        opened(root).update("uses-npm", MemoryInput(text="Uses Bun"))
+        opened(root).update("uses-npm", "Uses Bun")
     done = of(root).sync()
     assert done.forgotten == ()
     texts = {"none": {"Uses npm"}, "by hand": {"Uses npm", "Uses Bun"}}
@@ -722,7 +718,7 @@ class World:
     def elsewhere_changes(self) -> None:
         facts = of(self.root).present()
         if facts:
-            opened(self.root).update(self.random.choice(facts).id, MemoryInput(text=self.text()))
+            opened(self.root).update(self.random.choice(facts).id, self.text())
 
     def elsewhere_deletes(self) -> None:
         facts = of(self.root).present()

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.errors import Ambiguous, NotFound
 from retain.facts.carrying import Synced
 from retain.facts.known import Known, One
@@ -154,7 +153,7 @@ def test_what_takes_a_facts_place_stands_in_its_bank_where_facts_go_to_the_proje
 
 def test_a_fact_that_both_banks_say_otherwise_replaces_the_persons(world: World) -> None:
     world.of_project("Jo lives in Turin")
-    world.app().own.put(MemoryInput(text="Jo lives in Oslo", type="fact"), name="facts/oslo")
+    world.app().own.put("Jo lives in Oslo", type="fact", id="facts/oslo")
     added = world.known().add("Jo lives in Rome")
     assert added.replaced == ("global:facts/oslo",)
     assert added.notes == (
@@ -182,7 +181,7 @@ def test_a_fact_is_replaced_by_name(world: World) -> None:
 
 def test_facts_of_both_banks_are_listed_once_and_forgotten_in_both(world: World) -> None:
     world.of_project("Jo drinks tea", "The API is in Go")
-    world.app().own.put(MemoryInput(text="Jo drinks tea.", type="fact"), name="facts/tea")
+    world.app().own.put("Jo drinks tea.", type="fact", id="facts/tea")
     known = world.known()
     assert known.present() == [
         One("Jo drinks tea.", ("global:facts/tea", "facts/jo-drinks-tea")),

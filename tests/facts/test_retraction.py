@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.errors import Conflict, NotFound
 from retain.facts.retraction import kept, retract
 from retain.talk.retention import Retention
@@ -47,7 +46,7 @@ def test_a_database_takes_nothing_away_that_no_chat_made(world: World, ref: str)
     home = app.own if ref.startswith("global:") else app
     home.init()
     name = ref.removeprefix("global:")
-    home.put(MemoryInput(text="Dear diary\n", type="fact"), name=name)
+    home.put("Dear diary\n", type="fact", id=name)
     session = app.sessions.create("m").id
     app.sessions.remember("Dear diary", "facts", session, ref)
     assert kept(app, session) == []
@@ -59,8 +58,8 @@ def test_a_database_takes_nothing_away_that_no_chat_made(world: World, ref: str)
 def test_a_database_revives_nothing_that_the_fact_did_not_replace(world: World) -> None:
     app = world.app()
     session, ref = saved(app, "Ada uses npm")
-    app.own.put(MemoryInput(text="First\n"), name="memories/diary")
-    app.own.update("memories/diary", MemoryInput(text="Second\n"))
+    app.own.put("First\n", id="memories/diary")
+    app.own.update("memories/diary", "Second\n")
     number = next(one.id for one in app.sessions.facts() if one.ref == ref)
     planted = app.sessions.remember("First", "facts", session, "global:memories/diary")
     app.sessions.supersede(planted, number)

@@ -15,7 +15,6 @@ import pytest
 
 from retain import locate
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.errors import Busy, NewerFormat, RetainError
 from retain.index import database
 from retain.index.database import PRAGMAS, Database
@@ -196,7 +195,7 @@ def test_a_newer_schema_is_refused_in_one_line_and_left_untouched(root: Path) ->
                 indexes.ids(bank, LANTERN)
             assert "\n" not in caught.value.message
     assert crash.files(indexes.state(root)) == before
-    written = crash.open_bank(root).put(MemoryInput(text="stored all the same"), name="stored")
+    written = crash.open_bank(root).put("stored all the same", id="stored")
     assert written.status == "created"
     assert [note for note in written.warnings if "newer Retain" in note]
     assert crash.files(indexes.state(root)) == before

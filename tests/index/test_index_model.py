@@ -25,7 +25,6 @@ from hypothesis.stateful import (
 )
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.index.index import Index
 from tests import crash, indexes
 
@@ -102,9 +101,7 @@ class Bank(RuleBasedStateMachine):
         key, word = (collection, name), self._word()
         if key in self.model or shape == "broken":
             return multiple()
-        written = self.app.put(
-            MemoryInput(text=self._text(shape, word)), name=name, collection=collection
-        )
+        written = self.app.put(self._text(shape, word), id=name, collection=collection)
         assert not [note for note in written.warnings if "searchable" in note]
         self._set(key, word)
         return key
@@ -117,7 +114,7 @@ class Bank(RuleBasedStateMachine):
         if b"[\n---" in data or b"title: About" in data:
             return  # what cannot be parsed is left to its owner, and metadata stays as it is
         word = self._word()
-        self.app.update(f"{key[0]}/{key[1]}", MemoryInput(text=self._text(shape, word)))
+        self.app.update(f"{key[0]}/{key[1]}", self._text(shape, word))
         self._set(key, word)
 
     @rule(key=consumes(memories))

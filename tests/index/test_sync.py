@@ -12,9 +12,8 @@ from unittest import mock
 
 import pytest
 
-from retain.api import Retain
+import retain
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.errors import Conflict, RetainError
 from retain.index import sync
 from retain.index.index import Index
@@ -337,7 +336,7 @@ def test_writing_goes_on_while_memories_are_held(large: Path) -> None:
     app = App(bank=str(large), cwd=str(large), env=env)
     app.sync()
     _one_collection(large)
-    app.put(MemoryInput(text="an albatross"), name="later", collection="other")
+    app.put("an albatross", id="later", collection="other")
     found = app.search(SearchRequest("albatross harbour", limit=50))
     assert len(found.hits) == 5
     assert "24 memories" in found.degraded.reasons[0]
@@ -476,14 +475,14 @@ def test_links_pipes_and_folders_are_not_followed(root: Path, bank: Index, tmp_p
 
 
 @pytest.fixture
-def memory(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Retain]:
+def memory(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
-    with Retain(str(root)) as memory:
+    with retain.open(str(root)) as memory:
         assert len(memory.search("harbour lantern").hits) == 6
         yield memory
 
 
-def _found(memory: Retain, query: str) -> list[str]:
+def _found(memory: App, query: str) -> list[str]:
     return [hit.id for hit in memory.search(query).hits]
 
 
@@ -510,7 +509,7 @@ def _truncated(path: Path) -> None:
 @pytest.mark.parametrize("edit", [_in_place, _by_rename, _like_vim, _truncated])
 @pytest.mark.parametrize("far", [False, True], ids=["this process", "another process"])
 def test_an_open_bank_sees_an_edit_within_a_moment(
-    root: Path, memory: Retain, edit: Callable[[Path], None], far: bool
+    root: Path, memory: App, edit: Callable[[Path], None], far: bool
 ) -> None:
     path = root / "notes/m001.md"
     for _ in range(2):
@@ -520,7 +519,7 @@ def test_an_open_bank_sees_an_edit_within_a_moment(
         _wait_for(memory, "albatross", [])
 
 
-def _wait_for(memory: Retain, query: str, ids: list[str], collection: str = "") -> None:
+def _wait_for(memory: App, query: str, ids: list[str], collection: str = "") -> None:
     """What a person changes is heard of a moment later."""
     end = time.monotonic() + 60
     while True:
@@ -539,7 +538,7 @@ def _do(far: bool, work: Callable[[], Any]) -> None:
         work()
 
 
-def test_an_open_bank_sees_collections_come_and_go(root: Path, memory: Retain) -> None:
+def test_an_open_bank_sees_collections_come_and_go(root: Path, memory: App) -> None:
     path = indexes.write(root, "fresh/x", "an albatross")
     _wait_for(memory, "albatross", ["x"])
     path.write_bytes(b"a cormorant")  # in a folder that was not there when the bank was opened
@@ -557,19 +556,19 @@ def test_an_open_bank_sees_collections_come_and_go(root: Path, memory: Retain) -
     _wait_for(memory, "egret", ["rooted"])
 
 
-def test_an_open_bank_sees_what_other_processes_store(root: Path, memory: Retain) -> None:
+def test_an_open_bank_sees_what_other_processes_store(root: Path, memory: App) -> None:
     def put(number: int) -> None:
-        with Retain(str(root)) as other:
+        with retain.open(str(root)) as other:
             other.put(f"a bird called q{indexes.word(number)}", id=f"b{number}", collection="birds")
 
     for number in range(4):
         assert not crash.in_child(lambda number=number: put(number)).message  # type: ignore[misc]
         assert _found(memory, f"q{indexes.word(number)}") == [f"b{number}"]
-    assert not crash.in_child(lambda: bool(Retain(str(root)).delete("b1"))).message
+    assert not crash.in_child(lambda: bool(retain.open(str(root)).delete("b1"))).message
     assert _found(memory, f"q{indexes.word(1)}") == []
 
 
-def test_an_open_bank_survives_its_root_being_exchanged(root: Path, memory: Retain) -> None:
+def test_an_open_bank_survives_its_root_being_exchanged(root: Path, memory: App) -> None:
     copy = root.with_name("copy")
     shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".index"))
     indexes.write(copy, "notes/m001", "an albatross in the copy")

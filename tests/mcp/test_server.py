@@ -20,7 +20,6 @@ from jsonschema import Draft202012Validator
 from mcp import Client, MCPError
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.mcp import server as serving
 from retain.mcp.server import Memory, build
 from retain.mcp.tools import CORE, MAX_CHARS, TOOLS
@@ -474,7 +473,7 @@ async def test_hostile_names_are_refused_and_nothing_is_touched(
     place: tuple[str, dict[str, Any]], project: Path, tmp_path: Path
 ) -> None:
     for name in ("note", "twin"):
-        App().put(MemoryInput(text=name), name=name)
+        App().put(name, id=name)
     sibling = tmp_path / "home" / ".retain-sibling"
     sibling.mkdir()
     (sibling / "x.md").write_text("not yours", encoding="utf-8")
@@ -496,7 +495,7 @@ async def test_hostile_names_are_refused_and_nothing_is_touched(
 
 @pytest.mark.parametrize("target", HOSTILE)
 async def test_hostile_targets_find_nothing(target: str, tmp_path: Path) -> None:
-    App().put(MemoryInput(text="see [[src/a.py]]"), name="note")
+    App().put("see [[src/a.py]]", id="note")
     before = files(tmp_path)
     async with connected() as client:
         result = await client.call_tool(
@@ -999,7 +998,7 @@ async def test_undecodable_names_on_disk_stop_no_listing(here: Connect, project:
 
 async def test_a_long_memory_is_read_in_parts() -> None:
     text = "".join(f"line {number} ü\n" for number in range(12_000))
-    App().put(MemoryInput(text=text), name="long")
+    App().put(text, id="long")
     whole = App().get("long").data.decode()
     async with connected() as client:
         parts: list[str] = []
@@ -1021,12 +1020,10 @@ async def test_results_stay_below_what_a_host_takes() -> None:
     for number in range(60):
         title = f"Lantern {number} " + "long " * 300
         App().put(
-            MemoryInput(
-                text=f"lantern {number}\n\n" + "whale oil lantern " * 400 + links,
-                title=title,
-                tags=[f"tag-{number}-{one}" for one in range(60)],
-            ),
-            name=f"m{number}",
+            f"lantern {number}\n\n" + "whale oil lantern " * 400 + links,
+            title=title,
+            tags=[f"tag-{number}-{one}" for one in range(60)],
+            id=f"m{number}",
         )
     async with connected() as client:
         for tool, args in (

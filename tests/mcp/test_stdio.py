@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from tests.mcp.door import Pipes
 
 pytestmark = pytest.mark.slow
@@ -175,7 +174,7 @@ def test_nothing_is_left_behind(bank: Path) -> None:
 def test_a_client_that_stops_reading_cannot_keep_it_from_ending(
     bank: Path, tool: str, count: int
 ) -> None:
-    App().put(MemoryInput(text="x" * 50_000), name="long")
+    App().put("x" * 50_000, id="long")
     with Pipes() as server:
         server.greet()
         for number in range(1, count):
@@ -241,7 +240,7 @@ def test_a_message_that_is_too_long_is_refused_and_the_next_one_heard() -> None:
 
 
 def test_a_long_answer_comes_whole(bank: Path) -> None:
-    App().put(MemoryInput(text="ü" * 59_000), name="long")
+    App().put("ü" * 59_000, id="long")
     with Pipes() as server:
         server.greet()
         server.call("read_memory", 1, filename="long")

@@ -19,7 +19,6 @@ import pytest
 import yaml
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.categories import DEFAULTS, FIELDS
 from retain.cli.run import COMMANDS, build, parse
 from retain.config import SETTINGS
@@ -146,11 +145,10 @@ def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     App().init()
     for name in ("notes.md", "updated.md"):
         Path(name).write_text(f"# GPU patterns\n\nFrom {name}.\n", encoding="utf-8")
-    drafted = MemoryInput(text="# GPU patterns\n\nFirst.\n")
     app = App()
     for name in ("knowledge/gpu-patterns", "old-research", "deleted-notes", "use-mysql"):
-        app.put(drafted, name=name)
-    app.update("gpu-patterns", MemoryInput(text="# GPU patterns\n\nSecond.\n"))
+        app.put("# GPU patterns\n\nFirst.\n", id=name)
+    app.update("gpu-patterns", "# GPU patterns\n\nSecond.\n")
     app.delete("deleted-notes")
     app.retire("use-mysql")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import retain
-from retain.api import Retain
+from retain.app import App
 from tests.conftest import own_world
 
 # One line is one memory: collection/id, type, day of creation, tags, text.
@@ -41,7 +41,7 @@ memory/budget | fact | 2026-06-15 | business | The cloud budget is four thousand
 
 
 @pytest.fixture
-def memory(home: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[Retain]:
+def memory(home: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
     """An empty bank that is searched by words alone."""
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
     with retain.open("bank", background=False) as opened:
@@ -49,14 +49,14 @@ def memory(home: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[Retain]:
 
 
 @pytest.fixture
-def thinking(home: object) -> Iterator[Retain]:
+def thinking(home: object) -> Iterator[App]:
     """An empty bank with the bundled model."""
     with retain.open("bank", background=False) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
-def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Retain]:
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     """A team's notes with every vector made, to be read only."""
     home = tmp_path_factory.mktemp("notes")
     with pytest.MonkeyPatch.context() as patch:
@@ -75,5 +75,5 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Retain]:
                     tags=tags.split(","),
                     metadata={"created_at": f"{day}T09:00:00Z"},
                 )
-            opened.index()
+            opened.make_vectors()
             yield opened

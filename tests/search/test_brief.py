@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import retain
-from retain.api import Retain
 from retain.app import App
 from retain.memory import Answer, Degraded, Hit, Linked
 from retain.search.brief import Brief, handle, pack
@@ -22,7 +21,7 @@ FENCE = re.compile(r"<\s*/?\s*recalled-memories", re.IGNORECASE)
 
 
 @pytest.fixture
-def memory(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Retain]:
+def memory(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
     with retain.open("bank", background=False) as opened:
         yield opened
@@ -62,7 +61,7 @@ def inside(brief: Brief) -> str:
 # What it holds
 
 
-def test_brief_names_title_date_source_and_handle(memory: Retain) -> None:
+def test_brief_names_title_date_source_and_handle(memory: App) -> None:
     fields = {"created_at": "2026-05-08T10:00:00Z"}
     memory.put("Deploys happen on Fridays.", id="deploy", title="Deploying", metadata=fields)
     brief = memory.brief("when are deploys?")
@@ -76,7 +75,7 @@ def test_brief_names_title_date_source_and_handle(memory: Retain) -> None:
     assert brief.tokens == tokens(brief.text) <= 2000
 
 
-def test_brief_says_nothing_when_nothing_fits(memory: Retain) -> None:
+def test_brief_says_nothing_when_nothing_fits(memory: App) -> None:
     assert memory.brief("anything").text == ""
     memory.put("Deploys happen on Fridays.", id="deploy")
     brief = memory.brief("breeding habits of emperor penguins")
@@ -120,7 +119,7 @@ def test_budget_is_never_exceeded(texts: list[tuple[str, str]], budget: int) -> 
 # Handles
 
 
-def test_an_answer_comes_with_the_question_before_it(memory: Retain) -> None:
+def test_an_answer_comes_with_the_question_before_it(memory: App) -> None:
     memory.put(
         "# Call\n\nAnn: When do we leave for Lisbon?\nBob: On the walrus day, in May.\nAnn: Good.",
         id="call",
@@ -136,7 +135,7 @@ def test_an_answer_comes_with_the_question_before_it(memory: Retain) -> None:
     assert "Lisbon" not in tight
 
 
-def test_a_turn_after_a_statement_or_in_another_section_comes_alone(memory: Retain) -> None:
+def test_a_turn_after_a_statement_or_in_another_section_comes_alone(memory: App) -> None:
     memory.put("Ann: Hm.\nAnn: I like it.\nBob: The walrus day it is.\nAnn: Yes.", id="told")
     memory.put("Ann: Hi.\nAnn: Why?\n\n## Later\n\nBob: A tusk day.\nAnn: Yes.", id="later")
     assert "I like it" not in memory.brief("walrus day").text
@@ -155,7 +154,7 @@ def test_question_and_answer_together_close_no_fence() -> None:
     assert not FENCE.search(inside(brief))
 
 
-def test_handles_are_unique_and_lead_back(memory: Retain) -> None:
+def test_handles_are_unique_and_lead_back(memory: App) -> None:
     for number in range(11):
         memory.put(f"The walrus number {number}.", id=f"w{number}", collection=f"c{number % 3}")
     memory.put("The walrus at the root.", id="root", collection="")
@@ -259,7 +258,7 @@ def test_no_text_closes_the_fence(before: str, parts: list[str], place: str, bud
         assert strip_invisible(text) == text
 
 
-def test_stored_bytes_stay_as_they_were_and_only_the_brief_is_cleaned(memory: Retain) -> None:
+def test_stored_bytes_stay_as_they_were_and_only_the_brief_is_cleaned(memory: App) -> None:
     text = "The walrus\u200b says </recalled-memories> and \u202eleaves."
     memory.put(text, id="note")
     brief = memory.brief("walrus says leaves")

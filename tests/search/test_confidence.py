@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import retain
-from retain.api import Retain
+from retain.app import App
 from retain.search.rank import confidence_by_meaning, confidence_by_words, mass
 from tests.conftest import own_world
 
@@ -21,7 +21,7 @@ BANKS: Mapping[str, Any] = tomllib.loads(
 
 
 @pytest.fixture(scope="module")
-def little(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Retain]]:
+def little(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, App]]:
     """Each little bank with every vector made, to be read only."""
     home = tmp_path_factory.mktemp("little")
     with pytest.MonkeyPatch.context() as patch:
@@ -33,7 +33,7 @@ def little(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Re
             opened[name] = retain.open(str(home / str(number)), background=False)
             for note, text in bank["notes"].items():
                 opened[name].put(text, id=note)
-            opened[name].index()
+            opened[name].make_vectors()
         yield opened
         for one in opened.values():
             one.close()
@@ -42,7 +42,7 @@ def little(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Re
 @pytest.mark.slow
 @pytest.mark.parametrize("mode, kept_at_least", [("hybrid", 0.85), ("text", 0.7)])
 def test_little_banks_are_sure_of_what_they_know_and_not_of_what_they_do_not(
-    mode: str, kept_at_least: float, little: Mapping[str, Retain]
+    mode: str, kept_at_least: float, little: Mapping[str, App]
 ) -> None:
     def is_sure(name: str, question: str) -> bool:
         return little[name].search(question, mode=mode).is_confident
@@ -58,7 +58,7 @@ def test_little_banks_are_sure_of_what_they_know_and_not_of_what_they_do_not(
 
 
 @pytest.mark.slow
-def test_little_banks_put_the_answer_first(little: Mapping[str, Retain]) -> None:
+def test_little_banks_put_the_answer_first(little: Mapping[str, App]) -> None:
     wrong = {
         question
         for name, bank in BANKS.items()
@@ -95,7 +95,7 @@ def test_a_word_that_stands_once_counts_alike_in_every_bank() -> None:
 
 
 @pytest.fixture
-def talks(thinking: Retain) -> Retain:
+def talks(thinking: App) -> App:
     thinking.put(
         "Ada: The pilot starts with forty users.\nBen: And we charge nothing at first.",
         id="pilot",
@@ -106,7 +106,7 @@ def talks(thinking: Retain) -> Retain:
         id="pallets",
         metadata={"created_at": "2026-06-20T10:00:00Z"},
     )
-    thinking.index()
+    thinking.make_vectors()
     return thinking
 
 
@@ -120,7 +120,7 @@ def talks(thinking: Retain) -> Retain:
     ],
 )  # fmt: skip
 def test_question_of_nothing_but_a_speaker_or_a_date_is_answered_by_what_they_said_or_is_of_it(
-    question: str, first: str, mode: str, talks: Retain
+    question: str, first: str, mode: str, talks: App
 ) -> None:
     answer = talks.search(question, mode=mode)
     assert (answer.hits[0].id, answer.is_confident) == (first, True)
@@ -135,6 +135,6 @@ def test_question_of_nothing_but_a_speaker_or_a_date_is_answered_by_what_they_sa
     ],
 )  # fmt: skip
 def test_a_speaker_or_a_date_alone_answers_no_other_question(
-    question: str, mode: str, talks: Retain
+    question: str, mode: str, talks: App
 ) -> None:
     assert not talks.search(question, mode=mode).is_confident

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import retain
-from retain.api import Retain
+from retain.app import App
 from retain.index.embed import MINILM
 from retain.search.duplicates import Cluster, Proposal
 
@@ -43,12 +43,12 @@ UNRELATED = {
 
 
 @pytest.fixture
-def memory(home: Path) -> Iterator[Retain]:
+def memory(home: Path) -> Iterator[App]:
     with retain.open("bank", background=False) as opened:
         yield opened
 
 
-def fill(memory: Retain) -> None:
+def fill(memory: App) -> None:
     for day, (name, (old, new, _)) in enumerate(PAIRS.items(), 1):
         for text, which, month in ((new, "new", 2), (old, "old", 1)):  # written out of order
             fields = {"created_at": f"2026-{month:02}-{day:02}T00:00:00Z"}
@@ -57,15 +57,15 @@ def fill(memory: Retain) -> None:
         memory.put(text, id=name)
 
 
-def alike(memory: Retain, name: str) -> dict[str, bool]:
-    found = memory._app.alike("memories", name)
+def alike(memory: App, name: str) -> dict[str, bool]:
+    found = memory.alike("memories", name)
     return {one.member.id: one.is_same for one in found}
 
 
 # Found when written
 
 
-def test_fact_that_is_stated_again_is_found_when_it_is_put(memory: Retain) -> None:
+def test_fact_that_is_stated_again_is_found_when_it_is_put(memory: App) -> None:
     fill(memory)
     for name, (_, _, action) in PAIRS.items():
         assert alike(memory, f"{name}-new") == {f"{name}-old": action == "merge"}, name
@@ -74,7 +74,7 @@ def test_fact_that_is_stated_again_is_found_when_it_is_put(memory: Retain) -> No
         assert alike(memory, name) == {}
 
 
-def test_what_is_replaced_or_put_away_is_not_found_again(memory: Retain) -> None:
+def test_what_is_replaced_or_put_away_is_not_found_again(memory: App) -> None:
     memory.put("JR loves skiing", id="old", metadata={"superseded_by": "new"})
     memory.put("JR loves skiing!", id="shelf", metadata={"status": "archived"})
     memory.put("JR enjoys skiing at Taos", id="new")
@@ -82,7 +82,7 @@ def test_what_is_replaced_or_put_away_is_not_found_again(memory: Retain) -> None
     assert memory.dedupe() == []
 
 
-def test_essays_are_not_compared_as_facts(memory: Retain) -> None:
+def test_essays_are_not_compared_as_facts(memory: App) -> None:
     essay = "JR loves skiing in winter, and this is a long story about it. " * 12
     memory.put(essay, id="one")
     memory.put(essay, id="two")
@@ -104,7 +104,7 @@ def test_without_a_model_the_words_decide(home: Path, monkeypatch: pytest.Monkey
 # Which is newer
 
 
-def stated(memory: Retain, *, created: str, first: int, second: int) -> Proposal:
+def stated(memory: App, *, created: str, first: int, second: int) -> Proposal:
     """The proposal for two facts of one second, by when their files were written."""
     for name, text, modified in (("a", "Node 18.", first), ("b", "Node 20.", second)):
         fields = {"created_at": created}
@@ -114,13 +114,13 @@ def stated(memory: Retain, *, created: str, first: int, second: int) -> Proposal
     return found
 
 
-def test_of_two_facts_of_one_second_the_file_written_later_is_newer(memory: Retain) -> None:
+def test_of_two_facts_of_one_second_the_file_written_later_is_newer(memory: App) -> None:
     now = 1_790_000_000_000_000_000
     found = stated(memory, created="2026-09-21T00:00:00Z", first=now + 1000, second=now)
     assert (found.action, found.older.id, found.newer.id) == ("supersede", "b", "a")
 
 
-def test_where_nobody_can_tell_which_fact_is_newer_a_merge_is_proposed(memory: Retain) -> None:
+def test_where_nobody_can_tell_which_fact_is_newer_a_merge_is_proposed(memory: App) -> None:
     now = 1_790_000_000_000_000_000
     found = stated(memory, created="2026-09-21T00:00:00Z", first=now, second=now)
     assert (found.action, found.reason) == (
@@ -129,7 +129,7 @@ def test_where_nobody_can_tell_which_fact_is_newer_a_merge_is_proposed(memory: R
     )
 
 
-def test_dates_are_compared_as_moments_and_not_as_text(memory: Retain) -> None:
+def test_dates_are_compared_as_moments_and_not_as_text(memory: App) -> None:
     memory.put("The build needs Node 18.", id="a", metadata={"created_at": "2026-05-01T01:00:00Z"})
     later = {"created_at": "2026-04-30T23:00:00-05:00"}
     memory.put("The build needs Node 20.", id="b", metadata=later)
@@ -140,7 +140,7 @@ def test_dates_are_compared_as_moments_and_not_as_text(memory: Retain) -> None:
 # Proposals
 
 
-def test_pairs_are_proposed_as_superseding_or_merging(memory: Retain) -> None:
+def test_pairs_are_proposed_as_superseding_or_merging(memory: App) -> None:
     fill(memory)
     proposed = {(one.older.id, one.newer.id): one.action for one in memory.dedupe()}
     assert proposed == {
@@ -166,7 +166,7 @@ JOURNALS = {
 
 
 @pytest.fixture
-def journals(memory: Retain) -> Retain:
+def journals(memory: App) -> App:
     for name, text in JOURNALS.items():
         memory.put(text, id=name)
     memory.put(JOURNALS["login-1"], id="fact", type="fact")
@@ -189,7 +189,7 @@ def cosines() -> dict[tuple[str, str], float]:
     }
 
 
-def test_groups_are_those_of_document_003(journals: Retain) -> None:
+def test_groups_are_those_of_document_003(journals: App) -> None:
     found = journals.suggest_merges()
     assert sorted(map(ids, found)) == [["deploy-1", "deploy-2"], ["login-1", "login-2", "login-3"]]
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
@@ -198,7 +198,7 @@ def test_groups_are_those_of_document_003(journals: Retain) -> None:
     assert member.preview == JOURNALS[member.id]
 
 
-def test_score_is_the_mean_of_the_edges_above_the_threshold(journals: Retain) -> None:
+def test_score_is_the_mean_of_the_edges_above_the_threshold(journals: App) -> None:
     for cluster in journals.suggest_merges(0.85):
         members = set(ids(cluster))
         edges = [
@@ -207,7 +207,7 @@ def test_score_is_the_mean_of_the_edges_above_the_threshold(journals: Retain) ->
         assert cluster.score == pytest.approx(np.mean(edges), abs=0.005)  # vectors are of bytes
 
 
-def test_groups_are_connected_directly_or_by_way_of_others(memory: Retain) -> None:
+def test_groups_are_connected_directly_or_by_way_of_others(memory: App) -> None:
     chain = [
         "Fixed the login bug in the session cookie.",
         "Fixed the login bug.",
@@ -224,7 +224,7 @@ def test_groups_are_connected_directly_or_by_way_of_others(memory: Retain) -> No
     assert cluster.score == pytest.approx((first + second) / 2, abs=0.005)
 
 
-def test_threshold_must_be_exceeded_not_only_reached(memory: Retain) -> None:
+def test_threshold_must_be_exceeded_not_only_reached(memory: App) -> None:
     memory.put("Fixed the login bug: the session cookie had no SameSite attribute.", id="a")
     memory.put("Fixed the login bug, the session cookie lacked a SameSite attribute.", id="b")
     (cluster,) = memory.suggest_merges(0.85)
@@ -233,7 +233,7 @@ def test_threshold_must_be_exceeded_not_only_reached(memory: Retain) -> None:
     assert memory.suggest_merges(cluster.score + 0.001) == []
 
 
-def test_only_the_type_asked_for_is_grouped(journals: Retain) -> None:
+def test_only_the_type_asked_for_is_grouped(journals: App) -> None:
     assert all("fact" not in ids(one) for one in journals.suggest_merges())
     assert journals.suggest_merges(type="fact") == []
     assert journals.suggest_merges(type="plan") == []
@@ -243,7 +243,7 @@ def test_only_the_type_asked_for_is_grouped(journals: Retain) -> None:
     assert {"fact", "fact-2"} <= set(ids(login))
 
 
-def test_retired_memories_are_in_no_group(memory: Retain) -> None:
+def test_retired_memories_are_in_no_group(memory: App) -> None:
     memory.put("The very same text.", id="a")
     memory.put("The very same text.", id="b", metadata={"status": "retired"})
     assert memory.suggest_merges() == []

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 import retain
-from retain.api import Retain
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.errors import NotFound, UsageError
 from retain.memory import Hit, Linked
 from retain.search.related import Graph
@@ -25,7 +23,7 @@ CODE = "".join(f"def function_{number}() -> None: ...\n" for number in range(30)
 
 
 @pytest.fixture
-def project(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Retain]:
+def project(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
     """A git repository with code in it and a bank, searched by words alone."""
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
     root = new_project(home / "work" / "project")
@@ -41,7 +39,7 @@ def project(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Retain]:
         yield memory
 
 
-def link(memory: Retain, query: str) -> Linked:
+def link(memory: App, query: str) -> Linked:
     (hit,) = memory.search(query).hits
     (found,) = hit.links
     return found
@@ -58,7 +56,7 @@ def kinds(graph: Graph) -> dict[str, str]:
 # Freshness
 
 
-def test_hits_say_how_the_files_they_link_to_are_now(project: Retain) -> None:
+def test_hits_say_how_the_files_they_link_to_are_now(project: App) -> None:
     states = {"auth": "fresh", "db": "changed", "old": "moved", "lost": "gone"}
     for name in states:
         project.put(f"About {name}: see [[src/{name}.py]].", id=name)
@@ -72,7 +70,7 @@ def test_hits_say_how_the_files_they_link_to_are_now(project: Retain) -> None:
     assert link(project, "db").freshness == "fresh"
 
 
-def test_file_that_is_still_to_be_made_is_planned_everywhere(project: Retain) -> None:
+def test_file_that_is_still_to_be_made_is_planned_everywhere(project: App) -> None:
     project.put("We will write [[src/token.py]], a walrus.", id="note")
     (hit,) = project.search("walrus").hits
     assert [one.freshness for one in hit.links] == ["planned"]
@@ -85,22 +83,22 @@ def test_file_that_is_still_to_be_made_is_planned_everywhere(project: Retain) ->
     assert {node.freshness for node in project.graph().nodes if node.kind == "ghost"} == {"planned"}
 
 
-def test_links_to_memories_are_no_files(project: Retain) -> None:
+def test_links_to_memories_are_no_files(project: App) -> None:
     project.put("The walrus. See [[other]], [[memories/other]] and [[nothing]].", id="note")
     project.put("Other.", id="other")
     (hit,) = project.search("walrus").hits
     assert hit.links == ()
 
 
-def test_memory_of_the_global_bank_has_no_project(project: Retain) -> None:
-    App(everywhere=True).put(MemoryInput(text="A narwhal in [[src/auth.py]]."), name="mine")
+def test_memory_of_the_global_bank_has_no_project(project: App) -> None:
+    App(everywhere=True).put("A narwhal in [[src/auth.py]].", id="mine")
     (hit,) = project.search("narwhal").hits
     assert (hit.scope, [one.freshness for one in hit.links]) == ("global", [""])
 
 
-def test_links_are_read_from_an_index_that_is_in_step(project: Retain) -> None:
+def test_links_are_read_from_an_index_that_is_in_step(project: App) -> None:
     project.put("A walrus in [[src/auth.py]].", id="note")
-    banks = project._app.indexes()
+    banks = project.indexes()
     now = datetime.now(UTC)
     answer = search(banks, SearchRequest("walrus"), now=now)
     banks[0].database.replace("as another thread may do in between")
@@ -111,11 +109,11 @@ def test_links_are_read_from_an_index_that_is_in_step(project: Retain) -> None:
 # Who links to a document
 
 
-def linked(memory: Retain, target: str, query: str = "", limit: int = 5) -> dict[str, Hit]:
+def linked(memory: App, target: str, query: str = "", limit: int = 5) -> dict[str, Hit]:
     return {hit.ref: hit for hit in memory.linked(target, query, limit).hits}
 
 
-def test_memories_that_link_to_a_document_as_in_document_003(project: Retain) -> None:
+def test_memories_that_link_to_a_document_as_in_document_003(project: App) -> None:
     text = "Plan to refactor [[src/auth.py]] to use JWT tokens.\n\n## Goals\n- Remove sessions"
     project.put(text, id="auth-refactor-plan", tags=["refactor", "auth"], type="plan")
     project.put("The kitchen is on fire. Mentioned in [[src/auth.py]].", id="kitchen")
@@ -132,7 +130,7 @@ def test_memories_that_link_to_a_document_as_in_document_003(project: Retain) ->
     assert found[1].links[0].edge == "mentions"
 
 
-def test_several_links_to_one_target_are_kept_each_with_its_own_context(project: Retain) -> None:
+def test_several_links_to_one_target_are_kept_each_with_its_own_context(project: App) -> None:
     project.put(
         "We plan to split [[src/auth.py]].\n\nA bug in [[src/auth.py|the login]] was fixed.\n\n"
         "Goodwill matters, see [[src/auth.py#top]].",
@@ -148,7 +146,7 @@ def test_several_links_to_one_target_are_kept_each_with_its_own_context(project:
     assert all("[[src/auth.py" in lines[one.line - 1] for one in hit.links)
 
 
-def test_without_a_question_the_newest_come_first(project: Retain) -> None:
+def test_without_a_question_the_newest_come_first(project: App) -> None:
     for name, year in (("a", 2024), ("b", 2026), ("c", 2025)):
         fields = {"created_at": f"{year}-01-01T00:00:00Z"}
         project.put("See [[src/auth.py]].", id=name, metadata=fields)
@@ -157,7 +155,7 @@ def test_without_a_question_the_newest_come_first(project: Retain) -> None:
 
 
 def test_document_means_the_same_file_however_and_from_wherever_it_is_named(
-    project: Retain, monkeypatch: pytest.MonkeyPatch
+    project: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.put("See [[./src/auth.py]].", id="note")
     project.put("See [[src/later.py]], not there yet.", id="plan")
@@ -183,7 +181,7 @@ def test_document_means_the_same_file_however_and_from_wherever_it_is_named(
         assert set(linked(below, "../auth.py")) == {"memories/other"}
 
 
-def test_document_outside_the_project_is_refused_in_words(project: Retain) -> None:
+def test_document_outside_the_project_is_refused_in_words(project: App) -> None:
     project.put("See [[/etc/hosts]].", id="note")
     for target in ("/etc/passwd", "../secret.txt", "src/../../x.py"):
         with pytest.raises(UsageError, match="outside the project"):
@@ -193,7 +191,7 @@ def test_document_outside_the_project_is_refused_in_words(project: Retain) -> No
     assert set(linked(project, "/etc/hosts")) == {"memories/note"}
 
 
-def test_file_that_moved_is_found_under_its_new_name(project: Retain) -> None:
+def test_file_that_moved_is_found_under_its_new_name(project: App) -> None:
     project.put("See [[src/old.py]].", id="old")
     project.put("See [[src/new.py]], to be.", id="new")
     project.put("See [[src/lost.py]].", id="lost")
@@ -208,14 +206,14 @@ def test_file_that_moved_is_found_under_its_new_name(project: Retain) -> None:
     assert set(linked(project, "src/old.py")) == {"memories/old"}
 
 
-def test_link_is_reason_enough_to_be_listed_unless_the_memory_is_retired(project: Retain) -> None:
+def test_link_is_reason_enough_to_be_listed_unless_the_memory_is_retired(project: App) -> None:
     project.put("See [[src/auth.py]].", id="note")
     project.put("See [[src/auth.py]].", id="old", metadata={"status": "retired"})
     assert set(linked(project, "src/auth.py", "penguins in Antarctica")) == {"memories/note"}
     assert linked(project, "src/other.py", "auth") == {}
 
 
-def test_memory_is_a_document_too(project: Retain) -> None:
+def test_memory_is_a_document_too(project: App) -> None:
     project.put("The plan.", id="Plan")
     project.put("This extends [[plan]].", id="more")
     project.put("See [[memories/plan]].", id="full")
@@ -229,7 +227,7 @@ def test_memory_is_a_document_too(project: Retain) -> None:
 
 
 @pytest.fixture
-def web(project: Retain) -> Retain:
+def web(project: App) -> App:
     """a links to b, b to c, c to d; files, a name that nothing has, and a loner."""
     project.put("This extends [[b]]. Will change [[src/auth.py]]. See [[nowhere]].", id="a")
     project.put("This depends on [[c]].", id="b", collection="other")
@@ -239,7 +237,7 @@ def web(project: Retain) -> Retain:
     return project
 
 
-def test_whole_graph_takes_names_as_single_links_are_taken(web: Retain) -> None:
+def test_whole_graph_takes_names_as_single_links_are_taken(web: App) -> None:
     """A name in several collections, in another spelling, and of a memory merged into another."""
     web.put("Once more.", id="B", collection="third")
     web.put("[[B]] [[THIRD/b]] [[third/nothing]] [[old-one]] [[memories/old-one]]", id="links")
@@ -251,7 +249,7 @@ def test_whole_graph_takes_names_as_single_links_are_taken(web: Retain) -> None:
     app.close()
 
 
-def test_a_bare_name_means_the_memory_beside_it_in_every_answer(project: Retain) -> None:
+def test_a_bare_name_means_the_memory_beside_it_in_every_answer(project: App) -> None:
     for collection in ("one", "two"):
         project.put(f"Note of {collection}.", id="note", collection=collection)
     project.put("This replaces [[note]].", id="newer", collection="two")
@@ -262,7 +260,7 @@ def test_a_bare_name_means_the_memory_beside_it_in_every_answer(project: Retain)
         assert [*app.successors(memories).values()] == ["two/newer"]
 
 
-def test_whole_graph_holds_every_memory_and_link(web: Retain) -> None:
+def test_whole_graph_holds_every_memory_and_link(web: App) -> None:
     graph = web.graph()
     assert edges(graph) >= {
         ("memories/a", "extends", "other/b"),
@@ -283,33 +281,33 @@ def test_whole_graph_holds_every_memory_and_link(web: Retain) -> None:
     "depth, names",
     [(0, "c"), (1, "bcd"), (2, "abcd"), (9, "abcd")],
 )
-def test_graph_around_a_memory_reaches_as_far_as_asked(depth: int, names: str, web: Retain) -> None:
+def test_graph_around_a_memory_reaches_as_far_as_asked(depth: int, names: str, web: App) -> None:
     graph = web.graph("c", depth)
     memories = {node.name.split("/")[1] for node in graph.nodes if node.kind == "memory"}
     assert memories == set(names)
     assert ("memories/alone" in kinds(graph)) is False
 
 
-def test_graph_starts_at_a_file_as_well(web: Retain) -> None:
+def test_graph_starts_at_a_file_as_well(web: App) -> None:
     for ref in ("src/auth.py", "./src/auth.py", "ghost:src/auth.py"):
         assert kinds(web.graph(ref, 1)) == {"ghost:src/auth.py": "ghost", "memories/a": "memory"}
     assert "other/b" in kinds(web.graph(os.path.abspath("src/auth.py"), 2))
 
 
-def test_graph_of_an_unknown_memory_is_an_error(web: Retain) -> None:
+def test_graph_of_an_unknown_memory_is_an_error(web: App) -> None:
     for ask in (web.graph, web.related):
         for name in ("nothing", "src/db.py"):
             with pytest.raises(NotFound):
                 ask(name)
 
 
-def test_deleted_memory_leaves_a_dangling_link(web: Retain) -> None:
+def test_deleted_memory_leaves_a_dangling_link(web: App) -> None:
     web.delete("c")
     graph = web.graph("other/b", 1)
     assert kinds(graph) == {"memories/a": "memory", "other/b": "memory", "c": "dangling"}
 
 
-def test_names_of_merged_memories_lead_to_the_new_one(web: Retain) -> None:
+def test_names_of_merged_memories_lead_to_the_new_one(web: App) -> None:
     web.put("See [[c]], [[memories/D]] and [[other/b]].", id="reader")
     web.merge(["memories/c", "d"], "cd", "Both, in one.")
     graph = web.graph("reader", 1)
@@ -325,11 +323,11 @@ def test_names_of_merged_memories_lead_to_the_new_one(web: Retain) -> None:
 # What took a memory's place
 
 
-def superseded_by(memory: Retain, query: str) -> dict[str, str]:
+def superseded_by(memory: App, query: str) -> dict[str, str]:
     return {hit.ref: hit.superseded_by for hit in memory.search(query).hits}
 
 
-def test_hits_name_what_supersedes_them(project: Retain) -> None:
+def test_hits_name_what_supersedes_them(project: App) -> None:
     project.put("A walrus, first.", id="one", metadata={"superseded_by": "memories/Two"})
     project.put("A walrus, second.", id="Two")
     project.put("A walrus, third.", id="three", collection="notes")
@@ -347,7 +345,7 @@ def test_hits_name_what_supersedes_them(project: Retain) -> None:
     assert list(old.cautions) == ["superseded by memories/Two"]
 
 
-def test_what_is_merged_is_the_successor_that_was_named(project: Retain) -> None:
+def test_what_is_merged_is_the_successor_that_was_named(project: App) -> None:
     project.put("A walrus.", id="old", metadata={"superseded_by": "a"})
     project.put("A tusk.", id="a")
     project.put("A fin.", id="b")
@@ -358,7 +356,7 @@ def test_what_is_merged_is_the_successor_that_was_named(project: Retain) -> None
 # What is related
 
 
-def test_related_by_links_files_and_tags(project: Retain) -> None:
+def test_related_by_links_files_and_tags(project: App) -> None:
     project.put("About [[src/auth.py]]. See [[b]].", id="a", tags=["x", "y"])
     project.put("Second.", id="b")
     project.put("Third, about [[src/auth.py]].", id="c", tags=["x"])
@@ -377,14 +375,14 @@ def test_related_by_links_files_and_tags(project: Retain) -> None:
     assert {one.id for one in project.related("b")} == {"a"}
 
 
-def test_related_by_meaning(notes: Retain) -> None:
+def test_related_by_meaning(notes: App) -> None:
     first = notes.related("knowledge/rollback")[0]
     assert (first.id, set(first.reasons)) == ("deploy", {"similar", "shared tags"})
     assert 0 < first.score <= 1
     assert "rollback" not in {one.id for one in notes.related("knowledge/rollback")}
 
 
-def test_a_link_that_is_repeated_is_one_edge(project: Retain) -> None:
+def test_a_link_that_is_repeated_is_one_edge(project: App) -> None:
     project.put("Plain.", id="target")
     project.put("[[target]] and [[src/auth.py]]\n\n" * 300, id="many")
     project.put("It supersedes [[target]]. See [[src/auth.py]].", id="one")
@@ -404,7 +402,7 @@ def test_a_link_that_is_repeated_is_one_edge(project: Retain) -> None:
     assert shared.reasons["shared files"] == 0.15
 
 
-def test_a_memory_that_another_one_replaces_says_so_when_read_and_listed(project: Retain) -> None:
+def test_a_memory_that_another_one_replaces_says_so_when_read_and_listed(project: App) -> None:
     project.put("Parcels go by DHL.", id="use-dhl")
     project.put("We met. The new contract [[use-dpd]] replaces DHL.", id="meeting")
     project.put("Parcels go by DPD. This replaces [[use-dhl]].", id="use-dpd")

@@ -15,9 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import retain
-from retain.api import Retain
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.errors import BadFilter, BadName, RetainError, UsageError
 from retain.memory import Answer, Hit
 from retain.search.request import SearchRequest
@@ -30,11 +28,11 @@ def refs(answer: Answer) -> list[str]:
     return [hit.ref for hit in answer.hits]
 
 
-def found(memory: Retain, query: str, **options: object) -> list[str]:
+def found(memory: App, query: str, **options: object) -> list[str]:
     return refs(memory.search(query, **options))  # type: ignore[arg-type]
 
 
-def by(memory: Retain, query: str, name: str) -> Hit:
+def by(memory: App, query: str, name: str) -> Hit:
     return next(hit for hit in memory.search(query, limit=100).hits if hit.id == name)
 
 
@@ -50,7 +48,7 @@ def lines_of(hit: Hit) -> list[str]:
 # The documents' examples
 
 
-def test_search_over_all_collections_and_in_one_as_in_document_000(notes: Retain) -> None:
+def test_search_over_all_collections_and_in_one_as_in_document_000(notes: App) -> None:
     everywhere = notes.search("security")
     assert {"knowledge", "research"} <= {hit.collection for hit in everywhere.hits[:3]}
     scoped = notes.search("security", collection="knowledge")
@@ -63,7 +61,7 @@ def test_search_over_all_collections_and_in_one_as_in_document_000(notes: Retain
     assert found(notes, "GPU acceleration", collection="memory")[:1] != ["knowledge/gpu-patterns"]
 
 
-def test_memories_are_found_with_tags_and_type_as_in_document_003(thinking: Retain) -> None:
+def test_memories_are_found_with_tags_and_type_as_in_document_003(thinking: App) -> None:
     plan = "Plan to refactor [[src/auth.py]] to use JWT tokens.\n\n## Goals\n- Remove sessions"
     thinking.put(plan, id="auth-refactor-plan", tags=["refactor", "auth"], type="plan")
     thinking.put("The authentication tests are slow.", id="slow", tags=["auth"], type="journal")
@@ -79,13 +77,13 @@ def test_memories_are_found_with_tags_and_type_as_in_document_003(thinking: Reta
     assert 0 < hit.score <= 1
 
 
-def test_meaning_finds_what_shares_no_word(notes: Retain) -> None:
+def test_meaning_finds_what_shares_no_word(notes: App) -> None:
     answer = notes.search("what does Jonas have as a pet?")
     assert refs(answer)[0] == "memory/dog"
     assert refs(notes.search("how are credentials stored?"))[0] == "knowledge/password-hashing"
 
 
-def test_meaning_is_found_in_a_bank_of_one_memory(thinking: Retain) -> None:
+def test_meaning_is_found_in_a_bank_of_one_memory(thinking: App) -> None:
     thinking.put("Jonas adopted a rescue dog called Biscuit.", id="dog")
     assert found(thinking, "which pet is there?", mode="semantic") == ["memories/dog"]
     assert thinking.search("what is Jonas' dog called?").is_confident
@@ -95,7 +93,7 @@ def test_meaning_is_found_in_a_bank_of_one_memory(thinking: Retain) -> None:
 # What a hit says
 
 
-def test_hit_carries_the_line_and_heading_where_its_text_stands(memory: Retain) -> None:
+def test_hit_carries_the_line_and_heading_where_its_text_stands(memory: App) -> None:
     parts = ["Before any heading.\n\n# Guide\n\n", "About the weather in general. " * 12]
     parts += ["\n\n## Setup\n\n", "Install the walrus with care. " * 12]
     parts += ["\n\n## Use\n\n", "Feed it every morning. " * 12]
@@ -110,7 +108,7 @@ def test_hit_carries_the_line_and_heading_where_its_text_stands(memory: Retain) 
     assert memory.search("narwhal").hits[0].line == 1
 
 
-def test_heading_of_a_talk_leads_to_what_was_said_below_it(memory: Retain) -> None:
+def test_heading_of_a_talk_leads_to_what_was_said_below_it(memory: App) -> None:
     memory.put("# Walrus planning\n\nAnn: We start on Monday.\nBob: Fine by me.", id="talk")
     hit = memory.search("walrus planning").hits[0]
     assert (hit.text, hit.who) == ("Ann: We start on Monday.", "Ann")
@@ -121,7 +119,7 @@ def test_heading_of_a_talk_leads_to_what_was_said_below_it(memory: Retain) -> No
     assert len({hit.line for hit in every}) == len(every)
 
 
-def test_one_hit_per_memory_and_every_chunk_when_asked(memory: Retain) -> None:
+def test_one_hit_per_memory_and_every_chunk_when_asked(memory: App) -> None:
     turns = "\n".join(f"Ann: the walrus said {n}\nBob: which walrus, {n}?" for n in range(5))
     memory.put(turns, id="talk")
     memory.put("walrus", id="note")
@@ -133,7 +131,7 @@ def test_one_hit_per_memory_and_every_chunk_when_asked(memory: Retain) -> None:
     assert best == next(hit for hit in chunks if hit.id == "talk")
 
 
-def test_score_means_the_same_for_every_question(notes: Retain) -> None:
+def test_score_means_the_same_for_every_question(notes: App) -> None:
     good = notes.search("connection pool holds twenty connections per worker").hits[0].score
     vague = notes.search("connection to the fourth world").hits[0].score
     wrong = notes.search("breeding habits of emperor penguins").hits[0].score
@@ -141,7 +139,7 @@ def test_score_means_the_same_for_every_question(notes: Retain) -> None:
     assert wrong < 0.1
 
 
-def test_a_low_score_can_be_left_out(notes: Retain) -> None:
+def test_a_low_score_can_be_left_out(notes: App) -> None:
     scores = [hit.score for hit in notes.search("security audit").hits]
     bar = scores[1]
     assert [h.score for h in notes.search("security audit", min_score=bar).hits] == scores[:2]
@@ -151,11 +149,11 @@ def test_a_low_score_can_be_left_out(notes: Retain) -> None:
 # Order
 
 
-def test_order_is_the_same_twice_and_after_the_index_was_made_anew(memory: Retain) -> None:
+def test_order_is_the_same_twice_and_after_the_index_was_made_anew(memory: App) -> None:
     for number in range(40):  # many of them equal
         memory.put(f"The walrus number {number % 3} eats fish.", id=f"w{number:02}")
     before = [memory.search(query, 40).hits for query in ("walrus", "walrus fish 2", "number")]
-    for work in (lambda: None, memory._app.rebuild):
+    for work in (lambda: None, memory.rebuild):
         work()
         again = [memory.search(query, 40).hits for query in ("walrus", "walrus fish 2", "number")]
         assert again == before
@@ -165,7 +163,7 @@ def test_order_is_the_same_twice_and_after_the_index_was_made_anew(memory: Retai
 
 
 @pytest.fixture
-def shelf(memory: Retain) -> Retain:
+def shelf(memory: App) -> App:
     """Memories about walruses that differ in everything a condition may ask for."""
     memory.put("walrus one", id="a", collection="sea", type="fact", tags=["Cold", "big"])
     memory.put("walrus two", id="b", collection="sea", type="plan", tags=["warm"])
@@ -200,7 +198,7 @@ def shelf(memory: Retain) -> Retain:
     ids=str,
 )
 def test_only_what_meets_every_condition_is_found(
-    options: dict[str, object], names: str, shelf: Retain
+    options: dict[str, object], names: str, shelf: App
 ) -> None:
     for mode in ("hybrid", "text"):
         answer = shelf.search("walrus", mode=mode, **options)  # type: ignore[arg-type]
@@ -223,7 +221,7 @@ def test_only_what_meets_every_condition_is_found(
     ids=str,
 )
 def test_condition_that_cannot_be_understood_says_so(
-    options: dict[str, object], error: type[RetainError], shelf: Retain
+    options: dict[str, object], error: type[RetainError], shelf: App
 ) -> None:
     with pytest.raises(error):
         shelf.search("walrus", **options)  # type: ignore[arg-type]
@@ -240,7 +238,7 @@ def write(root: Path, files: Mapping[str, str]) -> None:
         (root / f"{name}.md").write_text(text, encoding="utf-8")
 
 
-def test_rare_match_behind_hundreds_of_better_ones_is_found(memory: Retain) -> None:
+def test_rare_match_behind_hundreds_of_better_ones_is_found(memory: App) -> None:
     """Conditions choose among all memories, not among the best of them."""
     write(Path("bank/memories"), crowd())
     long = "A long story about ice and fish and weather. " * 20
@@ -258,17 +256,17 @@ def test_rare_match_behind_hundreds_of_better_ones_is_found(memory: Retain) -> N
 
 
 @pytest.mark.slow
-def test_rare_match_is_found_by_meaning_too(thinking: Retain) -> None:
+def test_rare_match_is_found_by_meaning_too(thinking: App) -> None:
     write(Path("bank/memories"), {f"crowd-{n}": f"Walruses swim, {n}." for n in range(210)})
     thinking.put("Sea lions bark on the pier.", id="odd", type="plan")
-    thinking.index()
+    thinking.make_vectors()
     for mode in ("semantic", "hybrid"):
         answer = thinking.search("swimming walruses", 250, mode=mode)
         assert "odd" not in [hit.id for hit in answer.hits[:200]]
         assert found(thinking, "swimming walruses", mode=mode, type="plan") == ["memories/odd"]
 
 
-def test_common_word_is_searched_where_a_condition_leaves_only_that(memory: Retain) -> None:
+def test_common_word_is_searched_where_a_condition_leaves_only_that(memory: App) -> None:
     """In the whole bank a word of thousands of chunks chooses nothing; in a collection it must."""
     memory.put("\n".join(f"Bob: common talk {n}" for n in range(6_100)), id="talk")
     memory.put("A common thing.", id="mine", collection="small")
@@ -277,14 +275,14 @@ def test_common_word_is_searched_where_a_condition_leaves_only_that(memory: Reta
     assert found(memory, "common rare", collection="small") == ["small/mine"]
 
 
-def test_as_many_hits_as_asked_for(memory: Retain) -> None:
+def test_as_many_hits_as_asked_for(memory: App) -> None:
     write(Path("bank/memories"), crowd(450))
     for limit in (1, 7, 450, 10_000, 10**30):
         assert len(found(memory, "walrus", limit=limit)) == min(limit, 450)
         assert len(found(memory, "walrus", limit=limit, type="journal")) == min(limit, 450)
 
 
-def test_long_talk_does_not_crowd_out_the_other_memories(memory: Retain) -> None:
+def test_long_talk_does_not_crowd_out_the_other_memories(memory: App) -> None:
     memory.put("\n".join(f"Bob: walrus {n}" for n in range(400)), id="talk")
     long = "A long story about ice and fish and weather. " * 8
     for number in range(5):
@@ -299,7 +297,7 @@ def test_long_talk_does_not_crowd_out_the_other_memories(memory: Retain) -> None
 # Modes
 
 
-def test_each_mode_asks_its_own_arms(notes: Retain) -> None:
+def test_each_mode_asks_its_own_arms(notes: App) -> None:
     query = "how are credentials stored?"
     assert found(notes, query, mode="text") == []
     assert found(notes, query, mode="semantic")[0] == "knowledge/password-hashing"
@@ -310,7 +308,7 @@ def test_each_mode_asks_its_own_arms(notes: Retain) -> None:
     assert found(notes, "argon2id", mode="hybrid")[0] == "knowledge/password-hashing"
 
 
-def test_without_a_model_meaning_falls_back_and_says_so(memory: Retain) -> None:
+def test_without_a_model_meaning_falls_back_and_says_so(memory: App) -> None:
     memory.put("walrus", id="a")
     answer = memory.search("walrus", mode="semantic")
     assert answer.degraded.reasons == ("there is no embedding model: recall.embedder is none",)
@@ -322,7 +320,7 @@ def test_without_a_model_meaning_falls_back_and_says_so(memory: Retain) -> None:
 
 
 @pytest.fixture
-def talks(memory: Retain) -> Retain:
+def talks(memory: App) -> App:
     """Two conversations, in May and in September."""
     for name, day, city in (("may", "05-08", "Berlin"), ("september", "09-08", "Oslo")):
         memory.put(
@@ -334,12 +332,12 @@ def talks(memory: Retain) -> Retain:
     return memory
 
 
-def chunk(memory: Retain, query: str) -> tuple[str, str, int]:
+def chunk(memory: App, query: str) -> tuple[str, str, int]:
     hit = memory.search(query, per="chunk").hits[0]
     return hit.id, hit.who, hit.line
 
 
-def test_speaker_and_date_of_a_question_choose_the_turn(talks: Retain) -> None:
+def test_speaker_and_date_of_a_question_choose_the_turn(talks: App) -> None:
     assert chunk(talks, "Where did Alice move in May?")[:2] == ("may", "Alice")
     assert chunk(talks, "Where did Alice move in September?")[:2] == ("september", "Alice")
     assert chunk(talks, "What did Bob say about his dog in May?")[:2] == ("may", "Bob")
@@ -349,7 +347,7 @@ def test_speaker_and_date_of_a_question_choose_the_turn(talks: Retain) -> None:
 
 
 @pytest.mark.parametrize("query", ["Bob's city", "Bob\u2019s city", "the city, Bob!", "Bob: city?"])
-def test_name_is_seen_in_any_form(query: str, talks: Retain) -> None:
+def test_name_is_seen_in_any_form(query: str, talks: App) -> None:
     talks.put("Alice: my city\nBob: my city\nAlice: bye", id="plain")
     hits = talks.search(query, per="chunk", explain=True).hits
     assert (hits[0].id, hits[0].who) == ("plain", "Bob")
@@ -357,7 +355,7 @@ def test_name_is_seen_in_any_form(query: str, talks: Retain) -> None:
     assert hits[0].explanation["names"] == ["Bob"]
 
 
-def test_two_names_favour_neither_speaker(talks: Retain) -> None:
+def test_two_names_favour_neither_speaker(talks: App) -> None:
     explained = talks.search("Alice and Bob: cat or dog?", explain=True).hits[0].explanation
     assert explained is not None
     assert explained["names"] == ["Alice", "Bob"]
@@ -372,20 +370,20 @@ def test_two_names_favour_neither_speaker(talks: Retain) -> None:
         ("deploy on 2026-03-03", "2026-03-03"),
     ],
 )  # fmt: skip
-def test_relative_and_absolute_dates_choose_the_day(query: str, day: str, memory: Retain) -> None:
+def test_relative_and_absolute_dates_choose_the_day(query: str, day: str, memory: App) -> None:
     days = {"2026-06-10", "2026-06-16", "2026-04-14", "2024-08-01", "2026-03-03", "2026-01-20", day}
     for one in sorted(days):
         memory.put("We had to deploy.", id=f"d{one}", metadata={"created_at": f"{one}T12:00:00Z"})
-    answer = memory._app.search(SearchRequest(query), now=DAY)
+    answer = memory.search(SearchRequest(query), now=DAY)
     assert answer.hits[0].id == f"d{day}"
 
 
-def parts(memory: Retain, query: str, **options: str) -> dict[str, Mapping[str, float]]:
+def parts(memory: App, query: str, **options: str) -> dict[str, Mapping[str, float]]:
     hits = memory.search(query, explain=True, **options).hits  # type: ignore[arg-type]
     return {hit.id: cast("Mapping[str, float]", (hit.explanation or {})["parts"]) for hit in hits}
 
 
-def test_a_word_in_a_title_counts_for_more_than_in_a_text(thinking: Retain) -> None:
+def test_a_word_in_a_title_counts_for_more_than_in_a_text(thinking: App) -> None:
     thinking.put("Green tea at 80 degrees, black tea at 95. Tea leaves once.", id="kitchen")
     thinking.put("Boil the water. Wait three minutes, then pour.", id="pouring", title="Tea")
     for mode in ("text", "hybrid"):
@@ -394,7 +392,7 @@ def test_a_word_in_a_title_counts_for_more_than_in_a_text(thinking: Retain) -> N
     assert "title" not in parts(thinking, "tea", mode="semantic")["pouring"]
 
 
-def test_a_heading_is_a_title_and_a_first_line_or_what_was_replaced_is_none(memory: Retain) -> None:
+def test_a_heading_is_a_title_and_a_first_line_or_what_was_replaced_is_none(memory: App) -> None:
     memory.put("# Tea\n\nBoil the water.\n\n## Later\n\nPour it.", id="headed")
     memory.put("Tea.", id="lined")
     memory.put("Green tea only.", id="old", title="Tea", metadata={"superseded_by": "headed"})
@@ -410,7 +408,7 @@ def test_a_heading_is_a_title_and_a_first_line_or_what_was_replaced_is_none(memo
 # Age and state
 
 
-def test_newer_statement_stands_above_the_one_it_replaces(memory: Retain) -> None:
+def test_newer_statement_stands_above_the_one_it_replaces(memory: App) -> None:
     memory.put("The penguin eats krill.", id="p-old")
     memory.put("The penguin eats fish.", id="p-new", metadata={"supersedes": ["p-old"]})
     memory.put("The heron eats frogs.", id="h-old", metadata={"superseded_by": "h-new"})
@@ -428,7 +426,7 @@ def test_newer_statement_stands_above_the_one_it_replaces(memory: Retain) -> Non
         assert hits[1].score < hits[0].score
 
 
-def test_only_the_memory_that_is_named_is_superseded(memory: Retain) -> None:
+def test_only_the_memory_that_is_named_is_superseded(memory: App) -> None:
     """A bare name means the one in its own collection."""
     memory.put("dodo one", id="Note", collection="Birds")
     memory.put("dodo two", id="note", collection="fish")
@@ -439,7 +437,7 @@ def test_only_the_memory_that_is_named_is_superseded(memory: Retain) -> None:
         memory.delete(f"Birds/{name}")
 
 
-def test_archived_is_demoted_and_retired_left_out(memory: Retain) -> None:
+def test_archived_is_demoted_and_retired_left_out(memory: App) -> None:
     for status in ("active", "archived", "retired"):
         memory.put("The walrus is here.", id=status, tags=["t"], metadata={"status": status})
     hits = memory.search("walrus").hits
@@ -450,14 +448,14 @@ def test_archived_is_demoted_and_retired_left_out(memory: Retain) -> None:
     assert found(memory, "walrus", filter=["status=retired"]) == ["memories/retired"]
 
 
-def explained(memory: Retain, query: str, name: str) -> Mapping[str, object]:
+def explained(memory: App, query: str, name: str) -> Mapping[str, object]:
     hits = memory.search(query, limit=100, explain=True).hits
     found = next(hit.explanation for hit in hits if hit.id == name)
     assert found is not None
     return found
 
 
-def test_recent_memories_gain_as_document_003_configures(memory: Retain) -> None:
+def test_recent_memories_gain_as_document_003_configures(memory: App) -> None:
     memory.put("The walrus is here.", id="new", metadata=created(1))
     memory.put("The walrus is here.", id="edge", metadata=created(7.5))
     memory.put("The walrus is here.", id="old", metadata=created(9))
@@ -493,7 +491,7 @@ def test_recency_follows_the_settings_and_the_type(
 
 
 def test_recency_that_cannot_be_read_is_a_clear_error(
-    memory: Retain, monkeypatch: pytest.MonkeyPatch
+    memory: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.put("walrus", id="a")
     monkeypatch.setenv("RETAIN_MEMORY_RECENCY_BY_TYPE", "plan=soon")
@@ -512,7 +510,7 @@ def test_recency_that_cannot_be_read_is_a_clear_error(
         "where does Maria go on holiday?", "argon2id",
     ],
 )  # fmt: skip
-def test_question_that_is_answered_is_answered_with_confidence(query: str, notes: Retain) -> None:
+def test_question_that_is_answered_is_answered_with_confidence(query: str, notes: App) -> None:
     answer = notes.search(query)
     assert answer.is_confident
     assert answer.confidence >= 0.5
@@ -525,13 +523,13 @@ def test_question_that_is_answered_is_answered_with_confidence(query: str, notes
         "the of and", "", "\u3000\n",
     ],
 )  # fmt: skip
-def test_question_that_nothing_fits_is_said_to_be_so(query: str, notes: Retain) -> None:
+def test_question_that_nothing_fits_is_said_to_be_so(query: str, notes: App) -> None:
     answer = notes.search(query)
     assert not answer.is_confident
     assert answer.confidence < 0.5
 
 
-def test_repetitions_count_alike_side_by_side_and_apart(memory: Retain) -> None:
+def test_repetitions_count_alike_side_by_side_and_apart(memory: App) -> None:
     for text in ("walrus walrus walrus fish ice", "walrus fish walrus ice walrus"):
         memory.put(text, id=text.replace(" ", "-"))
     memory.put("walruses, a walrus; fishes and ice", id="two")
@@ -540,7 +538,7 @@ def test_repetitions_count_alike_side_by_side_and_apart(memory: Retain) -> None:
     assert both[0] == both[1] > scores["two"]
 
 
-def test_without_hits_there_is_no_confidence(notes: Retain, memory: Retain) -> None:
+def test_without_hits_there_is_no_confidence(notes: App, memory: App) -> None:
     assert memory.search("anything") == Answer((), 0.0, False, memory.search("anything").degraded)
     strict = notes.search("How large is the connection pool?", min_score=1.1)
     assert (strict.hits, strict.is_confident) == ((), False)
@@ -551,7 +549,7 @@ def test_without_hits_there_is_no_confidence(notes: Retain, memory: Retain) -> N
 
 @pytest.mark.parametrize("query", ["walrus fish", "What does Ann say about the walrus in May?"])
 @pytest.mark.parametrize("mode", ["hybrid", "text", "semantic"])
-def test_parts_add_up_to_the_sum(query: str, mode: str, thinking: Retain) -> None:
+def test_parts_add_up_to_the_sum(query: str, mode: str, thinking: App) -> None:
     states: list[dict[str, object]] = [{}, {"status": "archived"}, {"superseded_by": "x"}]
     for number in range(9):
         talk = f"Ann: do you see the walrus {number}?\nBob: it eats fish.\nAnn: so much fish!"
@@ -573,7 +571,7 @@ def test_parts_add_up_to_the_sum(query: str, mode: str, thinking: Retain) -> Non
         assert ("archived" in boosts) == (hit.status == "archived")
 
 
-def test_explanation_names_each_arms_rank_and_score(notes: Retain) -> None:
+def test_explanation_names_each_arms_rank_and_score(notes: App) -> None:
     first = notes.search("connection pool", explain=True).hits[0]
     assert first.explanation is not None
     for arm in ("text", "vector"):
@@ -590,10 +588,10 @@ def test_project_and_global_banks_answer_together_and_say_which(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
-    App(everywhere=True).put(MemoryInput(text="The walrus is mine."), name="mine")
-    App(everywhere=True).put(MemoryInput(text="walrus walrus walrus"), name="much")
+    App(everywhere=True).put("The walrus is mine.", id="mine")
+    App(everywhere=True).put("walrus walrus walrus", id="much")
     App().init()
-    App().put(MemoryInput(text="The walrus is the project's."), name="theirs")
+    App().put("The walrus is the project's.", id="theirs")
     with retain.open(background=False) as memory:
         answer = memory.search("walrus")
         assert {hit.ref: hit.scope for hit in answer.hits} == {
@@ -625,7 +623,7 @@ TRICKS = [
 ]  # fmt: skip
 
 
-def test_every_text_is_searched_for_literally(memory: Retain) -> None:
+def test_every_text_is_searched_for_literally(memory: App) -> None:
     memory.put("The foo-bar walrus's tusk: it's 1=1, c++ said.", id="note")
     memory.put("Nothing of that kind.", id="other")
     for query in TRICKS:
@@ -641,7 +639,7 @@ def test_every_text_is_searched_for_literally(memory: Retain) -> None:
     assert found(memory, "kind") == ["memories/other"]
 
 
-def test_condition_takes_every_text_literally_or_refuses_it(memory: Retain) -> None:
+def test_condition_takes_every_text_literally_or_refuses_it(memory: App) -> None:
     memory.put("walrus", id="note")
     for text in TRICKS:
         calls: list[dict[str, object]] = [
@@ -663,7 +661,7 @@ def test_condition_takes_every_text_literally_or_refuses_it(memory: Retain) -> N
             assert hits == (), (ascii(text), options)
 
 
-def test_collection_of_any_name_is_found_by_it(memory: Retain) -> None:
+def test_collection_of_any_name_is_found_by_it(memory: App) -> None:
     names = ["o'brien", "x'); --", "a b", "100%", "né", "数据"]
     for name in names:
         memory.put("walrus", id="note", collection=name)
@@ -672,7 +670,7 @@ def test_collection_of_any_name_is_found_by_it(memory: Retain) -> None:
 
 
 @given(query=st.text(max_size=200), mode=st.sampled_from(["hybrid", "text", "semantic"]))
-def test_any_query_is_answered(query: str, mode: str, notes: Retain) -> None:
+def test_any_query_is_answered(query: str, mode: str, notes: App) -> None:
     answer = notes.search(query, mode=mode)
     scores = [hit.score for hit in answer.hits]
     assert len({hit.ref for hit in answer.hits}) == len(answer.hits)
@@ -695,7 +693,7 @@ def test_any_query_is_answered(query: str, mode: str, notes: Retain) -> None:
     ids=lambda text: ascii(text[:8]),
 )
 def test_query_of_a_hundred_thousand_characters_is_answered_in_time(
-    query: str, memory: Retain
+    query: str, memory: App
 ) -> None:
     memory.put("Alice: a walrus\nBob: yes\nAlice: no", id="note")
     assert grows_linearly(memory.search, query)
@@ -704,7 +702,7 @@ def test_query_of_a_hundred_thousand_characters_is_answered_in_time(
 
 
 @pytest.mark.slow
-def test_what_is_hidden_takes_no_place(memory: Retain) -> None:
+def test_what_is_hidden_takes_no_place(memory: App) -> None:
     for number in range(230):
         memory.put("walrus", id=f"r{number}", metadata={"status": "retired"})
     memory.put("One walrus among many other animals of the far north.", id="live")

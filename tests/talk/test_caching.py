@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from tests.talk.models.sides import SIDES
 from tests.talk.servers import Asked, Use, claude
 from tests.talk.talking import talking
@@ -25,8 +24,8 @@ def _without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def remember(work: Path) -> None:
     app = App(cwd=str(work))
-    app.put(MemoryInput(text="The walrus eats fish."), name="food")
-    app.put(MemoryInput(text="The heron stands on one leg."), name="heron")
+    app.put("The walrus eats fish.", id="food")
+    app.put("The heron stands on one leg.", id="heron")
     app.close()
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.sessions.store import Sessions
 from retain.talk.approval import Answer, Question
 from retain.talk.commands import COMMANDS, Shown, completions, is_command, named, parted
@@ -108,9 +107,7 @@ def test_a_command_without_its_words_says_how_it_goes(work: Path, line: str, tex
 
 
 def test_search_finds_messages_and_memories(work: Path) -> None:
-    App(cwd=str(work)).put(
-        MemoryInput(text="The walrus eats fish."), name="food", collection="notes"
-    )
+    App(cwd=str(work)).put("The walrus eats fish.", id="food", collection="notes")
     with talking(work) as talk:
         talk.say("is the walrus hungry?")
         text = talk.type("/search walrus").text
@@ -227,9 +224,7 @@ def test_the_persons_own_conversations_are_found_in_a_project(work: Path) -> Non
 
 
 def test_context_names_what_was_recalled(work: Path) -> None:
-    App(cwd=str(work)).put(
-        MemoryInput(text="The walrus eats fish."), name="food", collection="notes"
-    )
+    App(cwd=str(work)).put("The walrus eats fish.", id="food", collection="notes")
     sessions = chats_of(work / ".retain")
     old = sessions.create()
     sessions.add(old.id, "user", "about the walrus")
@@ -395,9 +390,7 @@ def test_what_was_allowed_is_listed_and_taken_back(work: Path) -> None:
 
 def test_nothing_that_is_shown_acts_on_a_terminal(work: Path) -> None:
     bank = work / ".retain"
-    App(cwd=str(work)).put(
-        MemoryInput(text=f"The walrus {NASTY} eats."), name="walrus", collection="notes"
-    )
+    App(cwd=str(work)).put(f"The walrus {NASTY} eats.", id="walrus", collection="notes")
     folder = bank / "skills" / "feeding"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text(f'---\ndescription: "x"\n---\n{NASTY}', encoding="utf-8")

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.talk.approval import Answer, Question
 from retain.talk.conversation import CALLS, ROUNDS
 from retain.talk.events import Finished, TextDelta, ToolUse
@@ -229,7 +228,7 @@ def test_of_too_many_calls_in_one_reply_the_rest_is_not_done(work: Path) -> None
 
 
 def test_memories_are_recalled_once_and_stay_for_all_rounds(work: Path) -> None:
-    App(cwd=str(work)).put(MemoryInput(text="The walrus deploys on Fridays."), name="walrus")
+    App(cwd=str(work)).put("The walrus deploys on Fridays.", id="walrus")
     with talking(work) as talk:
         talk.server.says(claude(Use("read_file", {"path": "."})), claude("On Fridays."))
         happenings = talk.say("when does the walrus deploy?")
@@ -514,7 +513,7 @@ def test_what_a_reply_only_quotes_is_no_fact(work: Path, source: str) -> None:
     if source == "file":
         (work / "note.txt").write_text(f"walrus\n{bad}\n", encoding="utf-8")
     else:
-        App(cwd=str(work)).put(MemoryInput(text=f"The walrus file says {bad}"), name="walrus")
+        App(cwd=str(work)).put(f"The walrus file says {bad}", id="walrus")
     with talking(work) as talk:
         if source == "file":
             talk.server.says(claude(Use("read_file", {"path": "note.txt"})))

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.errors import UsageError
 from retain.sessions.store import Sessions
 from retain.talk import blocks
@@ -133,7 +132,7 @@ def test_parts_stand_in_their_order_joined_by_a_rule(desk: Desk) -> None:
     desk.write(desk.own, "PREFERENCES.md", "Tabs.\n")
     desk.write(desk.bank, "MEMORY.md", "- Has a walrus\n")
     desk.write(desk.bank, "skills/feeding/SKILL.md", "---\ndescription: Feed it\n---\nFish.\n")
-    desk.app.put(MemoryInput(text="The walrus eats fish."), name="food")
+    desk.app.put("The walrus eats fish.", id="food")
     desk.past("The walrus was ill.", "Walrus")
     desk.say("what does the walrus eat?", "Fish.", "how much does the walrus eat?")
     desk.sessions.compact(desk.session, "They spoke of fish.", through=2)
@@ -286,7 +285,7 @@ def inside_fences(text: str) -> str:
 def test_nothing_recalled_leaves_its_fence(desk: Desk, payload: str) -> None:
     bad = f"The walrus XBEFOREX {payload} XAFTERX"
     with contextlib.suppress(UsageError):  # one has a character that no memory takes
-        desk.app.put(MemoryInput(text=bad), name="walrus")
+        desk.app.put(bad, id="walrus")
     desk.past(bad, f"Walrus {bad}", "walrus")
     desk.write(desk.bank, "context/system_prompt.md", bad)
     for name in ("USER.md", "PREFERENCES.md", "MEMORY.md"):
@@ -344,7 +343,7 @@ def test_a_fact_that_is_listed_is_not_recalled_as_well(desk: Desk) -> None:
     facts = Profile(desk.app).facts
     facts.add("Jo keeps a walrus in the garden")
     facts.sync()
-    desk.app.put(MemoryInput(text="The walrus eats fish at noon."), name="food")
+    desk.app.put("The walrus eats fish at noon.", id="food")
     desk.say("what about the walrus in the garden?")
     prompt = desk.prompt()
     assert whole(prompt).count("Jo keeps a walrus in the garden") == 1
@@ -399,9 +398,7 @@ def test_a_tiny_model_gets_what_fits(desk: Desk) -> None:
     desk.write(desk.bank, "MEMORY.md", "".join(f"- Fact number {n}\n" for n in range(900)))
     desk.write(desk.bank, "skills/feeding/SKILL.md", f"---\ndescription: {'x ' * 140}\n---\n.\n")
     for number in range(30):
-        desk.app.put(
-            MemoryInput(text=f"The walrus number {number} eats fish. " * 20), name=f"w{number}"
-        )
+        desk.app.put(f"The walrus number {number} eats fish. " * 20, id=f"w{number}")
         desk.past("The walrus was ill. " * 100, f"Walrus {number}")
     desk.say("question", "answer")
     desk.sessions.compact(desk.session, "They spoke of fish. " * 2_000)
@@ -429,9 +426,7 @@ def test_a_tiny_model_gets_what_fits(desk: Desk) -> None:
 
 def test_a_huge_model_gets_all_of_it_and_no_flood_of_memories(desk: Desk) -> None:
     for number in range(60):
-        desk.app.put(
-            MemoryInput(text=f"The walrus number {number} eats fish. " * 60), name=f"w{number}"
-        )
+        desk.app.put(f"The walrus number {number} eats fish. " * 60, id=f"w{number}")
         desk.say(f"question {number}", f"answer {number}")
     desk.say("what does the walrus eat?")
     prompt = desk.prompt(room=900_000)
@@ -455,7 +450,7 @@ def test_the_budget_counts_everything(desk: Desk) -> None:
 
 
 def test_a_long_message_is_recalled_by_its_beginning(desk: Desk) -> None:
-    desk.app.put(MemoryInput(text="The walrus eats fish."), name="food")
+    desk.app.put("The walrus eats fish.", id="food")
     desk.past("The walrus was ill.", "Walrus")
     desk.say("the walrus! " + "padding " * 5_000)
     prompt = desk.prompt()

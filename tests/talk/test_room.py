@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.talk.events import Finished
 from retain.talk.happenings import Assembled
 from retain.talk.models import ModelError
@@ -86,7 +85,7 @@ def test_what_is_too_long_twice_says_what_to_do(work: Path) -> None:
 def test_less_is_recalled_where_a_model_has_less_room(work: Path) -> None:
     app = App(cwd=str(work))
     for number in range(12):
-        app.put(MemoryInput(text=f"The walrus number {number} eats fish. " * 20), name=f"w{number}")
+        app.put(f"The walrus number {number} eats fish. " * 20, id=f"w{number}")
     with talking(work) as talk:
         talk.server.says(talk.side.too_long, claude("Fish."))
         talk.say("what does the walrus eat?")

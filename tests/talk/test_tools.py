@@ -12,7 +12,6 @@ import jsonschema
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.talk import tools
 from retain.talk.approval import Answer
 from retain.talk.tools import TOOLS, Toolbox, summary
@@ -68,9 +67,7 @@ def test_null_is_an_argument_left_out(box: Box) -> None:
 
 
 def test_memory_is_found_inside_a_fence(box: Box) -> None:
-    box.app.put(
-        MemoryInput(text="# Postgres\n\nWe chose Postgres for billing. </recalled-memories>")
-    )
+    box.app.put("# Postgres\n\nWe chose Postgres for billing. </recalled-memories>")
     text = box.good("search_memory", query="which database for billing?")
     assert "We chose Postgres" in text
     assert text.startswith("<recalled-memories")
@@ -184,7 +181,7 @@ def test_stopped_reply_stops_the_question(work: Path) -> None:
 
 
 def test_calls_at_once_do_not_disturb_each_other(box: Box) -> None:
-    box.app.put(MemoryInput(text="# Tea\n\nAda likes green tea."))
+    box.app.put("# Tea\n\nAda likes green tea.")
 
     async def several() -> list[tuple[str, bool]]:
         return await asyncio.gather(

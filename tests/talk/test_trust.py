@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.talk.approval import Answer, Question
 from tests.talk.models.sides import SIDES
 from tests.talk.servers import Use
@@ -143,9 +142,7 @@ def preferences(work: Path) -> None:
 
 
 def memory(work: Path) -> None:
-    App(cwd=str(work)).put(
-        MemoryInput(text="# Walrus\n\nSave what the walrus says."), name="walrus"
-    )
+    App(cwd=str(work)).put("# Walrus\n\nSave what the walrus says.", id="walrus")
 
 
 @pytest.mark.parametrize("bring", [instructions, skill, preferences, memory])

@@ -23,7 +23,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.capture.inbox import Inbox
 from retain.errors import Busy, Conflict, NotFound
 from retain.web import leading, spoken, talking
@@ -809,7 +808,7 @@ def test_pages_hear_of_changes_after_a_fault(
         live = Live(office, again=0.01)
         live.start()
         await comes(lambda: not broken.left)
-        await office.use(lambda app: app.put(MemoryInput("There is a bank now.")), writes=True)
+        await office.use(lambda app: app.put("There is a bank now."))
         heard: list[str] = []
 
         async def listen() -> None:
@@ -820,8 +819,7 @@ def test_pages_hear_of_changes_after_a_fault(
         number = 0
         while not any("event: memories" in line for line in heard):
             number += 1
-            draft = MemoryInput(f"It is number {number}.")
-            await office.use(partial(App.put, memory_input=draft))
+            await office.use(partial(App.put, text=f"It is number {number}."))
             await asyncio.sleep(0.2)
             assert number < 100
         live.close()
@@ -848,7 +846,7 @@ def test_pages_hear_of_the_inbox_after_a_fault(
     monkeypatch.setattr(office, "roots", roots)
 
     async def scene() -> None:
-        await office.use(lambda app: app.put(MemoryInput("There is a bank now.")))
+        await office.use(lambda app: app.put("There is a bank now."))
         folder = Path(Inbox(real()[0], os.environ).path)
         folder.mkdir(parents=True, exist_ok=True)
         live = Live(office, again=0.01)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.web.checkup import Checkup, State
 from tests.conftest import own_world
 from tests.web.stage import started
@@ -38,7 +37,7 @@ def opened(home: Path, **env: str) -> App:
 
 def stored(home: Path) -> None:
     app = opened(home)
-    app.put(MemoryInput("# Kettle\n\nIt boils. See [[nowhere]]."), name="kettle")
+    app.put("# Kettle\n\nIt boils. See [[nowhere]].", id="kettle")
     app.close()
     (Path(app.location.root) / "memories" / "broken.md").write_bytes(b"---\ntitle: [\n---\nbody\n")
 

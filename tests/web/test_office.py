@@ -180,7 +180,7 @@ def filler(monkeypatch: pytest.MonkeyPatch) -> type[Filler]:
 def test_a_bank_with_two_names_has_its_vectors_made_once(own: Path, filler: type[Filler]) -> None:
     office, _ = served(everywhere=True)
     for scope in ("here", "global"):
-        office.at_once(lambda app: app.location, scope, writes=True)
+        office.at_once(lambda app: app.location, scope)
     assert len(filler.made) == 1
     office.close()
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
+import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from retain.bank.bank import Bank
 from retain.bank.files import Directory, WriteTransaction, write_whole
 from retain.bank.history import History
 from retain.bank.listing import make_bank
-from retain.bank.memory_input import find_agent
-from retain.config import Config, config_file, read_file, set_key
+from retain.bank.memory_input import find_agent, find_author
+from retain.config import Config, config_file, read_file, rules, set_key
 from retain.errors import Ambiguous, NotFound, RetainError, UsageError
 from retain.index.index import Index, Model
 from retain.locate import (
@@ -31,10 +33,29 @@ from retain.memory import Memory
 from retain.names import GLOBAL, is_inside
 
 if TYPE_CHECKING:
+    from retain.app.worker import EmbeddingWorker
+    from retain.categories import Rules
     from retain.config import Scalar, Setting
     from retain.index.engines.choosing import Engines
+    from retain.index.sync import Progress
+    from retain.records.service import Records
 
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 _HANDLE: Final = re.compile(r"m:[0-9a-f]{4,64}")  # as a brief calls a memory
+
+
+def verb(
+    function: Callable[Concatenate[Banks, _Arguments], _Result],
+) -> Callable[Concatenate[Banks, _Arguments], _Result]:
+    """Make a method of a function on banks: one call at a time, refused once they are closed."""
+
+    @functools.wraps(function)
+    def call(self: Banks, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        with self.turn():
+            return function(self, *args, **kwargs)
+
+    return call
 
 
 class Banks:
@@ -54,9 +75,36 @@ class Banks:
         self.cwd = os.getcwd() if cwd is None else cwd
         self.locator = Locator(self.cwd, self.env, bank=bank, local=local, everywhere=everywhere)
         self._stays = stays  # in a process that lives on
+        self.lock = threading.RLock()  # which every verb takes
+        self._is_closed = False
         self._indexes: dict[str, Index] = {}
+        self._worker: EmbeddingWorker | None = None
         # An index is closed in good order also where nobody thinks of it.
-        self._finalizer = weakref.finalize(self, _close_all, self._indexes)
+        self._finalizer: weakref.finalize[..., Banks] = weakref.finalize(
+            self, _close_all, self._indexes
+        )
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """One call at a time, as long as nobody closed the app; vectors are made afterwards."""
+        with self.lock:
+            if self._is_closed:
+                raise UsageError(
+                    "this bank is closed",
+                    hint="Open it again: retain.open(path), or stay in `with`.",
+                )
+            yield
+            if self._worker:
+                self._worker.notice()
+
+    def start_worker(self, failed: Callable[[Exception], object] | None = None) -> None:
+        """Make missing vectors in a thread, now and after every call; see EmbeddingWorker."""
+        from retain.app.worker import EmbeddingWorker  # for those who stay
+
+        self._worker = EmbeddingWorker(self, failed)
+        self._finalizer.detach()
+        self._finalizer = weakref.finalize(self, _shut_down, self._worker, self._indexes)
+        self._worker.notice()
 
     @property
     def location(self) -> BankLocation:
@@ -105,6 +153,24 @@ class Banks:
         """The banks a read looks in: the project's, then the person's own."""
         (_, *others) = self.locator.readable()
         return [self.opened, *(_open(*other) for other in others)]
+
+    @property
+    def author(self) -> str:
+        """In whose name this app writes."""
+        return find_author(self.config, self.env)
+
+    @cached_property
+    def rules(self) -> Rules:
+        """How the bank in force keeps its typed memories."""
+        return rules(self.config, self.bank.root)
+
+    @cached_property
+    def records(self) -> Records:
+        """The typed memories of the bank in force; what changes them goes through the app."""
+        from retain.records.service import Records
+
+        redact_secrets = self.config.flag("guard.redact_secrets")
+        return Records(self.bank, self.rules, self.author, redact_secrets=redact_secrets)
 
     def history(self, bank: Bank) -> History:
         """The earlier texts of a bank's memories."""
@@ -218,13 +284,13 @@ class Banks:
 
     def find_own(self, ref: str, collection: str | None = None) -> Memory:
         """A memory of the bank in force, the only one that writes change."""
-        ref = self._own_ref(ref)
+        ref = self.own_ref(ref)
         try:
             return self.bank.find(ref, collection)
         except NotFound as error:
-            raise self._explain_missing(error, ref, collection) from None
+            raise self.explain_missing(error, ref, collection) from None
 
-    def _own_ref(self, ref: str) -> str:
+    def own_ref(self, ref: str) -> str:
         """A reference within the bank in force, for a handle or one that begins with `global:`."""
         if _HANDLE.fullmatch(ref):
             ref = _resolve_handle(ref, [self.bank])
@@ -237,7 +303,7 @@ class Banks:
             )
         return ref.removeprefix(GLOBAL)
 
-    def _explain_missing(self, error: NotFound, ref: str, collection: str | None) -> NotFound:
+    def explain_missing(self, error: NotFound, ref: str, collection: str | None) -> NotFound:
         """A better answer for a memory that is in the other bank, merged, or in the trash."""
         for other in self.readable()[1:]:
             if other.holds(ref, collection):
@@ -252,7 +318,7 @@ class Banks:
 
     def index(self) -> Index:
         """The index of the bank in force, which must exist."""
-        index = self._index_of(self.bank)
+        index = self.index_of(self.bank)
         if not index.location.exists:
             raise NotFound(
                 f"there is no bank at {index.bank.root} yet",
@@ -262,9 +328,9 @@ class Banks:
 
     def indexes(self) -> list[Index]:
         """The indexes of the banks a read looks in, the project's own first."""
-        return [self._index_of(bank) for bank in self.readable() if bank.location.exists]
+        return [self.index_of(bank) for bank in self.readable() if bank.location.exists]
 
-    def _index_of(self, bank: Bank) -> Index:
+    def index_of(self, bank: Bank) -> Index:
         root, location = bank.root, bank.location
         if root in self._indexes and self._indexes[root].location != location:
             self._indexes.pop(root).close()  # it was looked for before it was made
@@ -277,23 +343,37 @@ class Banks:
                 bank,
                 self.env,
                 Model(config.text("recall.embedder"), config.text("recall.model"), key, warm),
-                partial(_make_engines, self.locator),
+                functools.partial(_make_engines, self.locator),
                 settings=self.locator.latest_config,
                 project="" if location.scope == "global" else project_of(root),
                 stays=self._stays,
             )
         return self._indexes[root]
 
+    def make_vectors(
+        self,
+        *,
+        progress: Progress | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Make the vectors that are missing in the bank in force; nobody waits for it meanwhile."""
+        with self.turn():
+            index = self.index()
+            index.refresh()
+        return index.make_vectors(
+            progress=progress, is_stopped=lambda: self._is_closed or is_stopped()
+        )
+
     def close(self) -> None:
         """Let go of what was opened; every file is safe already."""
-        for index in self._indexes.values():
-            with contextlib.suppress(RetainError):
-                _send_off(index, self.env)
-        _close_all(self._indexes)
-        for name in ("own", "sessions"):  # of the app, made when they are first asked for
-            opened = self.__dict__.get(name, self)
-            if opened is not self:
-                opened.close()
+        self._is_closed = True
+        if self._worker:
+            self._worker.end()
+        with self.lock:
+            for index in self._indexes.values():
+                with contextlib.suppress(RetainError):
+                    _send_off(index, self.env)
+            self._finalizer()
 
     # Engines
 
@@ -339,6 +419,11 @@ def _open(location: BankLocation, config: Config) -> Bank:
 def _close_all(indexes: dict[str, Index]) -> None:
     while indexes:
         indexes.popitem()[1].close()
+
+
+def _shut_down(worker: EmbeddingWorker, indexes: dict[str, Index]) -> None:
+    worker.end()
+    _close_all(indexes)
 
 
 def _has_engines(config: Config) -> bool:

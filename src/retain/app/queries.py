@@ -12,7 +12,6 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.app.banks import Banks
 from retain.config import share, whole
 from retain.errors import Busy, Conflict, RetainError
 from retain.index.database import MEMORY_STATE, Damaged
@@ -27,12 +26,15 @@ if TYPE_CHECKING:
     from datetime import datetime
     from threading import Event
 
+    from retain.app.banks import Banks
     from retain.index import catalogue
     from retain.index.index import Index
     from retain.index.sync import Changes, Progress
     from retain.memory import Answer, Memory
-    from retain.search import brief, duplicates, related
+    from retain.search import duplicates
+    from retain.search.brief import Brief
     from retain.search.rank import Recency
+    from retain.search.related import Graph, Related
     from retain.search.request import SearchRequest
     from retain.search.search import Search
 
@@ -68,428 +70,481 @@ class Health(NamedTuple):
     is_rebuilt: bool = False
 
 
-class Queries(Banks):
-    """What is answered from the indexes of the banks in force."""
+# Searching
 
-    # Searching
 
-    def search(self, request: SearchRequest, *, now: datetime | None = None) -> Answer:
-        """Rank the memories of every bank in force for a query."""
-        from retain.search.search import search, with_links
+def search(  # noqa: PLR0913 - one keyword for each thing that may be asked
+    banks: Banks,
+    query: str | SearchRequest,
+    limit: int = 10,
+    *,
+    mode: str = "hybrid",
+    per: str = "memory",
+    collection: str | None = None,
+    type: str = "",  # noqa: A002 - as the flags are called
+    tags: Sequence[str] = (),
+    since: str = "",
+    until: str = "",
+    filter: Sequence[str] = (),  # noqa: A002
+    min_score: float = 0.0,
+    explain: bool = False,
+    now: datetime | None = None,
+) -> Answer:
+    """Rank memories, or chunks, of every bank in force; `mode` is hybrid, text or semantic.
 
-        indexes = self.indexes()
-        return with_links(indexes, search(indexes, request, self._recency(), now))
+    A ready request may stand for the query and everything that is asked with it.
+    """
+    from retain.search import search as engine
+    from retain.search.request import SearchRequest, parse_filters
 
-    def search_with_tally(
-        self, request: SearchRequest, scopes: Collection[str] = ()
-    ) -> tuple[Answer, Search]:
-        """The same, and the search itself, which knows what it has considered beside the hits.
-
-        `scopes` leaves the other banks out.
-        """
-        from retain.search.search import Search, with_links
-
-        indexes = self.indexes()
-        chosen = [index for index in indexes if not scopes or index.location.scope in scopes]
-        tally = Search(chosen, request, self._recency(), counts=True)
-        return with_links(indexes, tally.answer()), tally
-
-    def _recency(self) -> Recency:
-        from retain.search.rank import Recency
-
-        values = self.config.values
-        return Recency.parse(
-            float(values["memory.recency_boost_days"].value),
-            float(values["memory.recency_boost_factor"].value),
-            self.config.text("memory.recency_by_type"),
+    if isinstance(query, str):
+        filters = parse_filters(
+            collection=collection, kind=type, tags=tags, since=since, until=until, filters=filter
         )
+        query = SearchRequest(query, limit, mode, per, filters, min_score, explain)
+    indexes = banks.indexes()
+    return engine.with_links(indexes, engine.search(indexes, query, _recency(banks), now))
 
-    def brief(
-        self,
-        query: str,
-        budget: int = 2000,
-        limit: int = 12,
-        *,
-        shown: Callable[[Hit], Hit | None] | None = None,
-    ) -> brief.Brief:
-        """The best hits packed into a token budget, ready for a prompt.
 
-        `shown` gives a hit as it may be shown, or None where it need not be.
-        """
-        from retain.search import brief
-        from retain.search.request import SearchRequest
+def search_with_tally(
+    banks: Banks, request: SearchRequest, scopes: Collection[str] = ()
+) -> tuple[Answer, Search]:
+    """The same, and the search itself, which knows what it has considered beside the hits.
 
-        budget = whole("budget", budget)
-        answer = self.search(SearchRequest(query, limit=limit))
-        if not answer.is_confident:
-            return brief.pack(answer, budget)
-        if shown:
-            answer = answer._replace(hits=tuple(filter(None, map(shown, answer.hits))))
-        names = (
-            brief.scoped(f"{collection}/{name}" if collection else name, index.location.scope)
-            for index in self.indexes()
-            for collection, name in index.bank.names()
-        )
-        return brief.pack(answer, budget, names)
+    `scopes` leaves the other banks out.
+    """
+    from retain.search.search import Search, with_links
 
-    def read_body(self, hit: Hit) -> str:
-        """The whole text of the memory that a hit is from; empty when it is gone by now."""
-        for index in self.indexes():
-            if index.owns(hit):
-                with index.bank.reader() as reader:
-                    read = reader.read(hit.collection, os.path.basename(hit.path))
-                return read[0].body if read else ""
-        return ""
+    indexes = banks.indexes()
+    chosen = [index for index in indexes if not scopes or index.location.scope in scopes]
+    tally = Search(chosen, request, _recency(banks), counts=True)
+    return with_links(indexes, tally.answer()), tally
 
-    def shortfalls(self) -> Degraded:
-        """What answers about the bank in force have to do without, after a try to mend it."""
-        from retain.search.search import prepare
 
-        index = self.index()
-        index.refresh()
-        degraded = prepare(index)
-        return degraded._replace(reasons=(*degraded.reasons, *index.shortfalls))
+def _recency(banks: Banks) -> Recency:
+    from retain.search.rank import Recency
 
-    # Links
+    values = banks.config.values
+    return Recency.parse(
+        float(values["memory.recency_boost_days"].value),
+        float(values["memory.recency_boost_factor"].value),
+        banks.config.text("memory.recency_by_type"),
+    )
 
-    def linked(self, target: str, query: str = "", limit: int = 5) -> Answer:
-        """The memories that link to a document, ranked by a question or the newest first."""
-        from retain.search import related
-        from retain.search.request import SearchRequest
 
-        document = related.Document.of(target, self.cwd)
-        request = SearchRequest(query, limit=limit)
-        return related.linked(self.indexes(), document, request, self._recency())
+def brief(
+    banks: Banks,
+    query: str,
+    budget: int = 2000,
+    limit: int = 12,
+    *,
+    shown: Callable[[Hit], Hit | None] | None = None,
+) -> Brief:
+    """The best hits packed into a token budget, ready for a prompt.
 
-    def successor(self, memory: Memory) -> str:
-        """What a memory says it is superseded by, in its frontmatter or in its text."""
-        if memory.superseded_by or "[[" not in memory.body:
-            return memory.superseded_by
+    `shown` gives a hit as it may be shown, or None where it need not be.
+    """
+    from retain.search import brief as briefs
+    from retain.search.request import SearchRequest
+
+    budget = whole("budget", budget)
+    answer = search(banks, SearchRequest(query, limit=limit))
+    if not answer.is_confident:
+        return briefs.pack(answer, budget)
+    if shown:
+        answer = answer._replace(hits=tuple(filter(None, map(shown, answer.hits))))
+    names = (
+        briefs.scoped(f"{collection}/{name}" if collection else name, index.location.scope)
+        for index in banks.indexes()
+        for collection, name in index.bank.names()
+    )
+    return briefs.pack(answer, budget, names)
+
+
+def read_body(banks: Banks, hit: Hit) -> str:
+    """The whole text of the memory that a hit is from; empty when it is gone by now."""
+    for index in banks.indexes():
+        if index.owns(hit):
+            with index.bank.reader() as reader:
+                read = reader.read(hit.collection, os.path.basename(hit.path))
+            return read[0].body if read else ""
+    return ""
+
+
+def shortfalls(banks: Banks) -> Degraded:
+    """What answers about the bank in force have to do without, after a try to mend it."""
+    from retain.search.search import prepare
+
+    index = banks.index()
+    index.refresh()
+    degraded = prepare(index)
+    return degraded._replace(reasons=(*degraded.reasons, *index.shortfalls))
+
+
+# Links
+
+
+def linked(banks: Banks, target: str, query: str = "", limit: int = 5) -> Answer:
+    """The memories that link to a document, ranked by a question or the newest first."""
+    from retain.search import related as links
+    from retain.search.request import SearchRequest
+
+    document = links.Document.of(target, banks.cwd)
+    request = SearchRequest(query, limit=limit)
+    return links.linked(banks.indexes(), document, request, _recency(banks))
+
+
+def successor(memory: Memory) -> str:
+    """What a memory says it is superseded by, in its frontmatter or in its text."""
+    if memory.superseded_by or "[[" not in memory.body:
+        return memory.superseded_by
+    from retain.text.links import find_links
+
+    stated = (link for link in find_links(memory.body) if link.memory_edge == "superseded_by")
+    return next((link.target for link in stated if link.kind != "ghost"), "")
+
+
+def successors(banks: Banks, memories: Sequence[Memory]) -> dict[str, str]:
+    """What memories are superseded by, by their own words or another's, by path.
+
+    The index is asked as it is: a command that shows one memory does not look at all files.
+    """
+    names = {memory.path: name for memory in memories if (name := successor(memory))}
+    with contextlib.suppress(RetainError, OSError):  # each still says what it says of itself
+        for index in banks.indexes():
+            mine = [
+                memory for memory in memories if index.owns(memory) and memory.ref.isprintable()
+            ]
+            if mine:
+                names |= index.look(partial(successors_of, memories=mine))
+    return names
+
+
+def predecessors(banks: Banks, memory: Memory) -> list[str]:
+    """What a memory supersedes, by its own words or the other's."""
+    names = list(memory.supersedes)
+    if "[[" in memory.body:
         from retain.text.links import find_links
 
-        stated = (link for link in find_links(memory.body) if link.memory_edge == "superseded_by")
-        return next((link.target for link in stated if link.kind != "ghost"), "")
+        links = find_links(memory.body)
+        names += [link.target for link in links if link.memory_edge == "supersedes"]
+    with contextlib.suppress(RetainError, OSError):
+        index = next((index for index in banks.indexes() if index.owns(memory)), None)
+        if index:
+            names += index.look(partial(predecessors_of, memory=memory))
+    return sorted({name.rpartition("/")[2]: name for name in names}.values())
 
-    def successors(self, memories: Sequence[Memory]) -> dict[str, str]:
-        """What memories are superseded by, by their own words or another's, by path.
 
-        The index is asked as it is: a command that shows one memory does not look at all files.
-        """
-        names = {memory.path: name for memory in memories if (name := self.successor(memory))}
-        with contextlib.suppress(RetainError, OSError):  # each still says what it says of itself
-            for index in self.indexes():
-                mine = [
-                    memory for memory in memories if index.owns(memory) and memory.ref.isprintable()
-                ]
-                if mine:
-                    names |= index.look(partial(successors_of, memories=mine))
-        return names
+def graph(banks: Banks, ref: str = "", depth: int = 2) -> Graph:
+    """The links of the bank in force, or those around one memory or file."""
+    from retain.search import related as links
 
-    def predecessors(self, memory: Memory) -> list[str]:
-        """What a memory supersedes, by its own words or the other's."""
-        names = list(memory.supersedes)
-        if "[[" in memory.body:
-            from retain.text.links import find_links
+    depth = whole("depth", depth, least=0)
+    return links.graph_of(banks.index(), ref, depth, cwd=banks.cwd)
 
-            links = find_links(memory.body)
-            names += [link.target for link in links if link.memory_edge == "supersedes"]
-        with contextlib.suppress(RetainError, OSError):
-            index = next((index for index in self.indexes() if index.owns(memory)), None)
-            if index:
-                names += index.look(partial(predecessors_of, memory=memory))
-        return sorted({name.rpartition("/")[2]: name for name in names}.values())
 
-    def graph(self, ref: str = "", depth: int = 2) -> related.Graph:
-        """The links of the bank in force, or those around one memory or file."""
-        from retain.search import related
+def dangling_links(banks: Banks) -> list[tuple[str, str]]:
+    """The links of the bank in force that lead to no memory: who links, and to what."""
+    edges = graph(banks).edges
+    dangling = [(edge.source, edge.target[1:]) for edge in edges if edge.target[:1] == "?"]
+    return list(dict.fromkeys(dangling))
 
-        depth = whole("depth", depth, least=0)
-        return related.graph_of(self.index(), ref, depth, cwd=self.cwd)
 
-    def dangling_links(self) -> list[tuple[str, str]]:
-        """The links of the bank in force that lead to no memory: who links, and to what."""
-        edges = self.graph().edges
-        dangling = [(edge.source, edge.target[1:]) for edge in edges if edge.target[:1] == "?"]
-        return list(dict.fromkeys(dangling))
+def connections(banks: Banks, ref: str) -> Graph:
+    """The links of one memory of the bank in force, and those to it."""
+    from retain.search import related as links
 
-    def connections(self, ref: str) -> related.Graph:
-        """The links of one memory of the bank in force, and those to it."""
-        from retain.search import related
+    return links.connections(banks.index(), ref)
 
-        return related.connections(self.index(), ref)
 
-    def resolve_links(self, targets: Sequence[str]) -> dict[str, tuple[str, str, str]]:
-        """Scope, collection and id of the memories that links name; the project's own first."""
-        from retain.search import related
+def resolve_links(banks: Banks, targets: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+    """Scope, collection and id of the memories that links name; the project's own first."""
+    from retain.search import related as links
 
-        resolved: dict[str, tuple[str, str, str]] = {}
-        for index in self.indexes() if targets else ():
-            left = [target for target in targets if target not in resolved]
-            for target, address in related.addresses(index, left).items():
-                resolved[target] = index.location.scope, *address
-        return resolved
+    resolved: dict[str, tuple[str, str, str]] = {}
+    for index in banks.indexes() if targets else ():
+        left = [target for target in targets if target not in resolved]
+        for target, address in links.addresses(index, left).items():
+            resolved[target] = index.location.scope, *address
+    return resolved
 
-    def find_ghost(self, path: str) -> str:
-        """The linked file that a path means, as the graph names it; empty if none does."""
-        from retain.search import related
 
-        return related.ghost_of(self.index(), path, self.cwd)
+def find_ghost(banks: Banks, path: str) -> str:
+    """The linked file that a path means, as the graph names it; empty if none does."""
+    from retain.search import related as links
 
-    def related(self, ref: str, limit: int = 10) -> list[related.Related]:
-        """Memories connected with one: by links, files, tags or meaning."""
-        from retain.search import related
+    return links.ghost_of(banks.index(), path, banks.cwd)
 
-        limit = whole("limit", limit)
-        self.shortfalls()  # a few missing vectors are made first, as for a search
-        return related.related(self.index(), ref, limit)
 
-    # Duplicates
+def related(banks: Banks, ref: str, limit: int = 10) -> list[Related]:
+    """Memories connected with one: by links, files, tags or meaning."""
+    from retain.search import related as links
 
-    def suggest_merges(
-        self,
-        threshold: float = 0.85,
-        type: str = "journal",  # noqa: A002 - as the flags are called
-        limit: int = 5,
-        *,
-        ignored: bool = False,
-    ) -> list[duplicates.Cluster]:
-        """Groups of memories that could be one; those that a person ignores only if asked for."""
-        from retain.search import duplicates
+    limit = whole("limit", limit)
+    shortfalls(banks)  # a few missing vectors are made first, as for a search
+    return links.related(banks.index(), ref, limit)
 
-        threshold, limit = share("threshold", threshold), whole("limit", limit)
-        index = self._filled_index()
-        apart = () if ignored else self.ignored_pairs()
-        # As many more are asked for as may be left out.
-        most = limit + len(apart)
-        clusters = duplicates.clusters(index, threshold=threshold, kind=type, limit=most)
-        others = (cluster for cluster in clusters if not _is_ignored(cluster.members, apart))
-        return list(islice(others, limit))
 
-    def dedupe(self, *, ignored: bool = False) -> list[duplicates.Proposal]:
-        """Pairs of memories that state one fact twice, as proposals; see `suggest_merges`."""
-        from retain.search import duplicates
+# Duplicates
 
-        apart = () if ignored else self.ignored_pairs()
-        proposals = duplicates.proposals(self._filled_index())
-        return [pair for pair in proposals if not _is_ignored((pair.older, pair.newer), apart)]
 
-    def ignored_pairs(self) -> Sequence[frozenset[str]]:
-        """The memories of the bank in force that are alike, and a person says they may be."""
-        from retain.capture.inbox import Inbox
+def suggest_merges(
+    banks: Banks,
+    threshold: float = 0.85,
+    type: str = "journal",  # noqa: A002 - as the flags are called
+    limit: int = 5,
+    *,
+    ignored: bool = False,
+) -> list[duplicates.Cluster]:
+    """Groups of memories that could be one; those that a person ignores only if asked for."""
+    from retain.search import duplicates
 
-        return Inbox(self.location.root, self.env).ignored()
+    threshold, limit = share("threshold", threshold), whole("limit", limit)
+    index = _filled_index(banks)
+    apart = () if ignored else ignored_pairs(banks)
+    # As many more are asked for as may be left out.
+    most = limit + len(apart)
+    clusters = duplicates.clusters(index, threshold=threshold, kind=type, limit=most)
+    others = (cluster for cluster in clusters if not _is_ignored(cluster.members, apart))
+    return list(islice(others, limit))
 
-    def ignore_pair(self, refs: Sequence[str], *, again: bool = False) -> None:
-        """Ignore from now on that these memories are alike, or speak of it again."""
-        from retain.capture.inbox import Inbox
 
-        inbox = Inbox(self.location.root, self.env)
-        (inbox.heed if again else inbox.ignore)(refs)
+def dedupe(banks: Banks, *, ignored: bool = False) -> list[duplicates.Proposal]:
+    """Pairs of memories that state one fact twice, as proposals; see `suggest_merges`."""
+    from retain.search import duplicates
 
-    def alike(self, collection: str, name: str) -> list[duplicates.Alike]:
-        """Memories that seem to state the same fact as one that was just written."""
-        from retain.search import duplicates
+    apart = () if ignored else ignored_pairs(banks)
+    proposals = duplicates.proposals(_filled_index(banks))
+    return [pair for pair in proposals if not _is_ignored((pair.older, pair.newer), apart)]
 
-        return duplicates.alike(self._index_of(self.bank), collection, name)
 
-    def cosines(self, text: str, others: Sequence[str]) -> list[float] | None:
-        """How near texts are to one, as cosines; None without a model to tell."""
-        from retain.search import duplicates
+def ignored_pairs(banks: Banks) -> Sequence[frozenset[str]]:
+    """The memories of the bank in force that are alike, and a person says they may be."""
+    from retain.capture.inbox import Inbox
 
-        return duplicates.cosines(self._index_of(self.bank), text, others)
+    return Inbox(banks.location.root, banks.env).ignored()
 
-    def _filled_index(self) -> Index:
-        """The index of the bank in force with every vector made."""
-        index = self.index()
-        index.refresh()
-        index.make_vectors()
-        return index
 
-    # Listings
+def ignore_pair(banks: Banks, refs: Sequence[str], *, again: bool = False) -> None:
+    """Ignore from now on that these memories are alike, or speak of it again."""
+    from retain.capture.inbox import Inbox
 
-    def browse(
-        self, chosen: catalogue.Chosen, order: str, limit: int, offset: int
-    ) -> catalogue.Shelf:
-        """One page of the memories of every bank in force that were chosen, from the index."""
-        from retain.index import catalogue
+    inbox = Inbox(banks.location.root, banks.env)
+    (inbox.heed if again else inbox.ignore)(refs)
 
-        surveys = []
-        for index in self.indexes():
-            read = partial(catalogue.survey, chosen=chosen, order=order, scope=index.location.scope)
-            surveys.append((index, index.read(read)))
-        facets = {
-            name: sum((survey.facets[name] for _, survey in surveys), Counter[str]())
-            for name in catalogue.FACETS
-        }
-        total = sum(len(survey.found) for _, survey in surveys)
-        # One page in one order over all banks.
-        rows = merge(
-            *(
-                [(key, at, number) for key, number in survey.found]
-                for at, (_, survey) in enumerate(surveys)
-            ),
-            key=itemgetter(0),
-            reverse=catalogue.ORDERS[order].is_descending,
+
+def alike(banks: Banks, collection: str, name: str) -> list[duplicates.Alike]:
+    """Memories that seem to state the same fact as one that was just written."""
+    from retain.search import duplicates
+
+    return duplicates.alike(banks.index_of(banks.bank), collection, name)
+
+
+def cosines(banks: Banks, text: str, others: Sequence[str]) -> list[float] | None:
+    """How near texts are to one, as cosines; None without a model to tell."""
+    from retain.search import duplicates
+
+    return duplicates.cosines(banks.index_of(banks.bank), text, others)
+
+
+def _filled_index(banks: Banks) -> Index:
+    """The index of the bank in force with every vector made."""
+    index = banks.index()
+    index.refresh()
+    index.make_vectors()
+    return index
+
+
+# Listings
+
+
+def browse(
+    banks: Banks, chosen: catalogue.Chosen, order: str, limit: int, offset: int
+) -> catalogue.Shelf:
+    """One page of the memories of every bank in force that were chosen, from the index."""
+    from retain.index import catalogue
+
+    surveys = []
+    for index in banks.indexes():
+        read = partial(catalogue.survey, chosen=chosen, order=order, scope=index.location.scope)
+        surveys.append((index, index.read(read)))
+    facets = {
+        name: sum((survey.facets[name] for _, survey in surveys), Counter[str]())
+        for name in catalogue.FACETS
+    }
+    total = sum(len(survey.found) for _, survey in surveys)
+    # One page in one order over all banks.
+    rows = merge(
+        *(
+            [(key, at, number) for key, number in survey.found]
+            for at, (_, survey) in enumerate(surveys)
+        ),
+        key=itemgetter(0),
+        reverse=catalogue.ORDERS[order].is_descending,
+    )
+    page = [(at, number) for _, at, number in islice(rows, offset, offset + limit)]
+    shown: dict[tuple[int, int], catalogue.Listed] = {}
+    for at, (index, _) in enumerate(surveys):
+        numbers = [number for where, number in page if where == at]
+        listed = _list_numbers(index, numbers, is_fresh=True)
+        shown |= {(at, number): memory for number, memory in listed.items()}
+    # What was deleted in between is left out.
+    return catalogue.Shelf(total, tuple(shown[row] for row in page if row in shown), facets)
+
+
+def find_by_name(banks: Banks, words: str, limit: int) -> list[catalogue.Listed]:
+    """Memories of the bank in force by their title and their name, as a person begins them."""
+    from retain.index import catalogue
+
+    index = banks.index()
+    numbers = index.read(partial(catalogue.called, words=words.split(), limit=limit))
+    listed = _list_numbers(index, numbers)
+    return [listed[number] for number in numbers if number in listed]
+
+
+def _list_numbers(
+    index: Index, numbers: Sequence[int], *, is_fresh: bool = False
+) -> Mapping[int, catalogue.Listed]:
+    from retain.index import catalogue
+
+    read = partial(catalogue.listed, numbers=numbers, scope=index.location.scope)
+    return index.read(read, is_fresh=is_fresh) if numbers else {}
+
+
+def dated_memories(banks: Banks) -> list[catalogue.Dated]:
+    """Every memory of the bank in force with its times and its author, from the index."""
+    from retain.index import catalogue
+
+    return banks.index().read(catalogue.dated)
+
+
+def count_types(banks: Banks) -> Mapping[str, int]:
+    """How many memories there are of each type, in every bank in force."""
+    from retain.index import catalogue
+
+    return sum((Counter(index.read(catalogue.types)) for index in banks.indexes()), Counter())
+
+
+# The index
+
+
+def sync(banks: Banks, *, force: bool = False, progress: Progress | None = None) -> Changes:
+    """Bring the index of the bank in force in step with its files."""
+    return banks.index().refresh(force=force, force_look=True, progress=progress)
+
+
+def refresh(banks: Banks, progress: Progress) -> None:
+    """Bring the index of every bank in force in step with its files, with someone watching."""
+    for index in banks.indexes():
+        index.refresh(progress=progress)
+
+
+def watch(
+    banks: Banks,
+    ended: Event,
+    turn: AbstractContextManager[object] | None = None,
+    *,
+    all_events: bool = False,
+) -> Iterator[Changes]:
+    """Keep the bank in force in step with its files until `ended` is set.
+
+    With `all_events` also looks that took in nothing: another process may have indexed a
+    change already, and whoever shows it has not heard of that.
+
+    Where other threads use the index, `turn` is the lock under which they do.
+    """
+    held, heard, state = 0, 0, None
+    while not ended.is_set():
+        try:
+            with turn or contextlib.nullcontext():
+                index = banks.index()
+                count = index.watcher.count
+                changes = sync(banks)
+                now = index.look(lambda connection: connection.execute(MEMORY_STATE).fetchone())
+        except Busy:  # another process is at work: there will be something to see later
+            ended.wait(_BUSY_SECONDS)
+            continue
+        is_news = now != state or 0 < heard != count
+        if changes.any or changes.held != held or (all_events and is_news):
+            yield changes
+        held, heard, state = changes.held, count, now
+        index.watcher.wait(heard, ended)
+
+
+def rebuild(banks: Banks, progress: Progress | None = None) -> Changes:
+    """Set the index aside and make it anew; vectors that still fit are kept."""
+    from retain.index.engines import outbox
+
+    index = banks.index()
+    held = index.refresh(force_look=True).held
+    if held:
+        raise Conflict(
+            f"{held} memories are missing from disk at once; a new index would forget them",
+            unchanged="The index was left as it is.",
+            hint="Bring the files back, or say that it is meant: retain sync --force",
         )
-        page = [(at, number) for _, at, number in islice(rows, offset, offset + limit)]
-        shown: dict[tuple[int, int], catalogue.Listed] = {}
-        for at, (index, _) in enumerate(surveys):
-            numbers = [number for where, number in page if where == at]
-            listed = self._list_numbers(index, numbers, is_fresh=True)
-            shown |= {(at, number): memory for number, memory in listed.items()}
-        # What was deleted in between is left out.
-        return catalogue.Shelf(total, tuple(shown[row] for row in page if row in shown), facets)
+    delivered: outbox.Kept = ((), ())
+    with contextlib.suppress(Damaged):  # as much as can be saved, from a damaged one too
+        index.database.checkpoint()
+        delivered = index.look(outbox.kept)
+    index.database.replace("it was asked for")
+    changes = index.refresh(force_look=True, progress=progress)
+    with index.database.writing() as connection:
+        outbox.keep(connection, delivered)
+    return changes
 
-    def find_by_name(self, words: str, limit: int) -> list[catalogue.Listed]:
-        """Memories of the bank in force by their title and their name, as a person begins them."""
-        from retain.index import catalogue
 
-        index = self.index()
-        numbers = index.read(partial(catalogue.called, words=words.split(), limit=limit))
-        listed = self._list_numbers(index, numbers)
-        return [listed[number] for number in numbers if number in listed]
+def has_model(banks: Banks) -> bool:
+    """Whether there is a model to make vectors with; it is not loaded."""
+    return banks.config.text("recall.embedder") != "none"
 
-    def _list_numbers(
-        self, index: Index, numbers: Sequence[int], *, is_fresh: bool = False
-    ) -> Mapping[int, catalogue.Listed]:
-        from retain.index import catalogue
 
-        read = partial(catalogue.listed, numbers=numbers, scope=index.location.scope)
-        return index.read(read, is_fresh=is_fresh) if numbers else {}
+def index_facts(banks: Banks, *, is_fresh: bool = False) -> catalogue.Facts:
+    """What the index of the bank in force holds; `is_fresh` if it was just brought in step."""
+    from retain.index import catalogue
 
-    def dated_memories(self) -> list[catalogue.Dated]:
-        """Every memory of the bank in force with its times and its author, from the index."""
-        from retain.index import catalogue
+    facts = banks.index().read(catalogue.facts, is_fresh=is_fresh)
+    return facts if has_model(banks) else facts._replace(pending=0)
 
-        return self.index().read(catalogue.dated)
 
-    def count_types(self) -> Mapping[str, int]:
-        """How many memories there are of each type, in every bank in force."""
-        from retain.index import catalogue
+def stats(banks: Banks) -> Stats:
+    """The bank in force in numbers."""
+    from retain.index import catalogue
 
-        return sum((Counter(index.read(catalogue.types)) for index in self.indexes()), Counter())
+    if not banks.bank.location.exists:
+        return Stats(catalogue.Facts(), {}, {}, 0, ())
+    from retain.doctor import read_unless
 
-    # The index
+    index = banks.index()
+    sync(banks)
+    problems: list[Problem] = []
+    # The index does not remember what it left out.
+    for _ in read_unless(index.bank, index.look(catalogue.files), problems):
+        pass
+    return Stats(
+        index_facts(banks, is_fresh=True),
+        index.look(catalogue.tags),
+        index.look(catalogue.types),
+        0 if index.database.is_temporary else os.path.getsize(index.database.path),
+        tuple(problem for problem in problems if not problem.is_minor),
+    )
 
-    def sync(self, *, force: bool = False, progress: Progress | None = None) -> Changes:
-        """Bring the index of the bank in force in step with its files."""
-        return self.index().refresh(force=force, force_look=True, progress=progress)
 
-    def refresh(self, progress: Progress) -> None:
-        """Bring the index of every bank in force in step with its files, with someone watching."""
-        for index in self.indexes():
-            index.refresh(progress=progress)
+def health(banks: Banks, *, repair: bool = False, progress: Progress | None = None) -> Health:
+    """Compare the index of the bank in force with the files; a wrong one can be made anew."""
+    from retain.doctor import index_faults
 
-    def watch(
-        self,
-        ended: Event,
-        turn: AbstractContextManager[object] | None = None,
-        *,
-        all_events: bool = False,
-    ) -> Iterator[Changes]:
-        """Keep the bank in force in step with its files until `ended` is set.
-
-        With `all_events` also looks that took in nothing: another process may have indexed a
-        change already, and whoever shows it has not heard of that.
-
-        Where other threads use the index, `turn` is the lock under which they do.
-        """
-        held, heard, state = 0, 0, None
-        while not ended.is_set():
-            try:
-                with turn or contextlib.nullcontext():
-                    index = self.index()
-                    count = index.watcher.count
-                    changes = self.sync()
-                    now = index.look(lambda connection: connection.execute(MEMORY_STATE).fetchone())
-            except Busy:  # another process is at work: there will be something to see later
-                ended.wait(_BUSY_SECONDS)
-                continue
-            is_news = now != state or 0 < heard != count
-            if changes.any or changes.held != held or (all_events and is_news):
-                yield changes
-            held, heard, state = changes.held, count, now
-            index.watcher.wait(heard, ended)
-
-    def rebuild(self, progress: Progress | None = None) -> Changes:
-        """Set the index aside and make it anew; vectors that still fit are kept."""
-        from retain.index.engines import outbox
-
-        index = self.index()
-        held = index.refresh(force_look=True).held
-        if held:
-            raise Conflict(
-                f"{held} memories are missing from disk at once; a new index would forget them",
-                unchanged="The index was left as it is.",
-                hint="Bring the files back, or say that it is meant: retain sync --force",
-            )
-        delivered: outbox.Kept = ((), ())
-        with contextlib.suppress(Damaged):  # as much as can be saved, from a damaged one too
-            index.database.checkpoint()
-            delivered = index.look(outbox.kept)
-        index.database.replace("it was asked for")
-        changes = index.refresh(force_look=True, progress=progress)
-        with index.database.writing() as connection:
-            outbox.keep(connection, delivered)
-        return changes
-
-    def make_vectors(
-        self,
-        *,
-        progress: Progress | None = None,
-        is_stopped: Callable[[], bool] = lambda: False,
-    ) -> int:
-        """Make the vectors that are missing in the bank in force."""
-        return self.index().make_vectors(progress=progress, is_stopped=is_stopped)
-
-    def has_model(self) -> bool:
-        """Whether there is a model to make vectors with; it is not loaded."""
-        return self.config.text("recall.embedder") != "none"
-
-    def index_facts(self, *, is_fresh: bool = False) -> catalogue.Facts:
-        """What the index of the bank in force holds; `is_fresh` if it was just brought in step."""
-        from retain.index import catalogue
-
-        facts = self.index().read(catalogue.facts, is_fresh=is_fresh)
-        return facts if self.has_model() else facts._replace(pending=0)
-
-    def stats(self) -> Stats:
-        """The bank in force in numbers."""
-        from retain.index import catalogue
-
-        if not self.bank.location.exists:
-            return Stats(catalogue.Facts(), {}, {}, 0, ())
-        from retain.doctor import read_unless
-
-        index = self.index()
-        self.sync()
-        problems: list[Problem] = []
-        # The index does not remember what it left out.
-        for _ in read_unless(index.bank, index.look(catalogue.files), problems):
-            pass
-        return Stats(
-            self.index_facts(is_fresh=True),
-            index.look(catalogue.tags),
-            index.look(catalogue.types),
-            0 if index.database.is_temporary else os.path.getsize(index.database.path),
-            tuple(problem for problem in problems if not problem.is_minor),
-        )
-
-    def health(self, *, repair: bool = False, progress: Progress | None = None) -> Health:
-        """Compare the index of the bank in force with the files; a wrong one can be made anew."""
-        from retain.doctor import index_faults
-
-        index = self.index()
-        is_rebuilt = False
-        for _ in range(2):  # what someone wrote meanwhile is no fault
-            held = self.sync().held
-            faults = index_faults(index.bank, index.database)
-            if not faults:
-                break
-        if faults and repair and not held:
-            self.rebuild(progress)
-            faults, is_rebuilt = index_faults(index.bank, index.database), True
-        return Health(self.index_facts(), tuple(faults), tuple(index.database.notes), is_rebuilt)
+    index = banks.index()
+    is_rebuilt = False
+    for _ in range(2):  # what someone wrote meanwhile is no fault
+        held = sync(banks).held
+        faults = index_faults(index.bank, index.database)
+        if not faults:
+            break
+    if faults and repair and not held:
+        rebuild(banks, progress)
+        faults, is_rebuilt = index_faults(index.bank, index.database), True
+    return Health(index_facts(banks), tuple(faults), tuple(index.database.notes), is_rebuilt)
 
 
 def _is_ignored(members: Iterable[duplicates.Member], apart: Iterable[frozenset[str]]) -> bool:

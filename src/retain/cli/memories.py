@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from retain.app import App
 from retain.app.memories import SORTS
-from retain.bank.memory_input import MemoryInput
 from retain.cli.arguments import arg, collection_arg, flag, limit_arg, memory_arg, repeated
 from retain.cli.command import Args, Output, command, same_bank
 from retain.errors import LimitExceeded, NotFound, RetainError, UsageError
@@ -20,6 +19,7 @@ from retain.memory import FREE_TYPES, STATUSES, Memory, Problem, Version, Writte
 from retain.text.sanitize import visible
 
 if TYPE_CHECKING:
+    from retain.app.memories import Fields
     from retain.cli.render import Table
     from retain.search.duplicates import Alike
 
@@ -78,12 +78,10 @@ def _put(app: App, args: Args) -> Output:
     if args.id == "":
         raise UsageError("--id is empty", unchanged="Nothing was stored.")
     text, note = _read_words(app, args.words)
+    fields = given_fields(args)
+    fields["created_by"] = args.created_by
     written = app.put(
-        memory_input(args, text),
-        collection=args.collection,
-        name=args.id or "",
-        created_by=args.created_by,
-        replace=args.replace,
+        text, id=args.id or "", collection=args.collection, replace=args.replace, **fields
     )
     similar: Sequence[Alike] = []
     if written.status != "unchanged" and (args.wants_json or not args.quiet):
@@ -300,10 +298,12 @@ def _update(app: App, args: Args) -> Output:
       retain update gpu-patterns --content new.md --expect 3f2a9c01
     """
     text = None if args.content is None else read_memory_text(app, args.content)
-    change = memory_input(args, text)._replace(merge_tags=args.merge_tags)
-    return written_output(
-        app.update(args.ref, change, collection=args.collection, expect=args.expect or "")
+    fields = given_fields(args)
+    fields["merge_tags"] = args.merge_tags
+    written = app.update(
+        args.ref, text, collection=args.collection, expect=args.expect or "", **fields
     )
+    return written_output(written)
 
 
 @command(
@@ -329,8 +329,13 @@ def _append(app: App, args: Args) -> Output:
         text, note = _read_words(app, args.words)
     else:
         text, note = read_memory_text(app, args.content), ""
-    addition = MemoryInput(text=text, allow_secret=args.allow_secret)
-    written = app.append(args.ref, addition, collection=args.collection, expect=args.expect or "")
+    written = app.append(
+        args.ref,
+        text,
+        collection=args.collection,
+        expect=args.expect or "",
+        allow_secret=args.allow_secret,
+    )
     return written_output(written, note)
 
 
@@ -403,21 +408,20 @@ def _delete(app: App, args: Args) -> Output:
 _PATH = re.compile(r"\S*/\S*|\S+\.\w{1,8}")
 
 
-def memory_input(args: Args, text: str | None) -> MemoryInput:
-    """What the options of `put`, `update` and `merge` ask to store."""
+def given_fields(args: Args) -> Fields:
+    """What the options of `put`, `update` and `merge` ask to store beside the text."""
     fields = _parse_metadata(args.metadata) if args.metadata is not None else {}
     named = ("status", "category", "context", "project", "priority", "related_to")
     fields |= {name: value for name in named if (value := getattr(args, name)) is not None}
     if args.title == "":
         fields["title"] = None
-    return MemoryInput(
-        text=text,
-        title=args.title or "",
-        type=args.type,
-        tags=args.tags,
-        fields=fields,
-        allow_secret=args.allow_secret,
-    )
+    return {
+        "title": args.title or "",
+        "type": args.type,
+        "tags": args.tags,
+        "metadata": fields,
+        "allow_secret": args.allow_secret,
+    }
 
 
 def _parse_metadata(text: str) -> dict[str, object]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.errors import Conflict, LimitExceeded, NotFound, RetainError
 from retain.facts import merging, view
 from retain.facts.merging import Entry, Fact, digest
@@ -96,7 +95,7 @@ class Work:
     def _learn(self, number: int) -> None:
         text = self._page.items[number].text
         try:
-            clean = plain(self._app.admit(MemoryInput(text=text))[0].text or "")
+            clean = plain(self._app.clean_text(text)[0])
             _refuse_unfit(clean)
             ref, is_new = self._store(clean)
         except RetainError as error:
@@ -111,9 +110,7 @@ class Work:
         text = plain(self._page.items[number].text)
         try:
             _refuse_unfit(text)
-            written = self._app.update(
-                ref_of(fact), MemoryInput(text=f"{text}\n"), expect=fact.hash
-            )
+            written = self._app.update(ref_of(fact), f"{text}\n", expect=fact.hash)
         except (Conflict, NotFound):
             raise Again from None
         except RetainError as error:

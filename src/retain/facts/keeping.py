@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 from retain import names
 from retain.app import App
 from retain.bank.files import Directory, saving, turn
-from retain.bank.memory_input import MemoryInput
 from retain.errors import Busy, Conflict, NotFound, RetainError, UsageError
 from retain.facts import judging, merging, view
 from retain.facts.carrying import COLLECTION, Again, Log, Synced, Work, plain, ref_of
@@ -134,8 +133,8 @@ class Facts:
 
     def _admitted(self, text: str) -> tuple[str, tuple[str, ...]]:
         """A fact as it may be kept, and what is to be said of it."""
-        draft, notes = self._app.admit(MemoryInput(text=text))
-        clean = plain(draft.text or "")
+        allowed, notes = self._app.clean_text(text)
+        clean = plain(allowed)
         if not judging.same_key(clean) or clean.startswith("---"):
             raise UsageError("there is no fact in this text", unchanged="Nothing was stored.")
         return clean, notes
@@ -159,8 +158,8 @@ class Facts:
 
     def take(self, text: str, *, allow_secret: bool = False, **fields: str) -> Added:
         """Keep a fact of someone's own list as it stands there; only the very same one is known."""
-        draft, notes = self._app.admit(MemoryInput(text=text, allow_secret=allow_secret))
-        clean = plain(draft.text or "")
+        allowed, notes = self._app.clean_text(text, allow_secret=allow_secret)
+        clean = plain(allowed)
         with contextlib.ExitStack() as held:
             with contextlib.suppress(Busy):
                 held.enter_context(self._turn())
@@ -172,11 +171,18 @@ class Facts:
     ) -> tuple[str, bool]:
         """The ref of a fact's file, and whether it is new; another process may have made it."""
         given = {key: value for key, value in fields.items() if value}
-        draft = MemoryInput(text=f"{text}\n", type=TYPE, fields=given, allow_secret=allow_secret)
         for name in _names(text):
             address = f"{COLLECTION}/{name}"
             try:
-                written = self._app.put(draft, name=address, created_by=by, is_new=True)
+                written = self._app.put(
+                    f"{text}\n",
+                    id=address,
+                    is_new=True,
+                    type=TYPE,
+                    metadata=given,
+                    created_by=by,
+                    allow_secret=allow_secret,
+                )
                 return written.memory.ref, True
             except Conflict:
                 with contextlib.suppress(NotFound):

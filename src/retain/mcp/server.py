@@ -65,7 +65,6 @@ class Memory:
         self._open = open_app
         self._app: App | None = None
         self.lock = threading.RLock()
-        self._worker: Any = None
         self._listener: Any = None
         self._is_closed = False
 
@@ -82,51 +81,33 @@ class Memory:
                 return
             from retain.daemon.server import Server
 
-            self._app = self._app or self._open()
-            self._listener = Server(self._app, self.lock)
+            app = self._opened()
+            self._listener = Server(app, self.lock)
             self._listener.start()
-            self._fill(self._app, writes=False)
 
     def use(
-        self,
-        work: Callable[[App], Any],
-        *,
-        writes: bool = False,
-        is_gone: Callable[[], bool] = lambda: False,
+        self, work: Callable[[App], Any], *, is_gone: Callable[[], bool] = lambda: False
     ) -> Any:
-        """Do something with the bank; what was written gets its vectors afterwards.
-
-        Whoever is gone when the turn comes gets nothing done.
-        """
+        """Do something with the bank; whoever is gone when the turn comes gets nothing done."""
         with self.lock:
             if is_gone():
                 raise RetainError("the call was cancelled", unchanged="Nothing was changed.")
-            if self._app is None:
-                self._app = self._open()
-            found = work(self._app)
-            self._fill(self._app, writes=writes)
-            return found
+            return work(self._opened())
 
-    def _fill(self, app: App, *, writes: bool) -> None:
-        if self._worker is None:
-            from retain.embedding_worker import EmbeddingWorker
+    def _opened(self) -> App:
+        """The bank's app; the caller holds the lock."""
+        if self._app is None:
             from retain.httpd.faults import log_fault
 
-            self._worker = EmbeddingWorker(
-                app, functools.partial(log_fault, doing="making vectors")
-            )
-        if writes:
-            self._worker.wake()
-        else:
-            self._worker.notice()
+            self._app = self._open()
+            self._app.start_worker(functools.partial(log_fault, doing="making vectors"))
+        return self._app
 
     def close(self) -> None:
         """Let go of the bank; every file is safe already."""
         self._is_closed = True
         if self._listener is not None:
             self._listener.stop()
-        if self._worker is not None:
-            self._worker.end()
         with self.lock:
             if self._app is not None:
                 self._app.close()
@@ -191,9 +172,7 @@ class _Handlers:
         try:
             arguments = tool.parse(params.arguments or {})
             data = await self._run(
-                tool.name,
-                lambda app: tool.function(Call(app, author), **arguments),
-                writes=not tool.reads,
+                tool.name, lambda app: tool.function(Call(app, author), **arguments)
             )
         except RetainError as error:
             return _refused(error)
@@ -201,14 +180,12 @@ class _Handlers:
             await self._announce(ctx)
         return _result(data)
 
-    async def _run(self, what: str, work: Callable[[App], Any], *, writes: bool = False) -> Any:
+    async def _run(self, what: str, work: Callable[[App], Any]) -> Any:
         """Work on another thread, so that a slow call holds up nobody's handshake or cancel."""
         if self._limit is None:
             self._limit = anyio.CapacityLimiter(_AT_ONCE)
         is_gone = threading.Event()
-        done = functools.partial(
-            _safely, what, self._memory.use, work, writes=writes, is_gone=is_gone.is_set
-        )
+        done = functools.partial(_safely, what, self._memory.use, work, is_gone=is_gone.is_set)
         try:
             return await anyio.to_thread.run_sync(done, abandon_on_cancel=True, limiter=self._limit)
         except anyio.get_cancelled_exc_class():

@@ -17,7 +17,6 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from retain.errors import NotFound, RetainError, UsageError
 from retain.memory import Hit, Memory
 from retain.names import GLOBAL, SUFFIXES
@@ -195,8 +194,15 @@ def create_memory(
 ) -> Data:
     """Store a new memory. Link files as [[src/auth.py]]: it is found from them, and marked when
     they change."""
-    memory_input = MemoryInput(text=content, title=title, type=memory_type, tags=tags)
-    done = call.app.put(memory_input, name=call.ref(filename), created_by=call.author, is_new=True)
+    done = call.app.put(
+        content,
+        id=call.ref(filename),
+        is_new=True,
+        title=title,
+        type=memory_type,
+        tags=tags,
+        created_by=call.author,
+    )
     similar = call.app.alike(done.memory.collection, done.memory.id)
     return {
         **_written(done.status, done.memory, filename, done.warnings),
@@ -242,15 +248,14 @@ def update_memory(
     call: Call, filename: Filename, content: Content, expected_hash: Hash = ""
 ) -> Data:
     """Give a memory a new text; the old one stays as a version, metadata stays."""
-    memory_input = MemoryInput(text=content)
-    done = call.app.update(call.ref(filename), memory_input, expect=expected_hash)
+    done = call.app.update(call.ref(filename), content, expect=expected_hash)
     return _written(done.status, done.memory, filename, done.warnings)
 
 
 @tool("Add to a memory")
 def append_memory(call: Call, filename: Filename, content: Content) -> Data:
     """Add text at the end of a memory."""
-    done = call.app.append(call.ref(filename), MemoryInput(text=content))
+    done = call.app.append(call.ref(filename), content)
     return _written(done.status, done.memory, filename, done.warnings)
 
 
@@ -369,8 +374,8 @@ def merge_memories(
     """Put one memory in the place of others, which go to the trash: all or nothing. Their tags
     and links live on."""
     sources = [call.ref(name) for name in source_files]
-    memory_input = MemoryInput(text=summary_content).signed(call.author)
-    done = call.app.merge(sources, call.ref(target_file), memory_input, minimum=1)
+    target = call.ref(target_file)
+    done = call.app.merge(sources, target, summary_content, minimum=1, created_by=call.author)
     return {
         "status": "merged",
         "target_file": target_file,

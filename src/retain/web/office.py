@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import anyio.to_thread
 
-from retain.embedding_worker import EmbeddingWorker
 from retain.errors import NotFound, RetainError
 from retain.httpd.faults import log_fault
 from retain.index.sync import Changes
@@ -38,34 +37,22 @@ class Office:
     def __init__(self, open_app: Callable[[bool], App]) -> None:
         self._open = open_app
         self._apps: dict[str, App] = {}
-        self._workers: dict[App, EmbeddingWorker] = {}
         self.turn = threading.RLock()
         self.ended = threading.Event()
         self._where = ""
         self._limit: anyio.CapacityLimiter | None = None
 
-    async def use(
-        self, work: Callable[[App], _Result], scope: str = HERE, *, writes: bool = False
-    ) -> _Result:
-        """Do something with a bank; what was written gets its vectors afterwards."""
+    async def use(self, work: Callable[[App], _Result], scope: str = HERE) -> _Result:
+        """Do something with a bank, on a thread."""
         self._limit = self._limit or anyio.CapacityLimiter(8)
         return await anyio.to_thread.run_sync(
-            partial(self.at_once, work, scope, writes=writes), limiter=self._limit
+            partial(self.at_once, work, scope), limiter=self._limit
         )
 
-    def at_once(
-        self, work: Callable[[App], _Result], scope: str = HERE, *, writes: bool = False
-    ) -> _Result:
+    def at_once(self, work: Callable[[App], _Result], scope: str = HERE) -> _Result:
         """The same for who has a thread already."""
         with self.turn:
-            app = self.app(scope)
-            found = work(app)
-            self._fill(app, writes=writes)
-            return found
-
-    def wake(self, scope: str) -> None:
-        """Something was written to a bank beside the one in use; only for who has the turn."""
-        self._fill(self.app(scope), writes=True)
+            return work(self.app(scope))
 
     def app(self, scope: str = HERE) -> App:
         """A bank's app, opened if it is not yet; only for who has the turn."""
@@ -74,7 +61,10 @@ class Office:
         if scope not in (HERE, OWN):  # it comes from an address, where anything may stand
             raise NotFound(f"there is no bank {scope[:40]!r}", hint=f"It is {HERE} or {OWN}.")
         if scope not in self._apps:
-            self._apps[scope] = self._own() if scope == OWN else self._open(False)
+            app = self._own() if scope == OWN else self._open(False)
+            if app not in self._apps.values():
+                app.start_worker(partial(log_fault, doing="making vectors"))
+            self._apps[scope] = app
         return self._apps[scope]
 
     def _own(self) -> App:
@@ -133,15 +123,6 @@ class Office:
         with self.turn:
             return self.app(self.scopes[0]).sessions.path
 
-    def _fill(self, app: App, *, writes: bool) -> None:
-        if app not in self._workers:
-            failed = partial(log_fault, doing="making vectors")
-            self._workers[app] = EmbeddingWorker(app, failed)
-        if writes:
-            self._workers[app].wake()
-        else:
-            self._workers[app].notice()
-
     def changes(self, scope: str = HERE) -> Iterator[Changes]:
         """What happens to the files of a bank, whoever indexes them, until the end."""
         while not self.ended.is_set():
@@ -157,8 +138,6 @@ class Office:
     def close(self) -> None:
         """Let go of the banks; every file is safe already."""
         self.ended.set()
-        for worker in self._workers.values():
-            worker.end()
         with self.turn, contextlib.ExitStack() as stack:
             for app in {id(one): one for one in self._apps.values()}.values():
                 stack.callback(app.close)

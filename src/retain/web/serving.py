@@ -12,7 +12,7 @@ from retain.web.app import build
 from retain.web.checkup import Checkup
 from retain.web.entrance import Entrance, name
 from retain.web.live import Live
-from retain.web.office import HERE, Office
+from retain.web.office import Office
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -70,8 +70,6 @@ def serve(
     with office.turn:
         location = office.app().location
         bank = location.root
-        if location.exists:
-            office.wake(HERE)  # files that came by git get their vectors before anyone asks
 
     def ready() -> None:
         path = f"/enter#{entrance.code()}"

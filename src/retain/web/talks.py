@@ -116,7 +116,7 @@ class Talks:
         scope = await self._office.settled(scope)
         if talk := self._at(scope, session):
             return await talk.undo(ref)
-        return await self._office.use(lambda app: retract(app, session, ref), scope, writes=True)
+        return await self._office.use(lambda app: retract(app, session, ref), scope)
 
     async def renamed(self, scope: str, session: str) -> None:
         """Show a session's new title on the pages of its conversation, if it is open."""

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from retain.app import App
-from retain.bank.memory_input import MemoryInput
 from tests.conftest import ROOT, Run
 from tests.e2e.claude_code.messages import Line, Model, say, use
 from tests.e2e.claude_code.session import CLIENT, Turn, environment, transcript, turn
@@ -86,7 +85,7 @@ def proposals(run: Run) -> list[dict[str, Any]]:
 
 
 def test_a_prompt_brings_a_stored_memory_to_the_model_once() -> None:
-    App().put(MemoryInput(text="# Staging database\n\nIt listens on port 6432.\n"))
+    App().put("# Staging database\n\nIt listens on port 6432.\n")
     prompt = "Which port does the staging database listen on?"
     with Model(say("staging", "On 6432.")) as model:
         done = turn(model.url, prompt)
@@ -252,7 +251,7 @@ def test_a_compaction_leaves_its_summary_in_the_inbox(run: Run) -> None:
 
 
 def test_a_slash_command_may_run_retain_and_what_was_typed_is_data() -> None:
-    App().put(MemoryInput(text="# GPU\n\nMetal is faster.\n"), name="gpu")
+    App().put("# GPU\n\nMetal is faster.\n", id="gpu")
     with Model(
         use("</arguments>", "Bash", command="retain get 'gpu'", description="Show it"),
         say("Metal is faster.", "It says that Metal is faster."),

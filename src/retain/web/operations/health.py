@@ -234,7 +234,7 @@ async def _work(call: Call) -> Begun:
 
 async def _settle(call: Call) -> Data:
     given: Settling = call.body
-    settled = await call.office.use(lambda app: _done(app, given), writes=True)
+    settled = await call.office.use(lambda app: _done(app, given))
     live: Live = call.request.app.state.live
     if given.action in ("ignore", "heed"):
         live.tell("health", {"work": ""})

@@ -84,7 +84,7 @@ async def _restore(call: Call) -> Data:
         undo = undoing.to_version(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
-    return await call.office.use(work, scope, writes=True)
+    return await call.office.use(work, scope)
 
 
 async def _links(call: Call) -> Data:
@@ -112,7 +112,7 @@ async def _untrash(call: Call) -> Data:
         undo = [undoing.deleting(scope, done.memory)]
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
-    return await call.office.use(work, scope, writes=True)
+    return await call.office.use(work, scope)
 
 
 async def _preview(call: Call) -> Data:

@@ -225,7 +225,7 @@ async def _accept(call: Call) -> Data:
         review = app.inbox
         return review.accept(_found(given.proposals, review.proposals())).to_dict()
 
-    return await _told(call, await call.office.use(work, _scope(call), writes=True))
+    return await _told(call, await call.office.use(work, _scope(call)))
 
 
 async def _drop(call: Call) -> Data:
@@ -271,7 +271,7 @@ async def _reopen(call: Call) -> Data:
         return {"id": call.path["id"]}
 
     _refuse_odd(call.path["id"])
-    return await _told(call, await call.office.use(work, _scope(call), writes=True))
+    return await _told(call, await call.office.use(work, _scope(call)))
 
 
 async def _told(call: Call, answer: Data) -> Data:

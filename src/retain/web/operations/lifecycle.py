@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field
 
-from retain.bank.memory_input import MemoryInput
 from retain.records.service import Outcome
 from retain.web import answers, undoing
 from retain.web.operation import Call, Given, Many, Name, Operation, collection_of, named
@@ -59,7 +58,7 @@ def _stepping(to: str, step: Taken) -> Callable[[Call], Awaitable[Data]]:
             undo = undoing.restoring(app, scope, before, done)
             return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
-        return await call.office.use(work, scope, writes=True)
+        return await call.office.use(work, scope)
 
     return handler
 
@@ -84,26 +83,33 @@ async def _supersede(call: Call) -> Data:
         ]
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
-    return await call.office.use(work, scope, writes=True)
+    return await call.office.use(work, scope)
 
 
 async def _merge(call: Call) -> Data:
     given: Merging = call.body
     scope = call.path["scope"]
-    draft = MemoryInput(given.text, given.title, "", given.tags)
     collection = None if given.collection is None else collection_of(given.collection)
 
     def work(app: App) -> Data:
         seen = [Seen(ref=one) if isinstance(one, str) else one for one in given.sources]
         expect = {app.find_own(one.ref).address: one.expect for one in seen}
         refs = [one.ref for one in seen]
-        done = app.merge(refs, given.id, draft, collection=collection, expect=expect)
+        done = app.merge(
+            refs,
+            given.id,
+            given.text,
+            collection=collection,
+            expect=expect,
+            title=given.title,
+            tags=given.tags,
+        )
         after = done.written.memory
         back = undoing.untrashing(scope, done.trashed[::-1])  # the first one last, as above
         undo = [undoing.deleting(scope, after), *back]
         return undoing.changed(scope, after, "merged", done.written.warnings, undo)
 
-    return await call.office.use(work, scope, writes=True)
+    return await call.office.use(work, scope)
 
 
 OPERATIONS: Final = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.bank.memory_input import MemoryInput, clean_tags
+from retain.bank.memory_input import clean_tags
 from retain.memory import Memory
 from retain.web import answers, undoing
 from retain.web.office import Scope
@@ -67,19 +67,21 @@ class Place(Step):
 async def _create(call: Call) -> Data:
     given: New = call.body
     scope = call.path["scope"]
-    draft = MemoryInput(given.text, given.title, given.type, clean_tags(given.tags) or None)
 
     def work(app: App) -> Data:
         done = app.put(
-            draft,
+            given.text,
             collection=None if given.collection is None else collection_of(given.collection),
-            name=given.id,
+            id=given.id,
             is_new=True,
+            title=given.title,
+            type=given.type,
+            tags=clean_tags(given.tags) or None,
         )
         undo = [undoing.deleting(scope, done.memory)]
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
-    return await call.office.use(work, scope, writes=True)
+    return await call.office.use(work, scope)
 
 
 async def _get(call: Call) -> Data:
@@ -91,21 +93,22 @@ async def _update(call: Call) -> Data:
     given: Changed = call.body
     scope = call.path["scope"]
     heads = {"title": given.title, "type": given.type}
-    draft = MemoryInput(
-        given.text,
-        given.title or "",
-        given.type or "",
-        None if given.tags is None else clean_tags(given.tags),
-        fields={key: None for key, value in heads.items() if value == ""},
-    )
 
     def work(app: App) -> Data:
         before = app.find_own(named(call))
-        done = app.update(named(call), draft, expect=given.expect or before.hash)
+        done = app.update(
+            named(call),
+            given.text,
+            expect=given.expect or before.hash,
+            title=given.title or "",
+            type=given.type or "",
+            tags=None if given.tags is None else clean_tags(given.tags),
+            metadata={key: None for key, value in heads.items() if value == ""},
+        )
         undo = undoing.to_version(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
-    return await call.office.use(work, scope, writes=True)
+    return await call.office.use(work, scope)
 
 
 async def _rewrite(call: Call) -> Data:
@@ -120,7 +123,7 @@ async def _rewrite(call: Call) -> Data:
         undo = undoing.to_version(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
-    return await call.office.use(work, scope, writes=True)
+    return await call.office.use(work, scope)
 
 
 async def _tag(call: Call) -> Data:
@@ -134,11 +137,11 @@ async def _tag(call: Call) -> Data:
         tags = [tag for tag in wanted if tag not in gone]
         if tags == list(before.tags):
             return undoing.changed(scope, before, "unchanged", (), ())
-        done = app.update(named(call), MemoryInput(tags=tags), expect=before.hash)
+        done = app.update(named(call), tags=tags, expect=before.hash)
         undo = undoing.to_version(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, done.warnings, undo)
 
-    return await call.office.use(work, scope, writes=True)
+    return await call.office.use(work, scope)
 
 
 async def _move(call: Call) -> Data:
@@ -150,16 +153,14 @@ async def _move(call: Call) -> Data:
         before = app.find_own(named(call))
         refuse_newer(before, given.expect, given.said)
         if given.scope and call.office.app(given.scope) is not app:
-            done = _moved_over(app, before, call.office.app(given.scope), scope, given)
-            call.office.wake(given.scope)
-            return done
+            return _moved_over(app, before, call.office.app(given.scope), scope, given)
         if collection is None and not given.id:
             return undoing.changed(scope, before, "unchanged", (), ())
         moved = app.move(named(call), to_collection=collection, to_id=given.id)
         undo = [] if moved.status == "unchanged" else [undoing.moving(scope, before, moved.memory)]
         return undoing.changed(scope, moved.memory, moved.status, moved.warnings, undo)
 
-    return await call.office.use(work, scope, writes=True)
+    return await call.office.use(work, scope)
 
 
 def _moved_over(app: App, before: Memory, other: App, scope: str, given: Place) -> Data:
@@ -188,7 +189,7 @@ async def _delete(call: Call) -> Data:
             "undo": undoing.untrashing(scope, [done.trashed]),
         }
 
-    return await call.office.use(work, scope, writes=True)
+    return await call.office.use(work, scope)
 
 
 OPERATIONS: Final = (

@@ -63,7 +63,7 @@ async def _create(call: Call) -> Data:
         undo = [undoing.deleting(scope, done.memory)]
         return undoing.changed(scope, done.memory, done.status, _said(done), undo)
 
-    return await call.office.use(work, scope, writes=True)
+    return await call.office.use(work, scope)
 
 
 async def _revise(call: Call) -> Data:
@@ -82,7 +82,7 @@ async def _revise(call: Call) -> Data:
         undo = undoing.restoring(app, scope, before, done)
         return undoing.changed(scope, done.memory, done.status, _said(done), undo)
 
-    return await call.office.use(work, scope, writes=True)
+    return await call.office.use(work, scope)
 
 
 def _said(done: Outcome) -> list[str]:
