@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from retain.categories import DEFAULTS, FIELDS
-from retain.cli.run import GROUPS, build, overview
+from retain.cli.command import GROUPS, build, overview
 from retain.config import SETTINGS, setting
 
 PATH = os.path.join(os.path.dirname(__file__), os.pardir, "docs", "reference.md")
@@ -69,7 +69,7 @@ def page() -> str:
     parsers = _parsers()
     for group, commands in GROUPS.items():
         parts.append(f"### {group}\n\n")
-        for name in commands:
+        for name in " ".join(commands.values()).split():
             parts.append(f"#### retain {name}\n\n{_block(parsers[name].format_help())}")
             parts += [
                 f"##### retain {name} {action}\n\n{_block(parser.format_help())}"

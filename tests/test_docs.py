@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from retain.cli.run import GROUPS
+from retain.cli.command import COMMANDS
 from retain.config import SETTINGS
 from retain.mcp.prompts import PROMPTS
 from retain.mcp.tools import TOOLS, Tool
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-COMMANDS = [name for commands in GROUPS.values() for name in commands]
 
 
 def text_of(page: Path) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from retain.cli.run import run
+from retain.cli.command import run
 from tests.conftest import Ran, command
 
 

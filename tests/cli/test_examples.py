@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from retain.cli.command import DECLARED
-from retain.cli.run import build
+from retain.cli.command import DECLARED, build
 from tests.cli.door import done
 
 # Examples that talk to a model, a server or a person, stay, or change the person's shell.

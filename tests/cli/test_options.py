@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from retain.capture.proposal import Proposal
-from retain.cli.run import COMMANDS
+from retain.cli.command import COMMANDS
 from tests.capture.proposals import inbox
 from tests.cli.door import call, done
 from tests.conftest import ROOT

@@ -49,7 +49,7 @@ def asked(bank: str, **request: object) -> dict[str, Any]:
 def loaded(*words: str) -> tuple[str, set[str]]:
     """What a command prints, and the modules it needs for it."""
     program = (
-        "import sys\nfrom retain.cli.run import run\n"
+        "import sys\nfrom retain.cli.command import run\n"
         f"run({list(words)!r})\nprint('LOADED', *sys.modules, file=sys.stderr)"
     )
     ran = subprocess.run(

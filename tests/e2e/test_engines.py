@@ -421,7 +421,7 @@ def test_a_search_that_finds_nothing_is_an_answer_and_loads_no_more(person: Pers
     """A client takes longer to load than a person waits, and no server is to blame for that."""
     _moved(person)
     script = (
-        "import sys\nfrom retain.cli.run import run\ncode = run(sys.argv[1:])\n"
+        "import sys\nfrom retain.cli.command import run\ncode = run(sys.argv[1:])\n"
         "print('qdrant_client' in sys.modules, file=sys.stderr)\nsys.exit(code)"
     )
     words = ("search", "kettle", "--tags", "nothing-has-this", "--json")
@@ -681,7 +681,7 @@ def test_a_client_that_is_missing_is_named_with_what_to_install(
 ) -> None:
     script = (
         f"import sys; sys.modules[{CLIENTS[product]!r}] = None\n"
-        "from retain.cli.run import run\nsys.exit(run(sys.argv[1:]))"
+        "from retain.cli.command import run\nsys.exit(run(sys.argv[1:]))"
     )
     door.done("init")
     (home / "work" / ".retain" / "memories").mkdir(exist_ok=True)

@@ -186,7 +186,7 @@ with retain.open("bank") as memory:
 print(json.dumps(calls))
 """
 COMMANDS = """
-from retain.cli.run import run
+from retain.cli.command import run
 for words in json.loads(sys.argv[1]):
     code = run(words)
     assert code in (0, 3), (words, code)

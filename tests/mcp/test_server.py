@@ -1255,7 +1255,7 @@ main()
 
 
 def test_other_commands_load_nothing_of_the_protocol() -> None:
-    program = "import sys; from retain.cli.run import run; run(['list']); print(*sys.modules)"
+    program = "import sys; from retain.cli.command import run; run(['list']); print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True, encoding="utf-8"
     ).stdout.split()

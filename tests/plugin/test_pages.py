@@ -20,7 +20,7 @@ import yaml
 
 from retain.app import App
 from retain.categories import DEFAULTS, FIELDS
-from retain.cli.run import COMMANDS, build, parse
+from retain.cli.command import COMMANDS, build, parse
 from retain.config import SETTINGS
 from retain.mcp.tools import TOOLS
 from tests.conftest import Run

@@ -9,7 +9,7 @@ import sys
 def main() -> None:
     """Run the command in `sys.argv` and leave with its exit code."""
     if "_ARGCOMPLETE" in os.environ:
-        from retain.cli.completion import complete
+        from retain.cli.command import complete
 
         complete()
     _mend_streams()
@@ -21,7 +21,7 @@ def main() -> None:
     # Set before numpy is loaded: its threads spin while they wait for each other, which on a busy
     # machine makes a question take six times as long. Vectors in bulk get threads of our own.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from retain.cli.run import run
+    from retain.cli.command import run
 
     sys.exit(run(sys.argv[1:]))
 
@@ -32,8 +32,7 @@ def _mend_streams() -> None:
         stream = getattr(sys, name)
         if stream is None:
             # The lowest free number is this stream's own, which no other file may get.
-            free = os.open(os.devnull, os.O_RDWR)
-            if name != "stdin":
-                setattr(sys, name, os.fdopen(free, "w", encoding="utf-8"))
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
         elif name == "stdout":
             stream.reconfigure(errors="backslashreplace")

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain.app import App
-from retain.cli.arguments import arg, flag
-from retain.cli.command import Output, command, plural
+from retain.cli.command import Output, arg, command, flag, plural
 from retain.cli.render import Bar, Table
 from retain.config import switched_off
 from retain.errors import RetainError
@@ -30,7 +29,8 @@ _KEPT: Final = "What is indexed so far is kept; run it again and it goes on wher
 
 @command("init")
 def _init(app: App) -> Output:
-    """
+    """Make a bank for this project.
+
     Makes .retain/ here, with its config and a .gitignore; what exists is left alone.
     With --global it makes your own bank, with --bank PATH one anywhere.
 
@@ -58,7 +58,8 @@ def _init(app: App) -> Output:
 
 @command("status")
 def _status(app: App) -> Output:
-    """
+    """Say which bank is in force, why, and how it is.
+
     Also lists every file that is skipped, cannot be parsed or should be looked at.
 
       retain status
@@ -164,7 +165,8 @@ def held_note(held: int) -> list[str]:
 
 @command("collections")
 def _collections(app: App) -> Output:
-    """
+    """List the collections.
+
     A collection is a directory of the bank; `put --collection NAME` makes one.
 
       retain collections
@@ -181,7 +183,8 @@ def _collections(app: App) -> Output:
 
 @command("export", arg("target OUT", "a new .zip file, or a new directory"))
 def _export(app: App, target: str) -> Output:
-    """
+    """Write the whole bank to a directory or a zip file.
+
     Every file as it is, with a manifest of their hashes; `retain import` takes it back.
 
       retain export backup.zip
@@ -203,7 +206,8 @@ def _export(app: App, target: str) -> Output:
     "--allow-secret",
 )
 def _import(app: App, source: str, replace: bool, allow_secret: bool) -> Output:
-    """
+    """Take over another bank, store or export.
+
     Takes a zip or directory from `retain export`, another bank, a project with .arcaneum,
     .memories/ or .claude/memory/, a directory of Markdown files, or one file. All of it or
     nothing; a second import of the same source changes nothing.
@@ -226,7 +230,8 @@ def _import(app: App, source: str, replace: bool, allow_secret: bool) -> Output:
 
 @command("stats")
 def _stats(app: App) -> Output:
-    """
+    """Count memories, tags, types, and what the index holds.
+
     Of the bank in force, brought up to date first.
 
       retain stats
@@ -257,7 +262,8 @@ def _index_warnings(problems: Sequence[Problem], held: int) -> list[str]:
 
 @command("sync", flag("--force", "forget also what went missing all at once"), "--no-vectors")
 def _sync(app: App, force: bool, no_vectors: bool) -> Output:
-    """
+    """Take in what changed on disk.
+
     Searches do this by themselves. When more than half of twenty or more memories are gone
     at once, they are left out and not forgotten, in case a disk is missing; --force says that
     it is meant.
@@ -272,7 +278,8 @@ def _sync(app: App, force: bool, no_vectors: bool) -> Output:
 
 @command("index", flag("--rebuild", "set the index aside and make it anew"), "--no-vectors")
 def _index(app: App, rebuild: bool, no_vectors: bool) -> Output:
-    """
+    """Make everything searchable, anew if need be.
+
     Takes in what changed and makes every vector that is missing. It can be interrupted and
     goes on where it stopped. The index is derived: --rebuild makes it from the files alone, and
     keeps the vectors that still fit.
@@ -310,7 +317,8 @@ def _finish_index(app: App, changes: Changes, no_vectors: bool) -> Output:
     flag("--repair", "make a faulty index anew, remove those of banks that are gone"),
 )
 def _doctor(app: App, repair: bool) -> Output:
-    """
+    """Check the files and the index, and repair the index.
+
     Reads every file, and compares the index with what they say, down to each word and check
     sum. It ends with code 1 when something is wrong that was not repaired. Files are never
     changed; a faulty index is made anew with --repair. It also names what is kept in your state

@@ -8,8 +8,20 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.cli.arguments import Argument, arg, count, flag, limit_arg
-from retain.cli.command import Args, Output, command, confirm, open_app, plural, same_bank
+from retain.cli.command import (
+    Args,
+    Argument,
+    Output,
+    arg,
+    command,
+    confirm,
+    count,
+    flag,
+    limit_arg,
+    open_app,
+    plural,
+    same_bank,
+)
 from retain.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +49,8 @@ _EXCERPT: Final = 200  # characters of a message that a search shows
     ),
 )
 def _chat(args: Args) -> Output:
-    """
+    """Talk with a model that remembers.
+
     A conversation that remembers: what fits is recalled before each reply, and facts that the
     model flags are kept as memories. `retain` alone opens it too, at a terminal. Without a
     terminal, or with --plain, replies are written to standard output and everything else to
@@ -50,7 +63,7 @@ def _chat(args: Args) -> Output:
       retain chat --model openai:gpt-5
       echo "What did we decide about caching?" | retain chat --plain
     """
-    if args.wants_json:
+    if args.json:
         raise UsageError("a chat is not answered in JSON", hint='retain ask "question" --json')
     has_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     return Output(
@@ -142,7 +155,8 @@ def _read_pipe() -> str:
     arg("--model", metavar="NAME", default="", help="ask this model"),
 )
 def _ask(args: Args) -> Output:
-    """
+    """Ask one question, and get the answer on standard output.
+
     One question to the model, with what is remembered; the answer is written as it comes. It is
     kept as a conversation like any other, and facts in it are saved. Without a terminal, tools that
     would need your word are refused.
@@ -166,7 +180,7 @@ def _ask(args: Args) -> Output:
 
         async def exchange() -> Exchange:
             try:  # what is piped may be anyone's text, and is quoted
-                return await talk.exchange(question, piped, is_silent=args.wants_json)
+                return await talk.exchange(question, piped, is_silent=args.json)
             finally:
                 await chat.leave(0)  # one question needs no summary of a model's
 
@@ -210,12 +224,14 @@ def _is_piped() -> bool:
 
 def _session_arg(**settings: str) -> Argument:
     about = "a session: its id, how that begins, or latest"
-    return arg("session", metavar="ID", help=about, completes="sessions", **settings)
+    return arg("session", metavar="ID", help=about, **settings)
 
 
 @command(
     "sessions",
     about="""\
+List, read, search, export, import and delete chats.
+
 Chats are kept in your own bank, in sessions.db. An export can be imported again,
 here or elsewhere; nothing is doubled, and a chat that went on since is brought up to date.
 
@@ -232,7 +248,7 @@ here or elsewhere; nothing is doubled, and a chat that went on since is brought 
     arg("query", metavar="QUERY", nargs="?", default="", help="only those that speak of this"),
     limit_arg(15, "default: 15"),
 )
-def _list(app: App, query: str, limit: int) -> Output:
+def _list(app: App, query: str = "", limit: int = 15) -> Output:
     """list sessions, the one used last first"""
     from retain.cli.render import Table
 
@@ -400,7 +416,8 @@ def _count_chats(imported: Imported) -> list[str]:
     "--allow-secret",
 )
 def _migrate(app: App, path: str, dry_run: bool, allow_secret: bool) -> Output:
-    """
+    """Bring a chat workspace of plain files into the bank.
+
     Reads a workspace/ with context/system_prompt.md, memories/ (USER.md, PREFERENCES.md,
     MEMORY.md) and sessions/ (*.json, *.jsonl), and its retain.db or spark.db if there is one.
     Profiles are copied where the bank has none, each bullet of MEMORY.md becomes a fact, any other

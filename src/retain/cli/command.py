@@ -6,26 +6,262 @@
 
 argparse, `--help`, completion and docs/reference.md are derived from that. A parameter gets the
 argument of its name; `app` is the opened bank and `args` the whole call. "ID" is one of the SHARED
-arguments. A name of two words, such as "inbox list", is a command of a group.
+arguments. A name of two words, such as "inbox list", is a command of a group. The module that
+declares a command is loaded when the command runs.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TextIO
 
-from retain.cli.arguments import COMMON, SHARED, Argument
+from retain import __version__
 from retain.errors import NotFound, RetainError, UsageError
+from retain.memory import STATUSES
 from retain.text.sanitize import visible
 
 if TYPE_CHECKING:
     from retain.app import App
     from retain.cli.render import Table
 
+# Group, then module: the commands that it declares.
+GROUPS: Final = {
+    "Chat": {"chat": "chat ask", "server": "web"},
+    "Memories": {"memories": "put get list update append move delete", "edit": "edit"},
+    "Recall": {"search": "search brief linked related graph"},
+    "Curation": {"inbox": "inbox", "merge": "merge suggest-merges dedupe"},
+    "Typed memories": {
+        "lifecycle": "new candidate retire archive unarchive supersede changes gc health",
+        "record": "record",
+    },
+    "History": {"history": "versions diff restore trash"},
+    "Chats": {"chat": "sessions migrate"},
+    "Agents": {"install": "install", "server": "mcp", "hook": "hook"},
+    "Banks": {
+        "banks": "init status collections export import",
+        "config": "config",
+        "install": "completion",
+    },
+    "Index": {"banks": "stats sync index doctor", "server": "watch serve", "engine": "engine"},
+}
+COMMANDS: Final = {
+    name: module
+    for modules in GROUPS.values()
+    for module, names in modules.items()
+    for name in names.split()
+}
+_CHAT_OPTIONS: Final = ("-c", "--continue", "--resume", "--model", "--plain")
+# What other tools call the same thing.
+_SYNONYMS: Final = {
+    "delete": "remove rm",
+    "get": "cat show",
+    "list": "ls",
+    "move": "mv rename",
+    "put": "add create save store",
+    "restore": "undo",
+    "search": "find grep query recall",
+    "versions": "history log",
+}
+_OVERVIEW: Final = """\
+usage: retain COMMAND [options]
+
+Memory for AI agents and the people who work with them: Markdown files
+you can read, edit, diff and commit.
+{commands}
+Every command takes:
+  --bank PATH    use the bank at PATH (or set RETAIN_BANK)
+  --local        use the project's bank only: the nearest .retain/ upwards
+  --global       use your own bank only: ~/.retain (or set RETAIN_HOME)
+  --json         answer in JSON, on standard output alone
+  --quiet        no messages, only the bare result
+  --help         how that command is called, with examples
+
+Start here:
+  retain                                 talk; retain -c goes on with the last talk
+  retain init                            make a bank in this project
+  retain put "what you learned"          store a memory
+  retain list                            see what there is
+  retain search "what I look for"        find it again
+"""
+
+
+# Arguments
+
+Argument = Callable[[Any], None]  # adds one or several arguments to a parser
+
+
+def arg(spec: str, about: str = "", *, completes: str = "", **settings: Any) -> Argument:
+    """An argument as help shows it: "--since WHEN", "-c, --continue", "--per memory|chunk".
+
+    The first of several choices is the default. `settings` are those of argparse's
+    `add_argument`; `completes` is what a shell is offered, where the name does not say it.
+    """
+    names, _, value = spec.replace(", ", ",").partition(" ")
+    if "|" in value:
+        choices = tuple(value.split("|"))
+        settings = {"choices": choices, "default": choices[0], **settings}
+    elif value:
+        settings["metavar"] = value
+    if about:
+        settings["help"] = about
+
+    def add(parser: Any) -> None:
+        action = parser.add_argument(*names.split(","), **settings)
+        kind = completes or action.dest
+        if kind in _COMPLETED:
+            action.completer = partial(_offer, kind)
+
+    return add
+
+
+def flag(name: str, about: str = "", **settings: Any) -> Argument:
+    """An option without a value."""
+    return arg(name, about, action="store_true", **settings)
+
+
+def repeated(spec: str, about: str) -> Argument:
+    """An option that may be given several times."""
+    return arg(spec, about, action="append", default=[])
+
+
+def memory_arg(names: str = "id or collection/id", **settings: Any) -> Argument:
+    """The memory that a command is about."""
+    return arg("ref ID", f"the memory: {names}", **settings)
+
+
+def limit_arg(default: int | None, about: str) -> Argument:
+    return arg("--limit N", about, type=count, default=default)
+
+
+def argument_group(title: str, *arguments: Argument) -> Argument:
+    """Arguments under a heading of their own in the help."""
+    return lambda parser: _add_all(parser.add_argument_group(title), arguments)
+
+
+def either(*arguments: Argument, required: bool = False) -> Argument:
+    """Arguments of which a call may, or must, give one."""
+    return lambda parser: _add_all(
+        parser.add_mutually_exclusive_group(required=required), arguments
+    )
+
+
+def _add_all(parser: Any, arguments: Iterable[Argument]) -> None:
+    for argument in arguments:
+        argument(parser)
+
+
+def count(text: str) -> int:
+    """A number of things, as argparse takes it."""
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """A score or a threshold, as argparse takes it."""
+    with contextlib.suppress(ValueError):
+        if 0 <= float(text) <= 1:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
+
+
+def _hash(text: str) -> str:
+    digits = text.removeprefix("sha256:").lower()
+    if not 8 <= len(digits) <= 64 or digits.strip("0123456789abcdef"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a hash: 8 to 64 hexadecimal digits")
+    return digits
+
+
+def split_words(text: str) -> list[str]:
+    """Words that are given with commas between them."""
+    return [word for part in text.split(",") if (word := part.strip())]
+
+
+# Arguments of several commands, which a declaration names as people write them.
+SHARED: Final[dict[str, Argument]] = {
+    "ID": memory_arg(),
+    "ID or handle": memory_arg("id, collection/id or handle (m:4f2a)"),
+    "--collection": arg("--collection NAME", "the collection it is in"),
+    "--type": arg("--type", "only this type", default=""),
+    "--tags": arg("--tags A,B", "only with any of these tags", type=split_words, default=""),
+    "--allow-secret": flag("--allow-secret", "store what looks like a secret as it is"),
+    "--dry-run": flag("--dry-run", "only say what would be done"),
+    "--yes": flag("--yes", "do not ask"),
+    "--no-vectors": flag("--no-vectors", "words only; the next search makes the vectors"),
+    "--expect": arg(
+        "--expect HASH",
+        "change it only if its hash is still this one (from `get --json`)",
+        type=_hash,
+    ),
+    "metadata": argument_group(
+        "metadata",
+        arg("--title", "its title; an empty one removes it"),
+        arg("--type", "journal, plan, fact, observation, reflection ...", default=""),
+        arg("--tags A,B", "tags, with commas", type=split_words),
+        arg("--context", "why it was written"),
+        arg("--category", "a label of your own"),
+        arg("--related-to A,B", "ids or issues it belongs to", type=split_words),
+        arg("--project", "the project it is about"),
+        arg("--priority", "how important it is"),
+        arg("--status", "whether it is in force", choices=STATUSES),
+        arg("--metadata JSON", "any other keys, as a JSON object"),
+    ),
+}
+_COMMON: Final = argument_group(
+    "which bank, and how to answer",
+    # No default, so that they may stand before or after the command's name.
+    arg("--bank PATH", "use the bank at PATH", default=argparse.SUPPRESS),
+    flag("--local", "use the project's bank only", default=argparse.SUPPRESS),
+    flag("--global", "use your global bank only", dest="everywhere", default=argparse.SUPPRESS),
+    flag("--json", "answer in JSON", default=argparse.SUPPRESS),
+    flag("--quiet", "no messages, only the bare result", default=argparse.SUPPRESS),
+)
+
+
+# Commands
+
 Run = Callable[..., "Output"]
+
+
+class Command(NamedTuple):
+    """A declared command; one without `run` needs the name of a command of its group."""
+
+    arguments: Sequence[Argument]
+    about: str  # its help: what it does in a line, more about that, examples
+    run: Run | None = None
+
+    @property
+    def line(self) -> str:
+        """What it does, in a line."""
+        return self.about.partition("\n")[0]
+
+
+DECLARED: Final[dict[str, Command]] = {}
+
+
+def command(name: str, *arguments: str | Argument, about: str | None = "") -> Callable[[Run], Run]:
+    """Declare the function below as a command; its docstring is the help, unless `about` is."""
+
+    def declare(run: Run) -> Run:
+        lines = (about or run.__doc__ or "").split("\n")
+        text = "\n".join(line.removeprefix("    ") for line in lines).strip()
+        known = [SHARED[item] if isinstance(item, str) else item for item in arguments]
+        DECLARED[name] = Command(known, text, run)
+        return run
+
+    return declare
+
+
+def command_group(name: str, about: str | None) -> None:
+    """Declare a command that does nothing without the name of one of its group."""
+    DECLARED[name] = Command((), (about or "").strip())
 
 
 class Args(argparse.Namespace):
@@ -36,14 +272,9 @@ class Args(argparse.Namespace):
     bank: str | None = None
     local = False
     everywhere = False
-    json = False
+    json = False  # also by --format json
     quiet = False
     format = ""
-
-    @property
-    def wants_json(self) -> bool:
-        """Whether the answer is JSON, by --json or --format json."""
-        return self.json or self.format == "json"
 
     @property
     def names_bank(self) -> bool:
@@ -56,12 +287,6 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=_formatter, allow_abbrev=False, **settings)
-
-    def parse_known_args(self, *args: Any, **settings: Any) -> tuple[Any, list[str]]:
-        parsed, rest = super().parse_known_args(*args, **settings)
-        if not hasattr(parsed, "called"):  # the innermost comes first: `retain record write`
-            parsed.called = self.prog
-        return parsed, rest
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=f"`{self.prog} --help` shows how it is called.")
@@ -76,76 +301,139 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.RawDescriptionHelpFormatter(prog, width=min(max(width, 40), 102) - 2)
 
 
-# Commands
+def build(names: Iterable[str] = COMMANDS) -> Parser:
+    """Build the parser, with the arguments of these commands filled in."""
+    parser = Parser(prog="retain", add_help=False)
+    parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("--version", action="version", version=f"retain {__version__}")
+    _COMMON(parser)
+    # Given its name, argparse need not lay out a usage line to find it.
+    choices = parser.add_subparsers(dest="command", metavar="command", prog="retain")
+    for name in names:
+        _add_command(choices, name, _load(name))
+    return parser
 
 
-class Command(NamedTuple):
-    """A declared command."""
-
-    name: str
-    arguments: Sequence[Argument]
-    about: str  # its help, with examples; of a command of a group, what it does in a line first
-    run: Run | None = None
-
-    def add_to(self, parser: Parser) -> None:
-        """Give a parser this command's arguments, and the commands of its group."""
-        for argument in self.arguments:
-            argument(parser)
-        COMMON(parser)
-        members = {
-            name.partition(" ")[2]: command
-            for name, command in DECLARED.items()
-            if name.startswith(f"{self.name} ")
-        }
-        if members:
-            choices = parser.add_subparsers(
-                dest="tool", metavar="|".join(members), required=self.run is None
-            )
-        for word, member in members.items():
-            line = member.about.partition("\n")[0]
-            inner = choices.add_parser(word, help=line, description=member.about)
-            member.add_to(inner)
-            if member.run is self.run:  # the group's name alone does the same
-                defaults = vars(inner.parse_args([]))
-                del defaults["called"]
-                parser.set_defaults(tool=word, **defaults)
-        if self.run is not None:
-            parser.set_defaults(run=self.run)
+def _load(name: str) -> Command:
+    importlib.import_module(f"retain.cli.{COMMANDS[name]}")
+    return DECLARED[name]
 
 
-DECLARED: Final[dict[str, Command]] = {}
+def _add_command(choices: Any, name: str, declared: Command) -> None:
+    """Add the parser of a command, and those of its group."""
+    word = name.rpartition(" ")[2]
+    parser = choices.add_parser(word, help=declared.line, description=declared.about)
+    _add_all(parser, [*declared.arguments, _COMMON])
+    parser.set_defaults(run=declared.run, called=parser.prog)
+    members = [other for other in DECLARED if other.startswith(f"{name} ")]
+    if members:
+        words = "|".join(member.partition(" ")[2] for member in members)
+        inner = parser.add_subparsers(dest="tool", metavar=words, required=declared.run is None)
+        for member in members:
+            _add_command(inner, member, DECLARED[member])
 
 
-def command(name: str, *arguments: str | Argument, about: str | None = "") -> Callable[[Run], Run]:
-    """Declare the function below as a command; its docstring is the help, unless `about` is."""
-
-    def declare(run: Run) -> Run:
-        lines = (about or run.__doc__ or "").split("\n")
-        text = "\n".join(line.removeprefix("    ") for line in lines).strip()
-        known = [SHARED[item] if isinstance(item, str) else item for item in arguments]
-        DECLARED[name] = Command(name, known, text, run)
-        return run
-
-    return declare
+def overview() -> str:
+    """What `retain --help` prints: every command in a line, in groups."""
+    lines = []
+    for group, modules in GROUPS.items():
+        lines += ["", f"{group}:"]
+        for name in " ".join(modules.values()).split():
+            lines.append(f"  {name:<14} {_load(name).line}")
+    return _OVERVIEW.format(commands="\n".join([*lines, ""]))
 
 
-def command_group(name: str, about: str | None) -> None:
-    """Declare a command that does nothing without the name of one of its group."""
-    DECLARED[name] = Command(name, (), (about or "").strip())
+# Calls
 
 
-def execute(args: Args) -> int:
-    """Call the command of a call with what its parameters name, and print its answer."""
-    run = args.run
-    assert run is not None  # noqa: S101 - the caller has looked
-    code = getattr(run, "__wrapped__", run).__code__
-    values: dict[str, Any] = {}
+def run(argv: list[str]) -> int:
+    """Run one command and return its exit code."""
+    # Also of a call that does not parse.
+    as_json = "--json" in argv or "--format=json" in argv or "--format json" in " ".join(argv)
     try:
-        for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
-            if name == "app":
-                values[name] = open_app(args)
-            else:
-                values[name] = args if name == "args" else getattr(args, name)
+        args = parse(argv)
+        is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        if args.run is None and is_terminal and not (args.help or args.json):
+            args = parse(["chat", *argv])
+        if args.run is None:
+            sys.stdout.write(overview())
+            return 0
+        return _execute(args, args.run)
+    except RetainError as error:
+        _report(error, as_json=as_json)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("\nretain: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python must not complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _report(RetainError(f"{where}{error.strerror or error}"), as_json=as_json)
+        return 1
+
+
+def parse(argv: Sequence[str]) -> Args:
+    """Parse a call; only the module of the command that it names is loaded."""
+    at = command_position(argv)
+    if argv[at : at + 1] == ["help"]:  # as many tools have it
+        argv = [*argv[:at], *argv[at + 1 :], "--help"]
+        at = command_position(argv)
+    if any(word.partition("=")[0] in _CHAT_OPTIONS for word in argv[:at]):
+        argv = ["chat", *argv]  # an option of the chat's means the chat, as `retain` alone does
+        at = 0
+    for word in argv:
+        if word.startswith("--") and word.endswith("=--"):
+            raise UsageError(f"{word} gives no value")  # argparse would take it for an empty list
+    names = argv[at : at + 1]
+    if names and names[0] not in COMMANDS:
+        raise _unknown_command(names[0])
+    args = Args()
+    # What stands before the command is the command's.
+    _, rest = build(names).parse_known_args([*names, *argv[:at], *argv[at + 1 :]], args)
+    if "words" in args and not any(word.startswith("-") for word in rest):
+        args.words += rest  # argparse takes no more of them after an option
+        rest = []
+    if rest:
+        raise UsageError(
+            f"`{args.called}` does not take {' '.join(rest)}",
+            hint=f"`{args.called} --help` shows how it is called.",
+        )
+    args.json = args.json or args.format == "json"
+    return args
+
+
+def command_position(argv: Sequence[str]) -> int:
+    """The index of the command in a call, behind options that stand before it."""
+    words = iter(enumerate(argv))
+    for at, word in words:
+        if word == "--bank":
+            next(words, None)
+        elif not word.startswith("-"):
+            return at
+    return len(argv)
+
+
+def _unknown_command(name: str) -> UsageError:
+    import difflib  # 4 ms, and few calls are mistyped
+
+    near = [command for command, synonyms in _SYNONYMS.items() if name in synonyms.split()]
+    near = near or difflib.get_close_matches(name, COMMANDS, 1, 0.5)
+    guess = f"Did you mean `retain {near[0]}`? " if near else ""
+    return UsageError(f"there is no command {name!r}", hint=f"{guess}`retain --help` lists them.")
+
+
+def _execute(args: Args, run: Run) -> int:
+    """Call a command with what its parameters name, and print its answer."""
+    wanted = run.__annotations__
+    values = {name: getattr(args, name) for name in wanted if hasattr(args, name)}
+    try:
+        if "args" in wanted:
+            values["args"] = args
+        if "app" in wanted:
+            values["app"] = open_app(args)
         return show(run(**values), args)
     finally:
         args.close()
@@ -158,19 +446,10 @@ def open_app(args: Args, *, stays: bool = False) -> App:
     if args.bank == "":
         raise UsageError("--bank needs a path")
     try:
-        cwd = os.getcwd()
+        app = App(bank=args.bank or "", local=args.local, everywhere=args.everywhere, stays=stays)
     except FileNotFoundError as error:
-        raise NotFound(
-            "the directory you are in no longer exists", hint="Go to one that does: cd ~"
-        ) from error
-    app = App(
-        bank=args.bank or "",
-        local=args.local,
-        everywhere=args.everywhere,
-        cwd=cwd,
-        env=os.environ,
-        stays=stays,
-    )
+        hint = "Go to one that does: cd ~"
+        raise NotFound("the directory you are in no longer exists", hint=hint) from error
     args.close = app.close
     return app
 
@@ -186,14 +465,7 @@ def same_bank(args: Args) -> str:
 
 # Answers
 
-Text = str | Sequence[str]  # as it is, or its lines
-
-
-class Line(NamedTuple):
-    """One of many answers that are given as they come."""
-
-    data: object
-    text: str | None = None  # None: JSON, whether or not it was asked for
+Text = str | Sequence[str] | Mapping[str, str]  # as it is, its lines, or facts by name
 
 
 class Output(NamedTuple):
@@ -204,49 +476,31 @@ class Output(NamedTuple):
     table: Table | None = None
     raw: bytes | None = None
     quiet: Text | None = None  # what --quiet prints; None: the same as always
-    messages: Sequence[str] = ()  # empty ones are not printed
+    messages: Sequence[str] = ()  # for people; empty ones are not printed
     warnings: Sequence[str] = ()
     paint: Callable[[str], str] | None = None  # colours for the text, on a terminal
-    stream: Iterable[Line] | None = None  # in place of all the other forms
+    stream: Iterable[Output] | None = None  # answers that are given as they come, a line each
     code: int = 0
 
 
 def show(output: Output, args: Args) -> int:
     """Print an answer the way it was asked for, and return the exit code."""
-    if output.stream is not None:
-        _show_stream(output.stream, as_json=args.wants_json)
-    elif args.wants_json:
-        sys.stdout.write(_json(output.data))
+    for line in output.stream or ():  # whoever reads along need not wait for the last
+        is_data = args.json or not line.text
+        print(to_json(line.data, indent=None) if is_data else visible(str(line.text)), flush=True)
+    if output.stream is None and args.json:
+        print(to_json(output.data))
     elif args.quiet and output.quiet is not None:
         sys.stdout.write(visible(_join(output.quiet)))
     else:
         _show_text(output)
     sys.stdout.flush()
-    if not args.quiet:
-        for message in filter(None, output.messages):
+    for message in output.messages:
+        if message and not args.quiet and not args.json:
             print(visible(message), file=sys.stderr)
     for warning in output.warnings:
         print(f"warning: {visible(warning)}", file=sys.stderr)
     return output.code
-
-
-def plural(number: int, noun: str) -> str:
-    """A number of things in words."""
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def _join(text: Text) -> str:
-    return text if isinstance(text, str) else "".join(f"{line}\n" for line in text)
-
-
-def _show_stream(lines: Iterable[Line], *, as_json: bool) -> None:
-    """Print each line when it is there: whoever reads along need not wait for the last."""
-    for line in lines:
-        if as_json or line.text is None:
-            sys.stdout.write(_json(line.data, indent=None))
-        else:
-            sys.stdout.write(visible(line.text, keep_newlines=False) + "\n")
-        sys.stdout.flush()
 
 
 def _show_text(output: Output) -> None:
@@ -256,7 +510,7 @@ def _show_text(output: Output) -> None:
     elif output.raw is not None:  # the exact bytes into a pipe
         sys.stdout.buffer.write(output.raw)
     text = visible(_join(output.text))
-    if text and output.paint and wants_colour(sys.stdout):
+    if output.paint and wants_colour(sys.stdout):
         text = output.paint(text)
     sys.stdout.write(text)
     if output.table is not None:
@@ -266,20 +520,34 @@ def _show_text(output: Output) -> None:
         show_table(output.table)
 
 
+def _join(text: Text) -> str:
+    if isinstance(text, str):
+        return text
+    if isinstance(text, Mapping):
+        text = [f"{name}: {value}" for name, value in text.items() if value]
+    return "".join(f"{line}\n" for line in text)
+
+
+def plural(number: int, noun: str) -> str:
+    """A number of things in words."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def wants_colour(stream: TextIO) -> bool:
     """Whether whoever reads a stream sees colours and has not asked for none."""
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return stream.isatty() and not is_plain
 
 
-def _json(data: object, indent: int | None = 2) -> str:
+def to_json(data: object, indent: int | None = 2) -> str:
+    """A value as JSON that is harmless on a terminal."""
     import json
 
     from retain.text.sanitize import visible_json
 
-    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-    text = json.dumps(_plain(data), ensure_ascii=plain, indent=indent, default=str)
-    return visible_json(text) + "\n"
+    ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
+    text = json.dumps(_plain(data), ensure_ascii=ascii_only, indent=indent, default=str)
+    return visible_json(text)
 
 
 def _plain(value: Any) -> object:
@@ -292,24 +560,65 @@ def _plain(value: Any) -> object:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def report(error: RetainError, *, as_json: bool) -> None:
+def _report(error: RetainError, *, as_json: bool) -> None:
     """Say on standard error what happened, what was left alone and what to run next."""
-    message = error.message  # which may quote all that was typed
-    if len(message) > 800:
-        message = f"{message[:400]} ... {message[-380:]}"
+    facts = error.to_dict()
     if as_json:
-        sys.stderr.write(_json({"error": error.to_dict() | {"message": message}}))
+        print(to_json({"error": facts}), file=sys.stderr)
         return
-    for line in filter(None, (f"retain: {message}", error.unchanged, error.hint)):
-        print(visible(line), file=sys.stderr)
+    for line in (f"retain: {facts['message']}", error.unchanged, error.hint):
+        if line:
+            print(visible(line), file=sys.stderr)
+
+
+def ask(question: str) -> str:
+    """What a person at the terminal answers."""
+    print(visible(question), end=" ", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise UsageError("the question was not answered")
+    return line.strip()
 
 
 def confirm(question: str, warning: str, unchanged: str) -> None:
     """Ask before something that is hard to undo; without a terminal only --yes does it."""
     if not sys.stdin.isatty():
-        raise UsageError(
-            warning, unchanged=unchanged, hint="Repeat it with --yes if that is what you want."
-        )
-    print(visible(question, keep_newlines=False), end=" [y/N] ", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        hint = "Repeat it with --yes if that is what you want."
+        raise UsageError(warning, unchanged=unchanged, hint=hint)
+    if ask(f"{question} [y/N]").lower() not in ("y", "yes"):
         raise UsageError("not confirmed", unchanged=unchanged)
+
+
+# Completion
+
+_COMPLETED: Final = ("category", "collection", "ref", "session")
+
+
+def complete() -> None:
+    """Answer a shell that asks what could come next, and leave."""
+    import argcomplete
+
+    words = os.environ.get("COMP_LINE", "").split()[1:]
+    at = command_position(words)
+    names = [name for name in words[at : at + 1] if name in COMMANDS]
+    argcomplete.autocomplete(build(names or COMMANDS), always_complete_options=False)
+
+
+def _offer(kind: str, parsed_args: argparse.Namespace, prefix: str = "", **_: object) -> list[str]:
+    """What a shell may put in the place of an argument; nothing where a bank cannot be read."""
+    args = Args(**vars(parsed_args))
+    with contextlib.suppress(RetainError):
+        app = open_app(args)
+        if kind == "category":
+            return list(app.records.rules.categories)
+        if kind == "collection":
+            return [name for name, _, _ in app.collections() if name]
+        if kind == "session":
+            return [session.id for session in app.sessions.list(1000)]
+        names = app.names(getattr(args, "collection", None))
+        counts = Counter(name for _, name in names)
+        return [
+            f"{collection}/{name}" if "/" in prefix or counts[name] > 1 else name
+            for collection, name in names
+        ]
+    return []

@@ -1,4 +1,6 @@
-"""Values come from, in rising order: defaults, your config, the project's, the environment.
+"""Read and change settings.
+
+Values come from, in rising order: defaults, your config, the project's, the environment.
 A project's config may set only the keys that `list` marks so.
 
   retain config list
@@ -19,8 +21,7 @@ from collections.abc import Sequence
 from retain import config
 from retain.app import App
 from retain.categories import Rules
-from retain.cli.arguments import arg, flag
-from retain.cli.command import Args, Output, command, command_group
+from retain.cli.command import Args, Output, arg, command, command_group, flag
 from retain.cli.render import Table
 from retain.config import Scalar
 from retain.errors import ConfigError, NewerFormat, UsageError

@@ -10,8 +10,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
-from retain.cli.arguments import arg
-from retain.cli.command import Args, Output, command, same_bank
+from retain.cli.command import Args, Output, arg, command, same_bank
 from retain.cli.memories import read_memory_text, written_output
 from retain.errors import RetainError, Unreadable
 from retain.text.sanitize import visible
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
     "--allow-secret",
 )
 def _edit(app: App, args: Args) -> Output:
-    """
+    """Change a memory in your editor.
+
     Opens $VISUAL or $EDITOR on a copy. What you save is checked first; if it cannot be
     parsed, or someone changed the memory meanwhile, your text is kept and nothing is lost.
 

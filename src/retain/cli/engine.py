@@ -1,4 +1,6 @@
-"""The index is one SQLite file in the bank unless you say otherwise. A team, or a very large
+"""Keep parts of the index on a server, and look after them.
+
+The index is one SQLite file in the bank unless you say otherwise. A team, or a very large
 bank, may keep the part that compares vectors in Qdrant, Postgres or Upstash, and the part that
 looks up words in Meilisearch or Postgres. The files stay the truth and the bank's own index stays
 complete: an engine that is down costs nobody a memory, nor an answer.
@@ -17,8 +19,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.cli.arguments import arg, flag
-from retain.cli.command import Output, Run, command
+from retain.cli.command import Output, Run, arg, command, flag
 from retain.cli.render import Bar, Table
 from retain.errors import RetainError, UsageError
 from retain.index.engines.arm import EngineError
@@ -111,7 +112,6 @@ def _status(app: App) -> Output:
             ("Part", "Engine", "Where", "Version", "Held", "Sent", "Unsent"),
             rows,
             flexible=("Where",),
-            least="Where",
         ),
         messages=messages,
         warnings=warnings,

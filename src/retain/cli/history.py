@@ -6,8 +6,7 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from retain.cli.arguments import arg, either, flag, memory_arg
-from retain.cli.command import Args, Output, command, confirm, plural
+from retain.cli.command import Args, Output, arg, command, confirm, either, flag, memory_arg, plural
 from retain.cli.memories import versions_table, written_output
 from retain.cli.render import Table, colour_diff
 from retain.errors import UsageError
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
 
 @command("versions", "ID", "--collection")
 def _versions(app: App, ref: str, collection: str | None) -> Output:
-    """
+    """List the earlier texts of a memory.
+
     In a git work tree these are its commits; everywhere, the last texts are kept as v1, v2 ...
 
       retain versions gpu-patterns
@@ -38,7 +38,8 @@ def _versions(app: App, ref: str, collection: str | None) -> Output:
     arg("--to B", "default: the present text", dest="newer", default=""),
 )
 def _diff(app: App, ref: str, collection: str | None, older: str, newer: str) -> Output:
-    """
+    """Show what changed between two versions.
+
     Without --from, the last text that differs is compared with the present one.
 
       retain diff gpu-patterns
@@ -61,13 +62,13 @@ def _diff(app: App, ref: str, collection: str | None, older: str, newer: str) ->
             "the deleted memory to bring back",
             nargs="?",
             const="",
-            completes="trashed",
         ),
     ),
     arg("--id NEW", "with --trash: under another id", dest="new", default=""),
 )
 def _restore(app: App, args: Args) -> Output:
-    """
+    """Bring a retired or deleted memory, or an earlier text, back.
+
     Alone it puts a retired memory in force again, or brings a deleted one back from the trash;
     with --version it brings an earlier text back, and the present one is not lost: it becomes
     the newest version. In a git work tree the restored file is committed, that one file alone,
@@ -103,7 +104,8 @@ def _restore(app: App, args: Args) -> Output:
     flag("--yes", "with empty: do not ask"),
 )
 def _trash(app: App, action: str, older_than: str, yes: bool) -> Output:
-    """
+    """List or empty the trash.
+
     Deleted memories wait in the bank's .trash/ until you empty it.
 
       retain trash list

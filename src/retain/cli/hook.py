@@ -9,8 +9,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.cli.arguments import arg
-from retain.cli.command import Args, Output, command
+from retain.cli.command import Args, Output, arg, command
 from retain.cli.render import Table
 from retain.errors import NotFound, UsageError
 from retain.hooks import EVENTS, SESSION_EVENTS, event_name, find_off_switch
@@ -31,6 +30,8 @@ _NO_PLUGIN: Final = (
 @command(
     "hook",
     about="""\
+Answer a host's hooks; say which are on, and try one.
+
 A host such as Claude Code calls `retain hook EVENT` with JSON on standard input; the plugin
 sets that up. Events: session-start, user-prompt-submit, pre-tool-use, post-tool-use, stop,
 pre-compact, post-compact, session-end. Any other is answered with nothing. A hook that fails

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.cli.arguments import Argument, arg, flag
-from retain.cli.command import Args, Output, command, same_bank
+from retain.cli.command import Args, Argument, Output, arg, command, flag, same_bank
 from retain.cli.memories import read_text
 from retain.cli.render import Table
 from retain.errors import NotFound, RetainError, Unreadable, UsageError
@@ -26,12 +25,14 @@ _ALL: Final = flag("--all", "every one there is")
 
 def _proposal_arg(**settings: Any) -> Argument:
     about = "a proposal: its number in the list, its id, or how that begins"
-    return arg("id ID", about, completes="proposals", **settings)
+    return arg("id ID", about, **settings)
 
 
 @command(
     "inbox",
     about="""\
+Review the memories that sessions propose.
+
 Hooks propose memories and store none: what they find in a session waits here until you
 accept it, change it or drop it. Nothing leaves for good: what you drop can be restored.
 
@@ -43,7 +44,7 @@ accept it, change it or drop it. Nothing leaves for good: what you drop can be r
   retain inbox edit""",
 )
 @command("inbox list", flag("--dropped", "those that were dropped"))
-def _list(app: App, args: Args, dropped: bool) -> Output:
+def _list(app: App, args: Args, dropped: bool = False) -> Output:
     """list what waits, or what was dropped"""
     proposals, problems = app.inbox.inbox.scan(dropped=dropped)
     numbered = list(enumerate(proposals, 1))
@@ -52,7 +53,6 @@ def _list(app: App, args: Args, dropped: bool) -> Output:
         [(str(n), _short(it), it.category, _age(it), it.title, _origin(it)) for n, it in numbered],
         empty="Nothing was dropped." if dropped else _EMPTY,
         flexible=("Title", "From"),
-        least="From",
     )
     next_steps = (_BACK if dropped else _NEXT).format(bank=same_bank(args))
     return Output(
@@ -213,4 +213,4 @@ def _edit(app: App, args: Args) -> Output:
         output = _report(review.apply(steps), args)
         if not output.code:
             return output
-        return output._replace(messages=[*output.messages, f"Your text is in {session.keep()}."])
+        return output._replace(warnings=[*output.warnings, f"Your text is in {session.keep()}."])

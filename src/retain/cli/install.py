@@ -1,4 +1,4 @@
-"""install: Retain in the configuration of an agent's host."""
+"""install, completion: Retain in the configuration of an agent's host, and in a shell."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ import shutil
 import sys
 from urllib.parse import urlsplit
 
-from retain.cli.arguments import arg, argument_group, choice_flag, either, flag
-from retain.cli.command import Args, Output, command, confirm, wants_colour
+from retain.cli.command import (
+    Args,
+    Output,
+    arg,
+    argument_group,
+    command,
+    confirm,
+    either,
+    flag,
+    wants_colour,
+)
 from retain.cli.render import Table, colour_diff
 from retain.errors import Conflict, RetainError, UsageError
 from retain.hosts.install import Plan, apply, find_plugin, option_value, parse_command, plan
@@ -38,19 +47,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
         help="which the agent gets (all); core: those that matter most",
     ),
     either(
-        choice_flag(
-            "--user",
-            "scope",
-            "user",
-            "in your own configuration, for all projects (default)",
-            default="user",
-        ),
-        choice_flag(
-            "--project",
-            "scope",
-            "project",
-            "in this project's, which others get with the repository",
-        ),
+        flag("--user", "in your own configuration, for all projects (default)"),
+        flag("--project", "in this project's, which others get with the repository"),
     ),
     argument_group(
         "a server that runs already",
@@ -61,7 +59,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
     ),
 )
 def _install(args: Args) -> Output:
-    """
+    """Make Retain known to the program your agent runs in.
+
     Writes one entry, `retain`, into the configuration of the program your agent runs in, so
     that it starts `retain mcp`. The change is shown first and, at a terminal, you are asked.
     Everything else in the file stays; the file as it was is kept beside it, as
@@ -91,7 +90,8 @@ def _install(args: Args) -> Output:
             unchanged="Nothing was changed.",
             hint=f"`claude plugin uninstall {plugin}` takes it out; --force installs both.",
         )
-    planned = plan(args.host, args.scope, os.environ, server, cwd=os.getcwd())
+    scope = "project" if args.project else "user"
+    planned = plan(args.host, scope, os.environ, server, cwd=os.getcwd())
     if planned.is_done:
         status = "unchanged"
     elif planned.entry is None:
@@ -114,7 +114,7 @@ def _install(args: Args) -> Output:
             "status": status,
             "dry_run": args.dry_run,
             "host": args.host,
-            "scope": args.scope,
+            "scope": scope,
             "file": planned.path,
             "backup": backup or None,
             "entry": planned.masked_entry,
@@ -258,13 +258,13 @@ def _report(host: Host, planned: Plan, status: str, backup: str) -> str:
 
 def _warnings(args: Args, planned: Plan, server: Server | None) -> list[str]:
     warnings = []
-    if server and args.scope == "project" and os.path.isabs("".join(server.command[:1])):
+    if server and args.project and os.path.isabs("".join(server.command[:1])):
         warnings.append(
             f"{server.command[0]} is a path of this machine; others who use the project need "
             "`retain` on their PATH and that name as the command"
         )
     bank = option_value(parse_command(planned.entry or {}), "--bank")
-    if args.scope == "project" and os.path.isabs(bank):
+    if args.project and os.path.isabs(bank):
         warnings.append(
             f"{bank} is a path of this machine; others who use the project have no bank there: "
             "without --bank, or with --local, the server finds the project's own"
@@ -274,3 +274,19 @@ def _warnings(args: Args, planned: Plan, server: Server | None) -> list[str]:
         if url.scheme == "http" and url.hostname not in _LOOPBACK:
             warnings.append(f"the token goes to {url.hostname} unencrypted; https would hide it")
     return warnings
+
+
+@command("completion", arg("shell", choices=("bash", "zsh", "fish")))
+def _completion(shell: str) -> Output:
+    """Print a script that completes commands in your shell.
+
+    Put one of these where your shell reads it at start:
+
+      eval "$(retain completion bash)"                                   # ~/.bashrc
+      eval "$(retain completion zsh)"                                    # ~/.zshrc, after compinit
+      retain completion fish > ~/.config/fish/completions/retain.fish
+    """
+    from argcomplete.shell_integration import shellcode
+
+    script = shellcode(["retain"], True, shell)
+    return Output({"shell": shell, "script": script}, raw=script.encode())

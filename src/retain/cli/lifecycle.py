@@ -7,8 +7,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain.app import App
-from retain.cli.arguments import arg, flag, limit_arg, memory_arg, repeated, split_words
-from retain.cli.command import Args, Output, command, same_bank
+from retain.cli.command import (
+    Args,
+    Output,
+    arg,
+    command,
+    flag,
+    limit_arg,
+    memory_arg,
+    repeated,
+    same_bank,
+    split_words,
+)
 from retain.cli.render import Table
 from retain.errors import UsageError
 from retain.records.match import LIFECYCLE_EVENTS
@@ -46,7 +56,8 @@ def outcome_output(done: Outcome, messages: Sequence[str] = ()) -> Output:
 
 @command("retire", "ID", "--collection", _REASON)
 def _retire(app: App, args: Args, ref: str, reason: str, collection: str | None) -> Output:
-    """
+    """Take a memory out of force, restorable for a while.
+
     A retired memory is no longer found, and stays restorable until `retain gc` removes it.
 
       retain retire use-mysql --reason "we moved to Postgres"
@@ -61,7 +72,8 @@ def _retire(app: App, args: Args, ref: str, reason: str, collection: str | None)
 
 @command("archive", "ID", "--collection", _REASON)
 def _archive(app: App, ref: str, reason: str, collection: str | None) -> Output:
-    """
+    """Put a memory on the shelf, for good.
+
     An archived memory is kept for good and still found, behind those in force.
 
       retain archive q3-migration --reason "finished"
@@ -72,7 +84,8 @@ def _archive(app: App, ref: str, reason: str, collection: str | None) -> Output:
 
 @command("unarchive", "ID", "--collection")
 def _unarchive(app: App, ref: str, collection: str | None) -> Output:
-    """
+    """Take a memory off the shelf.
+
     Puts an archived memory in force again.
 
       retain unarchive q3-migration
@@ -90,11 +103,12 @@ def restore_retired(app: App, ref: str, collection: str | None) -> Output:
 @command(
     "supersede",
     "ID",
-    arg("--by NEW", "what takes its place", required=True, completes="memories"),
+    arg("--by NEW", "what takes its place", required=True, completes="ref"),
     "--collection",
 )
 def _supersede(app: App, ref: str, by: str, collection: str | None) -> Output:
-    """
+    """Say that one memory has taken another's place.
+
     Both memories remember it, and search halves the score of the old one. Nothing is
     deleted: `retain get OLD` still shows it and says what took its place.
 
@@ -113,7 +127,8 @@ def _supersede(app: App, ref: str, by: str, collection: str | None) -> Output:
     limit_arg(50, "at most so many (50)"),
 )
 def _changes(app: App, ref: str, since: str, limit: int) -> Output:
-    """
+    """Show what happened to typed memories.
+
     Every change of a typed memory leaves an entry in it; this shows them across the bank,
     the newest first. `retain diff` shows the texts themselves.
 
@@ -155,7 +170,8 @@ def _changes(app: App, ref: str, since: str, limit: int) -> Output:
     "--allow-secret",
 )
 def _new(app: App, args: Args, category: str, field: list[str]) -> Output:
-    r"""
+    r"""Store a decision, a runbook, a constraint: a memory with fields.
+
     On a terminal it asks for each field; elsewhere give them with --field. Unknown fields and
     values that the category does not know are refused, with the ones it knows.
 
@@ -207,7 +223,8 @@ def _prompt(question: str) -> str:
     arg("--event", "what happened to what it is about", choices=sorted(LIFECYCLE_EVENTS)),
 )
 def _candidate(app: App, news: str, category: str, event: str | None) -> Output:
-    """
+    """Say which memory new information belongs to.
+
     Says whether new information is a memory of its own or belongs to one that is there.
 
       retain candidate "use Postgres 17 for the main database" --category decision
@@ -225,7 +242,8 @@ def _candidate(app: App, news: str, category: str, event: str | None) -> Output:
 
 @command("gc", "--dry-run")
 def _gc(app: App, dry_run: bool) -> Output:
-    """
+    """Remove what was retired long ago.
+
     Removes what was retired longer ago than records.grace_period_days, and retires what its
     category keeps only for a while (categories.NAME.retention_days). What is removed goes to the
     trash, unless records.archive_retired is false.
@@ -256,7 +274,8 @@ def _gc(app: App, dry_run: bool) -> Output:
 
 @command("health")
 def _health(app: App) -> Output:
-    """
+    """Say how the typed memories are.
+
     Counts typed memories by category and status, and names those that need a look.
 
       retain health

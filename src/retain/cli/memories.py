@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING
 
 from retain.app import App
 from retain.app.memories import SORTS
-from retain.cli.arguments import arg, collection_arg, flag, limit_arg, memory_arg, repeated
-from retain.cli.command import Args, Output, command, same_bank
+from retain.cli.command import (
+    Args,
+    Output,
+    arg,
+    command,
+    flag,
+    limit_arg,
+    memory_arg,
+    repeated,
+    same_bank,
+)
 from retain.errors import LimitExceeded, NotFound, RetainError, UsageError
 from retain.memory import FREE_TYPES, STATUSES, Memory, Problem, Version, Written
 from retain.text.sanitize import visible
@@ -57,14 +66,15 @@ def written_output(written: Written, note: str = "", *more: str) -> Output:
     "put",
     _TEXT,
     arg("--id", "the memory's id or collection/id; else made from the text"),
-    collection_arg("where to store it (default: memories)"),
+    arg("--collection NAME", "where to store it (default: memories)"),
     "metadata",
     arg("--created-by WHO", "who wrote it", default=""),
     flag("--replace", "make it the new text if the id is in use"),
     "--allow-secret",
 )
 def _put(app: App, args: Args) -> Output:
-    """
+    """Store a memory: a text, a file or standard input.
+
     The id is the one given, else made from the title, the first heading, or the content.
     With --id, a memory of that id gets the new text and whatever metadata you name, keeps its
     other metadata, and its old text becomes a version; an id that was made up never replaces
@@ -84,7 +94,7 @@ def _put(app: App, args: Args) -> Output:
         text, id=args.id or "", collection=args.collection, replace=args.replace, **fields
     )
     similar: Sequence[Alike] = []
-    if written.status != "unchanged" and (args.wants_json or not args.quiet):
+    if written.status != "unchanged" and (args.json or not args.quiet):
         with contextlib.suppress(RetainError):  # what was stored is stored whatever happens
             similar = app.alike(written.memory.collection, written.memory.id)
     messages = [note]
@@ -98,7 +108,7 @@ def _put(app: App, args: Args) -> Output:
 
 @command(
     "get",
-    memory_arg(handles=True),
+    "ID or handle",
     "--collection",
     arg(
         "--format",
@@ -110,7 +120,8 @@ def _put(app: App, args: Args) -> Output:
     flag("--show-versions", "list its versions as well"),
 )
 def _get(app: App, args: Args) -> Output:
-    """
+    """Show a memory, as it is or as it was.
+
     An id alone is looked for in every collection, in the project's bank and then in yours.
     A brief calls each memory by a handle, which is understood here too. What was merged or
     superseded says by which.
@@ -196,7 +207,7 @@ def versions_table(versions: Sequence[Version]) -> Table:
 
 @command(
     "list",
-    collection_arg("only this collection"),
+    arg("--collection NAME", "only this collection"),
     repeated(
         "--filter EXPR", "key=a,b (either), key!=v, key>=v, key<=v, key~text; several must all hold"
     ),
@@ -214,7 +225,8 @@ def versions_table(versions: Sequence[Version]) -> Table:
     arg("--format", choices=("table", "json"), default="table"),
 )
 def _list(app: App, args: Args) -> Output:
-    """
+    """List memories, filtered and sorted.
+
     In a project, its own memories come first and then those of your global bank.
 
       retain list
@@ -288,7 +300,8 @@ def _memories_table(memories: Sequence[Memory], successors: Mapping[str, str], e
     "--allow-secret",
 )
 def _update(app: App, args: Args) -> Output:
-    """
+    """Change a memory's text, title, tags or other metadata.
+
     Everything you do not name stays as it is, byte for byte; the text before is kept as a
     version. --metadata sets any other key, and null removes one.
 
@@ -316,7 +329,8 @@ def _update(app: App, args: Args) -> Output:
     "--allow-secret",
 )
 def _append(app: App, args: Args) -> Output:
-    """
+    """Add text to the end of a memory.
+
     The text is added two line breaks after what is there.
 
       retain append gpu-patterns "- Metal 3 has mesh shaders"
@@ -342,15 +356,16 @@ def _append(app: App, args: Args) -> Output:
 @command(
     "move",
     "ID",
-    collection_arg("the collection it is in", "--from", dest="source"),
-    collection_arg("the collection to move it to"),
+    arg("--from NAME", "the collection it is in", dest="source", completes="collection"),
+    arg("--collection NAME", "the collection to move it to"),
     arg("--id NEW", "its new id", dest="new", default=""),
     arg("--to BANK", "another bank: its path, or global for your own"),
 )
 def _move(
     app: App, ref: str, source: str | None, collection: str | None, new: str, to: str | None
 ) -> Output:
-    """
+    """Give a memory another id or collection.
+
     Its versions go with it, except to another bank: there its old file stays in the trash of the
     first bank, and its versions stay there too. Nothing is ever moved over another memory.
 
@@ -374,7 +389,8 @@ def _move(
 
 @command("delete", memory_arg(nargs="+"), "--collection", "--expect")
 def _delete(app: App, args: Args) -> Output:
-    """
+    """Move a memory to the trash.
+
     The file goes to .trash/ with the time in its name, and can be brought back. Where one of
     several is not found, none is deleted.
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from retain.app import App
-from retain.cli.arguments import arg, collection_arg, limit_arg, share
-from retain.cli.command import Args, Output, command, same_bank
+from retain.cli.command import Args, Output, arg, command, limit_arg, same_bank, share
 from retain.cli.memories import given_fields, read_memory_text
 from retain.cli.search import shortfalls
 
@@ -18,15 +17,16 @@ if TYPE_CHECKING:
 
 @command(
     "merge",
-    arg("sources ID", "two memories or more: id or collection/id", nargs="+", completes="memories"),
+    arg("sources ID", "two memories or more: id or collection/id", nargs="+", completes="ref"),
     arg("--into NEW", "the id of the new memory", required=True),
     arg("--content FILE", "its text: a file, or - for stdin", required=True),
-    collection_arg("where to store it (default: where the first one is)"),
+    arg("--collection NAME", "where to store it (default: where the first one is)"),
     "metadata",
     "--allow-secret",
 )
 def _merge(app: App, args: Args) -> Output:
-    """
+    """Put one memory in the place of several.
+
     The new text is yours; tags and links of the old memories live on in it, links to them
     lead to it, and they themselves go to the trash: all of it or nothing.
 
@@ -75,7 +75,8 @@ def _merge(app: App, args: Args) -> Output:
     limit_arg(5, "groups (5)"),
 )
 def _suggest_merges(app: App, threshold: float, kind: str, limit: int, args: Args) -> Output:
-    """
+    """Find groups of memories that could be one.
+
     Nothing is merged: each group comes with the command that would do it.
 
       retain suggest-merges
@@ -123,7 +124,8 @@ def _if_none(app: App, values: Sequence[object], message: str) -> list[str]:
 
 @command("dedupe")
 def _dedupe(app: App, args: Args) -> Output:
-    """
+    """Find facts that are stated twice, and what to do about them.
+
     Short memories that say the same, or state a fact anew. Nothing is changed: each pair
     comes with the command that accepts it. A memory that is superseded stays, is ranked lower
     and says so.

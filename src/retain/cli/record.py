@@ -17,8 +17,7 @@ from retain.bank import index_md
 from retain.bank.files import saving
 from retain.bank.listing import make_bank
 from retain.bank.records_json import load
-from retain.cli.arguments import arg, either, flag
-from retain.cli.command import Args, Output, command, command_group, open_app
+from retain.cli.command import Args, Output, arg, command, command_group, either, flag, open_app
 from retain.config import FILE, rules
 from retain.errors import (
     BadName,
@@ -164,7 +163,8 @@ def _act(args: Args) -> Output:
             messages.append(f"[WARN] {error.message}")
     draft.delete()
     answer = _answer(outcome, args)
-    return Output(answer, [json.dumps(answer, ensure_ascii=False)], messages=messages)
+    text = [json.dumps(answer, ensure_ascii=False)]
+    return Output(answer, text, messages=messages, warnings=messages if args.json else ())
 
 
 def _find(app: App, address: str, suffix: str, args: Args) -> Memory:
@@ -421,7 +421,9 @@ def _index(args: Args) -> Output:
             text, is_valid = report.report_validation(len(listed), count, differences)
         else:
             text = report.report_matches(args.query, listed)
-    return Output({"report": text}, [text], messages=messages, code=0 if is_valid else 1)
+    warnings = messages if args.json else ()
+    code = int(not is_valid)
+    return Output({"report": text}, [text], messages=messages, warnings=warnings, code=code)
 
 
 def _open_root(args: Args) -> App | None:
@@ -456,6 +458,8 @@ def _no_root(args: Args) -> Output:
 command_group(
     "record",
     about="""\
+Write, match and list records, for programs.
+
 For agents and scripts; people will prefer `retain new`, `retain retire` and their kin.
 Errors of `write` are blocks on standard output, one name and value per line, and exit code 1.
 

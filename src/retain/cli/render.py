@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from retain.text.sanitize import shorten, visible
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
-_LEAST = 8  # below which a cut cell says nothing
 _CELL = 60  # as much of a title as a line of a listing has room for
 
 
@@ -23,7 +22,6 @@ class Table(NamedTuple):
     title: str = ""
     empty: str = ""
     flexible: Sequence[str] = ()  # columns that may be cut short; the others never are
-    least: str = ""  # the one of them that is cut before the others
 
 
 def show_table(table: Table) -> None:
@@ -47,53 +45,24 @@ def show_table(table: Table) -> None:
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+        print("  ".join(cells).rstrip())
 
 
 def _show_rich(table: Table, rows: Sequence[Sequence[str]]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    console = Console()
-    natural = [max(map(cell_len, cells)) for cells in zip(table.columns, *rows, strict=True)]
-    widths = _fit(natural, table, console.width - 3 * (len(natural) - 1))
-    grid = RichTable(
-        title=table.title or None,
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-    )
+    grid = RichTable(title=table.title or None, title_justify="left", box=SIMPLE_HEAD)
     for number, column in enumerate(table.columns):
-        is_flexible = column in table.flexible
+        is_flexible = column in table.flexible  # rich makes room by breaking the lines of these
         grid.add_column(
-            column,
-            style="cyan" if number == 0 else None,
-            width=widths[number],
-            no_wrap=is_flexible,
-            overflow="ellipsis" if is_flexible else "fold",
+            column, style="cyan" if number == 0 else None, no_wrap=not is_flexible, overflow="fold"
         )
     for row in rows:
         grid.add_row(*map(Text, row))
-    console.print(grid)
-
-
-def _fit(natural: Sequence[int], table: Table, room: int) -> list[int]:
-    """Column widths for the room there is: what may be cut gives way first, the widest of it."""
-    widths = list(natural)
-    while sum(widths) > max(room, len(widths)):
-        flexible = [
-            number
-            for number, column in enumerate(table.columns)
-            if column in table.flexible and widths[number] > _LEAST
-        ]
-        least = [number for number in flexible if table.columns[number] == table.least]
-        widest = max(least or flexible or range(len(widths)), key=widths.__getitem__)
-        widths[widest] -= 1
-    return widths
+    Console().print(grid)
 
 
 def colour_diff(diff: str) -> str:
@@ -116,32 +85,18 @@ class Bar:
     def __init__(self, title: str, kept: str = "") -> None:
         self._title, self._kept = title, kept
         self._progress: Progress | None = None
-        self._task: TaskID | None = None
 
     def __call__(self, done: int, total: int) -> None:
         """Draw the bar, from the first call on that has something left to wait for."""
         if self._progress is None and done < total and sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                MofNCompleteColumn,
-                Progress,
-                TextColumn,
-                TimeRemainingColumn,
-            )
+            from rich.progress import Progress
 
-            self._progress = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-                transient=True,
-            )
-            self._task = self._progress.add_task(self._title, total=total)
+            self._progress = Progress(console=Console(stderr=True), transient=True)
+            self._progress.add_task(self._title)
             self._progress.start()
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=done, total=total)
+        if self._progress is not None:
+            self._progress.update(self._progress.task_ids[0], completed=done, total=total)
 
     def __enter__(self) -> Bar:
         return self

@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, S
 from typing import TYPE_CHECKING, Any
 
 from retain.app import App
-from retain.cli.arguments import (
+from retain.cli.command import (
+    Args,
+    Output,
     arg,
-    choice_flag,
-    collection_arg,
+    command,
     count,
     either,
     flag,
@@ -21,7 +22,6 @@ from retain.cli.arguments import (
     repeated,
     share,
 )
-from retain.cli.command import Args, Line, Output, command
 from retain.errors import BadName, NotFound, RetainError, UsageError
 from retain.memory import Answer, Degraded, Hit, Linked
 from retain.search.excerpt import cut_excerpt
@@ -39,7 +39,7 @@ _WORD = re.compile(r"\w[\w.'+#-]{0,39}")
 @command(
     "search",
     arg("words QUERY", "words, or a whole question", nargs="*"),
-    collection_arg("only in this collection"),
+    arg("--collection NAME", "only in this collection"),
     repeated(
         "--filter EXPR",
         "as in `retain list`: key=a,b, key!=v, key>=v, key~text; several must all hold",
@@ -50,8 +50,8 @@ _WORD = re.compile(r"\w[\w.'+#-]{0,39}")
     arg("--until WHEN", "the same, its end included", default=""),
     limit_arg(10, "how many (10)"),
     either(
-        choice_flag("--semantic", "mode", "semantic", "by meaning alone", default="hybrid"),
-        choice_flag("--text", "mode", "text", "by words alone"),
+        flag("--semantic", "by meaning alone"),
+        flag("--text", "by words alone"),
     ),
     arg("--min-score X", "nothing below, from 0 to 1", type=share, default=0.0),
     flag("--explain", "say where each score comes from"),
@@ -68,7 +68,8 @@ _WORD = re.compile(r"\w[\w.'+#-]{0,39}")
     ),
 )
 def _search(app: App, args: Args) -> Output:
-    """
+    """Find memories by words and by meaning.
+
     Words and meaning count together; a question may name people, files and dates. Files that
     changed since the last command are taken in first. Each hit says how it is scored (0 to 1),
     where it stands, and whether a file it links to changed, moved or went since it was written,
@@ -126,18 +127,17 @@ def _make_request(args: Args) -> SearchRequest:
         filters=args.filter,
     )
     query = " ".join(args.words)
-    return SearchRequest(
-        query, args.limit, args.mode, args.per, filters, args.min_score, args.explain
-    )
+    mode = "semantic" if args.semantic else "text" if args.text else "hybrid"
+    return SearchRequest(query, args.limit, mode, args.per, filters, args.min_score, args.explain)
 
 
-def _answer_batch(app: App, request: SearchRequest, source: str, full: bool) -> Iterator[Line]:
+def _answer_batch(app: App, request: SearchRequest, source: str, full: bool) -> Iterator[Output]:
     """One answer for each line of a file; bank, index and model are opened once for all."""
     for query in _read_lines(source):
         single = request._replace(query=query)
         answer = app.search(single)
         notes = _missing_names(app, single, answer)
-        yield Line(_answer_data(app, single, answer, notes, full=full))
+        yield Output(_answer_data(app, single, answer, notes, full=full))
 
 
 def _answer_data(
@@ -265,7 +265,8 @@ def _highlight(asked: Set[str]) -> Callable[[str], str]:
     limit_arg(12, "memories (12)"),
 )
 def _brief(app: App, query: str, budget: int, limit: int) -> Output:
-    """
+    """Pack the best hits into a token budget, for a prompt.
+
     What an agent should know before it starts: the best hits with title, date, source and a
     handle, fenced as data. `retain get m:4f2a` gives the whole memory. When nothing fits, it
     says so on standard error and prints nothing else.
@@ -293,7 +294,8 @@ def _brief(app: App, query: str, budget: int, limit: int) -> Output:
     limit_arg(5, "how many (5)"),
 )
 def _linked(app: App, document: str, query: str, limit: int) -> Output:
-    """
+    """Find the memories that link to a document.
+
     A memory links to a file by naming it in double brackets: [[src/auth.py]]. The words
     around it tell how: mentions, plans, refactors, debugs, related_to. Each link says whether
     the file is still what it was: fresh, changed, moved or gone; planned is one that never was.
@@ -329,9 +331,10 @@ def _freshness(file: Linked | Node) -> str:
     return f"moved to {file.now_at}" if file.freshness == "moved" else file.freshness
 
 
-@command("related", memory_arg(handles=True), limit_arg(10, "how many (10)"))
+@command("related", "ID or handle", limit_arg(10, "how many (10)"))
 def _related(app: App, ref: str, limit: int) -> Output:
-    """
+    """Find the memories connected with one.
+
     By links in either direction, files that both link to, tags they share, and meaning.
 
       retain related auth-plan
@@ -361,7 +364,7 @@ def _related(app: App, ref: str, limit: int) -> Output:
 
 @command(
     "graph",
-    memory_arg(handles=True, more="; or a file that memories link to", nargs="?"),
+    memory_arg("id, collection/id or handle (m:4f2a); or a file that memories link to", nargs="?"),
     arg("--depth N", "with an ID: how many steps away (2)", type=count, default=2),
     arg(
         "--format",
@@ -371,7 +374,8 @@ def _related(app: App, ref: str, limit: int) -> Output:
     ),
 )
 def _graph(app: App, ref: str | None, depth: int, args: Args) -> Output:
-    """
+    """Draw links, backlinks, linked files and dangling links.
+
     The whole bank, or what is within some steps of one memory or file, in both directions.
     Files outside the bank say how they are now; a link that leads nowhere says so; ↑ marks what
     is drawn elsewhere already.

@@ -13,8 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from retain.cli.arguments import arg, choice_flag, either, flag
-from retain.cli.command import Args, Line, Output, command, open_app
+from retain.cli.command import Args, Output, arg, command, either, flag, open_app
 from retain.errors import RetainError, UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +44,8 @@ _WEB_PORT: Final = 7979
     flag("--new", help="with token: replace the one there is"),
 )
 def _mcp(args: Args) -> Output:
-    """
+    """Serve memory to an agent, over MCP.
+
     An agent's host starts this itself; `retain install` writes its configuration. The bank is
     the one that any command here would use. Over HTTP every request needs the token.
 
@@ -94,7 +94,8 @@ def _check_port(port: int) -> None:
 
 @command("watch", "--no-vectors")
 def _watch(app: App, no_vectors: bool, quiet: bool) -> Output:
-    """
+    """Take in changes as they happen, until you stop it.
+
     Keeps the index in step while you or your editor write, so that no search has to. Prints a
     line for each set of changes: the time, then how many were +added, ~changed and -removed.
 
@@ -104,7 +105,7 @@ def _watch(app: App, no_vectors: bool, quiet: bool) -> Output:
     return Output(None, stream=_watch_bank(app, not no_vectors, quiet))
 
 
-def _watch_bank(app: App, with_vectors: bool, quiet: bool) -> Iterator[Line]:
+def _watch_bank(app: App, with_vectors: bool, quiet: bool) -> Iterator[Output]:
     """One line for each set of changes, until a signal ends it."""
     from retain.cli.banks import (
         held_note,
@@ -128,7 +129,7 @@ def _watch_bank(app: App, with_vectors: bool, quiet: bool) -> Iterator[Line]:
                 "held": changes.held,
             }
             counts = f"+{changes.added} ~{changes.changed} -{changes.removed}"
-            yield Line(data, f"{time.strftime('%H:%M:%S')}  {counts}")
+            yield Output(data, f"{time.strftime('%H:%M:%S')}  {counts}")
 
 
 def _make_vectors(app: App, ended: threading.Event) -> int:
@@ -172,11 +173,12 @@ def _parse_duration(text: str) -> int:
             metavar="TIME",
             help="end when nobody asked for so long: 90s, 30m (the default), 8h",
         ),
-        choice_flag("--no-idle", "idle", None, "stay until it is ended"),
+        flag("--no-idle", "stay until it is ended"),
     ),
 )
 def _serve(args: Args) -> Output:
-    """
+    """Stay, with the model loaded, so that others answer faster.
+
     A process that stays keeps the model loaded and the index in step, and answers on a socket of
     the bank that only you can open: searches on the command line and an agent's hooks ask it, and
     fall back on doing the work themselves. An MCP server does the same while it runs, so this is
@@ -186,13 +188,13 @@ def _serve(args: Args) -> Output:
       retain serve --idle 8h &
       retain serve --no-idle --quiet
     """
-    lines = _serve_bank(open_app(args, stays=True), args.idle)
+    lines = _serve_bank(open_app(args, stays=True), None if args.no_idle else args.idle)
     if args.quiet and not args.json:
         lines = filter(lambda _: False, lines)  # it stays as long, and says nothing
     return Output(None, stream=lines)
 
 
-def _serve_bank(app: App, idle: int | None) -> Iterator[Line]:
+def _serve_bank(app: App, idle: int | None) -> Iterator[Output]:
     """A line when it listens and one when it ends."""
     from retain.daemon.client import ask
     from retain.daemon.server import Server  # sockets: an MCP server starts without
@@ -207,12 +209,12 @@ def _serve_bank(app: App, idle: int | None) -> Iterator[Line]:
             pid = (ask(root, {"op": "ping"}) or {}).get("pid")
             who = f"process {pid}" if pid else "another process"
             data = {"status": "there already", "bank": root, "pid": pid}
-            yield Line(data, f"There is one for {root} already: {who}.")
+            yield Output(data, f"There is one for {root} already: {who}.")
             return
         server.warm_up()
         server.start()
         data = {"status": "listening", "address": server.address, "bank": root}
-        yield Line(data, f"Listening for {root} at {server.address}; Ctrl-C ends it.")
+        yield Output(data, f"Listening for {root} at {server.address}; Ctrl-C ends it.")
         if idle is not None:
             timer = threading.Thread(target=_end_idle, args=(server, ended, idle), daemon=True)
             timer.start()
@@ -221,7 +223,7 @@ def _serve_bank(app: App, idle: int | None) -> Iterator[Line]:
         _make_vectors(app, ended)
         for _ in batches:
             _make_vectors(app, ended)
-    yield Line({"status": "ended", "bank": root}, "Ended.")
+    yield Output({"status": "ended", "bank": root}, "Ended.")
 
 
 def _end_idle(server: Server, ended: threading.Event, idle: int) -> None:
@@ -244,7 +246,8 @@ def _end_idle(server: Server, ended: threading.Event, idle: int) -> None:
     flag("--open", help="open it in your browser"),
 )
 def _web(app: App, args: Args) -> Output:
-    """
+    """See, search, edit and chat in the browser.
+
     Your memories in the browser: looked through, searched, edited, as a graph and over time,
     with the inbox, past chats and a chat. It listens on this machine alone and prints a link that
     lets one browser in, once; after that the browser has its own key. Where the bank is shown
@@ -293,7 +296,7 @@ def _serve_web(args: Args, port: int) -> NoReturn:
         return App(everywhere=True, stays=True) if own else open_app(args, stays=True)
 
     def welcome(server: Welcome) -> None:
-        if args.wants_json:
+        if args.json:
             import json
 
             facts = {"url": server.url, "link": server.link, "bank": server.bank}
