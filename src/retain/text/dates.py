@@ -11,11 +11,15 @@ from typing import Final, Literal, NamedTuple
 
 from retain.errors import UsageError
 
-_MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_MONTHS: Final = (
+    "january february march april may june july august september october november december".split()
+)
 _WEEKDAYS: Final = "monday tuesday wednesday thursday friday saturday sunday".split()
-_QUARTERS: Final = {  # of a year or of its seasons, by their first months
-    "q1": 1, "q2": 4, "q3": 7, "q4": 10,
-    "spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12,
+# Parts of a year by their first month, and how many months they have.
+_PARTS: Final = {name[:3]: (number, 1) for number, name in enumerate(_MONTHS, 1)} | {
+    **{name: (number, 1) for number, name in enumerate(_MONTHS, 1)},
+    "sept": (9, 1), "q1": (1, 3), "q2": (4, 3), "q3": (7, 3), "q4": (10, 3),
+    "spring": (3, 3), "summer": (6, 3), "autumn": (9, 3), "fall": (9, 3), "winter": (12, 3),
 }  # fmt: skip
 _COUNTED: Final = "one two three four five six seven eight nine ten eleven twelve".split()
 _NUMBERS: Final = {word: number for number, word in enumerate(_COUNTED, 1)} | {
@@ -24,15 +28,10 @@ _NUMBERS: Final = {word: number for number, word in enumerate(_COUNTED, 1)} | {
 _DAYS_BACK: Final = {
     "today": 0, "tonight": 0, "yesterday": 1, "last night": 1, "day before yesterday": 2,
 }  # fmt: skip
-# Every form holds a digit or one of these words, and may begin with one of the others.
+# Every form holds a digit or one of these words.
 _TELLING: Final = frozenset(
-    "january february march april june july august september october november december sept "
     "ago last past previous this today tonight yesterday recently lately".split()
-) | {*_MONTHS, *_QUARTERS, *_WEEKDAYS}
-_LEADING: Final = frozenset("in over during within since from until on the day".split()) | {
-    *_NUMBERS
-}
-_WORD: Final = re.compile(r"\w+")
+) | {*_PARTS, *_WEEKDAYS}
 _FORMS_OF_TIME: Final = (
     "Write how long ago (36h, 7d, 2w, 3 months, 1y), a day (today, yesterday, monday, 2026-05-08, "
     '8 May), a longer stretch ("last week", may, 2026-05, 2026) or a time (2026-05-08T14:30).'
@@ -52,48 +51,37 @@ class When(NamedTuple):
     is_every_year: bool = False
 
 
-class _Context(NamedTuple):
-    today: date
-    year: int  # the first one the question names, which its months share; 0 for none
-
-
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
-_Read = Callable[[re.Match[str], _Context], list[When]]
-
-
 def find_dates(query: str, today: date) -> list[When]:
     """Find the stretches of time a question names, in its order."""
-    words = [(word[0].lower(), word.start()) for word in _WORD.finditer(query)]
-    if not any(word in _TELLING or word[0].isdecimal() for word, _ in words):
+    words = re.findall(r"\w+", query.lower())
+    if not any(word in _TELLING or word[0].isdecimal() for word in words):
         return []  # nearly always; and it spares the patterns, which take long to compile
-    year = _compiled(_YEAR).search(query)
-    context = _Context(today, int(year[0]) if year else 0)
+    matches = [
+        (match.start(), order, match, read)
+        for order, (pattern, read) in enumerate(_FORMS.items())
+        for match in _compiled(pattern).finditer(query)
+    ]
+    named = _compiled(_YEAR).search(query)
     whens: list[When] = []
     end = 0
-    for word, start in words:
-        if start >= end and (word in _TELLING or word in _LEADING or word[0].isdecimal()):
-            found, end = _read_at(query, start, context)
-            whens += found
+    for start, _, match, read in sorted(matches, key=lambda found: found[:2]):
+        if start < end:
+            continue
+        try:
+            found = read(match, today, int(named[0]) if named else 0)
+        except (ValueError, OverflowError, LookupError):
+            # 30 February, a day before the year 1, a letter that only looks like another.
+            end = match.end()
+            continue
+        end = match.end() if found else end
+        whens += [when._replace(text=match[0], at=start) for when in found]
     # Beside a month or a day, a year is already in it and "last week" does not mean today's.
     return [when for when in whens if when.kind in ("day", "month", "season")] or whens
-
-
-def _read_at(query: str, start: int, context: _Context) -> tuple[list[When], int]:
-    """Read what the words from here on name, and where they end."""
-    for pattern, read in _FORMS:
-        if match := _compiled(pattern).match(query, start):
-            try:
-                whens = read(match, context)
-            except (ValueError, OverflowError, LookupError):
-                # 30 February, a day before the year 1, a letter that only looks like another.
-                return [], match.end()
-            if whens:
-                return [when._replace(text=match[0], at=start) for when in whens], match.end()
-    return [], start
 
 
 def remove_relative(query: str, whens: Iterable[When]) -> str:
@@ -113,11 +101,9 @@ def closeness(whens: Iterable[When], day: date) -> float:
     for when in whens:
         # In January a day of last December may be the nearest, and the other way round.
         for years in (-1, 0, 1) if when.is_every_year else (None,):
-            try:
-                first, last = when[:2] if years is None else _in_year(when, day.year + years)
-            except (ValueError, OverflowError):
-                continue
-            best = max(best, _fit(when.kind, first, last, day))
+            with contextlib.suppress(ValueError, OverflowError):
+                span = when[:2] if years is None else _in_year(when, day.year + years)
+                best = max(best, _fit(when.kind, *span, day))
     return best
 
 
@@ -149,7 +135,7 @@ def _fit(kind: str, first: date, last: date, day: date) -> float:
 def parse_moment(text: str, now: datetime, *, end: bool = False) -> datetime:
     """Read the time a person gives; of a day or a longer stretch its start, or its end."""
     wanted = " ".join(text.split())
-    try:
+    with contextlib.suppress(ValueError, OverflowError):
         if wanted.lower() == "now":
             return now
         if match := _compiled(_TIME_AGO).fullmatch(wanted):
@@ -157,16 +143,12 @@ def parse_moment(text: str, now: datetime, *, end: bool = False) -> datetime:
         if _compiled(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}[T ][0-9]{2}").match(wanted):
             moment = datetime.fromisoformat(wanted)
             return moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
-    except (ValueError, OverflowError):
-        wanted = ""
-    # "may" and "monday" alone could be anything in a question, but not here.
-    for lead in ("", "in ", "on "):
-        whens = find_dates(lead + wanted, now.date())
-        if len(whens) == 1 and whens[0].at + len(whens[0].text) == len(lead + wanted):
-            if whens[0].at > len(lead):
-                break
-            day, of_day = (whens[0].last, time.max) if end else (whens[0].first, time.min)
-            return datetime.combine(day, of_day, tzinfo=now.tzinfo)
+        # "may" and "monday" alone could be anything in a question, but not here.
+        for lead in ("", "in ", "on "):
+            whens = find_dates(lead + wanted, now.date())
+            if [when.text.removeprefix(lead) for when in whens] == [wanted]:
+                day, of_day = (whens[0].last, time.max) if end else (whens[0].first, time.min)
+                return datetime.combine(day, of_day, tzinfo=now.tzinfo)
     raise UsageError(f"{text[:80]!r} is not a time", hint=_FORMS_OF_TIME)
 
 
@@ -192,55 +174,50 @@ def _months(year: int, month: int, count: int = 1) -> _Span:
     return first, last
 
 
-def _of_year(
-    kind: Literal["day", "month", "season"], span: Callable[[int], _Span], year: int, today: date
-) -> list[When]:
-    """A stretch of a year; without one, the latest that has begun."""
-    if year:
-        return [When(*span(year), kind)]
-    for earlier in range(today.year, max(0, today.year - 9), -1):  # 29 February: up to eight
-        with contextlib.suppress(ValueError):
-            first, last = span(earlier)
-            if first <= today:
-                return [When(first, last, kind, is_every_year=True)]
-    raise ValueError
+# Forms: each a pattern and what it means. Where two match, the first is taken.
 
-
-# Forms: each a pattern and what it means. The first that matches is taken.
-
-_FOUR_DIGITS = r"(?:19|20)[0-9]{2}"
+_FOUR_DIGITS: Final = r"(?:19|20)[0-9]{2}"
 # A year is no price, number or part of a date.
 _YEAR: Final = rf"(?<![\w.$€£#]){_FOUR_DIGITS}(?!\w|[-/.][0-9]{{1,2}}(?![0-9]))"
-_NUMBER = (
+_NUMBER: Final = (
     r"(?P<number>[0-9]{1,6}|(?:a\s+)?couple(?:\s+of)?|(?:a\s+)?few|several"
     rf"|{'|'.join(_COUNTED)}|an?)"
-)
-_LEAD = r"(?:(?:in|over|during|within|since|from)\s+)?(?:the\s+)?"
-_LEADS_TO_MONTH: Final = (
-    r"(?<!\w)(?:during|since|until|till|from|by|before|after|in|early|late|mid)[\s-]+$"
 )
 _TIME_AGO: Final = (
     rf"{_NUMBER}(?:(?<=[0-9])\s*|\s+)"
     r"(?P<unit>min(?:utes?)?|h(?:ours?)?|d(?:ays?)?|w(?:eeks?)?|mo(?:nths?)?|y(?:ears?)?)"
     r"(?:\s+ago)?"
 )
-
-_FORMS: Final[list[tuple[str, _Read]]] = []
-
-
-def _form(*parts: str) -> Callable[[_Read], _Read]:
-    def register(read: _Read) -> _Read:
-        _FORMS.append(("".join(parts), read))
-        return read
-
-    return register
-
-
-@_form(
-    r"(?P<year>[0-9]{4})(?P<sign>[-/.])(?P<month>[0-9]{2})(?:(?P=sign)(?P<day>[0-9]{2}))?",
-    r"(?![0-9]|[-/.][0-9])(?:(?=T[0-9])|(?!\w))",
+_ISO: Final = (
+    r"(?<!\w)(?P<year>[0-9]{4})(?P<sign>[-/.])(?P<month>[0-9]{2})(?:(?P=sign)(?P<day>[0-9]{2}))?"
+    r"(?![0-9]|[-/.][0-9])(?:(?=T[0-9])|(?!\w))"
 )
-def _read_iso(match: re.Match[str], _context: _Context) -> list[When]:
+_SLASHED: Final = (
+    r"(?<!\w)(?P<one>[0-9]{1,2})(?P<sign>[-/.])(?P<other>[0-9]{1,2})(?P=sign)"
+    r"(?P<year>[0-9]{4})(?!\w|[-/.][0-9])"
+)
+_PART: Final = (
+    r"(?<!\w)(?:(?P<day_before>[0-9]{1,2})(?:st|nd|rd|th)?(?:\s+of)?[\s-]+)?"
+    rf"(?:(?P<which>last|past|this)\s+)?(?P<name>{'|'.join(_PARTS)})(?!\w)\.?"
+    r"(?:[\s-]+(?:the\s+)?(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?(?!\w|:[0-9]))?"
+    rf"(?:[\s,/-]+(?:of\s+)?(?P<year>{_FOUR_DIGITS})(?!\w))?"
+)
+_DAY: Final = (
+    r"(?<!\w)(?:(?:the\s+)?(?P<day>day\s+before\s+yesterday|last\s+night|tonight|yesterday|today)"
+    r"|recently|lately)(?!\w)"
+)
+_STRETCH: Final = (
+    r"(?<!\w)(?:(?:(?:in|over|during|within|since|from)\s+)?(?:the\s+)?"
+    rf"(?P<which>last|past|previous|this)\s+)?(?:{_NUMBER}\s+)?"
+    r"(?P<unit>hour|day|weekend|week|month|year)s?(?P<ago>\s+ago)?(?!\w)"
+)
+_WEEKDAY: Final = (
+    r"(?<!\w)(?:(?P<lead>on|since|from|until)\s+)?(?:(?P<which>last|past|this)\s+)?"
+    rf"(?P<weekday>{'|'.join(_WEEKDAYS)})(?!\w)"
+)
+
+
+def _read_iso(match: re.Match[str], _today: date, _year: int) -> list[When]:
     year, month = int(match["year"]), int(match["month"])
     if match["day"]:
         day = date(year, month, int(match["day"]))
@@ -249,118 +226,83 @@ def _read_iso(match: re.Match[str], _context: _Context) -> list[When]:
     return [When(*_months(year, month), "month")] if match["sign"] == "-" else []
 
 
-@_form(
-    r"(?P<one>[0-9]{1,2})(?P<sign>[-/.])(?P<other>[0-9]{1,2})(?P=sign)",
-    r"(?P<year>[0-9]{4})(?!\w|[-/.][0-9])",
-)
-def _read_slashed(match: re.Match[str], _context: _Context) -> list[When]:
+def _read_slashed(match: re.Match[str], _today: date, _year: int) -> list[When]:
     """Read day and month in either order, unless dots tell which."""
     one, other, year = int(match["one"]), int(match["other"]), int(match["year"])
     orders = {(one, other)} if match["sign"] == "." else {(one, other), (other, one)}
     days = [date(year, month, day) for day, month in sorted(orders) if month <= 12]
-    if not days:
-        raise ValueError
     return [When(day, day, "day") for day in days]
 
 
-@_form(
-    rf"(?:(?P<which>last|this|past)\s+)?(?P<quarter>{'|'.join(_QUARTERS)})(?!\w)",
-    rf"(?:[\s,/-]+(?:of\s+)?(?P<year>{_FOUR_DIGITS})(?!\w))?",
-)
-def _read_quarter(match: re.Match[str], context: _Context) -> list[When]:
-    name, year, today = match["quarter"].lower(), int(match["year"] or 0), context.today
-    month, which = _QUARTERS[name], "" if year else (match["which"] or "").lower()
-    if which == "this":
-        year = today.year - (month == 12 and today.month < 3)
-    elif which:
-        year = today.year
-        while _months(year, month, 3)[1] >= today:
-            year -= 1
-    elif name[0] == "q":
-        year = year or context.year
-    elif not year:
-        return []  # spring and fall have other meanings
-    return _of_year("season", lambda year: _months(year, month, 3), year, today)
-
-
-@_form(
-    r"(?:(?P<day_before>[0-9]{1,2})(?:st|nd|rd|th)?(?:\s+of)?[\s-]+)?",
-    r"(?:(?P<which>last|past|this)\s+)?",
-    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?",
-    r"|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)(?!\w)\.?",
-    r"(?:[\s-]+(?:the\s+)?(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?(?!\w|:[0-9]))?",
-    rf"(?:[\s,-]+(?:of\s+)?(?P<year>{_FOUR_DIGITS})(?!\w))?",
-)
-def _read_month(match: re.Match[str], context: _Context) -> list[When]:
-    if not _is_month(match):
+def _read_part(match: re.Match[str], today: date, named_year: int) -> list[When]:
+    """Read a month, a quarter, a season or a day; without a year, the latest that has begun."""
+    name, which = match["name"].lower(), (match["which"] or "").lower()
+    month, count = _PARTS[name]
+    day = int(match["day"] or match["day_before"] or 0)
+    year = int(match["year"] or 0)
+    # Spring and fall have other meanings.
+    if not (_is_month(match) if count == 1 else not day and (year or which or name[0] == "q")):
         return []
-    month, today = _MONTHS.index(match["month"][:3].lower()) + 1, context.today
-    year, which = int(match["year"] or 0), (match["which"] or "").lower()
+
+    def span(year: int) -> _Span:
+        return (date(year, month, day),) * 2 if day else _months(year, month, count)
+
     if which and not year:
-        year = today.year - (which != "this" and month >= today.month)
-    year = year or context.year
-    if day := int(match["day"] or match["day_before"] or 0):
-        return _of_year("day", lambda year: (date(year, month, day),) * 2, year, today)
-    return _of_year("month", lambda year: _months(year, month), year, today)
+        year = today.year
+        while which != "this" and span(year)[1] >= today:
+            year -= 1
+    kind: Literal["day", "month", "season"] = "day" if day else "month" if count == 1 else "season"
+    if year or named_year:
+        return [When(*span(year or named_year), kind)]
+    for earlier in range(today.year, max(0, today.year - 9), -1):  # 29 February: up to eight
+        with contextlib.suppress(ValueError):
+            if span(earlier)[0] <= today:
+                return [When(*span(earlier), kind, is_every_year=True)]
+    raise ValueError
 
 
 def _is_month(match: re.Match[str]) -> bool:
     """Tell a month from another word: "may", "march" and "dec" may be one."""
-    word = match["month"]
+    word, text, start = match["name"], match.string, match.start()
     if (len(word) > 3 and word.lower() not in ("march", "sept")) or match["day"] or match["year"]:
         return True
-    at, start = match.start("month"), match.start()
-    if _compiled(_LEADS_TO_MONTH).search(match.string, max(0, at - 12), at):
+    leads = r"(?<!\w)(?:during|since|until|till|from|by|before|after|in|early|late|mid)[\s-]+$"
+    if _compiled(leads).search(text, max(0, match.start("name") - 12), match.start("name")):
         return True
-    has_number = match["which"] or match["day_before"]
+    has_number = bool(match["which"] or match["day_before"])
     if word.istitle():
         # "May I ask" has a capital for another reason.
-        begins = _compiled(r"(?:^|[.?!:])\W*$").search(match.string, max(0, start - 12), start)
-        return bool(has_number) or (word not in ("Jan", "Mar") and not begins)
+        begins = _compiled(r"(?:^|[.?!:])\W*$").search(text, max(0, start - 12), start)
+        return has_number or (word not in ("Jan", "Mar") and not begins)
     # "8 may" and "last may" are dates, but not in "Python 3 may break".
-    return bool(has_number) and not _compiled(r"\s{0,9}[^\W\d]").match(match.string, match.end())
+    return has_number and not _compiled(r"\s{0,9}[^\W\d]").match(text, match.end())
 
 
-@_form(_YEAR)
-def _read_year(match: re.Match[str], _context: _Context) -> list[When]:
+def _read_year(match: re.Match[str], _today: date, _year: int) -> list[When]:
     year = int(match[0])
     return [When(date(year, 1, 1), date(year, 12, 31), "year")]
 
 
-@_form(
-    r"(?:the\s+)?(?P<day>day\s+before\s+yesterday|last\s+night|tonight|yesterday|today)(?!\w)",
-    r"|(?:recently|lately)(?!\w)",
-)
-def _read_day(match: re.Match[str], context: _Context) -> list[When]:
+def _read_day(match: re.Match[str], today: date, _year: int) -> list[When]:
     if not match["day"]:
-        return [When(context.today - timedelta(14), context.today, "vague")]
-    day = context.today - timedelta(_DAYS_BACK[" ".join(match["day"].lower().split())])
+        return [When(today - timedelta(14), today, "vague")]
+    day = today - timedelta(_DAYS_BACK[" ".join(match["day"].lower().split())])
     return [When(day, day, "relative")]
 
 
-@_form(
-    rf"(?:{_LEAD}(?P<last>last|past|previous)\s+)?{_NUMBER}\s+",
-    r"(?P<unit>hour|day|week|month|year)s?(?P<ago>\s+ago)?(?!\w)",
-)
-def _read_amount(match: re.Match[str], context: _Context) -> list[When]:
-    """Read "last 3 days", or a time ago, as exact as its unit: a week ago is three days around."""
-    unit, today = match["unit"].lower(), context.today
-    day = _go_back(datetime.combine(today, time.max), _number(match["number"]), unit).date()
-    if match["last"]:
-        return [When(day, today, "relative")]
-    around = timedelta({"week": 3, "month": 15, "year": 182}.get(unit, 0))
-    return [When(day - around, day + around, "relative")] if match["ago"] else []
-
-
-@_form(
-    rf"{_LEAD}(?P<which>last|past|previous|this)\s+(?P<unit>week|weekend|month|year)(?!\w)",
-)
-def _read_last(match: re.Match[str], context: _Context) -> list[When]:
-    today, unit, which = context.today, match["unit"].lower(), match["which"].lower()
+def _read_stretch(match: re.Match[str], today: date, _year: int) -> list[When]:
+    """Read "last 3 days", "last week", or a time ago, which is as exact as its unit."""
+    unit, which = match["unit"].lower(), (match["which"] or "").lower()
+    if match["number"] or which == "past":
+        number = _number(match["number"] or "1")
+        day = _go_back(datetime.combine(today, time.max), number, unit).date()
+        around = timedelta({"week": 3, "month": 15, "year": 182}.get(unit, 0))
+        if which:
+            return [When(day, today, "relative")]
+        return [When(day - around, day + around, "relative")] if match["ago"] else []
+    if not which or unit in ("hour", "day"):
+        return []
     back = which != "this"
-    if which == "past":
-        days = {"week": 7, "weekend": 7, "month": 30, "year": 365}[unit]
-        return [When(today - timedelta(days), today, "relative")]
     if unit.startswith("week"):
         monday = today - timedelta(today.weekday() + 7 * back)
         first = monday + timedelta(5 if unit == "weekend" else 0)
@@ -371,12 +313,8 @@ def _read_last(match: re.Match[str], context: _Context) -> list[When]:
     return [When(*_months(year, month + 1), "relative")]
 
 
-@_form(
-    r"(?:(?P<lead>on|since|from|until)\s+)?(?:(?P<which>last|past|this)\s+)?",
-    rf"(?P<weekday>{'|'.join(_WEEKDAYS)})(?!\w)",
-)
-def _read_weekday(match: re.Match[str], context: _Context) -> list[When]:
-    which, today = (match["which"] or "").lower(), context.today
+def _read_weekday(match: re.Match[str], today: date, _year: int) -> list[When]:
+    which = (match["which"] or "").lower()
     if not (which or match["lead"]):  # "the Monday meeting" is on every one of them
         return []
     back = today.weekday() - _WEEKDAYS.index(match["weekday"].lower())
@@ -384,3 +322,9 @@ def _read_weekday(match: re.Match[str], context: _Context) -> list[When]:
         back = back % 7 or (7 if which else 0)
     day = today - timedelta(back)
     return [When(day, day, "relative")]
+
+
+_FORMS: Final[dict[str, Callable[[re.Match[str], date, int], list[When]]]] = {
+    _ISO: _read_iso, _SLASHED: _read_slashed, _PART: _read_part, _YEAR: _read_year,
+    _DAY: _read_day, _STRETCH: _read_stretch, _WEEKDAY: _read_weekday,
+}  # fmt: skip
