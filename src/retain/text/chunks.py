@@ -241,64 +241,31 @@ _ROLES: Final = frozenset("user assistant system human ai agent tool".split())
 # Words that people write before a colon without anybody speaking.
 _LABELS: Final = frozenset(
     """
-    a abstract acceptance access account accounts action actions added address addresses
-    advantage advantages after afternoon age agenda aim aliases allergies alternative
-    alternatives always answer answers api app apps architecture area args argument arguments
-    assumption assumptions attendees attention attributes audience auth authentication author
-    authorization authors avoid backend background backlog bad bcc because before behavior
-    behaviour benefit benefits birthday blocker blockers book books born branch breakfast budget
-    bug bugfix bugs build cache calls case cases category cause causes caution caveat caveats cc
-    challenge challenges change changed changelog changes channel check checklist choice choices
-    ci city class cloud code color colour column columns command commands comment comments
-    commit commits company compatibility complexity component components con conclusion
-    conclusions config configuration cons consequence consequences constraint constraints
-    contact content contents context convention conventions copyright correctness cost costs
-    country cpu created credentials criteria critical current danger data database date dates
-    day db deadline debug decision decisions default defaults definition demo dependencies
-    dependency deploy deployment deprecated description design details development diet
-    difference dinner disk dislikes docker docs documentation domain done dont downside due
-    duration edge education effect effects efficiency effort email employer endpoint endpoints
-    entry environment error errors estimate evening evidence example examples exception expected
-    experience fact facts failed family faq fatal favorite favourite feature features feedback
-    field fields file filename files finding findings first fitness fix fixed fixes fixme flow
-    focus folder follow-up followup food for format framework frequency from frontend function
-    future fyi gender gist git github go goal goals good gotcha gotchas gpu guideline guidelines
-    hardware health height high hint hints history hobbies hobby home host hostname hotfix how http
-    https id idea ideas image impact implementation important improvement improvements in
-    include includes info information infrastructure input inputs install installation instead
-    instructions interests interface ios issue issues item items java javascript job jobs kafka
-    key keys keyword keywords kind known kubernetes language languages last latency learned
-    lesson lessons level libraries library license likes limit limitation limitations limits
-    line link links linter list location log logs low lunch macos main maintainability
-    maintainer major medium meeting memories memory message metadata method methods metric
-    metrics migration milestone minor mitigation mitigations mode model module monitoring
-    morning motivation movie movies music mysql name names namespace nationality nb network
-    never new next nickname night no node.js not note notes notice objective objectives
-    observation observations occupation off ok old on only open opportunities option optional
-    options order os other outcome outcomes output outputs overview owner owners p.s package
-    packages page param parameter parameters params participants password path paths pattern
-    patterns pending performance pets phase phone place plan plans platform point points policy
-    port ports postgres postgresql preference preferences prerequisite prerequisites price
-    primary priority pro problem problems process production progress project prompt property
-    pros protocol ps purpose python q query question questions queue quote raises ram range
-    rationale re read readability reason reasons recommendation recommendations redis reference
-    references regex region related release reliability remember reminder removed repo
-    repository request requirement requirements requires resolution resolved resource resources
-    response responsibilities rest result results return returns review reviewers risk risks
-    role root row rows rule rules run rust scalability schedule schema school scope script
-    secondary secret section security see semantics server service services session sessions
-    setting settings setup severity side signal signals simplicity since size software solution
-    solutions source sources spec speed sqlite stack stage staging start started state status
-    step steps storage strategy strength strengths structure style subject subtitle suggestion
-    suggestions summary symptom symptoms syntax table tag tags takeaway takeaways target task
-    tasks tech technology template test tested testing tests theme then theory threats
-    throughput time timeline times tip tips title tldr to today todo token tomorrow tools topic
-    topics trace trade-off trade-offs tradeoff tradeoffs travel trigger type types typescript ui
-    updated upside url urls usability usage use used username validation value values verdict
-    version versions via view warn warning warnings weakness weaknesses website week weight
-    weights what when where which who why windows work workaround workflow year yes yesterday
-    monday tuesday wednesday thursday friday saturday sunday mon tue wed thu fri sat sun january
-    february march july september october november december
+    a action actions address after agenda alternative alternatives answer api architecture
+    assumption assumptions attendees author backend background before benefits blocker blockers
+    branch budget bug bugs build cause caveat change changed changes city command comment config
+    configuration cons consequence consequences constraint constraints contact content contents
+    context cost created critical current data database date day deadline debug december decision
+    decisions default definition dependencies deploy description design details done due edge email
+    environment error evidence example examples expected fact fatal feature february file files
+    findings first fix fixed fixes follow-up for format friday from frontend goal goals high hint
+    home host how https id idea ideas impact implementation important info input install issue
+    issues item items january job july key keyword keywords kind language last lesson lessons level
+    license limit limitations link links list location log low main maintainer march medium meeting
+    message method metric metrics migration milestone minor mode model monday motivation name never
+    new next no note notes november objective observation october old on open option options
+    outcome output overview owner package parameters participants password path pattern performance
+    phone plan platform policy port preference prerequisites priority pro problem problems process
+    production progress project prompt pros purpose q question questions rationale reason reasons
+    recommendation reference references region related release remember reminder repo repository
+    requirement requirements resolution result results return returns review risk risks role root
+    rule rules run saturday scope script section security see september server service session
+    setting settings setup severity size solution source sources stack staging start state status
+    step steps storage strategy style subject suggestion summary sunday symptom symptoms table tag
+    tags takeaway takeaways target task tasks team tech test tests thursday time timeline tip title
+    tldr to today todo token tomorrow tools topic topics trade-off trade-offs tuesday type update
+    updated url usage use username value version warn warning wednesday week what when where which
+    who why work workaround workflow yes yesterday
     """.split()
 )
 _TALK: Final = re.compile(

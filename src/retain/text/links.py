@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice, pairwise
 from typing import Final, NamedTuple
@@ -27,20 +28,21 @@ class Link(NamedTuple):
     line: int
 
 
-# Where the brackets start and end, then the target with its kind, label and anchor.
-_Brackets = tuple[int, int, str, str, str, str]
+class _Brackets(NamedTuple):
+    line: int
+    start: int
+    end: int
+    text: str
 
 
 def find_links(body: str) -> list[Link]:
     """Find the links outside code, in order; several to one target are all kept."""
     found = list(islice(_find_brackets(body), MAX_LINKS))
-    cuts = [0, *(_divide(body, one[1], other[0]) for one, other in pairwise(found)), len(body)]
+    cuts = [0, *(_divide(body, one.end, other.start) for one, other in pairwise(found)), len(body)]
     links = []
-    line, counted = 1, 0
     for brackets, (first, last) in zip(found, pairwise(cuts), strict=False):
-        start, end, target, kind, label, anchor = brackets
-        line += body.count("\n", counted, start)
-        counted = start
+        line, start, end, text = brackets
+        target, kind, label, anchor = _parse_target(text)
         before, after = _context(body, first, start, end, last)
         said = body[max(0, start - 4 * _AROUND) : start].rpartition("\n")[2]
         edge, memory_edge = _edges(before, after, _is_own_words(said))
@@ -88,28 +90,20 @@ _ENDINGS: Final = frozenset(
 )
 
 
+# The innermost brackets, in which others may be paired: [[app/[id]]].
+_BRACKETS: Final = re.compile(
+    r"\[\[(?!\[)((?:[^\[\]\n]|\[(?!\[)[^\[\]\n]{0,200}\]|\](?!\])){1,1000}?)\]\]"
+)
+
+
 def _find_brackets(body: str) -> Iterator[_Brackets]:
-    """Find links outside code; text is passed over once, however many brackets it has."""
-    at = 0
-    spans = _code_spans(body) if "[[" in body else iter(())
-    code = next(spans, None)
-    while (end := body.find("]]", at)) >= 0:
-        start = body.rfind("[[", at, end)
-        at = end + 2
-        if start < 0:
-            continue
-        is_open = body.count("[", start + 2, end) > body.count("]", start + 2, end)
-        if body.startswith("]", end + 2) and is_open:
-            end += 1  # [[app/[id]]]
-        at = end + 2
-        while code and code[1] <= start:
-            code = next(spans, None)
-        if code and end + 2 > code[0]:
-            continue
-        if end - start <= 2 * _MAX_TARGET and "\n" not in body[start:end]:
-            target, kind, label, anchor = _parse_target(body[start + 2 : end])
-            if 0 < len(target) <= _MAX_TARGET:
-                yield start, end + 2, target, kind, label, anchor
+    """Find the links outside code that have a target."""
+    line, counted = 1, 0
+    for match in _BRACKETS.finditer(_blank_code(body) if "[[" in body else ""):
+        if 0 < len(_parse_target(match[1])[0]) <= _MAX_TARGET:
+            line += body.count("\n", counted, match.start())
+            counted = match.start()
+            yield _Brackets(line, *match.span(), match[1])
 
 
 def _parse_target(text: str) -> tuple[str, str, str, str]:
@@ -132,50 +126,42 @@ def _parse_target(text: str) -> tuple[str, str, str, str]:
     return normalize_target(name), kind, label.strip(), anchor.strip()
 
 
-# Code
-
 _TICKS: Final = re.compile(r"(?<!\\)`+")
-_NEW_BLOCK: Final = re.compile(r"\s*$|[ \t]*(?:[#>|]|(?:[-*+]|\d{1,9}[.)])[ \t])")
+# No code within a line reaches beyond its block of text.
+_NEW_BLOCK: Final = re.compile(r"\n(?=[^\S\n]*(?:\n|$)|[ \t]*(?:[#>|]|(?:[-*+]|\d{1,9}[.)])[ \t]))")
 
 
-def _code_spans(body: str) -> Iterator[tuple[int, int]]:
-    """Find the code of a body, in order: its fences, and the spans between backticks."""
+def _blank_code(body: str) -> str:
+    """Put spaces in the place of all code, so that every other character stays where it is."""
     if "`" not in body and "~~~" not in body:
-        return
+        return body
     lines = body.split("\n")
-    at = number = 0
-    for first, last in (*find_fences(lines), (len(lines), len(lines))):
-        start = at
-        while number < first:
-            # No code within a line reaches beyond its block of text.
-            if _NEW_BLOCK.match(lines[number]):
-                yield from _tick_spans(body, start, at)
-                start = at
-            at += len(lines[number]) + 1
-            number += 1
-        yield from _tick_spans(body, start, at)
-        start = at
-        at += sum(map(len, lines[first:last])) + last - first
-        number = last
-        yield start, at
+    for first, last in find_fences(lines):
+        lines[first:last] = [" " * len(line) for line in lines[first:last]]
+    blocks = []
+    for block in _NEW_BLOCK.split("\n".join(lines)):
+        pieces: list[str] = []
+        at = 0
+        for start, end in _code_spans(block):
+            pieces += (block[at:start], re.sub(r"[^\n]", " ", block[start:end]))
+            at = end
+        blocks.append("".join(pieces) + block[at:])
+    return "\n".join(blocks)
 
 
-def _tick_spans(body: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _code_spans(block: str) -> Iterator[tuple[int, int]]:
     """Pair each run of backticks with the next one of the same length."""
-    runs = [match.span() for match in _TICKS.finditer(body, start, end)]
-    following: dict[int, int] = {}
-    closing: dict[int, int] = {}
-    for at in range(len(runs) - 1, -1, -1):
-        size = runs[at][1] - runs[at][0]
-        if size in following:
-            closing[at] = following[size]
-        following[size] = at
-    at = 0
-    while at < len(runs):
-        if at in closing:
-            yield runs[at][0], runs[closing[at]][1]
-            at = closing[at]
-        at += 1
+    runs = list(_TICKS.finditer(block))
+    later = Counter(len(run[0]) for run in runs)
+    opened: re.Match[str] | None = None
+    for run in runs:
+        size = len(run[0])
+        later[size] -= 1
+        if opened is None:
+            opened = run if later[size] else None
+        elif len(opened[0]) == size:
+            yield opened.start(), run.end()
+            opened = None
 
 
 # Context
