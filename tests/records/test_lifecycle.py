@@ -53,16 +53,14 @@ def test_a_step_sets_its_state_and_leaves_an_entry(
 
 
 ONLY_ARCHIVED = "Only archived memories can be unarchived."
-ONLY_RETIRED = (
-    "Only retired memories can be restored. Use `retain unarchive` for archived memories."
-)
+ONLY_RETIRED = "Only retired memories can be restored; archived ones are unarchived."
 
 
 @pytest.mark.parametrize(
     "action, record, code, status, fix",
     [
         ("retire", ARCHIVED, "DELETE_ERROR", "archived",
-         "Archived memories must be unarchived before retiring. Use `retain unarchive` first."),
+         "Archived memories must be unarchived before retiring."),
         ("archive", RETIRED, "ARCHIVE_ERROR", "retired", "Only active memories can be archived."),
         ("unarchive", {}, "UNARCHIVE_ERROR", "active", ONLY_ARCHIVED),
         ("unarchive", RETIRED, "UNARCHIVE_ERROR", "retired", ONLY_ARCHIVED),
@@ -113,7 +111,7 @@ def test_a_new_record_is_active_under_its_own_name_whatever_it_claims() -> None:
     assert lifecycle.create(new, "decision", "use-jwt") == (new, [])
 
 
-@pytest.mark.parametrize("record, step", [({}, "update"), (ARCHIVED, "unarchive")])
+@pytest.mark.parametrize("record, step", [({}, "Update"), (ARCHIVED, "Unarchive")])
 def test_nothing_in_force_or_shelved_is_created_over_unless_forced(
     record: Record, step: str
 ) -> None:
@@ -121,7 +119,7 @@ def test_nothing_in_force_or_shelved_is_created_over_unless_forced(
         lifecycle.refuse_overwrite(record, "t", NOW, force=False)
     status = record.get("record_status", "active")
     assert refused.value.facts == ({"target": "t", "record_status": status},)
-    assert refused.value.hint == f"Use `retain {step}`, or --force"
+    assert refused.value.hint == f"{step} that one, or use --force."
     lifecycle.refuse_overwrite(record, "t", NOW, force=True)
 
 

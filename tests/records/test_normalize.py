@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.errors import RecordError
-from retain.records.normalize import clean_title, normalize, slugify
+from retain.bank.index_md import clean_title
+from retain.records.normalize import normalize, slugify
 from retain.records.schema import ID
 
 NOW = "2026-05-08T12:00:00Z"
@@ -30,9 +30,9 @@ VERSION = ["schema_version: set to '1.0'"]
 EMPTY = "tags: empty after dedup, set to ['untagged']"
 MARKS = ["title: stripped control chars/index-injection markers"]
 KEPT: dict[str, list[object]] = {
-    "schema_version": [2.0, True, "2.0"],
+    "schema_version": [2.0, "2.0"],
     "id": [7, ""],
-    "confidence": [float("-inf"), "inf", "1e999", "nan", "high", [], None],
+    "confidence": [float("-inf"), "inf", "nan", 10**400, "high", [], None],
     "title": [5, "a->b", "결정: JWT"],
     "tags": [["B", 3, None], None, {"a": 1}],
 }
@@ -44,23 +44,22 @@ RULES: list[tuple[str, object, object, list[str]]] = [
     ("id", "a\nb", "a-b", ["id: slugified 'a\\nb' -> 'a-b'"]),
     ("confidence", -0.1, 0.0, ["confidence: clamped to 0.0"]),
     ("confidence", "1.5", 1.0, ["confidence: clamped to 1.0"]),
-    ("confidence", 10**400, 1.0, ["confidence: clamped to 1.0"]),
     ("confidence", "0.7", 0.7, ["confidence: converted to 0.7"]),
     ("title", "  Use JWT\t", "Use JWT", ["title: stripped whitespace"]),
-    ("title", "a\x00b\nc\x7fd\x85e", "abcde", MARKS),
+    ("title", "a\x00b\nc\x7fd\x85e", "ab cde", MARKS),
     ("title", "a -> -> b", "a - - b", MARKS),
     ("title", "a ->", "a -", MARKS),
-    ("title", "a\u00a0->\u00a0b", "a\u00a0-\u00a0b", MARKS),
+    ("title", "a\u00a0->\u00a0b", "a - b", MARKS),
     ("title", "x #tags:evil", "x evil", MARKS),
     ("title", "x #ta#tags:gs:y", "x y", MARKS),
     ("title", "#ta\u200bgs:x", "x", MARKS),
     ("title", "-#tags:> x", "- x", MARKS),
-    ("title", "one\u2028two\u2029three", "onetwothree", MARKS),
+    ("title", "one\u2028two\u2029three", "one two three", MARKS),
     ("title", "a\u202eb\u2066c\ufeffd\U000e0041e", "abcde", MARKS),
     ("tags", "auth", ["auth"], ["tags: wrapped string in array"]),
     ("tags", ["B", " a ", "b", "A"], ["a", "b"], []),
     ("tags", ["a,b", "c -> d", "#tags:e", "#Tags:f"], ["a b", "c d", "e", "f"], []),
-    ("tags", ["a\x00\n\u200bb"], ["ab"], []),
+    ("tags", ["a\x00\n\u200bb"], ["a b"], []),
     ("tags", ["", " ", ","], ["untagged"], [EMPTY]),
     ("tags", "", ["untagged"], ["tags: wrapped string in array", EMPTY]),
     ("tags", [f"t{n:02}" for n in range(14, 0, -1)], [f"t{n:02}" for n in range(1, 13)],
@@ -83,10 +82,6 @@ def test_nothing_but_what_has_one_answer_is_added() -> None:
     mended, notes = normalize({}, is_new=False, now=NOW)
     assert mended == {"schema_version": "1.0", "updated_at": NOW}
     assert notes == ["schema_version: set to '1.0'", "updated_at: set to current UTC"]
-
-
-def test_a_title_of_nested_markers_is_cleaned_in_one_pass() -> None:
-    assert clean_title("#ta" * 100_000 + "#tags:" + "gs:" * 100_000) == ""
 
 
 @pytest.mark.parametrize(
@@ -123,24 +118,6 @@ def test_the_id_of_a_text_without_latin_letters_is_its_own_however_it_is_compose
     assert slugify("Релиз 2") != slugify("Релиз 3")
 
 
-@pytest.mark.parametrize(
-    "record, path",
-    [
-        ({"content": {"context": "a\0"}}, "content.context"),
-        (
-            {"content": {"alternatives": [{"option": "x"}, {"option": "\0"}]}},
-            "content.alternatives.1.option",
-        ),
-        ({"content": {"a\0b": 1}}, "content.a\\x00b"),
-        ({"related_files": ["\0"]}, "related_files.0"),
-    ],
-)
-def test_a_nul_is_found_by_its_field(record: dict[str, Any], path: str) -> None:
-    with pytest.raises(RecordError) as refused:
-        normalize(record, is_new=True, now=NOW)
-    assert refused.value.facts[0]["field"] == path
-
-
 TEXTS = st.text(st.sampled_from("aB1,-> #tags:\t\n\x00\u200b\u2028\u00a0İΣ결é"), max_size=20)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12) | TEXTS,
@@ -165,10 +142,7 @@ def test_whatever_is_handed_in_is_mended_once_and_never_altered(
     record: dict[str, Any], is_new: bool
 ) -> None:
     before = copy.deepcopy(record)
-    try:
-        mended, _ = normalize(record, is_new=is_new, now=NOW)
-    except RecordError:  # a NUL character, which has no right answer
-        return
+    mended, _ = normalize(record, is_new=is_new, now=NOW)
     assert repr(record) == repr(before)  # repr: a NaN is not equal to itself
     again, notes = normalize(mended, is_new=is_new, now="later")
     assert notes == []

@@ -1,4 +1,4 @@
-"""What a typed memory must look like; model and JSON Schema are asked about every row."""
+"""What a typed memory must look like, by the schemas of the six and by those of others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from retain.categories import DEFAULTS
-from retain.records.schema import find_faults, load_schema, schema_problem
+from retain.records.schema import find_faults, find_schema_faults, load_schema
 from tests.records.filing import CONTENT
 
 ROOT = Path(__file__).parents[2]
@@ -66,10 +66,6 @@ KINDS: dict[str, tuple[list[Any], list[tuple[Any, str, str]]]] = {
     ),
     "flag": ([True, False], [(bad, "", "true or false") for bad in (0, 1, "true", None, "yes")]),
 }
-NEEDED = {
-    category: [name for name, kind in fields.items() if not kind.endswith("?")]
-    for category, fields in CONTENT_FIELDS.items()
-}
 
 
 def record(category: str = "decision") -> Record:
@@ -100,138 +96,76 @@ def changed(category: str, loc: str, value: object) -> Record:
 
 
 CHANGE = {"date": "d", "summary": "s"}
-LONG = "x" * 301
 WHOLE: list[tuple[str, object]] = [
-    ("id", "a"), ("id", "a" * 80), ("id", "0-9"), ("id", "a--b"),
-    ("title", ""), ("title", "é" * 120), ("title", "\N{GRINNING FACE}" * 120),
-    ("record_status", "active"), ("record_status", "retired"), ("record_status", "archived"),
-    ("created_at", ""), ("created_at", "yesterday"), ("updated_at", "soon"),
-    ("tags", ["a", "a"]), ("tags", [str(n) for n in range(40)]), ("tags", [""]),
-    ("related_files", []), ("related_files", ["a.py"]), ("related_files", None),
-    ("confidence", 0), ("confidence", 1), ("confidence", 1.0), ("confidence", 0.5),
-    ("confidence", None),
-    ("changes", []), ("changes", None), ("changes", [CHANGE]), ("changes", [CHANGE] * 50),
-    ("changes", [{**CHANGE, "field": "content.status", "old_value": True, "new_value": [1]}]),
-    ("changes", [{**CHANGE, "field": None, "old_value": None, "new_value": None}]),
-    ("changes", [{**CHANGE, "summary": "x" * 300}]),
-    ("times_updated", 0), ("times_updated", 7), ("times_updated", 7.0), ("times_updated", -1),
-    ("retired_at", "2026-01-01"), ("retired_at", None), ("retired_reason", "x" * 300),
-    ("retired_reason", None), ("archived_at", "x"), ("archived_at", None),
-    ("archived_reason", ""), ("archived_reason", None),
+    ("id", "a"), ("id", "a" * 80), ("id", "a--b"), ("title", ""),
+    ("title", "\N{GRINNING FACE}" * 120),
+    ("record_status", "retired"), ("created_at", "yesterday"), ("tags", [""]),
+    ("tags", [str(n) for n in range(40)]), ("related_files", None), ("confidence", 1.0),
+    ("confidence", None), ("changes", None), ("changes", [CHANGE] * 50),
+    ("changes", [{**CHANGE, "field": None, "old_value": True, "new_value": [1]}]),
+    ("times_updated", 7.0), ("times_updated", -1), ("retired_at", None),
+    ("retired_reason", "x" * 300), ("archived_reason", None),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("category", CATEGORIES)
-def test_a_record_in_order_has_no_faults(category: str) -> None:
-    for name, value in WHOLE:
-        assert find_faults(record(category) | {name: value}) == [], (name, value)
-
-
 ID = "1 to 80 characters of a-z, 0-9 and '-', with no '-' at either end"
-TAGS = "a list with at least 1 item"
-FIELDS = (
-    "no field of this name (fields: schema_version, category, id, title, record_status, "
-    "created_at, updated_at, tags, related_files, confidence, content, changes, times_updated, "
-    "retired_at, retired_reason, archived_at, archived_reason)"
-)
-CHANGED = "an object with the fields date, summary, field, old_value, new_value"
+REASON = "a string of at most 300 characters or null"
+NUMBER = "a number of at least 0 and of at most 1 or null"
 BROKEN: list[tuple[str, object, str, str, str]] = [
-    ("schema_version", "2.0", "schema_version", 'exactly "1.0"', '"2.0"'),
-    ("schema_version", 1.0, "schema_version", 'exactly "1.0"', "1.0 (number)"),
+    ("schema_version", 1.0, "schema_version", 'exactly "1.0"', "1.0"),
     *(("id", bad, "id", ID, json.dumps(bad, ensure_ascii=False)) for bad in (
-        "", "-a", "a-", "A", "a b", "a_b", "é", "a" * 81, "a\n", "a\nb",
-    ) if len(bad) < 70),
+        "", "-a", "a-", "A", "a b", "a_b", "é", "a\n", "a\nb",
+    )),
     ("id", "a" * 81, "id", ID, '"' + "a" * 76 + "..."),
     ("id", 5, "id", ID, "5 (integer)"),
-    ("id", None, "id", ID, "null"),
     ("title", "x" * 121, "title", "a string of at most 120 characters", '"' + "x" * 76 + "..."),
-    ("title", 5, "title", "a string of at most 120 characters", "5 (integer)"),
     ("title", None, "title", "a string of at most 120 characters", "null"),
     ("record_status", "gone", "record_status", "one of active, retired, archived", '"gone"'),
-    ("record_status", None, "record_status", "one of active, retired, archived", "null"),
-    ("created_at", 5, "created_at", "a string", "5 (integer)"),
-    ("created_at", None, "created_at", "a string", "null"),
-    ("updated_at", True, "updated_at", "a string", "true (boolean)"),
-    ("tags", [], "tags", TAGS, "[]"),
-    ("tags", "db", "tags", TAGS, '"db" (string)'),
-    ("tags", None, "tags", TAGS, "null"),
+    ("created_at", True, "created_at", "a string", "true (boolean)"),
+    ("tags", [], "tags", "a list with at least 1 item", "[]"),
+    ("tags", "db", "tags", "a list with at least 1 item", '"db" (string)'),
     ("tags", ["a", 5], "tags.1", "a string", "5 (integer)"),
     ("related_files", "a.py", "related_files", "a list or null", '"a.py" (string)'),
-    ("related_files", [None], "related_files.0", "a string", "null"),
-    ("confidence", -0.1, "confidence", "a number from 0 to 1 or null", "-0.1"),
-    ("confidence", 1.1, "confidence", "a number from 0 to 1 or null", "1.1"),
-    ("confidence", 2, "confidence", "a number from 0 to 1 or null", "2"),
-    ("confidence", "0.5", "confidence", "a number from 0 to 1 or null", '"0.5" (string)'),
-    ("confidence", True, "confidence", "a number from 0 to 1 or null", "true (boolean)"),
+    ("confidence", 1.1, "confidence", NUMBER, "1.1"),
+    ("confidence", True, "confidence", NUMBER, "true (boolean)"),
     ("changes", [CHANGE] * 51, "changes", "a list with at most 50 items or null",
      json.dumps([CHANGE] * 51)[:77] + "..."),
-    ("changes", {}, "changes", "a list with at most 50 items or null", "{} (object)"),
-    ("changes", [5], "changes.0", CHANGED, "5 (integer)"),
+    ("changes", [5], "changes.0",
+     "an object with the fields date, summary, field, old_value, new_value", "5 (integer)"),
     ("changes", [{"date": "d"}], "changes.0.summary",
      "a string of at most 300 characters (required)", "nothing"),
-    ("changes", [{"summary": "s"}], "changes.0.date", "a string (required)", "nothing"),
-    ("changes", [CHANGE | {"summary": LONG}], "changes.0.summary",
-     "a string of at most 300 characters", '"' + "x" * 76 + "..."),
-    ("changes", [CHANGE | {"date": 5}], "changes.0.date", "a string", "5 (integer)"),
-    ("changes", [CHANGE | {"field": 5}], "changes.0.field", "a string or null", "5 (integer)"),
     ("changes", [CHANGE, CHANGE | {"by": "me"}], "changes.1.by",
      "no field of this name (fields: date, summary, field, old_value, new_value)", '"me"'),
-    ("times_updated", "5", "times_updated", "a whole number", '"5" (string)'),
     ("times_updated", 1.5, "times_updated", "a whole number", "1.5 (number)"),
     ("times_updated", True, "times_updated", "a whole number", "true (boolean)"),
-    ("times_updated", None, "times_updated", "a whole number", "null"),
-    ("retired_at", 5, "retired_at", "a string or null", "5 (integer)"),
-    ("retired_reason", LONG, "retired_reason", "a string of at most 300 characters or null",
-     '"' + "x" * 76 + "..."),
-    ("archived_at", [], "archived_at", "a string or null", "[] (list)"),
-    ("archived_reason", LONG, "archived_reason", "a string of at most 300 characters or null",
-     '"' + "x" * 76 + "..."),
-    ("author", "me", "author", FIELDS, '"me"'),
+    ("retired_reason", "x" * 301, "retired_reason", REASON, '"' + "x" * 76 + "..."),
     ("content", GONE, "content", "", "nothing"),
-    ("content", None, "content", "", "null"),
     ("content", [], "content", "", "[] (list)"),
-    ("content", "text", "content", "", '"text" (string)'),
+    ("record_status", "\x1b[2J\x9b", "record_status", "one of active, retired, archived",
+     '"\\u001b[2J\\x9b"'),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_each_broken_rule_is_named_with_what_belongs_there(category: str) -> None:
+    for name, value in WHOLE:
+        assert find_faults(record(category) | {name: value}) == [], (name, value)
     for name, value, field, expected, got in BROKEN:
-        found = find_faults(changed(category, name, value))
-        assert [(one.field, one.got) for one in found] == [(field, got)], (name, value)
-        assert found[0].expected == expected or not expected, (name, value)
+        (fault,) = find_faults(changed(category, name, value))
+        assert (fault.field, fault.got) == (field, got), (name, value)
+        assert fault.expected == expected or not expected, (name, value)
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_every_field_of_a_content_takes_its_kind_and_no_other(category: str) -> None:
     for name, kind in CONTENT_FIELDS[category].items():
         loc, choices = f"content.{name}", kind.split()
-        fine, broken = KINDS.get(kind) or (
-            choices,
-            [
-                (bad, "", f"one of {', '.join(choices)}")
-                for bad in ("", choices[0].upper(), f"{choices[0]} ", 5, None, [choices[0]])
-            ],
-        )
+        wrong = ["", choices[0].upper(), 5, None, [choices[0]]]
+        chosen = (choices, [(bad, "", f"one of {', '.join(choices)}") for bad in wrong])
+        fine, broken = KINDS.get(kind, chosen)
         for value in fine:
             assert find_faults(changed(category, loc, value)) == [], (loc, value)
         for value, place, expected in broken:
             (fault,) = find_faults(changed(category, loc, value))
             assert fault[:2] == (loc + place, expected), (loc, value)
-
-
-@pytest.mark.parametrize("category", CATEGORIES)
-def test_what_is_missing_and_what_is_unknown_is_named(category: str) -> None:
-    for name in ("schema_version", "id", "title", "created_at", "updated_at", "tags", "content"):
-        (fault,) = find_faults(changed(category, name, GONE))
-        assert (fault.field, fault.got) == (name, "nothing")
-        assert fault.expected.endswith(" (required)")
-    missed = {fault.field for fault in find_faults(record(category) | {"content": {}})}
-    assert missed == {f"content.{name}" for name in NEEDED[category]}
-    (fault,) = find_faults(changed(category, "content.mood", "good"))
-    assert fault.field == "content.mood"
-    assert fault.expected.startswith("no field of this name (fields: ")
-    assert all(name in fault.expected for name in CONTENT_FIELDS[category])
 
 
 OPTION = {"option": "MySQL", "rejected_reason": "no"}
@@ -241,14 +175,13 @@ OPTION = {"option": "MySQL", "rejected_reason": "no"}
     "category, name, value, field",
     [
         *(("decision", "alternatives", value, field) for value, field in (
-            (None, ""), ([], ""), ([OPTION, OPTION], ""), ([{"option": "x"}], "0.rejected_reason"),
+            (None, ""), ([OPTION, OPTION], ""), ([{"option": "x"}], "0.rejected_reason"),
             ([OPTION | {"option": None}], "0.option"), ([OPTION, OPTION | {"cost": 1}], "1.cost"),
             (["MySQL"], "0"), ({}, "-"),
         )),
         *(("preference", "examples", value, field) for value, field in (
-            (None, ""), ({}, ""), ({"prefer": ["a"], "avoid": None}, ""),
-            ({"prefer": "a"}, "prefer"), ({"avoid": [5]}, "avoid.0"), ({"never": []}, "never"),
-            ([], "-"),
+            ({}, ""), ({"prefer": ["a"], "avoid": None}, ""), ({"prefer": "a"}, "prefer"),
+            ({"avoid": [5]}, "avoid.0"), ({"never": []}, "never"), ([], "-"),
         )),
     ],
 )  # fmt: skip
@@ -259,37 +192,22 @@ def test_fields_that_have_fields(category: str, name: str, value: object, field:
 
 
 def test_all_faults_are_told() -> None:
-    whole = record() | {
-        "extra": 1,
-        "content": {"rationale": [], "mood": 1, "status": "maybe", "decision": "d"},
-        "tags": [],
-        "title": 5,
-    }
-    assert [one.field for one in find_faults(whole)] == [
-        "title", "tags", "content.mood", "content.status", "content.rationale", "content.context",
+    whole: Record = record() | {"extra": 1, "tags": [], "title": 5}
+    whole["content"] = {"rationale": [], "mood": 1, "status": "maybe", "decision": "d"}
+    found = find_faults(whole)
+    assert [one.field for one in found] == [
+        "title", "tags", "content.status", "content.context", "content.rationale", "content.mood",
         "extra",
     ]  # fmt: skip
-
-
-def test_an_empty_record_misses_everything() -> None:
-    found = find_faults({})
-    assert [one.field for one in found] == load_schema("own")["required"]
-    assert {one.got for one in found} == {"nothing"}
-
-
-def test_a_value_cannot_write_to_a_terminal() -> None:
-    (fault,) = find_faults(record() | {"record_status": "\x1b[2J\x9b\u202e\udc80"})
-    assert fault.got.isprintable()
-
-
-def test_a_key_that_is_no_text_is_a_fault() -> None:
-    whole: Any = record() | {5: "x"}
-    assert [(one.field, one.got) for one in find_faults(whole)] == [("5", '"x"')]
+    assert found[5].expected.startswith("no field of this name (fields: status, context, ")
+    assert {one.field for one in find_faults({})} == set(load_schema("own")["required"])
+    odd: Any = record() | {5: "x"}
+    assert [(one.field, one.got) for one in find_faults(odd)] == [("5", '"x"')]
 
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(codec="utf-8"), max_size=5),
+    | st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=3), inner),
     max_leaves=6,
 )  # fmt: skip
@@ -307,9 +225,6 @@ def test_any_value_anywhere_is_judged_as_the_schema_says(
         assert (not find_faults(whole)) is Draft202012Validator(schema).is_valid(whole)
 
 
-# The files
-
-
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_the_schemas_share_all_but_category_and_content(category: str) -> None:
     path = ROOT / "src/retain/schemas/base.schema.json"
@@ -322,9 +237,9 @@ def test_the_schemas_share_all_but_category_and_content(category: str) -> None:
     content = schema["properties"]["content"]
     named = {"category": {"const": category}, "content": content}
     assert schema == {**base, **own, "properties": {**base["properties"], **named}}
-    assert sorted(content["required"]) == sorted(NEEDED[category])
+    needed = [name for name, kind in CONTENT_FIELDS[category].items() if not kind.endswith("?")]
+    assert sorted(content["required"]) == sorted(needed)
     assert content["additionalProperties"] is False
-    assert "$ref" not in json.dumps(schema)
 
 
 # Categories of one's own
@@ -336,15 +251,13 @@ INCIDENT: Record = {
     "properties": {
         "impact": {"type": "string", "minLength": 3},
         "level": {"enum": [1, 2, "high"]},
-        "hosts": {"type": "array", "items": {"$ref": "#/$defs/host"}, "maxItems": 2},
-        "cost": {"type": "number", "minimum": 0, "multipleOf": 5},
+        "hosts": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
+        "cost": {"type": "number", "minimum": 0},
         "closed": {"const": True},
         "code": {"type": ["string", "null"], "pattern": "^[A-Z]+-[0-9]+$"},
-        "never": False,
         "size": {"maximum": 9},
     },
     "additionalProperties": False,
-    "$defs": {"host": {"type": "string"}},
 }
 
 
@@ -352,36 +265,26 @@ def incident(**content: object) -> Record:
     return record() | {"category": "incident", "content": {"impact": "all", "level": 1, **content}}
 
 
-def test_any_object_is_content_where_there_is_no_schema() -> None:
-    assert find_faults(incident()) == []
-    assert find_faults(incident(a={"b": [1]})) == []
-    assert find_faults(incident() | {"content": []}) == [("content", "an object", "[] (list)")]
-    assert [one.field for one in find_faults(incident() | {"tags": [], "x": 1})] == ["tags", "x"]
+CODE = "a string that matches ^[A-Z]+-[0-9]+$ or null"
 
 
 @pytest.mark.parametrize(
     "content, field, expected, got",
     [
         ({"impact": "no"}, "impact", "a string of at least 3 characters", '"no"'),
-        ({"impact": 5}, "impact", "a string of at least 3 characters", "5 (integer)"),
         ({"level": 3}, "level", "one of 1, 2, high", "3"),
-        ({"hosts": "a"}, "hosts", "a list with at most 2 items", '"a" (string)'),
         ({"hosts": ["a", 5]}, "hosts.1", "a string", "5 (integer)"),
         ({"hosts": ["a"] * 3}, "hosts", "a list with at most 2 items", '["a", "a", "a"]'),
         ({"cost": -5}, "cost", "a number of at least 0", "-5"),
-        ({"cost": 7}, "cost", "what the schema's multipleOf asks for: 5", "7"),
-        ({"size": 10}, "size", "a number of at most 9", "10"),
-        ({"closed": 1}, "closed", "exactly true", "1 (integer)"),
-        ({"code": "x"}, "code", "a string that matches ^[A-Z]+-[0-9]+$ or null", '"x"'),
-        ({"code": 5}, "code", "a string that matches ^[A-Z]+-[0-9]+$ or null", "5 (integer)"),
-        (
-            {"mood": 1},
-            "mood",
-            "no field of this name (fields: impact, level, hosts, cost, closed, code, never, size)",
-            "1",
-        ),
+        ({"size": 10**5000}, "size", "any value of at most 9",
+         "a value too large to show (integer)"),
+        ({"closed": 1}, "closed", "exactly true", "1"),
+        ({"code": "x"}, "code", CODE, '"x"'),
+        ({"code": 5}, "code", CODE, "5 (integer)"),
+        ({"mood": 1}, "mood",
+         "no field of this name (fields: impact, level, hosts, cost, closed, code, size)", "1"),
     ],
-)
+)  # fmt: skip
 def test_a_content_is_checked_against_its_own_schema(
     content: Record, field: str, expected: str, got: str
 ) -> None:
@@ -389,15 +292,11 @@ def test_a_content_is_checked_against_its_own_schema(
     assert find_faults(incident(**content), INCIDENT) == [(f"content.{field}", expected, got)]
 
 
-def test_each_missing_field_is_told_once() -> None:
-    assert find_faults(incident() | {"content": {}}, INCIDENT) == [
-        ("content.impact", "a string of at least 3 characters (required)", "nothing"),
-        ("content.level", "one of 1, 2, high (required)", "nothing"),
-    ]
+def test_any_object_is_content_where_there_is_no_schema() -> None:
+    assert find_faults(incident(a={"b": [1]})) == []
+    assert find_faults(incident() | {"content": []}) == [("content", "an object", "[] (list)")]
     (fault,) = find_faults(incident(), {"required": ["who"]})
     assert fault == ("content.who", "any value (required)", "nothing")
-    (fault,) = find_faults(incident(never=1), INCIDENT)
-    assert fault.expected == "nothing: the schema allows no value here"
 
 
 def test_a_schema_can_narrow_one_of_the_six() -> None:
@@ -407,74 +306,34 @@ def test_a_schema_can_narrow_one_of_the_six() -> None:
     assert fault == ("content.status", 'exactly "accepted"', '"proposed"')
 
 
-DOUBLING = {
-    "$ref": "#/$defs/a0",
-    "$defs": {
-        **{f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)},
-        "a40": {},
-    },
-}
 DEEP: Record = {}
 for _ in range(3000):
-    DEEP = {"not": DEEP}
+    DEEP = {"items": DEEP}
 
 
 @pytest.mark.parametrize(
-    "schema",
+    "schema, field",
     [
-        {"$ref": "https://evil.example/schema.json"},
-        {"properties": {"x": {"$ref": "other.json"}}},
-        {"allOf": [{"$ref": "file:///etc/passwd"}]},
-        {"$ref": "#/$defs/none"},
-        {"$ref": "#"},
-        {"$dynamicRef": "#x"},
-        {"$schema": "http://json-schema.org/draft-07/schema#"},
-        {"$schema": []},
-        {"type": "thing"},
-        {"type": 5},
-        {"properties": []},
-        {"required": "impact"},
-        {"properties": {"impact": {"pattern": "("}}},
-        {"properties": {"impact": {"pattern": r"(a)\1"}}},
-        {"properties": {"impact": {"pattern": "(?=a)"}}},
-        {"patternProperties": {"(a+)+$": {}}},
-        {"unevaluatedProperties": True},
-        {"properties": {"x": {"unevaluatedItems": False}}},
-        {"$ref": "#anchor", "$defs": {"x": {"$anchor": "anchor"}}},
-        {"properties": {f"p{number}": {} for number in range(1001)}},
-        {"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}},
-        DOUBLING,
-        DEEP,
+        ({"$ref": "https://evil.example/schema.json"}, "schema.$ref"),
+        ({"properties": {"x": {"multipleOf": 5}}}, "schema.x.multipleOf"),
+        ({"items": {"anyOf": []}}, "schema.items.anyOf"),
+        ({"patternProperties": {"(a+)+$": {}}}, "schema.patternProperties"),
+        ({"type": "thing"}, "schema.type"),
+        ({"type": [{}]}, "schema.type"),
+        ({"properties": []}, "schema.properties"),
+        ({"properties": {"x": False}}, "schema.x"),
+        ({"required": "impact"}, "schema.required"),
+        *(({"properties": {"x": {"pattern": pattern}}}, "schema.x.pattern")
+          for pattern in ("(", r"(a)\1", "(?=a)")),
+        (DEEP, "schema"),
     ],
-    ids=lambda schema: json.dumps(schema)[:60] if schema is not DEEP else "deep",
-)
-def test_a_schema_that_cannot_be_used_is_a_fault_and_nothing_is_fetched(
-    schema: Record, monkeypatch: pytest.MonkeyPatch
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_a_schema_that_cannot_be_used_is_a_fault_that_names_the_keyword(
+    schema: Record, field: str
 ) -> None:
-    def refused(*of: object) -> None:
-        raise AssertionError("a connection")
-
-    monkeypatch.setattr("socket.socket.connect", refused)
-    (fault,) = find_faults(incident(), schema)
-    assert fault.field == "schema"
-    assert "JSON Schema" in fault.expected
-    assert fault.got
-
-
-def test_a_number_that_cannot_be_written_down_is_no_crash() -> None:
-    huge = 10**5000
-    for rule in ({"type": "string"}, {"maximum": 5}, {"uniqueItems": True}, {"enum": [1]}):
-        found = find_faults(
-            incident(x=huge, y=[huge, huge]), {"properties": {"x": rule, "y": rule}}
-        )
-        assert found
-        assert all(one.got for one in found)
-
-
-def test_why_a_schema_cannot_be_used_is_known_before_there_is_a_record() -> None:
-    assert schema_problem(INCIDENT) == ""
-    assert schema_problem({"$schema": "https://json-schema.org/draft/2020-12/schema"}) == ""
-    assert "evil.example" in schema_problem({"$ref": "https://evil.example/x"})
+    assert [fault.field for fault in find_schema_faults(schema)] == [field]
+    assert [fault.field for fault in find_faults(incident(), schema)] == [field]
 
 
 def test_a_pattern_cannot_take_for_ever() -> None:

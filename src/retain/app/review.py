@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from retain.bank.index_md import clean_title
 from retain.capture import edit_plan
 from retain.capture.edit_plan import Step
 from retain.capture.inbox import Inbox
@@ -18,7 +19,7 @@ from retain.locate import from_home
 from retain.memory import Data, Memory
 from retain.records import forms
 from retain.records.codec import is_record, load_record
-from retain.records.normalize import clean_title, slugify
+from retain.records.normalize import slugify
 from retain.records.schema import check
 from retain.records.service import Outcome
 

@@ -147,12 +147,12 @@ def _unusable_schemas(app: App) -> list[str]:
     categories = [item for item in _rules(app).categories.values() if item.schema is not None]
     if not categories:
         return []
-    from retain.records.schema import schema_problem
+    from retain.records.schema import find_schema_faults
 
     return [
-        f"the schema of the category {category.name} cannot be used: {problem}"
+        f"the schema of the category {category.name} cannot be used: {fault}"
         for category in categories
-        if (problem := schema_problem(category.schema or {}))
+        for fault in find_schema_faults(category.schema)[:1]
     ]
 
 

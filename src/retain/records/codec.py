@@ -15,7 +15,7 @@ from retain.bank import markdown, records_json
 from retain.bank.markdown import edit_file
 from retain.memory import FREE_TYPES, Memory, now
 from retain.records.lifecycle import changes_of, relate
-from retain.records.normalize import Record
+from retain.records.schema import Record
 from retain.text.frontmatter import same
 
 FIELDS: Final = tuple(

@@ -10,13 +10,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from retain.errors import RecordError
-from retain.records.normalize import CHANGES_CAP, Record
+from retain.records.normalize import CHANGES_CAP
+from retain.records.schema import Record
 from retain.text.sanitize import shorten, visible
 
 STATE_FIELDS: Final = ("retired_at", "retired_reason", "archived_at", "archived_reason")
+RELATIONS: Final = ("superseded_by", "supersedes")
 NO_REASON: Final = "No reason provided"  # what a record says then
-_MAX_SUMMARY: Final = 300
-_MAX_REASON: Final = 300
+_MAX_TEXT: Final = 300  # characters of a reason, and of a summary
 _REST: Final = timedelta(hours=24)  # for which a retired name stays free of a new record
 
 
@@ -30,11 +31,7 @@ class Step(NamedTuple):
 
 
 STEPS: Final[Mapping[str, Step]] = {
-    "retire": Step(
-        "active",
-        "retired",
-        "Archived memories must be unarchived before retiring. Use `retain unarchive` first.",
-    ),
+    "retire": Step("active", "retired", "Archived memories must be unarchived before retiring."),
     "archive": Step("active", "archived", "Only active memories can be archived."),
     "unarchive": Step(
         "archived",
@@ -45,7 +42,7 @@ STEPS: Final[Mapping[str, Step]] = {
     "restore": Step(
         "retired",
         "active",
-        "Only retired memories can be restored. Use `retain unarchive` for archived memories.",
+        "Only retired memories can be restored; archived ones are unarchived.",
         "Restored: returned to active from retired",
     ),
 }
@@ -71,21 +68,20 @@ def refuse_overwrite(old: Record, ref: str, now: str, *, force: bool) -> None:
     status = status_of(old)
     if status != "retired":
         if not force:
-            step = "unarchive" if status == "archived" else "update"
-            raise taken_error(ref, status, f"Use `retain {step}`, or --force")
+            step = "Unarchive" if status == "archived" else "Update"
+            raise taken_error(ref, status, f"{step} that one, or use --force.")
         return
     since = parse_time(old.get("retired_at"))
-    if since is not None and datetime.fromisoformat(now) - since >= _REST:
-        return
-    when = _line(old.get("retired_at")) if since else "unreadable, taken for now"
-    raise RecordError(
-        "ANTI_RESURRECTION_ERROR",
-        f"{ref} was retired only at {when}",
-        {"target": ref, "retired_at": when},
-        hint="This file was retired less than 24 hours ago. Wait or use a different target path, "
-        "or bring it back with `retain restore`.",
-        exit_code=4,
-    )
+    if since is None or datetime.fromisoformat(now) - since < _REST:
+        when = _line(old.get("retired_at")) if since else "unreadable, taken for now"
+        raise RecordError(
+            "ANTI_RESURRECTION_ERROR",
+            f"{ref} was retired only at {when}",
+            {"target": ref, "retired_at": when},
+            hint="This file was retired less than 24 hours ago. Wait or use a different target "
+            "path, or restore that one.",
+            exit_code=4,
+        )
 
 
 def taken_error(ref: str, status: str, hint: str) -> RecordError:
@@ -108,7 +104,7 @@ def take_step(record: Record, action: str, ref: str, now: str, reason: str = "")
     changed = _without_state(record)
     summary = step.summary
     if not summary:
-        reason = shorten(reason.strip() or NO_REASON, _MAX_REASON)
+        reason = shorten(reason.strip() or NO_REASON, _MAX_TEXT)
         changed |= {f"{step.status}_at": now, f"{step.status}_reason": reason}
         summary = f"{step.status.capitalize()}: {reason}"
     entry = change_entry(now, summary, "record_status", status, step.status)
@@ -120,10 +116,11 @@ def stamp_status(old: Record, new: Record, now: str) -> Record:
     status = status_of(new)
     if status == status_of(old):
         return new
-    if status not in ("retired", "archived"):
-        return _without_state(new)
-    fields = {f"{status}_at": now, f"{status}_reason": new.get(f"{status}_reason") or NO_REASON}
-    return _without_state(new) | fields
+    stamped = _without_state(new)
+    if status in ("retired", "archived"):
+        stamped[f"{status}_at"] = now
+        stamped[f"{status}_reason"] = new.get(f"{status}_reason") or NO_REASON
+    return stamped
 
 
 def relate(record: Record, relation: str, ref: str, now: str) -> Record:
@@ -146,7 +143,7 @@ def change_entry(
 
     return {
         "date": now,
-        "summary": shorten(redact(summary)[0], _MAX_SUMMARY),
+        "summary": shorten(redact(summary)[0], _MAX_TEXT),
         "field": field,
         "old_value": redact_value(old_value)[0],
         "new_value": redact_value(new_value)[0],
@@ -166,12 +163,13 @@ def add_changes(record: Record, entries: Iterable[object]) -> Record:
     """
     kept = [*changes_of(record), *entries]
     for _ in range(len(kept) - CHANGES_CAP):
-        kept.pop(next((at for at, entry in enumerate(kept) if not _is_relation(entry)), 0))
+        plain = (
+            at
+            for at, entry in enumerate(kept)
+            if not isinstance(entry, dict) or entry.get("field") not in RELATIONS
+        )
+        kept.pop(next(plain, 0))
     return record | {"changes": kept}
-
-
-def _is_relation(entry: object) -> bool:
-    return isinstance(entry, dict) and entry.get("field") in ("superseded_by", "supersedes")
 
 
 def status_of(record: Mapping[str, Any]) -> str:
@@ -182,10 +180,10 @@ def status_of(record: Mapping[str, Any]) -> str:
 def parse_time(value: object) -> datetime | None:
     """Return the time that a record states, in UTC unless it says otherwise; None if it is none."""
     try:
-        at = datetime.fromisoformat(value.strip()) if isinstance(value, str) else None
+        at = datetime.fromisoformat(str(value).strip())
     except ValueError:
         return None
-    return at if at is None or at.tzinfo else at.replace(tzinfo=UTC)
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _without_state(record: Record) -> Record:

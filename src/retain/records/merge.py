@@ -1,14 +1,21 @@
 """What an update may change in a record, and what it never may.
 
-Fields that say what a record is stay; tags, related files and changes only grow; every change
-leaves an entry.
+| field | an update of a program |
+|---|---|
+| created_at, schema_version, category, record_status | is refused if it states another value |
+| id, and the fields of a state | leaves them as they are |
+| tags, related_files, changes | may only add |
+| updated_at, times_updated | has them set |
+| title, confidence, content | is free within the schema |
+
+Whoever changes something, a program or a person by hand, leaves an entry in `changes`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from retain.bank.markdown import parse_file
@@ -23,51 +30,70 @@ from retain.records.lifecycle import (
     change_entry,
     changes_of,
     stamp_status,
-    status_of,
 )
-from retain.records.normalize import (
-    CHANGES_CAP,
-    TAG_CAP,
-    Fault,
-    Record,
-    clean_tag,
-    invalid,
-    latin_slug,
-)
-from retain.records.schema import check
-from retain.text.frontmatter import MAX_DEPTH, is_deep, same
-from retain.text.sanitize import shorten, visible, visible_json
+from retain.records.normalize import CHANGES_CAP, TAG_CAP, clean_tag, latin_slug
+from retain.records.schema import Fault, Record, check, invalid
+from retain.text.frontmatter import same
+from retain.text.sanitize import shorten, visible_json
 
-_IMMUTABLE: Final = ("created_at", "schema_version", "category")
-_BOOKKEEPING: Final = ("id", "updated_at", "changes", "times_updated")
-_KEPT: Final = (*_IMMUTABLE, "id", "record_status", *STATE_FIELDS)
+_IMMUTABLE: Final = {
+    "created_at": "immutable",
+    "schema_version": "immutable",
+    "category": "immutable",
+    "record_status": "immutable via UPDATE",
+}
+_KEPT: Final = (*_IMMUTABLE, "id", *STATE_FIELDS)
+_SET: Final = ("id", "updated_at", "changes", "times_updated")  # which are no change of their own
 _MAX_VALUE: Final = 200
 
 
 def merge(old: Record, new: Record, *, now: str, project: str) -> Record:
     """Return a record after an update; related files are looked for in the project."""
-    if is_deep(new):
-        name = next((name for name, value in new.items() if is_deep(value, MAX_DEPTH - 1)), "")
-        raise invalid([Fault(name, f"at most {MAX_DEPTH} levels", "deeper nesting")])
-    _refuse_restated(old, new)
+    for field, rule in _IMMUTABLE.items():
+        # What it leaves out, it does not state.
+        if old.get(field) and new.get(field) and not same(old[field], new[field]):
+            values = {"old": _json(old[field]), "new": _json(new[field])}
+            raise _refusal(field, rule, f"Do not change '{field}' during UPDATE", **values)
     _refuse_lost_tags(_tags(old), _tags(new))
     _refuse_lost_files(old, new, project)
     own = _own_entries(old, new)
-    kept = {name: old[name] for name in _KEPT if old.get(name) is not None}
-    wanted = {**new, **kept, "record_status": old.get("record_status") or "active"}
-    wanted = {
-        name: wanted[name]
-        for name in dict.fromkeys((*old, *wanted))
-        if name in wanted and (name in kept or name not in STATE_FIELDS)
-    }
-    left_out = (*_BOOKKEEPING, *_KEPT)
-    entries = [*own, *_automatic_entries(old, wanted, now, left_out, is_explained=bool(own))]
+    wanted = {name: value for name, value in new.items() if name not in STATE_FIELDS}
+    wanted |= {name: old[name] for name in _KEPT if old.get(name) is not None}
+    wanted["record_status"] = old.get("record_status") or "active"
+    entries = [*own, *_automatic_entries(old, wanted, now, _KEPT, is_explained=bool(own))]
     if not entries:
-        count = str(len(changes_of(old)))
         hint = "At least one new change entry is required per UPDATE"
-        rule = "append-only (new entry required)"
-        raise _refusal("changes", rule, hint, old_count=count, total_count=count)
+        count = str(len(changes_of(old)))
+        counts = {"old_count": count, "total_count": count}
+        raise _refusal("changes", "append-only (new entry required)", hint, **counts)
     return _count_update(old, add_changes(wanted | {"changes": changes_of(old)}, entries), now)
+
+
+def warnings(old: Record, new: Record) -> Iterator[str]:
+    """Say that an update states another id in vain, and which lists of the content it shortens."""
+    if old.get("id") and new.get("id") not in (None, "", old["id"]):
+        yield f"id: kept '{old['id']}'; an update does not change it"
+    before, after = (record.get("content") for record in (old, new))
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return
+    for name, items in before.items():
+        left = after.get(name) or []
+        if isinstance(items, list) and isinstance(left, list) and len(left) < len(items):
+            gone = [shorten(_json(item), 60) for item in items if item not in left]
+            removed = f"; removed: {shorten(', '.join(gone), _MAX_VALUE)}" if gone else ""
+            yield f"content.{name}: list shrank from {len(items)} to {len(left)} items{removed}"
+
+
+def new_slug(old_title: str, new_title: str, old_id: str) -> str:
+    """Return the id that a title which has become another one asks for; empty if the id may stay.
+
+    One without Latin letters asks for none: its id would say nothing that the old one does not.
+    """
+    words, others = (set(title.lower().split()) for title in (old_title, new_title))
+    if not words or not others or len(words ^ others) / len(words | others) <= 0.5:
+        return ""
+    slug = latin_slug(new_title)
+    return "" if slug == old_id else slug
 
 
 def check_edit(before: Memory, data: bytes, rules: Rules) -> bytes:
@@ -90,64 +116,23 @@ def check_edit(before: Memory, data: bytes, rules: Rules) -> bytes:
     record = load_record(after)
     if was_typed:
         is_text_changed = before.body != after.body and before.path.endswith(".md")
-        old = load_record(before)
-        record = note_edit(old, record, utc_now(), is_text_changed=is_text_changed)
+        record = note_edit(load_record(before), record, utc_now(), is_text_changed=is_text_changed)
     check(record, rules)
     return edit_record(record, after)
 
 
 def note_edit(old: Record, new: Record, now: str, *, is_text_changed: bool) -> Record:
     """Return a record as a person made it by hand, with an entry for each field they changed."""
-    before, after = changes_of(old), changes_of(new)
-    if before and isinstance(new.get("changes") or [], list):
-        # An older text has older entries, which the cap may have dropped since: those are no news.
-        last = before[-1].get("date") if isinstance(before[-1], dict) else ""
-        news = [
-            entry
-            for entry in after
-            if entry not in before
-            and isinstance(entry, dict)
-            and str(entry.get("date")) >= str(last)
-        ]
-        new = add_changes(new | {"changes": before}, news)
-    bare = list(map(_bare, before))
-    is_explained = any(not _is_among(_bare(entry), bare) for entry in changes_of(new))
-    left_out = (*_BOOKKEEPING, *STATE_FIELDS)
-    entries = list(_automatic_entries(old, new, now, left_out, is_explained=is_explained))
+    own = _news(old, changes_of(new))
+    entries = list(_automatic_entries(old, new, now, STATE_FIELDS, is_explained=bool(own)))
     if not entries and is_text_changed:
         entries = [change_entry(now, "text changed", "text")]
+    if changes_of(old) and isinstance(new.get("changes") or [], list):
+        # An older text that is brought back has fewer: none of those there are goes with it.
+        new = add_changes(new | {"changes": changes_of(old)}, own)
     if entries:
-        new = new | {"changes": changes_of(new) or before}
         new = _count_update(old, add_changes(new, entries), now)
     return stamp_status(old, new, now)
-
-
-def warnings(old: Record, new: Record) -> Iterator[str]:
-    """Say what an update states in vain, and which lists of the content it shortens."""
-    stated, kept = new.get("id"), old.get("id")
-    if stated and kept is not None and stated != kept:
-        yield f"id: kept '{kept}'; an update does not change it"
-    for field in STATE_FIELDS:
-        if new.get(field) is not None and new[field] != old.get(field):
-            yield f"{field}: kept as it was; only a step of the lifecycle changes it"
-    yield from _shrunk(old.get("content"), new.get("content"))
-
-
-def new_slug(old_title: str, new_title: str, old_id: str) -> str:
-    """Return the id that a title which has become another one asks for; empty if the id may stay.
-
-    One without Latin letters asks for none: its id would say nothing that the old one does not.
-    """
-    if not old_title or not new_title or word_difference_ratio(old_title, new_title) <= 0.5:
-        return ""
-    slug = latin_slug(new_title)
-    return "" if slug == old_id else slug
-
-
-def word_difference_ratio(a: str, b: str) -> float:
-    """Return the share of two titles' words that are in one of them only, from 0 to 1."""
-    words, others = set(a.lower().split()), set(b.lower().split())
-    return len(words ^ others) / len(words | others) if words | others else 0.0
 
 
 # What is refused
@@ -156,18 +141,6 @@ def word_difference_ratio(a: str, b: str) -> float:
 def _refusal(field: str, rule: str, hint: str, **facts: str) -> RecordError:
     facts = {"field": field, "rule": rule, **facts}
     return RecordError("MERGE_ERROR", f"{field}: {rule}", facts, hint=hint)
-
-
-def _refuse_restated(old: Record, new: Record) -> None:
-    """Refuse another value of what an update cannot change; leaving it out is no statement."""
-    for field in _IMMUTABLE:
-        before, after = old.get(field), new.get(field)
-        if before is not None and after not in (None, "") and not same(before, after):
-            hint = f"Do not change '{field}' during UPDATE"
-            raise _refusal(field, "immutable", hint, old=_json(before), new=_json(after))
-    if new.get("record_status") and status_of(new) != status_of(old):
-        hint = "Use `retain retire` to retire, or `retain archive` to archive"
-        raise _refusal("record_status", "immutable via UPDATE", hint)
 
 
 def _refuse_lost_tags(old: set[str], new: set[str]) -> None:
@@ -180,40 +153,46 @@ def _refuse_lost_tags(old: set[str], new: set[str]) -> None:
     if removed and not new - old and len(new) < TAG_CAP:
         hint = f"Can only evict tags when adding new ones at cap ({TAG_CAP})"
         raise _refusal("tags", "no net shrink without addition", hint, removed=_json(removed))
-    if len(new) > TAG_CAP:
-        hint = f"Keep tags at or below {TAG_CAP}"
-        raise _refusal("tags", "cap exceeded", hint, count=str(len(new)))
 
 
 def _refuse_lost_files(old: Record, new: Record, project: str) -> None:
-    stated = set(_texts(new.get("related_files")))
-    removed = [path for path in _texts(old.get("related_files")) if path not in stated]
+    removed = dict.fromkeys(_texts(old.get("related_files")))
+    for path in _texts(new.get("related_files")):
+        removed.pop(path, None)
     lost = [path for path in removed if os.path.exists(os.path.join(project, path))]
     if lost:
         hint = "Only non-existent (dangling) file references can be removed"
         rule = "grow-only (cannot remove existing file reference)"
-        names = visible(", ".join(dict.fromkeys(lost)), keep_newlines=False)
-        raise _refusal("related_files", rule, hint, removed=names)
+        raise _refusal("related_files", rule, hint, removed=_json(lost))
 
 
-def _own_entries(stored: Record, stated: Record) -> list[Any]:
-    """Return the entries that an input adds: after the stored ones, or without repeating them.
+def _own_entries(old: Record, new: Record) -> list[Any]:
+    """Return the entries that an input adds to the stored ones, which it must repeat.
 
     A writer at the cap may have dropped the oldest, as we shall, or send what is new alone.
     """
-    if stated.get("changes") is None:
+    if new.get("changes") is None:
         return []
-    old, new = list(map(_bare, changes_of(stored))), list(map(_bare, changes_of(stated)))
-    for dropped in range(len(old) if len(new) >= CHANGES_CAP else 1):
-        left = len(old) - dropped
-        if same(old[dropped:], new[:left]) and isinstance(stated["changes"], list):
-            return changes_of(stated)[left:]
-    is_all_new = bool(new) and not any(_is_among(entry, old) for entry in new)
-    if is_all_new and (len(new) >= len(old) or len(old) >= CHANGES_CAP):
-        return changes_of(stated)
-    hint = "changes[] must grow; do not remove entries"
-    counts = {"old_count": str(len(old)), "new_count": str(len(new))}
-    raise _refusal("changes", "append-only", hint, **counts)
+    stored, stated = changes_of(old), changes_of(new)
+    own = _news(old, stated)
+    is_full = len(stored) >= CHANGES_CAP and own
+    if (len(stated) < len(stored) and not is_full) or not isinstance(new["changes"], list):
+        hint = "changes[] must grow; do not remove entries"
+        counts = {"old_count": str(len(stored)), "new_count": str(len(stated))}
+        raise _refusal("changes", "append-only", hint, **counts)
+    return own
+
+
+def _news(old: Record, entries: list[Any]) -> list[Any]:
+    """Return the entries that a record does not have; empty fields are not always written."""
+    stored = list(map(_bare, changes_of(old)))
+    return [entry for entry in entries if _bare(entry) not in stored]
+
+
+def _bare(entry: object) -> object:
+    if not isinstance(entry, dict):
+        return entry
+    return {name: value for name, value in entry.items() if value is not None}
 
 
 # What an update makes of the record and its changes
@@ -221,8 +200,7 @@ def _own_entries(stored: Record, stated: Record) -> list[Any]:
 
 def _count_update(old: Record, new: Record, now: str) -> Record:
     count = old.get("times_updated")
-    count = int(count) if isinstance(count, float) and count.is_integer() else count
-    times = (max(count, 0) if isinstance(count, int) else 0) + 1
+    times = max(count, 0) + 1 if isinstance(count, int) else 1
     return new | {"times_updated": times, "updated_at": now}
 
 
@@ -230,15 +208,9 @@ def _automatic_entries(
     old: Record, new: Record, now: str, left_out: Collection[str], *, is_explained: bool
 ) -> Iterator[dict[str, Any]]:
     """Make an entry for each changed field; the writer's own entries explain all but scalars."""
-    for field, before, after in _differences(old, new, left_out):
-        if field == "tags" and len(_texts(before)) >= TAG_CAP:
-            tags, kept = set(_texts(before)), set(_texts(after))
-            removed, added = sorted(tags - kept), sorted(kept - tags)
-            summary = f"Tags evicted at cap: removed {removed}, added {added}"
-            yield change_entry(now, summary, "tags", _short(removed), _short(added))
-        elif not is_explained or (
-            field.startswith("content.") and isinstance(before, str | int | float | None)
-        ):
+    for field, before, after in _differences(old, new, (*_SET, *left_out)):
+        is_scalar = field.startswith("content.") and isinstance(before, str | int | float | None)
+        if is_scalar or not is_explained:
             yield change_entry(now, f"{field} changed", field, _short(before), _short(after))
 
 
@@ -263,36 +235,12 @@ def _comparable(name: str, value: object) -> object:
     return None if value == [] else value
 
 
-def _shrunk(old: object, new: object, path: str = "content") -> Iterator[str]:
-    """Warn of lists that have fewer items than before."""
-    if isinstance(old, dict) and (new is None or isinstance(new, dict)):
-        for name, before in old.items():
-            yield from _shrunk(before, (new or {}).get(name), f"{path}.{name}")
-    elif isinstance(old, list) and (new is None or isinstance(new, list)):
-        left = new or []
-        if len(left) < len(old):
-            gone = [shorten(_json(item), 60) for item in old if not _is_among(item, left)]
-            removed = f"; removed: {shorten(', '.join(gone), _MAX_VALUE)}" if gone else ""
-            yield f"{path}: list shrank from {len(old)} to {len(left)} items{removed}"
-
-
 # Values
 
 
 def _tags(record: Record) -> set[str]:
     """Return a record's tags as they would be stored; the one that stands for none is no loss."""
     return {clean_tag(tag) for tag in _texts(record.get("tags"))} - {"", "untagged"}
-
-
-def _is_among(item: object, items: Sequence[object]) -> bool:
-    return any(same(item, other) for other in items)
-
-
-def _bare(entry: object) -> object:
-    """Return an entry without its empty fields, which one format writes and another omits."""
-    if not isinstance(entry, dict):
-        return entry
-    return {name: value for name, value in entry.items() if value is not None}
 
 
 def _texts(value: object) -> list[str]:

@@ -1,57 +1,85 @@
 """What a record must look like: the JSON Schema of its category, and what it breaks in words.
 
 The schemas of the six lie in `retain/schemas`. A category of a person's own may have one for its
-content, and that may be a stranger's: it is of a limited size with its references resolved,
-nothing is fetched, and patterns are matched by an engine that takes linear time.
+content. Since that may be a stranger's, only a few keywords are known, none of which refers to
+another place, and patterns are matched by an engine that takes linear time.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from retain.categories import DEFAULTS, Rules
-from retain.records.normalize import Fault, Record, invalid
+from retain.errors import RecordError
+from retain.text.frontmatter import is_deep, same
 
-Path = tuple[int | str, ...]
+Record = dict[str, Any]
 Rule = Mapping[str, Any]
 
 ID: Final = "^[a-z0-9]([a-z0-9-]{0,78}[a-z0-9])?$"
 
 _FOLDER: Final = os.path.join(os.path.dirname(__file__), os.pardir, "schemas")
-_DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
-_MAX_OBJECTS: Final = 1_000  # in a schema, its references resolved
 _MAX_SHOWN: Final = 80  # characters of a value in a message
-# Which say nothing of a value; references are resolved.
-_NAMES: Final = frozenset(("$schema", "$id", "$anchor", "$comment", "$ref"))
-_REFUSED: Final[Mapping[str, str]] = {
-    "$dynamicRef": "no $dynamicRef, only $ref",
-    "patternProperties": "no patternProperties; name the properties",
-    "unevaluatedProperties": "no unevaluatedProperties, only additionalProperties",
-    "unevaluatedItems": "no unevaluatedItems, only items",
+# The types of values by their names in JSON Schema, and how they are said.
+_TYPES: Final[Mapping[str, tuple[Any, str]]] = {
+    "boolean": (bool, "true or false"),
+    "integer": (int, "a whole number"),
+    "number": ((int, float), "a number"),
+    "string": (str, "a string"),
+    "array": (list, "a list"),
+    "object": (dict, "an object"),
+    "null": (type(None), "null"),
 }
-# The type that a keyword of JSON Schema speaks of.
-_IMPLIED_TYPES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("minLength", "maxLength", "pattern"), "string"),
-    **dict.fromkeys(("minItems", "maxItems"), "array"),
-    **dict.fromkeys(("minimum", "maximum"), "number"),
+# What each limit speaks of, and how it is said.
+_LIMITS: Final[Mapping[str, tuple[str, str]]] = {
+    "minLength": ("string", "of at least {} characters"),
+    "maxLength": ("string", "of at most {} characters"),
+    "minItems": ("array", "with at least {} items"),
+    "maxItems": ("array", "with at most {} items"),
+    "minimum": ("number", "of at least {}"),
+    "maximum": ("number", "of at most {}"),
 }
-_JSON_TYPES: Final[Mapping[str, str]] = {
-    "NoneType": "null",
-    "bool": "boolean",
-    "int": "integer",
-    "float": "number",
-    "str": "string",
-    "list": "array",
-    "dict": "object",
+_ANNOTATIONS: Final = ("title", "description", "default", "examples", "format", "$schema", "$id")
+# The schema of a schema: the keywords that are known, some of which say nothing of a value.
+_META: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "type": {"type": ["string", "array"]},
+        "properties": {"type": "object"},
+        "required": {"type": "array"},
+        "additionalProperties": {"type": "boolean"},
+        "items": {"type": "object"},
+        "enum": {"type": "array"},
+        "const": {},
+        "pattern": {"type": "string"},
+        **{keyword: {"type": "number"} for keyword in _LIMITS},
+        **{keyword: {} for keyword in _ANNOTATIONS},
+    },
+    "additionalProperties": False,
 }
 
 
-class _UnusableSchema(Exception):
-    """A schema that Retain does not work with."""
+class Fault(NamedTuple):
+    """One rule a record breaks: where (`content.steps.0`), what belongs there, what is there."""
+
+    field: str
+    expected: str
+    got: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: expected {self.expected}; got {self.got}"
+
+
+def invalid(faults: Sequence[Fault], hint: str = "") -> RecordError:
+    """Make the error of a record with fields that its category does not allow."""
+    message = "\n".join(map(str, faults))
+    facts = (fault._asdict() for fault in faults)
+    return RecordError("VALIDATION_ERROR", message, *facts, hint=hint)
 
 
 @cache
@@ -81,145 +109,106 @@ def find_faults(record: Mapping[str, object], schema: Rule | None = None) -> lis
     `schema` is a JSON Schema for the content besides: one that cannot be used is a fault of the
     field `schema`, and nothing is checked against it.
     """
-    faults = _check(record, load_schema(str(record.get("category"))), ())
+    faults = list(_check(record, load_schema(str(record.get("category"))), ""))
     content = record.get("content")
     if schema is not None and isinstance(content, dict):
-        faults |= _check_content(content, schema)
-    return list(faults)
+        faults += find_schema_faults(schema) or _check(content, schema, "content")
+    return list(dict.fromkeys(faults))
 
 
-def schema_problem(schema: Rule) -> str:
-    """Say why nothing can be checked against a content's JSON Schema; empty if it can."""
-    return next((fault.got for fault in _check_content({}, schema) if fault.field == "schema"), "")
-
-
-def _check_content(content: Mapping[str, object], schema: Rule) -> dict[Fault, None]:
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import SchemaError
-
-    try:
-        plain = _resolve(schema, schema, iter(range(_MAX_OBJECTS)))
-        Draft202012Validator.check_schema(plain)
-        return _check(content, plain, ("content",))
-    except SchemaError as error:
-        place = "/".join(map(str, error.absolute_path)) or "the schema itself"
-        problem = f"{_show(error.instance)} at {place}"
-    except RecursionError:
-        problem = "a schema or a content that is nested too deep, or a schema that never ends"
-    except (ArithmeticError, ValueError):
-        problem = "a number beyond what can be computed"
-    except _UnusableSchema as error:
-        problem = str(error)
-    usable = "a JSON Schema of draft 2020-12 that needs nothing from elsewhere"
-    return {Fault("schema", usable, problem): None}
-
-
-def _check(value: Mapping[str, object], schema: Rule, place: Path) -> dict[Fault, None]:
-    """Return what a value breaks of a schema, in our words, each fault once."""
-    faults: dict[Fault, None] = {}
-    told: set[Path] = set()
-    for error in _validator_class()(schema).iter_errors(value):
-        path = (*place, *error.absolute_path)
-        # Of several missing fields there is an error for each, which tells of all.
-        if error.validator != "required" or path not in told:
-            faults |= dict.fromkeys(_describe(error, path))
-        if error.validator == "required":
-            told.add(path)
+def find_schema_faults(schema: object, place: str = "schema") -> list[Fault]:
+    """Return why nothing can be checked against a JSON Schema for a content; none if it can."""
+    if is_deep(schema):
+        return [Fault(place, "a schema that is not so deep", "deeper nesting")]
+    faults = list(_check(schema, _META, place))
+    if faults or not isinstance(schema, dict):
+        return faults
+    if not all(name in _TYPES for name in types(schema)):
+        faults.append(Fault(f"{place}.type", f"one of {', '.join(_TYPES)}", _show(schema["type"])))
+    if "pattern" in schema and _matcher(schema["pattern"]) is None:
+        usable = "a regular expression that does not look around"
+        faults.append(Fault(f"{place}.pattern", usable, _show(schema["pattern"])))
+    parts = {name: schema[name] for name in ("items",) if name in schema}
+    for name, part in (parts | schema.get("properties", {})).items():
+        faults += find_schema_faults(part, f"{place}.{name}")
     return faults
 
 
 @cache
-def _validator_class() -> Any:
-    """Return the validator of jsonschema, which matches patterns in linear time here."""
-    from jsonschema import Draft202012Validator  # 50 ms to import
-    from jsonschema.exceptions import ValidationError
-    from jsonschema.validators import extend
-
-    def check_pattern(_: Any, pattern: str, value: object, __: Any) -> Iterator[ValidationError]:
-        if isinstance(value, str) and not _matcher(pattern).isinstance_python(value):
-            yield ValidationError(f"does not match {pattern}")
-
-    return extend(Draft202012Validator, {"pattern": check_pattern})  # type: ignore[no-untyped-call]
-
-
-@cache
 def _matcher(pattern: str) -> Any:
-    """Return a matcher of the Rust regex engine, which takes linear time for any text."""
+    """Compile a pattern with the Rust engine, which takes linear time; None if it cannot be."""
     from pydantic_core import SchemaError, SchemaValidator, core_schema
 
     try:
         return SchemaValidator(core_schema.str_schema(pattern=pattern))
     except SchemaError:
-        raise _UnusableSchema(
-            f"the pattern {_show(pattern)}: not a regular expression, or one that looks around"
-        ) from None
+        return None
 
 
-def _resolve(node: Any, root: Rule, budget: Iterator[int]) -> Any:
-    """Return a schema with what they name in the place of its references, within the budget."""
-    if node is root and (draft := root.get("$schema", _DRAFT)) not in (_DRAFT, f"{_DRAFT}#"):
-        raise _UnusableSchema(f"$schema {_show(draft)}")
-    if isinstance(node, list):
-        return [_resolve(item, root, budget) for item in node]
-    if not isinstance(node, Mapping):
-        return node
-    if next(budget, None) is None:
-        raise _UnusableSchema(f"more than {_MAX_OBJECTS:,} objects in a schema, or a circle")
-    resolved = {}
-    for name, value in node.items():
-        if name in _REFUSED:
-            raise _UnusableSchema(_REFUSED[name])
-        if name == "pattern" and isinstance(value, str):
-            _matcher(value)
-        is_name = name in _NAMES and isinstance(value, str)
-        if not is_name and name != "$defs":
-            resolved[name] = _resolve(value, root, budget)
-    if isinstance(ref := node.get("$ref"), str):
-        target = _resolve(_find_referred(ref, root), root, budget)
-        return {"allOf": [target, resolved]} if resolved else target
-    return resolved
+def _check(value: object, rule: Rule, place: str) -> Iterator[Fault]:
+    """Yield what a value breaks of a rule: a fault of its own, or those of its parts."""
+    if not _fits(value, rule):
+        is_of_type = value is None or _has_type(value, rule)
+        yield Fault(place, _describe(rule), _show(value, with_type=not is_of_type))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _check(item, rule.get("items", {}), f"{place}.{number}")
+    elif isinstance(value, dict):
+        properties, required = rule.get("properties", {}), rule.get("required", ())
+        for name in dict.fromkeys((*properties, *required, *value)):
+            inner, path = properties.get(name), f"{place}.{name}".removeprefix(".")
+            if name not in value:
+                if name in required:
+                    yield Fault(path, f"{_describe(inner or {})} (required)", "nothing")
+            elif inner is not None:
+                yield from _check(value[name], inner, path)
+            elif rule.get("additionalProperties") is False:
+                known = f"no field of this name (fields: {', '.join(properties) or 'none'})"
+                yield Fault(path, known, _show(value[name]))
 
 
-def _find_referred(ref: str, root: Rule) -> object:
-    if ref != "#" and not ref.startswith("#/"):
-        raise _UnusableSchema(f"$ref {_show(ref)}: only references like #/$defs/name")
-    node: object = root
-    for part in ref.split("/")[1:]:
-        if not isinstance(node, Mapping) or part not in node:
-            raise _UnusableSchema(f"a reference to {_show(ref)}, which is not there")
-        node = node[part]
-    return node
+def _fits(value: Any, rule: Rule) -> bool:
+    """Say whether a value is what a rule asks for; its parts are looked at by `_check`."""
+    if not _has_type(value, rule):
+        return False
+    if "const" in rule and not same(value, rule["const"]):
+        return False
+    if "enum" in rule and not any(same(value, choice) for choice in rule["enum"]):
+        return False
+    for keyword, (kind, _) in _LIMITS.items():
+        if keyword in rule and _is(value, kind):
+            size = value if kind == "number" else len(value)
+            if size < rule[keyword] if keyword.startswith("min") else size > rule[keyword]:
+                return False
+    pattern = rule.get("pattern")
+    if pattern is None or not isinstance(value, str):
+        return True
+    if pattern == ID:  # for which the other engine need not be loaded
+        return re.fullmatch(pattern, value) is not None and not value.endswith("\n")
+    return bool(_matcher(pattern).isinstance_python(value))
+
+
+def _has_type(value: object, rule: Rule) -> bool:
+    return "type" not in rule or any(_is(value, name) for name in types(rule))
+
+
+def _is(value: object, name: str) -> bool:
+    """Say whether a value is of a type of JSON Schema, where 1.0 is a whole number too."""
+    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
+        return name == "boolean" if isinstance(value, bool) else name in ("integer", "number")
+    return isinstance(value, _TYPES[name][0])
+
+
+def types(rule: Rule) -> list[str]:
+    """Return the types that a rule allows; none if it does not say."""
+    stated = rule.get("type", [])
+    return list(map(str, stated)) if isinstance(stated, list) else [stated]
 
 
 # Rules and values in words
 
 
-def _describe(error: Any, path: Path) -> Iterator[Fault]:
-    """Yield what jsonschema says, in our words."""
-    rule = error.schema if isinstance(error.schema, Mapping) else {}
-    properties, place = rule.get("properties", {}), ".".join(map(str, path))
-    keyword, wanted = error.validator, error.validator_value
-    prefix = f"{place}." if place else ""
-    if keyword == "required":
-        for name in wanted:
-            if name not in error.instance:
-                asked = _describe_rule(properties[name]) if properties.get(name) else "any value"
-                yield Fault(f"{prefix}{name}", f"{asked} (required)", "nothing")
-    elif keyword == "additionalProperties":
-        known = f"no field of this name (fields: {', '.join(properties or ('none',))})"
-        for name, value in error.instance.items():
-            if name not in properties:
-                yield Fault(f"{prefix}{name}", known, _show(value))
-    else:
-        asked = "nothing: the schema allows no value here"
-        if keyword in ("type", "enum", "const", *_IMPLIED_TYPES) or rule.get("pattern") == ID:
-            asked = _describe_rule(rule)
-        elif keyword:
-            asked = f"what the schema's {keyword} asks for: {_show(wanted)}"
-        yield Fault(place, asked, _describe_value(error.instance, rule))
-
-
-def _describe_rule(rule: Rule) -> str:
+def _describe(rule: Rule) -> str:
     """Say what a JSON Schema asks for."""
     if "const" in rule:
         return f"exactly {_show(rule['const'])}"
@@ -228,66 +217,24 @@ def _describe_rule(rule: Rule) -> str:
         return "one of " + ", ".join(values)
     if rule.get("pattern") == ID:
         return "1 to 80 characters of a-z, 0-9 and '-', with no '-' at either end"
-    return " or ".join(_describe_type(kind, rule) for kind in _types(rule)) or "another value"
+    names = [_TYPES[name][1] for name in types(rule)] or ["any value"]
+    limits = [words.format(rule[word]) for word, (_, words) in _LIMITS.items() if word in rule]
+    if "pattern" in rule:
+        limits.append(f"that matches {rule['pattern']}")
+    if "properties" in rule:
+        limits.append(f"with the fields {', '.join(rule['properties'])}")
+    names[0] = f"{names[0]} {' and '.join(limits)}".rstrip().replace(" 1 items", " 1 item")
+    return " or ".join(names)
 
 
-def _describe_type(kind: str, rule: Rule) -> str:
-    names = {"string": "a string", "array": "a list", "boolean": "true or false", "null": "null"}
-    names |= {"object": "an object", "integer": "a whole number", "number": "a number"}
-    text = names[kind]
-    match kind:
-        case "string":
-            matching = f" that matches {rule['pattern']}" if "pattern" in rule else ""
-            return text + _limits(rule, "Length", "of", "character") + matching
-        case "array":
-            return text + _limits(rule, "Items", "with", "item")
-        case "object" if fields := rule.get("properties"):
-            return f"{text} with the fields {', '.join(fields)}"
-        case "integer" | "number":
-            least, most = rule.get("minimum"), rule.get("maximum")
-            if least is not None and most is not None:
-                return f"{text} from {least} to {most}"
-            text += f" of at least {least}" if least is not None else ""
-            text += f" of at most {most}" if most is not None else ""
-    return text
-
-
-def _limits(rule: Rule, what: str, preposition: str, unit: str) -> str:
-    limits = (("at least", rule.get(f"min{what}")), ("at most", rule.get(f"max{what}")))
-    words = [f"{end} {n} {unit}{'' if n == 1 else 's'}" for end, n in limits if n]
-    return f" {preposition} {' and '.join(words)}" if words else ""
-
-
-def _types(rule: Rule) -> list[str]:
-    stated = rule.get("type")
-    if stated is not None:
-        return [stated] if isinstance(stated, str) else list(stated)
-    values = [rule["const"]] if "const" in rule else rule.get("enum", ())
-    implied = [kind for name, kind in _IMPLIED_TYPES.items() if name in rule]
-    return list(dict.fromkeys([*map(_type_of, values), *implied]))
-
-
-def _type_of(value: object) -> str:
-    """Return what JSON calls the type of a value."""
-    name = type(value).__name__
-    return _JSON_TYPES.get(name, name)
-
-
-def _describe_value(value: object, rule: Rule) -> str:
-    """Show a value, with its type where that is what is wrong."""
-    kind, wanted = _type_of(value), _types(rule)
-    fits = kind in wanted or (kind == "integer" and "number" in wanted)
-    if wanted and not fits and value is not None:
-        return f"{_show(value)} ({'list' if kind == 'array' else kind})"
-    return _show(value)
-
-
-def _show(value: object) -> str:
+def _show(value: object, *, with_type: bool = False) -> str:
+    kind = next((name for name in _TYPES if _is(value, name)), type(value).__name__)
     try:
         text = json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
     except (ValueError, RecursionError):  # thousands of digits, or of levels
-        return f"a value too large to show ({_type_of(value)})"
+        text, with_type = "a value too large to show", True
     if len(text) > _MAX_SHOWN:
         text = f"{text[: _MAX_SHOWN - 3]}..."
     # An escape sequence or a turned direction in a stranger's file is not for a terminal.
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    return f"{text} ({kind.replace('array', 'list')})" if with_type else text

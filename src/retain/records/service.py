@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from retain.bank import index_md
 from retain.bank.bank import Bank
-from retain.bank.index_md import Line
+from retain.bank.index_md import Line, clean_title
 from retain.bank.markdown import edit_file
 from retain.bank.memory_input import MemoryInput, admit
 from retain.categories import Category, Rules
@@ -33,16 +33,9 @@ from retain.records.codec import (
     relations,
     rename_relation,
 )
-from retain.records.normalize import (
-    Fault,
-    Record,
-    clean_title,
-    invalid,
-    normalize,
-    slugify,
-)
+from retain.records.normalize import normalize, slugify
 from retain.records.report import Aged
-from retain.records.schema import check
+from retain.records.schema import Fault, Record, check, invalid
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -23,6 +24,81 @@ if TYPE_CHECKING:
 
 
 _BANKS: Final = {"here": "project", "global": "yours"}
+_ABOUT: Final = {"list": "One item on each line.", "json": "As JSON.", "number": "A number."}
+
+
+class FormField(NamedTuple):
+    """One field on the page: how it is asked for, and what it says."""
+
+    name: str
+    label: str
+    kind: str  # text, number, flag, list, rows, group, json
+    text: str  # what stands in its box; of rows and groups, and of what fits no box, its JSON
+    is_required: bool
+    choices: Sequence[str] = ()
+    rows: Sequence[Sequence[FormField]] = ()  # of rows, each one; of a group, the one it has
+    blank: Sequence[FormField] = ()  # a row that is yet to be filled in
+    about: str = ""
+
+
+def lay_out(field: forms.Field, value: Any) -> FormField:
+    """Lay out a field with what a content says there.
+
+    What a box would not give back as it was, as an item of several lines, is shown as JSON.
+    """
+    kind = field.kind
+    rows: Sequence[Any] = ()
+    if kind in ("rows", "group") and not field.fields:
+        kind = "json"
+    if value is not None and not _fits(field, value):
+        kind = "json"
+    if kind in ("rows", "group"):
+        rows = [value or {}] if kind == "group" else value or []
+    text = ""
+    if kind in ("text", "list") and value is not None:
+        text = value if kind == "text" else "\n".join(value)
+    elif kind == "flag" and value is not None:
+        text = "yes" if value else "no"
+    elif value is not None:
+        indent = 2 if kind == "json" else None
+        text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    choices = [] if kind == "json" else list(field.choices)
+    if choices and text and text not in choices:  # a record that was written by hand
+        choices.append(text)
+    return FormField(
+        field.name,
+        forms.label(field.name),
+        kind,
+        text,
+        field.is_required,
+        choices,
+        [[lay_out(inner, row.get(inner.name)) for inner in field.fields] for row in rows],
+        [lay_out(inner, None) for inner in field.fields] if kind in ("rows", "group") else (),
+        "" if choices else _ABOUT.get(kind, ""),
+    )
+
+
+def _fits(field: forms.Field, value: object) -> bool:
+    """Whether the box of a field can show a value, and give it back."""
+    match field.kind:
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "list":
+            return isinstance(value, list) and all(
+                isinstance(item, str) and item == item.strip() and len(item.splitlines()) == 1
+                for item in value
+            )
+        case "rows" | "group":
+            rows = value if field.kind == "rows" else [value]
+            known = {inner.name: inner for inner in field.fields}
+            return isinstance(rows, list) and all(
+                isinstance(row, dict)
+                and row.keys() <= known.keys()
+                and all(_fits(known[name], item) for name, item in row.items())
+                for row in rows
+            )
+        case kind:
+            return isinstance(value, bool if kind == "flag" else str)
 
 
 class _Sheet(NamedTuple):
@@ -31,7 +107,7 @@ class _Sheet(NamedTuple):
     category: str
     folder: str
     says: str  # the field that a text without fields goes to
-    entries: Sequence[forms.Entry]
+    entries: Sequence[FormField]
     others: Sequence[str]  # what the memory says besides, which stays as it is
 
 
@@ -41,12 +117,13 @@ def _sheet(app: App, category: str, content: Mapping[str, object]) -> _Sheet | N
         form = forms.form(category, app.records.rules)
     except UsageError:
         return None
+    known = {field.name for field in form.fields}
     return _Sheet(
         category,
         form.folder,
         form.main_field,
-        forms.entries(form, content),
-        [str(name) for name in forms.other_fields(form, content)],
+        [lay_out(field, content.get(field.name)) for field in form.fields],
+        [name for name in map(str, content) if name not in known],
     )
 
 
