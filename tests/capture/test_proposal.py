@@ -18,7 +18,7 @@ def content(category: str, title: str, text: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("category", DEFAULTS)
 @settings(max_examples=settings().max_examples // 4)
-@given(title=st.text(min_size=1), text=st.text())
+@given(title=st.text(min_size=1).filter(str.strip), text=st.text())
 def test_any_words_make_a_valid_memory(category: str, title: str, text: str) -> None:
     whole = record(category)
     whole["content"] = content(category, title, text)

@@ -57,9 +57,8 @@ def test_settings_decide_what_is_asked_for_and_how(
 
 
 def test_a_proposal_goes_to_the_person_s_bank_where_the_project_has_none(home: Path) -> None:
-    assert session().propose(FOUND) == "there is no bank to propose a memory to"
     done("init", "--global")
-    assert session().propose(FOUND) == ""
+    session().propose(FOUND)
     assert len(inbox(home / ".retain").proposals()) == 1
 
 
@@ -67,7 +66,7 @@ def test_what_was_written_since_counts_as_saved(store: Path) -> None:
     kept(store, "runbook", "old")
     one = asked("decision", "runbook", "constraint")
     saved(store, "decision")
-    assert not any(one.settle())
+    one.settle()
     assert sorted(one.category for one in inbox(store).proposals()) == ["constraint", "runbook"]
     assert (one.state.raised, one.state.is_summarised) == ([], False)
 
@@ -77,7 +76,7 @@ def test_what_only_came_from_a_repository_is_not_what_was_saved(store: Path) -> 
     kept(store, "decision", "pulled")  # a new file with an old date
     (store / "decisions" / "half.json").write_text("{", encoding="utf-8")
     (store / "decisions" / "note.txt").write_text("x", encoding="utf-8")
-    assert not any(one.settle())
+    one.settle()
     assert [one.category for one in inbox(store).proposals()] == ["decision"]
 
 

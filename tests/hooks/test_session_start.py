@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from retain.capture.proposal import Proposal
-from retain.locate import state_home
 from retain.names import PROFILES
 from tests.capture.proposals import inbox
 from tests.cli.door import done
-from tests.hooks.door import DECIDED, SESSION, ask, begin, kept, memo_file, nothing, prompt, said
+from tests.hooks.door import SESSION, ask, begin, kept, memo_file, nothing, prompt
 
 
 def titles(text: str) -> list[str]:
@@ -186,15 +185,3 @@ def test_memos_of_sessions_long_over_are_swept_out(bank: Path) -> None:
     os.utime(folder / "old.json", (time.time() - 41 * 86_400,) * 2)
     begin()
     assert os.listdir(folder) == [f"{SESSION}.json"]
-
-
-def test_memos_are_swept_out_where_there_is_no_bank(work: Path) -> None:
-    path = said(work / "t.jsonl", DECIDED)
-    assert ask("stop", transcript_path=path).code == 2
-    memo = Path(state_home(os.environ), "hooks", f"{SESSION}.json")
-    assert not list(Path(state_home(os.environ)).glob("banks/*"))
-    begin()
-    assert memo.exists()
-    os.utime(memo, (time.time() - 41 * 86_400,) * 2)
-    begin()
-    assert not memo.exists()

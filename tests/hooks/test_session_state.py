@@ -28,7 +28,7 @@ def test_a_memo_keeps_what_it_is_told(bank: Path) -> None:
     assert state.is_new("project:a", "2")
     assert (state.judged, state.last, state.is_summarised) == (7, "digest", True)
     assert (state.raised, state.raised_at) == ([{"category": "decision"}], 5.0)
-    state.forget_shown()
+    state.shown.clear()
     assert state.is_new("project:a", "1")
 
 

@@ -112,13 +112,10 @@ def test_a_message_judged_before_there_was_a_transcript_is_not_judged_again(
     assert stop(str(path), last_assistant_message=new).code == 2
 
 
-def test_without_a_bank_an_agent_is_asked_all_the_same(path: str, home: Path) -> None:
-    assert stop(path).code == 2
-    assert not (home / ".retain").exists()
-    answer = again(path)
-    assert (answer.code, answer.out) == (0, "")
-    assert answer.err == "retain hook: there is no bank to propose a memory to\n"
-    assert nothing(stop(path))  # the same words are raised once
+def test_without_a_bank_nobody_is_asked_and_nothing_is_made(path: str, home: Path) -> None:
+    before = sorted(home.rglob("*"))
+    assert nothing(stop(path))
+    assert sorted(home.rglob("*")) == before
 
 
 # By the settings

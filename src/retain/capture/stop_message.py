@@ -21,8 +21,7 @@ from retain.text.sanitize import escape_markup, strip_invisible
 
 _FOLDER: Final = "/tmp"  # noqa: S108 - where the skill looks
 _MAX_BYTES: Final = 50_000
-_MAX_SNIPPET: Final = 120
-_MAX_DESCRIPTION: Final = 500
+_MAX_LINE: Final = 120  # characters of a snippet or a description, which may be a stranger's
 _TRUNCATED: Final = b"\n</transcript_data>\n[Truncated: context exceeded 50KB]"
 _FENCE: Final = re.compile(r"<(?=/?\s*transcript_data)", re.I)
 # No O_TRUNC: what a stranger put there is looked at before it is emptied. O_NONBLOCK: a pipe
@@ -42,11 +41,10 @@ def compose(
     """
     items, categories = [], []
     for finding in findings:
-        description = sanitize(descriptions.get(finding.category, ""), _MAX_DESCRIPTION)
-        snippet = next(
-            filter(None, map(sanitize, finding.snippets)), "Significant activity detected"
-        )
-        label = f"({description}) {snippet}" if description else snippet
+        description = sanitize(descriptions.get(finding.category, ""))
+        snippets = filter(None, map(sanitize, finding.snippets))
+        label = f"({description}) " if description else ""
+        label += next(snippets, "Significant activity detected")
         items.append(f"- [{finding.category.upper()}] {label} (score: {finding.score:.2f})")
         data: dict[str, Any] = {"category": finding.category, "score": round(finding.score, 4)}
         if description:
@@ -72,7 +70,7 @@ def write_context(
         if is_own and stat.S_ISREG(status.st_mode):
             os.fchmod(file.fileno(), 0o600)  # it may be older than this session
             file.truncate()
-            file.write(_context(finding, sanitize(description, _MAX_DESCRIPTION)))
+            file.write(_context(finding, sanitize(description)))
             file.flush()
             return path
     return ""
@@ -107,9 +105,7 @@ def _context(finding: Finding, description: str) -> bytes:
     return kept.encode() + _TRUNCATED
 
 
-def sanitize(text: str, most: int = _MAX_SNIPPET) -> str:
+def sanitize(text: str) -> str:
     """One line that can neither hide anything nor close the block it stands in."""
-    text = strip_invisible(text)
-    for char in "\n\t`":
-        text = text.replace(char, "")
-    return escape_markup(text).strip()[:most]
+    line = re.sub("[\n\t`]", "", strip_invisible(text))
+    return escape_markup(line).strip()[:_MAX_LINE]

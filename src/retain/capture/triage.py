@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from retain.capture.transcript import Message, strip_injected
 from retain.text.sanitize import strip_invisible
@@ -93,6 +93,11 @@ class Finding(NamedTuple):
     # around all that do, with their code, which only the score leaves out.
     title: str
     text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields of a proposal that a finding knows."""
+        names = ("category", "score", "title", "text", "start", "end")
+        return {name: getattr(self, name) for name in names}
 
 
 class Verdict(NamedTuple):

@@ -10,16 +10,16 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.cli.command import Args, Output, arg, command
+from retain.cli.memories import read_text
 from retain.cli.render import Table
 from retain.errors import NotFound, UsageError
-from retain.hooks import EVENTS, SESSION_EVENTS, event_name, find_off_switch
+from retain.hooks import EVENTS, MAX_BYTES, event_name, find_off_switch
 
 if TYPE_CHECKING:
     from retain.app import App
     from retain.config import Config
     from retain.hooks.trial import Trial
 
-_TOOL_EVENTS: Final = ("pre-tool-use", "post-tool-use")
 _MAX_PAYLOAD: Final = 300  # characters that are shown
 _BLOCKED: Final = 2
 _NO_PLUGIN: Final = (
@@ -102,8 +102,8 @@ def _test(app: App, args: Args) -> Output:
     """
     run a hook on a made-up event and show its answer
 
-    The hook runs as a host runs it, in a process of its own. A prompt and a session's start are
-    answered from your bank; whatever would block, propose or put aside meets an empty copy with
+    The code that answers a host answers here. A prompt and a session's start are answered from
+    your bank; whatever would block, propose or put aside meets an empty copy with
     your settings, and nothing of it stays. Events: session-start, user-prompt-submit,
     pre-tool-use, post-tool-use, stop, pre-compact, post-compact, session-end.
 
@@ -118,43 +118,48 @@ def _test(app: App, args: Args) -> Output:
             raise UsageError("an event is missing", hint=f"One of {', '.join(EVENTS)}.")
         hint = "`retain hook test EVENT` runs one on a made-up event, and shows its answer."
         return _list(app)._replace(messages=[hint])
-    payload = _payload(args, app)
-    trial = run_trial(
-        args.event, app.location, os.environ, payload, is_named=args.names_bank, file=args.file
-    )
-    says = "\n\n".join(_explain(trial))
-    reason = f"Reason:   {trial.reason}\n" if says and trial.reason else ""
-    says = says or f"Nothing: the host goes on. {trial.reason}".strip()
+    env = {**os.environ, "RETAIN_BANK": app.location.root} if args.names_bank else os.environ
+    trial = run_trial(args.event, app.location, env, _payload(args, app), args.file)
+    answer = trial.answer
+    explained = "\n\n".join(_explain(trial))
+    says = explained or f"Nothing: the host goes on. {answer.reason}".strip()
     data = {
-        "event": trial.event,
-        "host_event": EVENTS[trial.event],
+        "event": args.event,
+        "host_event": EVENTS[args.event],
         "payload": trial.payload,
-        "exit_code": trial.code,
+        "exit_code": answer.code,
         "milliseconds": round(trial.milliseconds, 1),
-        "stdout": trial.out,
-        "stderr": trial.err,
+        "stdout": answer.out,
+        "stderr": answer.err,
         "says": says,
-        "reason": trial.reason or None,
+        "reason": answer.reason or None,
         "proposals": [
-            {name: getattr(proposal, name) for name in ("category", "title", "score")}
-            for proposal in trial.proposals
+            {"category": it.category, "title": it.title, "score": it.score}
+            for it in trial.proposals
         ],
     }
     shown = json.dumps(trial.payload, ensure_ascii=False)
     shown = shown if len(shown) <= _MAX_PAYLOAD else f"{shown[:_MAX_PAYLOAD]} ..."
     text = [
-        f"Event:    {trial.event} ({EVENTS[trial.event]})",
+        f"Event:    {args.event} ({EVENTS[args.event]})",
         f"Payload:  {shown}",
-        f"Exit:     {trial.code}",
-        f"Took:     {trial.milliseconds:.0f} ms, with the start of its process",
-        f"{reason}\n{says}",
+        f"Exit:     {answer.code}",
+        f"Took:     {trial.milliseconds:.0f} ms, without the start of a process",
+        *([f"Reason:   {answer.reason}"] if explained and answer.reason else []),
+        f"\n{says}",
     ]
     return Output(data, text, quiet=[says])
 
 
 def _payload(args: Args, app: App) -> dict[str, object]:
     """What a person wants the payload to say."""
-    payload = _read_payload(args.payload) if args.payload else {}
+    payload: dict[str, object] = {}
+    if args.payload:
+        try:
+            payload = {**json.loads(read_text(args.payload, MAX_BYTES, "a payload"))}
+        except (ValueError, TypeError, RecursionError) as error:
+            hint = "--payload takes a file with a JSON object; what it lacks is made up."
+            raise UsageError(f"{args.payload} holds no JSON object", hint=hint) from error
     if args.prompt is not None:
         if args.event != "user-prompt-submit":
             raise UsageError(f"--prompt belongs to user-prompt-submit, not to {args.event}")
@@ -164,7 +169,7 @@ def _payload(args: Args, app: App) -> dict[str, object]:
         if newest:  # a question that the bank has an answer to
             payload["prompt"] = f"What do we know about this: {newest.title}?"
     if args.file:
-        if args.event not in (*_TOOL_EVENTS, *SESSION_EVENTS):
+        if args.event in ("session-start", "user-prompt-submit"):
             raise UsageError(f"--file says nothing to {args.event}")
         if args.event != "pre-tool-use" and not os.path.isfile(args.file):
             hint = "--file takes the path of a file that is there."
@@ -172,40 +177,26 @@ def _payload(args: Args, app: App) -> dict[str, object]:
     return payload
 
 
-def _read_payload(path: str) -> dict[str, object]:
-    try:
-        with open(path, "rb") as file:
-            payload = json.load(file)
-    except OSError as error:
-        hint = "--payload takes a file with a JSON object; what it lacks is made up."
-        raise NotFound(f"{path} cannot be read: {error.strerror}", hint=hint) from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no JSON: {error}") from error
-    if not isinstance(payload, dict):
-        raise UsageError(f"{path} holds no JSON object")
-    return payload
-
-
 def _explain(trial: Trial) -> list[str]:
     """What the host makes of a hook's answer, in words."""
-    answer = json.loads(trial.out) if trial.out.strip() else {}
+    answer = json.loads(trial.answer.out or "{}")
     special = answer.get("hookSpecificOutput", {})
+    errors = trial.answer.err.strip()
+    is_blocked = trial.answer.code == _BLOCKED
     says: dict[str, Any] = {
-        "The host puts this before the model": special.get("additionalContext", "").strip(),
-        "The host refuses the tool's call and tells the agent": (
-            special.get("permissionDecision") == "deny" and special.get("permissionDecisionReason")
+        "The host puts this before the model": special.get("additionalContext"),
+        "The host refuses the tool's call and tells the agent": special.get(
+            "permissionDecisionReason"
         ),
-        "The host tells the agent": answer.get("decision") == "block" and answer.get("reason"),
+        "The host tells the agent": answer.get("reason"),
         "The host tells you": answer.get("systemMessage"),
+        "The host keeps the agent at work and tells it": errors if is_blocked else "",
     }
-    errors = trial.err.strip()
-    if trial.code == _BLOCKED:
-        says["The host keeps the agent at work and tells it"] = errors
     parts = [f"{what}:\n\n{text}" for what, text in says.items() if text]
     if trial.proposals:
         where = "It would wait in the inbox (here: of a copy of the bank, which is gone again):"
         titles = (f"  [{proposal.category}] {proposal.title}" for proposal in trial.proposals)
         parts.append("\n".join([where, *titles]))
-    if errors and trial.code != _BLOCKED:
+    if errors and not is_blocked:
         parts.append(f"Standard error:\n\n{errors}")
     return parts

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from retain.config import Config
-    from retain.locate import Locator
+    from retain.locate import BankLocation, Locator
 
 # Each event by the name it has in a command, and what its host calls it.
 EVENTS = {
@@ -33,13 +33,9 @@ EVENTS = {
     "session-end": "SessionEnd",
 }
 SESSION_EVENTS = ("stop", "pre-compact", "post-compact", "session-end")  # which look for memories
-NO_BANK = "There is no bank here: `retain init` makes one."
-TOOLS = ("test",)  # what a person may ask for in an event's place
 MAX_BYTES = 32_000_000  # of a payload: a tool's whole input is in it
 DEADLINE = 0.12  # seconds, until the settings are known
-_FIRST_WAIT = 2000  # milliseconds to wait for a host that does not begin
-_NEXT_WAIT = 1000  # and for one that neither goes on nor says that it is done
-_MISTAKE = 2
+_WAIT = 2000  # milliseconds for a host that neither goes on nor says that it is done
 _HANDLERS = {
     "session-start": "session_start",
     "user-prompt-submit": "user_prompt",
@@ -92,14 +88,24 @@ class Call:
         self.set_deadline(config)
         return config
 
+    @cached_property
+    def banks(self) -> list[tuple[BankLocation, Config]]:
+        """The banks that are there: the one in force first, then the person's own."""
+        return [bank for bank in self.locator.readable() if bank[0].exists]
+
     def set_deadline(self, config: Config) -> None:
         """Set the deadline that some settings ask for."""
         self.end = self._start + config.number("hooks.deadline_ms") / 1000
 
-    def off_reason(self, config: Config) -> str:
+    def find_off_reason(self, config: Config) -> str:
         """Why some settings switch this event off; empty where it is on."""
         switch = find_off_switch(self.event, config)
         return f"It is switched off: {switch} ({config.value(switch).origin})." if switch else ""
+
+    def find_silence_reason(self) -> str:
+        """Why there is nothing to do: the event is switched off, or there is no bank."""
+        no_bank = "There is no bank here: `retain init` makes one."
+        return self.find_off_reason(self.config) or ("" if self.banks else no_bank)
 
     @property
     def left(self) -> float:
@@ -130,7 +136,7 @@ def find_off_switch(event: str, config: Config) -> str:
 
 def is_event(words: list[str]) -> bool:
     """Whether a host calls: it gets no usage error, because that would block it."""
-    return bool(words) and not words[0].startswith("-") and words[0] not in TOOLS
+    return bool(words) and not words[0].startswith("-") and words[0] != "test"
 
 
 def main(event: str) -> None:
@@ -144,12 +150,11 @@ def main(event: str) -> None:
         if name:
             code = print_answer(respond(name, read_payload(), os.environ, start))
         elif os.isatty(0):  # a person mistyped; a host may have events that are new to us
-            known = ", ".join((*TOOLS, *EVENTS))
-            os.write(2, f"retain: there is no hook {event!r}\nThere are: {known}.\n".encode())
-            code = _MISTAKE
+            known = ", ".join(("test", *EVENTS))
+            text = f"retain: there is no hook {event!r}\nThere are: {known}.\n"
+            code = print_answer(Answer(err=text, code=2))
     except BaseException as error:  # noqa: BLE001 - a hook never breaks its host
-        text = f"retain hook: {type(error).__name__}: {error}\n"
-        print_answer(Answer(err=text[:2000]))
+        print_answer(Answer(err=f"retain hook: {type(error).__name__}: {error}\n"[:2000]))
     os._exit(code)  # the interpreter's own end takes longer than many an answer
 
 
@@ -167,7 +172,10 @@ def respond(
     if payload is None:
         return Answer()
     handler = import_module(f"retain.hooks.{_HANDLERS[event]}")
-    answer: Answer = handler.answer(Call(event, payload, env, start))
+    call = Call(event, payload, env, start)
+    answer: Answer = handler.answer(call)
+    if call.is_late() and not (answer.out or answer.err):
+        return answer._replace(reason="There was no time: hooks.deadline_ms allows no more.")
     return answer
 
 
@@ -179,28 +187,23 @@ def read_payload() -> dict[str, object] | None:
     """
     if os.isatty(0):
         text = "retain hook: the host's JSON belongs on standard input; try `retain hook test`\n"
-        os.write(2, text.encode())
+        print_answer(Answer(err=text))
         return None
     poll = select.poll()
     poll.register(0, select.POLLIN)
-    data, tried, wait = bytearray(), 0, _FIRST_WAIT
-    while poll.poll(wait):
-        part = os.read(0, 1 << 16)
+    data, tried = bytearray(), 0
+    while len(data) <= MAX_BYTES and poll.poll(_WAIT) and (part := os.read(0, 1 << 16)):
         data += part
-        if not part or len(data) > MAX_BYTES:
-            break
-        wait = _NEXT_WAIT
         if part.rstrip().endswith(b"}") and len(data) >= 2 * tried:
             tried = len(data)
-            payload = _parse(data)
-            if payload is not None:
+            if (payload := _parse(data)) is not None:
                 return payload
-    return _parse(data) if len(data) <= MAX_BYTES else None
+    return _parse(data)
 
 
 def _parse(data: bytearray) -> dict[str, object] | None:
     try:
-        payload = json.loads(data)
+        payload = json.loads(data) if len(data) <= MAX_BYTES else None
     except (ValueError, RecursionError):
         return None
     return payload if isinstance(payload, dict) else None

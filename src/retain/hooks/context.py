@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from retain.locate import BankLocation, from_home, project_of
 from retain.text.sanitize import escape_markup, strip_invisible
 from retain.text.sizes import cut, tokens
 
 if TYPE_CHECKING:
     from retain.config import Config
-    from retain.locate import BankLocation
 
 MAX_CHARS: Final = 9_000  # hosts cut what is longer than 10,000
 _MAX_TITLE: Final = 120
@@ -45,8 +45,8 @@ def fence_parts(
     parts: Iterable[Part], source: str, budget: int, descriptions: str = ""
 ) -> tuple[str, list[Entry]]:
     """Fit parts into a budget of tokens; return the text and the entries that found room."""
-    about = f' descriptions="{_quote(descriptions)}"' if descriptions else ""
-    head = f'<memory-context source="{_quote(source)}"{about} note="{_NOTE}">'
+    about = f' descriptions="{_clean_line(descriptions)}"' if descriptions else ""
+    head = f'<memory-context source="{_clean_line(source)}"{about} note="{_NOTE}">'
     foot = "</memory-context>"
     lines: list[str] = []
     shown: list[Entry] = []
@@ -68,9 +68,9 @@ def _fit_part(part: Part, room: int) -> tuple[list[str], list[Entry]]:
         return ([*lines, *text] if text else []), []
     shown: list[Entry] = []
     for number, entry in enumerate(part.entries):
-        tags = ",".join(sorted(_label(tag) for tag in entry.tags[:_MAX_TAGS]))
-        head = f"- [{_label(entry.type).upper()}] {clean_title(entry.title)} -> "
-        head += _label(entry.path) + (f" #tags:{tags}" if tags else "")
+        tags = ",".join(sorted(_clean_label(tag) for tag in entry.tags[:_MAX_TAGS]))
+        head = f"- [{_clean_label(entry.type).upper()}] {clean_title(entry.title)} -> "
+        head += _clean_label(entry.path) + (f" #tags:{tags}" if tags else "")
         if _cost([head]) > room:  # one that is too large must not hide the others
             continue
         # What an entry does not need is there for those after it.
@@ -113,34 +113,28 @@ def _clean_text(text: str) -> str:
     return escape_markup(strip_invisible(text).replace("\r", "\n"))
 
 
+def _clean_line(text: str) -> str:
+    """Put a text on one line that ends neither an attribute nor a title."""
+    line = " ".join(strip_invisible(text[:_MAX_READ]).split()).replace(" -> ", " - ")
+    return escape_markup(line).replace('"', "&quot;")
+
+
 def clean_title(text: str) -> str:
     """Put a title on one line, without the marks that end a title."""
-    text = _one_line(text).replace(" -> ", " - ").replace("#tags:", "# tags:")
-    return _quote(text).strip()[:_MAX_TITLE]
+    return _clean_line(text).replace("#tags:", "# tags:")[:_MAX_TITLE]
 
 
-def _label(text: str) -> str:
+def _clean_label(text: str) -> str:
     """Put a tag, a type or a path on one line, without the marks that end it."""
-    return _quote(_one_line(text).replace(",", " ").replace(" -> ", " - "))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(strip_invisible(text[:_MAX_READ]).split())
-
-
-def _quote(text: str) -> str:
-    return escape_markup(" ".join(strip_invisible(text).split())).replace('"', "&quot;")
+    return _clean_line(text).replace(",", " ")
 
 
 def short_path(path: str, place: BankLocation, env: Mapping[str, str]) -> str:
     """A path as a person would write it: from the project, or from their home directory."""
-    if place.scope == "project":
-        base = os.path.dirname(place.root)
-        base = os.path.dirname(base) if place.kind == "claude" else base
-        if path.startswith(f"{base}/"):
-            return os.path.relpath(path, base)
-    home = env.get("HOME", "")
-    return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path
+    project = project_of(place.root)
+    if place.scope == "project" and path.startswith(f"{project}/"):
+        return os.path.relpath(path, project)
+    return from_home(path, env.get("HOME", ""))
 
 
 def describe_categories(config: Config, types: Iterable[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import time
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING
 from retain import names
 from retain.bank.bank import Bank
 from retain.bank.files import Directory
-from retain.bank.listing import Entry
 from retain.errors import Conflict, RetainError
 from retain.hooks import Answer, Call
 from retain.text.sanitize import escape_markup
@@ -43,13 +41,11 @@ def answer(call: Call, path: str, place: BankLocation, config: Config) -> Answer
         try:
             result = f"File quarantined to {_put_aside(path)}."
         except (RetainError, OSError) as error:
-            cause = error.strerror if isinstance(error, OSError) else error
-            note += f"WARNING: {path} could not be put aside: {cause}\n"
-    reason = (
-        f"{problem} {result} Use `retain record write`, `retain put` or `retain update` instead."
-    )
-    data = {"decision": "block", "reason": reason}
-    return Answer(json.dumps(data) + "\n", f"{note}ERROR: {reason}\n")
+            note += f"WARNING: {path} could not be put aside: {error}\n"
+    advice = "Use `retain record write`, `retain put` or `retain update` instead."
+    reason = f"{problem} {result} {advice}"
+    reply = call.reply({}, decision="block", reason=reason)
+    return reply._replace(err=f"{note}ERROR: {reason}\n")
 
 
 def _put_aside(path: str) -> str:
@@ -66,15 +62,15 @@ def _put_aside(path: str) -> str:
 
 def _find_problem(path: str, place: BankLocation, config: Config) -> str:
     """Say why a file is no valid memory of its bank; empty if it is one."""
-    folder, name = os.path.split(path)
+    name = os.path.basename(path)
     if not path.endswith(".json" if place.kind == "claude" else names.SUFFIXES):
         return f"Direct write to a file that is no memory blocked: {name}."
     try:
         bank = Bank(place, max_bytes=config.number("memory.max_bytes"))
         collection = os.path.dirname(os.path.relpath(path, place.root))
-        with Directory.open(folder) as directory:
-            entry = Entry(name.rpartition(".")[0], collection, name)
-            _check(bank.read(directory, entry)[0], place, config)
+        with bank.reader() as reader:
+            if read := reader.read(collection, name):
+                _check(read[0], place, config)
     except (RetainError, OSError) as error:
         return f"Schema validation failed: {escape_markup(' '.join(str(error).split())[:500])}."
     return ""

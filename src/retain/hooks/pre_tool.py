@@ -42,7 +42,7 @@ def answer(call: Call) -> Answer:
     except Exception:  # noqa: BLE001 - whatever a hostile name does to those who look it up
         # Without the settings a bank is still kept closed, but no file is judged by its rules.
         return call.reply(denial) if call.event == "pre-tool-use" else Answer()
-    if reason := call.off_reason(config):
+    if reason := call.find_off_reason(config):
         return Answer(reason=reason)
     if call.event == "pre-tool-use":
         return call.reply(denial)

@@ -5,6 +5,7 @@ It is read from the files themselves, because no process is warm yet and an inde
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,13 +17,11 @@ from retain.bank.bank import Bank
 from retain.capture.inbox import Inbox
 from retain.config import rules
 from retain.errors import RetainError
-from retain.hooks import NO_BANK, Answer, Call
+from retain.hooks import Answer, Call
 from retain.hooks.context import Entry, Part, fence_parts, short_path
-from retain.hooks.session_state import SessionState, sweep
+from retain.hooks.session_state import SessionState
 
 if TYPE_CHECKING:
-    from retain.config import Config
-    from retain.locate import BankLocation
     from retain.memory import Memory
 
 # Each profile, and how many of its characters are shown.
@@ -45,34 +44,29 @@ _NOTHING: Final = (
 
 def answer(call: Call) -> Answer:
     """A brief for a session, within the same budget as a prompt's."""
-    if reason := call.off_reason(call.config):
+    if reason := call.find_silence_reason():
         return Answer(reason=reason)
-    places = [(place, config) for place, config in call.locator.readable() if place.exists]
-    if not places:  # a session without a bank has a state all the same
-        sweep(call.locator.location, call.env)
-        return Answer(reason=NO_BANK)
-    state = SessionState(call.locator.location, call.text("session_id"), call.env)
+    place = call.banks[0][0]
+    state = SessionState(place, call.text("session_id"), call.env)
     if call.text("source") in _ANEW:
-        state.forget_shown()
-    first = places[0][0]
-    source = short_path(f"{first.root}/", first, call.env).rstrip("/")
-    budget = call.config.number("retrieval.budget")
-    text, _ = fence_parts(_parts(call, places), f"{source}/", budget)
+        state.shown = {}
+    source = f"{short_path(place.root, place, call.env)}/"
+    text, _ = fence_parts(_parts(call), source, call.config.number("retrieval.budget"))
     stamp = str(zlib.crc32(text.encode()))
-    if not state.is_new(_BRIEF, stamp):
-        text = ""  # a session that is resumed has it already
+    # A session that is resumed has the brief already.
+    fields = {"additionalContext": text} if text and state.is_new(_BRIEF, stamp) else {}
     state.show({_BRIEF: stamp})
     state.save()
     if not call.is_late():
-        sweep(call.locator.location, call.env)
-    reply = call.reply({"additionalContext": text} if text else {}, **_waiting(call, first))
+        state.sweep()
+    reply = call.reply(fields, **_waiting(call))
     return reply._replace(reason="" if reply.out else _NOTHING)
 
 
-def _waiting(call: Call, place: BankLocation) -> dict[str, str]:
+def _waiting(call: Call) -> dict[str, str]:
     """A message to the person that counts the proposals in the inbox."""
     try:
-        count = Inbox(place.root, call.env).count()
+        count = Inbox(call.banks[0][0].root, call.env).count()
     except OSError:
         return {}
     verb = "proposal waits" if count == 1 else "proposals wait"
@@ -80,53 +74,45 @@ def _waiting(call: Call, place: BankLocation) -> dict[str, str]:
     return {"systemMessage": text} if count else {}
 
 
-def _parts(call: Call, places: Sequence[tuple[BankLocation, Config]]) -> Iterator[Part]:
+def _parts(call: Call) -> Iterator[Part]:
     """The parts of the brief, the most important first; each kind from every bank."""
     for name, most in _PROFILES.items():
-        for place, _ in places:
+        for place, _ in call.banks:
             if name in names.KINDS[place.kind].not_memories:
                 path = os.path.join(place.root, name)
                 whose = "yours everywhere" if place.scope == "global" else "of this repository"
                 where = short_path(path, place, call.env)
                 yield Part(f"{name}, {whose} ({where}):", text=_read_start(path, most))
-    banks = [
-        (
-            Bank(place, max_bytes=config.number("memory.max_bytes")),
-            rules(config, place.root).categories,
-        )
-        for place, config in places
-    ]
     for heading, category, fields, most in _KINDS:
-        for bank, categories in banks:
-            whose = ", yours everywhere" if bank.location.scope == "global" else ""
-            memories = _newest(call, bank, categories[category].folder)[:most]
+        for place, config in call.banks:
+            bank = Bank(place, max_bytes=config.number("memory.max_bytes"))
+            folder = rules(config, place.root).categories[category].folder
             entries = [
                 Entry(
                     memory.type,
                     memory.title,
-                    short_path(memory.path, bank.location, call.env),
+                    short_path(memory.path, place, call.env),
                     memory.tags,
                     _summary(memory, fields),
                     (_date(memory)[:10],),
                 )
-                for memory in memories
+                for memory in _newest(call, bank, folder)[:most]
             ]
+            whose = ", yours everywhere" if place.scope == "global" else ""
             yield Part(f"{heading}{whose}:", entries)
 
 
 def _newest(call: Call, bank: Bank, folder: str) -> list[Memory]:
     """The memories of a collection that are in force, the newest first."""
     memories: list[Memory] = []
-    try:
+    with contextlib.suppress(RetainError, OSError):  # what was read until then must do
         for memory in bank.newest(folder):
-            if memory.status == "active" and not memory.problem:
-                content = _content(memory)
-                if content.get("active") is not False and content.get("status") not in _OVER:
-                    memories.append(memory)
+            content = _content(memory)
+            is_over = content.get("active") is False or content.get("status") in _OVER
+            if memory.status == "active" and not (memory.problem or is_over):
+                memories.append(memory)
             if call.is_late() or len(memories) == _MAX_READ:
                 break
-    except (RetainError, OSError):
-        pass  # what was read until then must do
     return sorted(memories, key=_date, reverse=True)
 
 
@@ -136,7 +122,9 @@ def _date(memory: Memory) -> str:
 
 def _content(memory: Memory) -> Mapping[str, object]:
     """The fields of a typed memory; those of a JSON file are no part of its metadata."""
-    record = records_json.load(memory.data) if memory.path.endswith(".json") else memory.meta
+    record = memory.meta
+    if memory.path.endswith(".json") and not memory.problem:
+        record = records_json.load(memory.data)
     content = record.get("content")
     return content if isinstance(content, dict) else {}
 
@@ -144,7 +132,7 @@ def _content(memory: Memory) -> Mapping[str, object]:
 def _read_start(path: str, most: int) -> str:
     """The beginning of what a person wrote about themselves."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(fd, encoding="utf-8", errors="replace") as file:
             return file.read(most).strip()
     except OSError:

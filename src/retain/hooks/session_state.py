@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from retain.locate import BankLocation, state_directory, state_home
+from retain.locate import BankLocation, state_directory
 
 _MAX_NAME: Final = 64
 _MAX_SHOWN: Final = 2000
@@ -22,10 +22,11 @@ _MAX_AGE: Final = 40 * 86_400  # seconds; a host forgets its own transcripts aft
 
 
 class SessionState:
-    """The state of one session in a JSON file, beside the banks' states where there is no bank."""
+    """The state of one session in a JSON file; nothing is kept of a session without a name."""
 
     def __init__(self, location: BankLocation, session: str, env: Mapping[str, str]) -> None:
-        self._path = os.path.join(_folder(location, env), _file_name(session)) if session else ""
+        self._folder = os.path.join(state_directory(location.root, env), "hooks")
+        self._path = os.path.join(self._folder, _file_name(session)) if session else ""
         values: dict[str, Any] = {}
         with (
             contextlib.suppress(OSError, ValueError, RecursionError),
@@ -33,7 +34,7 @@ class SessionState:
         ):
             loaded = json.load(file)
             values = loaded if isinstance(loaded, dict) else {}
-        self._shown: dict[str, str] = values.get("shown", {})
+        self.shown: dict[str, str] = values.get("shown", {})  # stamps of files by name
         # Up to which byte of the transcript something was found.
         self.judged: int = values.get("judged", 0)
         self.last: str = values.get("last", "")  # a digest of the answer that was judged last
@@ -41,42 +42,31 @@ class SessionState:
         self.is_summarised: bool = values.get("is_summarised", False)
         self.raised_at: float = values.get("raised_at", 0.0)  # when the agent was asked to save
         self.raised: list[dict[str, Any]] = values.get("raised", [])  # and what
-        self._saved = self._to_dict()
+        self._saved = self._dump()
 
-    def _to_dict(self) -> dict[str, Any]:
-        return {
-            "shown": self._shown,
-            "judged": self.judged,
-            "last": self.last,
-            "is_summarised": self.is_summarised,
-            "raised_at": self.raised_at,
-            "raised": self.raised,
-        }
+    def _dump(self) -> str:
+        values = {name: value for name, value in vars(self).items() if name[0] != "_"}
+        return json.dumps(values, ensure_ascii=False)
 
     def is_new(self, name: str, stamp: str) -> bool:
         """Whether a memory, as it is now, is not in the conversation yet."""
-        return self._shown.get(name) != stamp
+        return self.shown.get(name) != stamp
 
     def show(self, stamps: Mapping[str, str]) -> None:
         """Record which memories were shown, each with the stamp of its file."""
-        shown = {**self._shown, **stamps}
-        self._shown = dict(list(shown.items())[-_MAX_SHOWN:])
-
-    def forget_shown(self) -> None:
-        """Forget which memories were shown: the conversation begins anew."""
-        self._shown = {}
+        self.shown = dict(list({**self.shown, **stamps}.items())[-_MAX_SHOWN:])
 
     def save(self) -> None:
         """Write the file if something changed; a failure is ignored."""
-        values = self._to_dict()
-        if not self._path or values == self._saved:
+        text = self._dump()
+        if not self._path or text == self._saved:
             return
         draft = f"{self._path}.{os.getpid()}"
         mask = os.umask(0o077)  # nobody else reads what is made here
         try:
-            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+            os.makedirs(self._folder, exist_ok=True)
             with open(draft, "w", encoding="utf-8", errors="replace") as file:
-                json.dump(values, file, ensure_ascii=False)
+                file.write(text)
             os.replace(draft, self._path)
         except OSError:
             pass
@@ -88,19 +78,13 @@ class SessionState:
         with contextlib.suppress(OSError):
             os.unlink(self._path)
 
-
-def sweep(location: BankLocation, env: Mapping[str, str]) -> None:
-    """Delete the files of sessions that are long over."""
-    oldest = time.time() - _MAX_AGE
-    with contextlib.suppress(OSError), os.scandir(_folder(location, env)) as entries:
-        for entry in entries:
-            if entry.stat(follow_symlinks=False).st_mtime < oldest:
-                os.unlink(entry.path)
-
-
-def _folder(location: BankLocation, env: Mapping[str, str]) -> str:
-    base = state_directory(location.root, env) if location.exists else state_home(env)
-    return os.path.join(base, "hooks")
+    def sweep(self) -> None:
+        """Delete the files of sessions that are long over."""
+        oldest = time.time() - _MAX_AGE
+        with contextlib.suppress(OSError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                    os.unlink(entry.path)
 
 
 def _file_name(session: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.daemon.client import Question
-from retain.hooks import NO_BANK, Answer, Call
+from retain.hooks import Answer, Call
 
 # What comes next is loaded where it is needed: most prompts bring nothing, and a warm process
 # thinks while its answer's modules load.
@@ -28,7 +28,6 @@ _CANDIDATES: Final = 60  # chunks that are ranked; more take longer than they ar
 _MAX_SYNCED: Final = 200  # files of a bank without an index that a hook makes one for
 _SYNC_SECONDS: Final = 0.8  # for that, once
 _KEPT_BACK: Final = 0.04  # seconds of the deadline for whoever is not answered
-_TOO_SHORT: Final = f"The prompt is too short: fewer than {_MIN_CHARS} characters ask for nothing."
 _EDITED: Final = "edited since it was indexed, read the file"
 
 
@@ -36,27 +35,23 @@ def answer(call: Call) -> Answer:
     """Answer a prompt with the memories that fit it."""
     prompt = (call.text("prompt") or call.text("user_prompt"))[:_MAX_CHARS]
     if len(prompt.strip()) < _MIN_CHARS:
-        return Answer(reason=_TOO_SHORT)
+        return Answer(reason=f"The prompt is too short: fewer than {_MIN_CHARS} characters.")
     if prompt.lstrip().startswith(("<task-notification>", "<system-reminder>")):
         return Answer(reason="The host itself speaks, of an agent in the background say.")
-    config = call.config
-    if reason := call.off_reason(config):
+    if reason := call.find_silence_reason():
         return Answer(reason=reason)
     for key in ("retrieval.max_inject", "retrieval.budget"):
-        if not config.number(key):
-            return Answer(reason=f"{key} is 0 ({config.value(key).origin}).")
-    places = [place for place, _ in call.locator.readable() if place.exists]
-    if not places:
-        return Answer(reason=NO_BANK)
-    # A warm process thinks about it while what comes next is loaded.
-    request = {"op": "search", "query": prompt, "limit": _MAX_HITS, "scope": places[0].scope}
-    question = Question.send(places[0].root, request, max(0.0, call.left - _KEPT_BACK))
-    from retain.hooks.session_state import SessionState
+        if not call.config.number(key):
+            return Answer(reason=f"{key} is 0 ({call.config.value(key).origin}).")
+    found, state = _ask(call, prompt)
+    hits, reason = choose(found, state, call.config.number("retrieval.max_inject"))
+    return _show(call, hits, state, reason) if hits else Answer(reason=reason)
 
-    state = SessionState(call.locator.location, call.text("session_id"), call.env)
-    found = question.answer() if question else None
-    if found is None or not isinstance(found.get("hits"), list):
-        found = _search(call, places, prompt)
+
+def choose(
+    found: Mapping[str, Any], state: SessionState, most: int
+) -> tuple[list[dict[str, Any]], str]:
+    """Decide which hits of a search a prompt is given, and say why."""
     from retain.memory import ENOUGH, FAR_BEHIND
 
     hits = found["hits"]
@@ -64,16 +59,27 @@ def answer(call: Call) -> Answer:
     if not found["confident"]:
         nearest = ", ".join(f"{hit['title']} ({hit['score']:.2f})" for hit in hits[:3])
         nearest = f"The nearest: {nearest}." if hits else "None has any of its words."
-        return Answer(reason=f"No memory fits the prompt well enough. {confidence} {nearest}")
+        return [], f"No memory fits the prompt well enough. {confidence} {nearest}"
     near = [hit for hit in hits if hit["score"] >= FAR_BEHIND * hits[0]["score"]]
-    fresh = _new_hits(near, state)[: config.number("retrieval.max_inject")]
-    if not fresh:
-        return Answer(reason="All that fits is in the conversation already.")
-    reply = _show(call, places, fresh, state)
-    return reply._replace(reason=reply.reason or confidence)
+    fresh = _new_hits(near, state)[:most]
+    return fresh, confidence if fresh else "All that fits is in the conversation already."
 
 
-def _search(call: Call, places: Sequence[BankLocation], prompt: str) -> dict[str, Any]:
+def _ask(call: Call, prompt: str) -> tuple[Mapping[str, Any], SessionState]:
+    """Search in a warm process or in this one, and load the state of the session meanwhile."""
+    place = call.banks[0][0]
+    request = {"op": "search", "query": prompt, "limit": _MAX_HITS, "scope": place.scope}
+    question = Question.send(place.root, request, max(0.0, call.left - _KEPT_BACK))
+    from retain.hooks.session_state import SessionState
+
+    state = SessionState(place, call.text("session_id"), call.env)
+    found = question.answer() if question else None
+    if found is None or not isinstance(found.get("hits"), list):
+        found = _search(call, prompt)
+    return found, state
+
+
+def _search(call: Call, prompt: str) -> dict[str, Any]:
     """Search by words alone, where no warm process answers: each index as it is, or a new one."""
     from retain.errors import RetainError
     from retain.index.fulltext import Snapshot
@@ -82,20 +88,12 @@ def _search(call: Call, places: Sequence[BankLocation], prompt: str) -> dict[str
 
     request = SearchRequest(prompt, limit=_MAX_HITS, mode="text", min_candidates=_CANDIDATES)
     answers: list[Found] = []
-    for place in places:
+    for place, _ in call.banks:
         try:
             answers.append(search([Snapshot(place, call.end)], request))
         except RetainError:
-            if call.is_late():
-                continue
-            from concurrent.futures import ThreadPoolExecutor  # 5 ms
-
-            # In a thread, because another process may hold the index for longer than a host waits.
-            pool = ThreadPoolExecutor(1)
-            with contextlib.suppress(RetainError, TimeoutError):  # the next command says so
-                work = pool.submit(_index_and_search, place, request)
-                answers += work.result(_SYNC_SECONDS)
-            pool.shutdown(wait=False)
+            if not call.is_late():
+                answers += _index_and_search(place, request)
     hits = sorted((hit for found in answers for hit in found.hits), key=lambda hit: -hit.score)
     return {
         "hits": [{**hit.to_dict(), "stamp": hit.stamp} for hit in hits],
@@ -106,15 +104,28 @@ def _search(call: Call, places: Sequence[BankLocation], prompt: str) -> dict[str
 
 def _index_and_search(place: BankLocation, request: SearchRequest) -> list[Found]:
     """Index a bank that has no index yet, if it is small, and search that."""
+    from concurrent.futures import ThreadPoolExecutor  # 5 ms
+
     from retain.bank.bank import Bank
+    from retain.errors import RetainError
     from retain.index.index import Index
     from retain.search.search import search
 
-    bank = Bank(place)
-    if len(bank.names()) > _MAX_SYNCED:
+    def work() -> list[Found]:
+        bank = Bank(place)
+        if len(bank.names()) > _MAX_SYNCED:
+            return []
+        with contextlib.closing(Index(bank, os.environ)) as index:
+            return [search([index], request)]
+
+    # In a thread, because another process may hold the index for longer than a host waits.
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(work).result(_SYNC_SECONDS)
+    except (RetainError, TimeoutError):  # the next command says so
         return []
-    with contextlib.closing(Index(bank, os.environ)) as index:
-        return [search([index], request)]
+    finally:
+        pool.shutdown(wait=False)
 
 
 def _new_hits(hits: Sequence[Hit], state: SessionState) -> list[dict[str, Any]]:
@@ -143,31 +154,30 @@ def _name(hit: Hit) -> str:
     return f"{hit['scope']}:" + "/".join(filter(None, (hit["collection"], hit["id"])))
 
 
-def _show(
-    call: Call, places: Sequence[BankLocation], hits: Sequence[Hit], state: SessionState
-) -> Answer:
+def _show(call: Call, hits: Sequence[Hit], state: SessionState, reason: str) -> Answer:
+    """Put hits into the context, as many as the budget has room for, and note them as shown."""
     from retain.hooks.context import Entry, Part, describe_categories, fence_parts, short_path
     from retain.memory import MAX_CAUTIONS
 
-    by_scope = {place.scope: place for place in places}
-    entries = [
+    first = call.banks[0][0]
+    places = {place.scope: place for place, _ in call.banks}
+    entries = {
         Entry(
             hit["type"],
             hit["title"],
-            short_path(hit["file_path"], by_scope.get(hit["scope"], places[0]), call.env),
-            hit["tags"],
+            short_path(hit["file_path"], places.get(hit["scope"], first), call.env),
+            tuple(hit["tags"]),
             hit["text"],
             (hit["created_at"][:10], *hit["cautions"][:MAX_CAUTIONS]),
-        )
+        ): hit
         for hit in hits
-    ]
-    source = short_path(f"{places[0].root}/", places[0], call.env).rstrip("/")
+    }
+    source = f"{short_path(first.root, first, call.env)}/"
     about = describe_categories(call.config, (hit["type"] for hit in hits))
     budget = call.config.number("retrieval.budget")
-    text, shown = fence_parts([Part("", entries)], f"{source}/", budget, about)
+    text, shown = fence_parts([Part("", list(entries))], source, budget, about)
     if not text:
         return Answer(reason=f"{hits[0]['title']!r} fits, and finds no room in retrieval.budget.")
-    pairs = zip(entries, hits, strict=True)
-    state.show({_name(hit): hit["stamp"] for entry, hit in pairs if entry in shown})
+    state.show({_name(entries[entry]): entries[entry]["stamp"] for entry in shown})
     state.save()
-    return call.reply({"additionalContext": text})
+    return call.reply({"additionalContext": text})._replace(reason=reason)
