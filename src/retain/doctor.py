@@ -18,10 +18,10 @@ from retain.bank.markdown import searchable
 from retain.capture.inbox import Inbox
 from retain.categories import Rules
 from retain.errors import RetainError
-from retain.index import catalogue, entries
+from retain.index import catalogue, rows
 from retain.index.database import BANK_NOTE, Damaged, Database
 from retain.index.embeddings import UNUSED_DAYS, VectorCache
-from retain.index.entries import ChunkRow, Entry, Known, check_sum, entry, known_in
+from retain.index.rows import ChunkRow, Known, MemoryRow, check_sum, known_in, make_row
 from retain.locate import state_directory, state_home
 from retain.memory import Data, Memory, Problem
 from retain.records.codec import is_record, load_record
@@ -61,7 +61,7 @@ def examine(bank: Bank, rules: Rules, inbox: Inbox, index: Index | None) -> Find
             known, counts = census.files, [*census.counts]
     for memory in read_unless(bank, known, problems):
         counts.append((memory.collection, memory.type, memory.status, 1, len(memory.data)))
-        faults = [*entries.faults(memory), *_uncounted(memory), *_broken_rules(memory, rules)]
+        faults = [*rows.faults(memory), *_uncounted(memory), *_broken_rules(memory, rules)]
         problems += [Problem(memory.path, reason) for reason in faults]
     collections, types, statuses = Counter[str](), Counter[str](), Counter[str]()
     for collection, kind, status, count, _ in counts:
@@ -100,7 +100,7 @@ def read_unless(
 
 def _uncounted(memory: Memory) -> list[str]:
     """What the index leaves out of a memory that has more links than it takes."""
-    if memory.data.count(b"[[") < entries.MANY_LINKS:
+    if memory.data.count(b"[[") < rows.MANY_LINKS:
         return []
     count = count_links(searchable(memory))
     note = f"read only in part: of its {count:,} links the first {MAX_LINKS:,} count"
@@ -165,7 +165,9 @@ _RULES: Final = {
 }
 
 # When a text was written may be known from its file's time alone, which anyone can change.
-_COMPARED: Final = [name for name in Entry._fields if name not in ("written", "chunks", "links")]
+_COMPARED: Final = [
+    name for name in MemoryRow._fields if name not in ("written", "chunks", "links")
+]
 _FIELDS_QUERY: Final = f"SELECT {', '.join(_COMPARED)} FROM memories WHERE number = ?"  # noqa: S608 - our own names
 _CHUNKS_QUERY: Final = (
     f"SELECT {', '.join(ChunkRow._fields[:-1])}, bag FROM chunks "  # noqa: S608 - our own names
@@ -235,7 +237,7 @@ def _disagreement(
         return "is not in the index"
     if row.hash.hex() != memory.hash:
         return "is in the index with another text"
-    made = entry(memory, stamp.modified / 1e9)
+    made = make_row(memory, stamp.modified / 1e9)
     fields = connection.execute(_FIELDS_QUERY, (row.number,)).fetchone()
     chunks = connection.execute(_CHUNKS_QUERY, (row.number,))
     links = connection.execute(_LINKS_QUERY, (row.number,))

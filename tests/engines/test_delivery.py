@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import pytest
 
-from retain.index import database, entries
+from retain.index import database, rows
 from retain.index.engines import locating, outbox
 from retain.index.engines.arm import EngineDown, EngineError
 from retain.index.engines.checking import Drift, compared
@@ -504,7 +504,7 @@ def test_what_is_deleted_while_it_is_on_its_way_is_deleted_there_too(
         def deleted(connection: sqlite3.Connection, arm: str, told: Mapping[str, str]) -> None:
             begin(connection, arm, told)
             for (number,) in connection.execute(_NUMBER).fetchall():
-                entries.delete_memory(connection, number)
+                rows.delete_memory(connection, number)
 
         with monkeypatch.context() as patch:
             patch.setattr(outbox, "begin", deleted)

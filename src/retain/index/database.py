@@ -10,18 +10,16 @@ letter.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Final
 
+from retain.bank.files import Directory, locked
 from retain.errors import Busy, NewerFormat, RetainError
-from retain.locate import is_network, make_private_directory
+from retain.locate import is_network, make_private_directory, open_directory
 
 APPLICATION_ID: Final = 0x5274_6E31  # "Rtn1", by which the file is told from anybody else's
 VERSION: Final = 5  # goes up with every change of the tables: an index of another one is made anew
@@ -29,7 +27,6 @@ BANK_NOTE: Final = "bank"  # the file that names the bank an index is of
 WAIT_SECONDS: Final = 10.0
 _CLOSE_WAIT: Final = 0.2
 _CHECKPOINT_WAIT: Final = 0.5
-_PAUSE: Final = 0.01
 _SCHEMA: Final = os.path.join(os.path.dirname(__file__), "schema.sql")
 _NETWORK_NOTE: Final = "the index is on a network file system: it uses a safe journal"
 # What every connection has, asserted by reading it back.
@@ -88,7 +85,6 @@ class Database:
         self._rebuilds: list[str] = []
         self.lasting: list[str] = []  # what makes every answer worse
         self.is_temporary = False
-        self._model: object = None  # of the vectors that a file had before it was replaced
 
     @property
     def notes(self) -> list[str]:
@@ -165,13 +161,14 @@ class Database:
             self.is_temporary = True
             self.generation += 1
             self.lasting = [f"the index is kept in memory only: {self.directory}: {error}"]
-            self._connection = _configure(_new_connection(":memory:"), "memory")
+            self._connection = _new_connection(":memory:")
+            _configure(self._connection, "memory")
             _create_tables(self._connection)
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
         """Open the file, made anew if it is not ours or damaged; the caller has the lock."""
-        if _inode(self.path) and self._was_changed():
+        if self._was_changed():
             self._remove("it was changed from outside")
         if not _inode(self.path):
             _write_private(self.path, b"")  # SQLite gives the files beside it the same mode
@@ -182,8 +179,7 @@ class Database:
                 return connection
         except BaseException as error:
             connection.close()
-            # SQLite's own message may quote damaged bytes, which Python cannot decode.
-            if _error_code(error) not in _CORRUPT and not isinstance(error, UnicodeDecodeError):
+            if not _is_damage(error):
                 raise
             fault = f"it was damaged: {error}"
         connection.close()
@@ -202,13 +198,11 @@ class Database:
             )
         is_empty = not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         if not is_empty and (not is_ours or version != VERSION):
-            self._remember_model(connection)
             return "" if is_ours else "it was not ours"
         is_remote = is_network(self.directory)
         _configure(connection, "delete" if is_remote else "wal")
         if is_empty:
             _create_tables(connection)
-            set_fact(connection, "model", self._model)
         connection.execute("SELECT version FROM totals").fetchone()  # makes the log: in use
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._stamp_path)
@@ -235,17 +229,10 @@ class Database:
                 return
             with _locked(self.directory, WAIT_SECONDS):
                 is_there = _inode(self.path) == self._inode != 0
-                if self._connection is not None:
-                    self._remember_model(self._connection)
                 self._drop()
                 if is_there:
                     self._remove(why)
                     self._connection = self._open()
-
-    def _remember_model(self, connection: sqlite3.Connection) -> None:
-        """Note whose vectors a file has, if that can be read: the next file has them again."""
-        with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
-            self._model = fact(connection, "model")
 
     def _remove(self, why: str) -> None:
         """Remove the file; whoever has it open goes on with it until the next transaction."""
@@ -265,7 +252,7 @@ class Database:
                         self._drop()
                         if is_there and not self.lasting and not os.path.exists(f"{self.path}-wal"):
                             _write_private(self._stamp_path, _stamp(self.path))
-            except OSError:
+            except (OSError, Busy):
                 pass  # the directory is gone, or others are opening: the next one sees no stamp
             finally:
                 self._drop()
@@ -308,23 +295,17 @@ def _create_tables(connection: sqlite3.Connection) -> None:
 def _new_connection(path: str) -> sqlite3.Connection:
     """A connection that begins no transaction by itself; whoever uses it holds the lock."""
     return sqlite3.connect(
-        path,
-        timeout=WAIT_SECONDS,
-        isolation_level=None,
-        check_same_thread=False,
-        cached_statements=256,
+        path, WAIT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
     )
 
 
-def _configure(connection: sqlite3.Connection, journal: str) -> sqlite3.Connection:
-    """A connection with every setting read back: one that did not take is a bug to hear of."""
+def _configure(connection: sqlite3.Connection, journal: str) -> None:
+    """Set every setting and read it back: one that did not take is a bug to hear of."""
     for name, value in (*PRAGMAS, ("journal_mode", journal)):
         connection.execute(f"PRAGMA {name} = {value}")
-    for name, value in (*PRAGMAS, ("journal_mode", journal)):
         actual = connection.execute(f"PRAGMA {name}").fetchone()[0]
         if actual != value:
             raise RetainError(f"SQLite's {name} is {actual}, not {value}, as it should be")
-    return connection
 
 
 def _execute_within(connection: sqlite3.Connection, statement: str, seconds: float) -> None:
@@ -341,22 +322,24 @@ def _error_code(error: BaseException) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
+def _is_damage(error: BaseException) -> bool:
+    # SQLite's own message may quote damaged bytes, which Python cannot decode.
+    return _error_code(error) in _CORRUPT or isinstance(error, UnicodeDecodeError)
+
+
 @contextlib.contextmanager
 def _explain_errors(path: str, seconds: float) -> Iterator[None]:
     """Say what SQLite's refusals mean."""
     try:
         yield
-    except UnicodeDecodeError as error:
-        raise Damaged(f"the index {path} is damaged: {error}") from error
-    except sqlite3.Error as error:
-        code = _error_code(error)
-        if code in _BUSY:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        if _is_damage(error):
+            raise Damaged(f"the index {path} is damaged: {error}") from error
+        if _error_code(error) in _BUSY:
             raise Busy(
                 f"another process has held the index {path} for {seconds:g} seconds",
                 hint="Try again; the memories themselves are as they were.",
             ) from error
-        if code in _CORRUPT:
-            raise Damaged(f"the index {path} is damaged: {error}") from error
         raise RetainError(
             f"the index {path} cannot be used: {error}",
             hint="`retain doctor --repair` builds it anew; the memories are as they were.",
@@ -370,23 +353,8 @@ def _locked(directory: str, seconds: float) -> Iterator[None]:
     Never for ever: Python may let go of a forgotten index at any moment, also while this very
     thread opens another one of the same bank.
     """
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    end = time.monotonic() + seconds
-    try:
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise BlockingIOError(errno.EAGAIN, "others are opening the index") from None
-                time.sleep(_PAUSE)
-                continue
-            except OSError:  # a file system without such locks
-                pass
-            break
+    with open_directory(directory) as fd, locked(Directory(directory, fd), seconds):
         yield
-    finally:
-        os.close(fd)
 
 
 def _inode(path: str) -> int:

@@ -15,14 +15,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Final
 
 from retain.index.database import fact, set_fact
-from retain.index.entries import vector_row, vector_text
+from retain.index.rows import insert_vector, vector_text
 from retain.locate import make_private_directory, state_home
 
 if TYPE_CHECKING:
     from retain.index.database import Database
-    from retain.index.embed import Embedder
+    from retain.index.embed import FloatArray
 
 _BATCH: Final = 32  # chunks between two commits: what a kill can cost
+_MANY: Final = 1000  # the same where vectors are only looked up
 _WAIT_SECONDS: Final = 5.0
 _DAY: Final = 86_400
 UNUSED_DAYS: Final = 90  # after which a vector is removed, and the state of a bank
@@ -39,7 +40,7 @@ class VectorCache:
     """The person's vectors; every call opens the file for itself, so any thread may use it."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> VectorCache:
@@ -48,7 +49,7 @@ class VectorCache:
     def find(self, model: str, digests: Collection[bytes]) -> dict[bytes, bytes]:
         """Those vectors of a model that are known, by the digest of their text."""
         vectors: dict[bytes, bytes] = {}
-        if not digests or not os.path.exists(self._path):
+        if not digests or not os.path.exists(self.path):
             return vectors
         today = _today()
         with self._optional(), self._transaction() as connection:
@@ -73,25 +74,25 @@ class VectorCache:
 
     def forget(self, digests: Iterable[bytes]) -> None:
         """Remove the vectors of some texts, whichever model made them."""
-        if os.path.exists(self._path):
+        if os.path.exists(self.path):
             with self._optional(), self._transaction() as connection:
                 rows = [(digest,) for digest in digests]
                 connection.executemany("DELETE FROM vectors WHERE digest = ?", rows)
 
     def sweep(self) -> None:
         """Remove what nobody has used for a long time."""
-        if os.path.exists(self._path):
+        if os.path.exists(self.path):
             with self._optional(), self._transaction() as connection:
                 connection.execute("DELETE FROM vectors WHERE used < ?", (_today() - UNUSED_DAYS,))
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        make_private_directory(os.path.dirname(self._path))
+        make_private_directory(os.path.dirname(self.path))
         with contextlib.suppress(FileExistsError):
-            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             os.fchmod(fd, 0o600)  # whatever the umask
             os.close(fd)
-        connection = sqlite3.connect(self._path, timeout=_WAIT_SECONDS)
+        connection = sqlite3.connect(self.path, timeout=_WAIT_SECONDS)
         with contextlib.closing(connection), connection:
             connection.execute("PRAGMA secure_delete = 1")
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -107,11 +108,11 @@ class VectorCache:
             import logging  # 3 ms
 
             log = logging.getLogger(__name__)
-            log.debug("the vectors in %s cannot be used: %s", self._path, error)
+            log.debug("the vectors in %s cannot be used: %s", self.path, error)
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 with contextlib.suppress(OSError):
-                    os.unlink(self._path)
+                    os.unlink(self.path)
 
 
 def _today() -> int:
@@ -132,58 +133,65 @@ def model(connection: sqlite3.Connection) -> str:
     return str(fact(connection, "model") or "")
 
 
-def adopt(database: Database, name: str) -> None:
+def adopt(database: Database, name: str, *, is_first: bool = False) -> bool:
     """Make a model the one whose vectors the index holds; another's are thrown away.
 
-    All in one transaction, so that vectors of two models never stand side by side.
+    All in one transaction, so that vectors of two models never stand side by side. `is_first`
+    leaves an index alone that has a model. Whether the model is the one.
     """
     with database.reading() as connection:
-        if model(connection) == name:
-            return
+        current = model(connection)
+    if current == name or (is_first and current):
+        return current == name
     with database.writing() as connection:
         if model(connection) != name:
             set_fact(connection, "model", name)
             connection.execute("DELETE FROM vectors")
             connection.execute("INSERT OR IGNORE INTO pending SELECT number FROM chunks")
             connection.execute("UPDATE totals SET version = version + 1")
+    return True
 
 
 def make_vectors(
     database: Database,
     cache: VectorCache,
-    embedder: Embedder,
+    name: str,
+    embed: Callable[[list[str]], FloatArray] | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Make the missing vectors, batch by batch, outside any transaction; how many were missing."""
-    adopt(database, embedder.name)
+    """Find the missing vectors of a model in the cache, or make them; how many were missing.
+
+    Batch by batch, and outside any transaction. Without `embed` none is made.
+    """
     query = (
         "SELECT number, memory, digest, lead, text, skip FROM pending "
-        "JOIN chunks ON number = chunk ORDER BY chunk LIMIT ?"
+        "JOIN chunks ON number = chunk WHERE chunk > ? ORDER BY chunk LIMIT ?"
     )
-    done = 0
+    done = last = 0
+    with database.reading() as connection:
+        total = pending(connection)
     while not is_stopped():
         with database.reading() as connection:
-            rows = connection.execute(query, (_BATCH,)).fetchall()
-            left = pending(connection)
+            rows = connection.execute(query, (last, _BATCH if embed else _MANY)).fetchall()
         if not rows:
             break
         texts = {digest: vector_text(lead, text[skip:]) for _, _, digest, lead, text, skip in rows}
-        vectors = cache.find(embedder.name, texts.keys())
+        vectors = cache.find(name, texts.keys())
         missing = {digest: text for digest, text in texts.items() if digest not in vectors}
-        if missing:
+        if missing and embed:
             from retain.index.vectors import packed  # numpy, which takes 80 ms to load
 
-            made = map(packed, embedder.embed(list(missing.values())))
-            new = dict(zip(missing, made, strict=True))
-            cache.add(embedder.name, new)
-            vectors |= new
-        if not _keep(database, embedder.name, [row[:3] for row in rows], vectors):
+            made = dict(zip(missing, map(packed, embed(list(missing.values()))), strict=True))
+            cache.add(name, made)
+            vectors |= made
+        if not _keep(database, name, [row[:3] for row in rows], vectors):
             break
+        last = rows[-1][0]
         done += len(rows)
         if progress:
-            progress(done, done + left - len(rows))
+            progress(done, max(done, total))
     return done
 
 
@@ -201,11 +209,9 @@ def _keep(
     with database.writing() as connection:
         if model(connection) != name:
             return False
-        for number, memory, digest in chunks:
+        for chunk in chunks:
             # It may be gone by now, or this may be another index with other numbers.
-            if connection.execute(still_pending, (number, memory, digest)).fetchone():
-                row = vector_row(number, memory, name, digest, vectors[digest])
-                connection.execute("INSERT INTO vectors VALUES (?, ?, ?, ?, ?, ?)", row)
-                connection.execute("DELETE FROM pending WHERE chunk = ?", (number,))
+            if chunk[2] in vectors and connection.execute(still_pending, chunk).fetchone():
+                insert_vector(connection, *chunk, name, vectors[chunk[2]])
         connection.execute("UPDATE totals SET version = version + 1")
     return True

@@ -108,7 +108,7 @@ def named_files(connection: sqlite3.Connection, query: str) -> dict[int, float]:
     if not any("/" in word or "." in word for word in words):
         return {}
     # Their patterns take 20 ms to compile, which a hook has for better things.
-    from retain.index.entries import FILE_ENDING
+    from retain.index.rows import FILE_ENDING
     from retain.text.links import normalize_target
 
     named = [normalize_target(word) for word in words if "/" in word or FILE_ENDING.search(word)]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from retain.errors import ConfigError
 from retain.index import embed
 from retain.index.database import Damaged, Database, Replaced
+from retain.index.embed import EmbedderError
 from retain.index.fulltext import Counts
 from retain.locate import is_network, state_directory
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from retain.index.embeddings import VectorCache
     from retain.index.engines.choosing import Engines
     from retain.index.freshness import Project
-    from retain.index.sync import Changes, Progress, Sync
+    from retain.index.sync import Changes, Progress
     from retain.index.vectors import Cache, Floats
     from retain.index.watch import Watcher
     from retain.locate import BankLocation
@@ -102,11 +103,6 @@ class Index:
         """How many memories have each term, as far as somebody has asked."""
         return Counts()
 
-    def _sync(self, progress: Progress | None) -> Sync:
-        from retain.index.sync import Sync
-
-        return Sync(self, progress)
-
     @cached_property
     def embedder(self) -> Embedder | None:
         """The model that vectors come from, None when there is none."""
@@ -172,62 +168,71 @@ class Index:
         self, work: Callable[[sqlite3.Connection], _Result], *, is_fresh: bool = False
     ) -> _Result:
         """Look something up in an index that says what the files say; `is_fresh` if it just did."""
-        for _ in range(_TRIES):
-            if not is_fresh:
-                self.refresh()
-            with contextlib.suppress(Replaced):
-                return self._repairing(lambda: self._look(work, self._generation))
-            is_fresh = False
-        return self._repairing(lambda: self._look(work, self._generation))
+        if not is_fresh:
+            self.refresh()
+        return self._mend(lambda: self._look(work, self._generation))
 
     def look(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
         """Look something up without another look at the files."""
-        return self._repairing(lambda: self._look(work, 0))
+        return self._mend(lambda: self._look(work, 0))
 
     def _look(self, work: Callable[[sqlite3.Connection], _Result], generation: int) -> _Result:
         with self.database.reading(generation) as connection:
             return work(connection)
 
-    def _repairing(self, work: Callable[[], _Result]) -> _Result:
-        """Do something with the index; a damaged one is built anew, and it is done again."""
-        try:
-            return work()
-        except Damaged as error:
-            self.database.replace(error.message)
-            self.refresh(force_look=True)
-            return work()
+    def _mend(self, work: Callable[[], _Result], *, is_sync: bool = False) -> _Result:
+        """Do something with the index; again when it was damaged, or another process replaced it.
+
+        A damaged one is thrown away. Whatever stands there then is brought in step first.
+        """
+        for _ in range(_TRIES):
+            try:
+                return work()
+            except Damaged as error:
+                self.database.replace(error.message)
+            except Replaced:
+                pass
+            if not is_sync:
+                self.refresh(force_look=True)
+        return work()
 
     def refresh(
         self, *, force: bool = False, force_look: bool = False, progress: Progress | None = None
     ) -> Changes:
         """Bring the index in step with the files, whoever changed them and however."""
-        from retain.index.sync import Changes
+        from retain.index.sync import Changes, Sync
 
         folders = self._stat_folders() if self.stays else {}
         if not (force or force_look) and self._is_quiet(folders):
             return Changes(held=self.held)
         heard = self._watcher.count if self._watcher else 0
         with self.database.lock:
-            sync = self._sync(progress)
-            try:
-                changes = sync.reconcile(force=force)
-            except Damaged as error:
-                self.database.replace(error.message)
-                changes = sync.reconcile(force=force)
+            changes = self._mend(lambda: Sync(self, progress).reconcile(force=force), is_sync=True)
             self._generation = self.database.generation
         self._folders, self._heard, self._looked_at = folders, heard, time.monotonic()
         self.held = changes.held
-        self.has_news = self.has_news or changes.any
+        if changes.any:
+            self._take_known_vectors()
         return changes
 
     def update(self, paths: Iterable[str], progress: Progress | None = None) -> None:
         """Take in files that were just written or removed."""
+        from retain.index.sync import Sync
+
         files = [os.path.split(os.path.relpath(path, self.bank.root)) for path in paths]
+        self._mend(lambda: Sync(self, progress).update(files), is_sync=True)
+        self._take_known_vectors()
+
+    def _take_known_vectors(self) -> None:
+        """Give new chunks the vectors that their texts had before, in this bank or another."""
+        from retain.index import embeddings
+
         self.has_news = True
-        try:
-            self._sync(progress).update(files)
-        except Damaged as error:
-            self.database.replace(error.message)
+        with contextlib.suppress(EmbedderError):  # the next search says so
+            if self.embedder is not None and os.path.exists(self.cache.path):
+                name = self.embedder.name
+                if embeddings.adopt(self.database, name, is_first=True):
+                    embeddings.make_vectors(self.database, self.cache, name)
 
     def make_vectors(
         self,
@@ -241,11 +246,19 @@ class Index:
         embedder = self.embedder
         if embedder is None:
             return 0
-        return self._repairing(
-            lambda: embeddings.make_vectors(
-                self.database, self.cache, embedder, progress=progress, is_stopped=is_stopped
+
+        def make() -> int:
+            embeddings.adopt(self.database, embedder.name)
+            return embeddings.make_vectors(
+                self.database,
+                self.cache,
+                embedder.name,
+                embedder.embed,
+                progress=progress,
+                is_stopped=is_stopped,
             )
-        )
+
+        return self._mend(make)
 
     def _is_quiet(self, folders: dict[str, tuple[int, int]]) -> bool:
         """Whether nobody has changed a file since the last look, as far as the system tells.
@@ -297,9 +310,9 @@ class Index:
 
     def forget_vectors(self, memories: Iterable[Memory]) -> None:
         """Remove the kept vectors of texts that are destroyed for good."""
-        from retain.index.entries import entry
+        from retain.index.rows import make_row
 
-        digests = {row.digest for memory in memories for row in entry(memory, 0.0).chunks}
+        digests = {row.digest for memory in memories for row in make_row(memory, 0.0).chunks}
         self.cache.forget(digests)
 
     def close(self) -> None:

@@ -1,6 +1,5 @@
-"""What the index holds of one memory, and how that becomes rows.
+"""The rows of one memory: derived from the memory alone, then written, stamped and deleted.
 
-An `Entry` is derived from a memory alone: its fields, its chunks with their terms, its links.
 Everything that writes rows does so inside a transaction of the caller's.
 """
 
@@ -13,19 +12,17 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from retain.bank.listing import Stamp
 from retain.bank.markdown import searchable
 from retain.errors import BadName
-from retain.index.database import fact, last_number
+from retain.index.database import last_number
 from retain.memory import Memory, heading
 from retain.names import check_id, key
 from retain.text.chunks import Chunk, split_chunks
 from retain.text.links import Link, find_links, normalize_target
 from retain.text.tokens import bag, is_question, words
-
-if TYPE_CHECKING:
-    from retain.index.index import Index
 
 # Frontmatter that people search by, beside title and tags.
 _SEARCHED: Final = ("context", "category", "project")
@@ -54,8 +51,8 @@ class ChunkRow(NamedTuple):
     terms: str
 
 
-class Entry(NamedTuple):
-    """One memory as the index holds it."""
+class MemoryRow(NamedTuple):
+    """One memory as the index holds it: its fields, its chunks with their terms, its links."""
 
     type: str
     status: str
@@ -71,7 +68,7 @@ class Entry(NamedTuple):
     links: tuple[Link, ...]
 
 
-def entry(memory: Memory, modified: float) -> Entry:
+def make_row(memory: Memory, modified: float) -> MemoryRow:
     """Derive everything from a memory; `modified` stands in for a date it does not give."""
     body = searchable(memory)
     # A body is the tail of its file, so the lines above it are those it does not have.
@@ -87,7 +84,7 @@ def entry(memory: Memory, modified: float) -> Entry:
         link._replace(target=_target(link.target, link.kind), line=link.line + above)
         for link in (find_links(body) if "[[" in body else ())
     ]
-    return Entry(
+    return MemoryRow(
         type=memory.type,
         status=memory.status,
         created=memory.text("created_at") or memory.text("date"),
@@ -213,7 +210,7 @@ def _related(meta: Mapping[str, object]) -> Iterator[Link]:
             yield Link(path, "ghost", "", "", "mentions", "", f"related_files: {file}", 0)
 
 
-# Rows
+# Files and rows
 
 
 class Known(NamedTuple):
@@ -228,22 +225,10 @@ class Known(NamedTuple):
     is_settled: bool
     is_gone: bool
 
-    @property
-    def stamp(self) -> tuple[int, int, int]:
-        return (self.size, self.modified, self.changed)
 
-
-class File(NamedTuple):
-    """A memory's file as it was when it was read."""
-
-    collection: str
-    name: str
-    id: str
-    size: int
-    modified: int
-    changed: int
-    hash: bytes
-    is_settled: bool
+def is_current(row: Known | None, stamp: tuple[int, ...]) -> bool:
+    """Whether a row was made from a file that bore this stamp, and cannot have changed since."""
+    return bool(row and row.is_settled and not row.is_gone and row[2:5] == stamp)
 
 
 _KNOWN: Final = f"SELECT {', '.join(Known._fields)} FROM memories WHERE collection = ?"  # noqa: S608 - our own names
@@ -260,85 +245,79 @@ def find_known(connection: sqlite3.Connection, collection: str, file: str) -> Kn
     return Known(*row) if row else None
 
 
-_FIELDS: Final = Entry._fields[: Entry._fields.index("chunks")]
-_COLUMNS: Final = {
-    "memories": ("number", "collection", "file", *File._fields[2:], "key", "chunks", *_FIELDS),
-    "chunks": ("number", "memory", *ChunkRow._fields[:-1]),
-    "terms": ("rowid", "bag"),
-    "wholes": ("rowid", "bag"),
-    "vectors": ("chunk", "memory", "model", "check_sum", "digest", "vector"),
-    "pending": ("chunk",),
-    "links": ("memory", *Link._fields, "seen"),
-}
+class FileColumns(NamedTuple):
+    """A memory's file as it was when it was read."""
+
+    collection: str
+    file: str
+    id: str
+    size: int
+    modified: int
+    changed: int
+    hash: bytes
+    is_settled: bool
 
 
-class Inserts:
-    """New rows of one transaction, written together: one statement per table, not per memory."""
-
-    def __init__(self, connection: sqlite3.Connection, index: Index) -> None:
-        self._connection, self._index = connection, index
-        self._memory = last_number(connection, "memories")
-        self._chunk = last_number(connection, "chunks")
-        self._rows: dict[str, list[tuple[object, ...]]] = {table: [] for table in _COLUMNS}
-        self._chunks: list[tuple[int, int, bytes]] = []  # number, memory, digest
-        self._totals = [0, 0, 0]
-
-    def add(self, file: File, entry: Entry, seen: Sequence[str]) -> None:
-        """Index a memory; `seen` are the fingerprints of the files it links to."""
-        self._memory += 1
-        rows, several = self._rows, len(entry.chunks) > 1
-        fields = (*file, key(file.id), len(entry.chunks), *entry[: len(_FIELDS)])
-        rows["memories"].append((self._memory, *fields))
-        for row in entry.chunks:
-            self._chunk += 1
-            rows["chunks"].append((self._chunk, self._memory, *row[:-1]))
-            rows["terms"].append((self._chunk, row.terms))
-            self._chunks.append((self._chunk, self._memory, row.digest))
-        if several:
-            rows["wholes"].append((self._memory, " ".join(row.terms for row in entry.chunks)))
-        for link, mark in zip(entry.links, seen, strict=True):
-            rows["links"].append((self._memory, *link, mark))
-        self._totals[0] += len(entry.chunks)
-        self._totals[1] += sum(row.length for row in entry.chunks)
-        self._totals[2] += several
-
-    def flush(self) -> None:
-        """Write what was added; must be called before the transaction ends."""
-        model = str(fact(self._connection, "model") or "")
-        digests = {digest for _, _, digest in self._chunks}
-        vectors = self._index.cache.find(model, digests) if model else {}
-        for number, memory, digest in self._chunks:
-            if vector := vectors.get(digest):
-                self._rows["vectors"].append(vector_row(number, memory, model, digest, vector))
-            else:
-                self._rows["pending"].append((number,))
-        for table, rows in self._rows.items():
-            if rows:
-                columns = _COLUMNS[table]
-                marks = ", ".join("?" * len(columns))
-                statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608 - our own names
-                self._connection.executemany(statement, rows)
-        _add_totals(self._connection, *self._totals)
+_FIELDS: Final = MemoryRow._fields[: MemoryRow._fields.index("chunks")]
 
 
-def _add_totals(connection: sqlite3.Connection, chunks: int, length: int, wholes: int) -> None:
-    if chunks:
-        query = (
-            "UPDATE totals SET chunks = chunks + ?, length = length + ?, wholes = wholes + ?, "
-            "version = version + 1"
-        )
-        connection.execute(query, (chunks, length, wholes))
+def insert_memory(
+    connection: sqlite3.Connection, file: FileColumns, row: MemoryRow, seen: Sequence[str]
+) -> None:
+    """Index a memory; `seen` are the fingerprints of the files it links to."""
+    memory, first = last_number(connection, "memories") + 1, last_number(connection, "chunks") + 1
+    fields = (memory, *file, key(file.id), len(row.chunks), *row[: len(_FIELDS)])
+    names = ("number", *FileColumns._fields, "key", "chunks", *_FIELDS)
+    _insert(connection, "memories", names, [fields])
+    chunks = list(enumerate(row.chunks, first))
+    names = ("number", "memory", *ChunkRow._fields[:-1])
+    _insert(connection, "chunks", names, [(n, memory, *chunk[:-1]) for n, chunk in chunks])
+    _insert(connection, "terms", ("rowid", "bag"), [(n, chunk.terms) for n, chunk in chunks])
+    _insert(connection, "pending", ("chunk",), [(n,) for n, _ in chunks])
+    if len(chunks) > 1:
+        whole = " ".join(chunk.terms for chunk in row.chunks)
+        _insert(connection, "wholes", ("rowid", "bag"), [(memory, whole)])
+    links = [(memory, *link, mark) for link, mark in zip(row.links, seen, strict=True)]
+    _insert(connection, "links", ("memory", *Link._fields, "seen"), links)
+    _add_totals(connection, len(chunks), sum(chunk.length for chunk in row.chunks))
+
+
+def _insert(
+    connection: sqlite3.Connection,
+    table: str,
+    columns: Sequence[str],
+    rows: Sequence[tuple[object, ...]],
+) -> None:
+    marks = ", ".join("?" * len(columns))
+    connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)  # noqa: S608 - our own names
+
+
+def _add_totals(connection: sqlite3.Connection, chunks: int, length: int) -> None:
+    """Count the chunks of one memory, or with negative numbers take them off."""
+    several = (chunks > 1) - (chunks < -1)
+    connection.execute(
+        "UPDATE totals SET chunks = chunks + ?, length = length + ?, wholes = wholes + ?, "
+        "version = version + 1",
+        (chunks, length, several),
+    )
 
 
 def check_sum(digest: bytes, vector: bytes) -> int:
     return zlib.crc32(vector, zlib.crc32(digest))
 
 
-def vector_row(
-    chunk: int, memory: int, model: str, digest: bytes, vector: bytes
-) -> tuple[object, ...]:
-    """A chunk's vector as a row of its table, with its model's identity and a check sum."""
-    return (chunk, memory, model, check_sum(digest, vector), digest, vector)
+def insert_vector(
+    connection: sqlite3.Connection,
+    chunk: int,
+    memory: int,
+    digest: bytes,
+    model: str,
+    vector: bytes,
+) -> None:
+    """Store a chunk's vector, with its model's identity and a check sum."""
+    row = (chunk, memory, model, check_sum(digest, vector), digest, vector)
+    connection.execute("INSERT INTO vectors VALUES (?, ?, ?, ?, ?, ?)", row)
+    connection.execute("DELETE FROM pending WHERE chunk = ?", (chunk,))
 
 
 def delete_memory(connection: sqlite3.Connection, number: int) -> None:
@@ -348,26 +327,22 @@ def delete_memory(connection: sqlite3.Connection, number: int) -> None:
         "WHERE (collection, file) = (SELECT collection, file FROM memories WHERE number = ?)",
         (number,),
     )
-    chunks = connection.execute(
-        "SELECT number, length FROM chunks WHERE memory = ? ORDER BY number", (number,)
-    ).fetchall()
-    if chunks:
-        span = (chunks[0][0], chunks[-1][0])
-        for column in ("terms.rowid", "vectors.chunk", "pending.chunk", "chunks.number"):
-            table = column.partition(".")[0]
-            connection.execute(f"DELETE FROM {table} WHERE {column} BETWEEN ? AND ?", span)  # noqa: S608 - our own names
-        if len(chunks) > 1:
-            connection.execute("DELETE FROM wholes WHERE rowid = ?", (number,))
-        connection.execute("DELETE FROM links WHERE memory = ?", (number,))
-        length = sum(length for _, length in chunks)
-        _add_totals(connection, -len(chunks), -length, -(len(chunks) > 1))
+    query = "SELECT min(number), max(number), count(*), sum(length) FROM chunks WHERE memory = ?"
+    first, last, count, length = connection.execute(query, (number,)).fetchone()
+    for column in ("terms.rowid", "vectors.chunk", "pending.chunk", "chunks.number"):
+        table = column.partition(".")[0]
+        connection.execute(f"DELETE FROM {table} WHERE {column} BETWEEN ? AND ?", (first, last))  # noqa: S608 - our own names
+    if count > 1:
+        connection.execute("DELETE FROM wholes WHERE rowid = ?", (number,))
+    connection.execute("DELETE FROM links WHERE memory = ?", (number,))
     connection.execute("DELETE FROM memories WHERE number = ?", (number,))
+    _add_totals(connection, -count, -length)
 
 
-def restamp(connection: sqlite3.Connection, number: int, file: File) -> None:
+def restamp(connection: sqlite3.Connection, number: int, stamp: Stamp, *, is_settled: bool) -> None:
     """Note that a file was touched and says what it said before."""
     connection.execute(
         "UPDATE memories SET size = ?, modified = ?, changed = ?, is_settled = ?, is_gone = 0 "
         "WHERE number = ?",
-        (file.size, file.modified, file.changed, file.is_settled, number),
+        (*stamp, is_settled, number),
     )
