@@ -261,35 +261,33 @@ class FileColumns(NamedTuple):
 _FIELDS: Final = MemoryRow._fields[: MemoryRow._fields.index("chunks")]
 
 
+def _insert(table: str, *columns: str) -> str:
+    marks = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608 - our own names
+
+
+_INSERT_MEMORY: Final = _insert("memories", *FileColumns._fields, "key", "chunks", *_FIELDS)
+_INSERT_CHUNK: Final = _insert("chunks", "number", "memory", *ChunkRow._fields[:-1])
+_INSERT_LINK: Final = _insert("links", "memory", *Link._fields, "seen")
+
+
 def insert_memory(
     connection: sqlite3.Connection, file: FileColumns, row: MemoryRow, seen: Sequence[str]
 ) -> None:
     """Index a memory; `seen` are the fingerprints of the files it links to."""
-    memory, first = last_number(connection, "memories") + 1, last_number(connection, "chunks") + 1
-    fields = (memory, *file, key(file.id), len(row.chunks), *row[: len(_FIELDS)])
-    names = ("number", *FileColumns._fields, "key", "chunks", *_FIELDS)
-    _insert(connection, "memories", names, [fields])
-    chunks = list(enumerate(row.chunks, first))
-    names = ("number", "memory", *ChunkRow._fields[:-1])
-    _insert(connection, "chunks", names, [(n, memory, *chunk[:-1]) for n, chunk in chunks])
-    _insert(connection, "terms", ("rowid", "bag"), [(n, chunk.terms) for n, chunk in chunks])
-    _insert(connection, "pending", ("chunk",), [(n,) for n, _ in chunks])
+    fields = (*file, key(file.id), len(row.chunks), *row[: len(_FIELDS)])
+    memory = connection.execute(_INSERT_MEMORY, fields).lastrowid
+    chunks = list(enumerate(row.chunks, last_number(connection, "chunks") + 1))
+    connection.executemany(_INSERT_CHUNK, [(n, memory, *chunk[:-1]) for n, chunk in chunks])
+    terms = [(n, chunk.terms) for n, chunk in chunks]
+    connection.executemany("INSERT INTO terms (rowid, bag) VALUES (?, ?)", terms)
+    connection.executemany("INSERT INTO pending VALUES (?)", [(n,) for n, _ in chunks])
     if len(chunks) > 1:
         whole = " ".join(chunk.terms for chunk in row.chunks)
-        _insert(connection, "wholes", ("rowid", "bag"), [(memory, whole)])
+        connection.execute("INSERT INTO wholes (rowid, bag) VALUES (?, ?)", (memory, whole))
     links = [(memory, *link, mark) for link, mark in zip(row.links, seen, strict=True)]
-    _insert(connection, "links", ("memory", *Link._fields, "seen"), links)
+    connection.executemany(_INSERT_LINK, links)
     _add_totals(connection, len(chunks), sum(chunk.length for chunk in row.chunks))
-
-
-def _insert(
-    connection: sqlite3.Connection,
-    table: str,
-    columns: Sequence[str],
-    rows: Sequence[tuple[object, ...]],
-) -> None:
-    marks = ", ".join("?" * len(columns))
-    connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)  # noqa: S608 - our own names
 
 
 def _add_totals(connection: sqlite3.Connection, chunks: int, length: int) -> None:
