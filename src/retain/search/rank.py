@@ -13,7 +13,6 @@ from math import exp, log, sqrt
 from typing import Final, NamedTuple
 
 from retain.errors import ConfigError
-from retain.index.fulltext import Shares
 from retain.memory import Answer
 from retain.names import key
 from retain.search.request import parse_time
@@ -63,38 +62,6 @@ HYBRID: Final = Weights(text=0.6, vector=0.4)
 TEXT: Final = Weights(text=1.0, vector=0.0, few_terms=0.0, many_terms=4.0, title=0.6, slope=6.0)
 
 
-class Features(NamedTuple):
-    """What speaks for one chunk."""
-
-    text: float  # its own words
-    around: float  # its words with those of its neighbours, where they have more
-    vector: float
-    answers: float  # how well the question before it fits
-    whole: float
-    is_who: bool
-    date: float
-    links: float
-    title: float  # the share of a short question that the memory's title has
-    asks: float  # the share of it that is a question, if it ends in one
-
-    def parts(self, weights: Weights) -> dict[str, float]:
-        """What each feature adds to the score."""
-        # Without vectors, what meets none of the words was not found as a question either.
-        is_found = weights.vector or self.around
-        return {
-            "text": weights.text * self.text,
-            "neighbours": weights.text * (self.around - self.text),
-            "vector": weights.vector * self.vector,
-            "answer": weights.answer * self.answers,
-            "memory": weights.whole * self.whole,
-            "speaker": weights.who * self.is_who,
-            "date": weights.date * self.date,
-            "links": self.links,
-            "title": weights.title * self.title,
-            "question": -weights.question * self.asks if is_found else 0.0,
-        }
-
-
 class Recency(NamedTuple):
     """For how many days a memory counts as recent, and what that multiplies its score by."""
 
@@ -123,11 +90,11 @@ NO_RECENCY: Final = Recency()
 
 
 class Ranked(NamedTuple):
-    """A candidate with its score."""
+    """A candidate with its score: the sum of its parts, times every boost."""
 
     score: float
     row: Row
-    features: Features
+    parts: Mapping[str, float]
     boosts: Mapping[str, float]
 
 
@@ -143,60 +110,66 @@ class Ranking:
         self.candidates = candidates
         self.weights = HYBRID if candidates.near else TEXT
         self._recency, self._superseded, self._now = recency, superseded, now
-        self._shares = candidates.lexicon.weights
-        self._nothing = (0.0,) * len(self._shares)
-        # The terms that are no names, by their place: names alone tell nothing about a text.
-        self._rarity = {
-            at: rarity
-            for at, (term, rarity) in enumerate(candidates.lexicon.rarity.items())
-            if term not in candidates.query.name_terms
-        }
+        self._nothing = (0.0,) * len(candidates.lexicon.rarity)
+        # By the terms' places, without names: they alone tell nothing about a text.
+        self._rarity = [
+            0.0 if term in candidates.query.name_terms else rarity
+            for term, rarity in candidates.lexicon.rarity.items()
+        ]
+        self._total = sum(self._rarity) or 1.0
+        self._terms = len(list(filter(None, self._rarity)))
         self.ranked = self._rank()
         # What every good hit gets because the query names a speaker or a date.
-        closest = max((it.features.date for it in self.ranked), default=0.0)
-        self.granted = self.weights.who * (len(candidates.query.names) == 1)
-        self.granted += self.weights.date * closest
+        self.granted = max((it.parts["date"] for it in self.ranked), default=0.0)
+        self.granted += self.weights.who * (len(candidates.query.names) == 1)
 
     def _rank(self) -> list[Ranked]:
-        candidates, query = self.candidates, self.candidates.query
+        candidates, query, weights = self.candidates, self.candidates.query, self.weights
         rows = list(candidates.rows.values())
         chunks = [row.chunk for row in rows]
         vectors = candidates.near.scores_of(chunks) if candidates.near else [0.0] * len(rows)
         wholes, titles = self._whole_memories(), self._titles(rows)
+        shares = candidates.lexicon.weights
         ranked = []
         for row, vector in zip(rows, vectors, strict=True):
             text = candidates.words.get(row.chunk, 0.0)
-            before, after = candidates.beside(row, -1), candidates.beside(row, 1)
-            question = candidates.rows[row.chunk - 1] if before else None
-            features = Features(
-                text,
-                self._around(row, before, after, self._shares) if before or after else text,
-                vector,
-                question.asks * candidates.words[question.chunk] if question else 0.0,
-                wholes.get(row.memory, 0.0) * min(1.0, (row.chunks - 1) / _FULL_CHUNKS),
-                query.names == (row.who,),
-                query.closeness(row.created) if query.dates else 0.0,
-                candidates.named.get(row.chunk, 0.0),
-                0.0 if row.is_superseded else titles.get(row.title, 0.0),
-                row.asks if row.is_question else 0.0,
-            )
-            score, boosts = sum(features.parts(self.weights).values()), self._boosts(row)
+            around = self._around(row, shares) if row.chunks > 1 else text
+            whole = wholes.get(row.memory, 0.0) * min(1.0, (row.chunks - 1) / _FULL_CHUNKS)
+            # Without vectors, what meets none of the words was not found as a question either.
+            asks = row.asks if row.is_question and (weights.vector or around) else 0.0
+            answers = 0.0
+            above = candidates.rows.get(row.chunk - 1)
+            if above and above.memory == row.memory:
+                answers = above.asks * candidates.words.get(above.chunk, 0.0)
+            parts = {
+                "text": weights.text * text,
+                "neighbours": weights.text * (around - text),
+                "vector": weights.vector * vector,
+                "answer": weights.answer * answers,
+                "memory": weights.whole * whole,
+                "speaker": weights.who * (query.names == (row.who,)),
+                "date": weights.date * query.closeness(row.created),
+                "links": candidates.named.get(row.chunk, 0.0),
+                "title": 0.0 if row.is_superseded else weights.title * titles.get(row.title, 0.0),
+                "question": -weights.question * asks,
+            }
+            score, boosts = sum(parts.values()), self._boosts(row)
             for factor in boosts.values():
                 score *= factor
             # The last digits depend on the order in which vectors were added up.
-            ranked.append(Ranked(round(score, _DIGITS), row, features, boosts))
+            ranked.append(Ranked(round(score, _DIGITS), row, parts, boosts))
         # By name, because numbers say only when something was indexed.
         ranked.sort(key=lambda it: (-it.score, it.row.collection, it.row.key, it.row.chunk))
         return ranked
 
-    def _around(
-        self, row: Row, before: Shares | None, after: Shares | None, rarity: Sequence[float]
-    ) -> float:
+    def _around(self, row: Row, shares: Sequence[float]) -> float:
         """Each term where it counts most: here, or for less in the chunk before or after."""
-        here = self.candidates.shares.get(row.chunk, self._nothing)
+        here, before, after = (
+            self.candidates.shares_beside(row, step) or self._nothing for step in (0, -1, 1)
+        )
         less, least = self.weights.before, self.weights.after
-        terms = zip(rarity, here, before or self._nothing, after or self._nothing, strict=True)
-        return sum([each * max(a, less * b, least * c) for each, a, b, c in terms])
+        terms = zip(shares, here, before, after, strict=True)
+        return sum([share * max(a, less * b, least * c) for share, a, b, c in terms])
 
     def _titles(self, rows: Sequence[Row]) -> Mapping[str, float]:
         """How much of a query stands in each memory's title.
@@ -205,16 +178,17 @@ class Ranking:
         to know, and that seldom stands in a title. What was replaced does not come first for its
         name.
         """
-        brevity = (_QUESTION_TERMS - len(self._rarity)) / (_QUESTION_TERMS - _NAME_TERMS)
+        brevity = (_QUESTION_TERMS - self._terms) / (_QUESTION_TERMS - _NAME_TERMS)
         if brevity <= 0 or not self.candidates.words:
             return {}
-        terms = [(f" {term} ", at) for at, term in enumerate(self.candidates.lexicon.rarity)]
+        lexicon, names = self.candidates.lexicon, self.candidates.query.name_terms
+        shares = dict(zip(lexicon.rarity, lexicon.weights, strict=True))
         titles = {}
         for title in {row.title for row in rows if row.title}:
-            words = f" {tokens.bag(title)} "
-            there = [self._shares[at] for term, at in terms if at in self._rarity and term in words]
+            words = tokens.words(title)
+            there = [shares[term] for term in shares.keys() & {*words} - names]
             # A long title is about much.
-            fullness = sqrt(len(there) / (words.count(" ") - 1))
+            fullness = sqrt(len(there) / max(1, len(words)))
             titles[title] = min(1.0, brevity) * sum(there) * fullness
         return titles
 
@@ -224,7 +198,7 @@ class Ranking:
         A query of few words says too little for that.
         """
         few, many = self.weights.few_terms, self.weights.many_terms
-        telling = min(1.0, (len(self._rarity) - few) / (many - few))
+        telling = min(1.0, (self._terms - few) / (many - few))
         if telling <= 0:
             return {}
         wholes = self.candidates.wholes
@@ -256,17 +230,19 @@ class Ranking:
 
     def explain(self, ranked: Ranked) -> dict[str, object]:
         """Each arm's rank and score, what every part added, and every boost."""
-        chunk, features = ranked.row.chunk, ranked.features
-        near = self.candidates.near
+        chunk, near = ranked.row.chunk, self.candidates.near
         text_rank, vector_rank = (
             order.index(chunk) + 1 if chunk in order else None
             for order in (list(self.candidates.words), near.order if near else ())
         )
-        parts = features.parts(self.weights)
+        (vector,) = near.scores_of([chunk]) if near else (0.0,)
         return {
-            "text": {"rank": text_rank, "score": round(features.text, 4)},
-            "vector": {"rank": vector_rank, "score": round(features.vector, 4)},
-            "parts": {name: round(value, 4) for name, value in parts.items() if value},
+            "text": {
+                "rank": text_rank,
+                "score": round(self.candidates.words.get(chunk, 0.0), 4),
+            },
+            "vector": {"rank": vector_rank, "score": round(vector, 4)},
+            "parts": {name: round(value, 4) for name, value in ranked.parts.items() if value},
             "boosts": dict(ranked.boosts),
             "sum": round(ranked.score, 4),
             "shown": {
@@ -284,16 +260,11 @@ class Ranking:
         """How likely it is that anything found answers the query."""
         if not self.ranked:
             return 0.0
-        candidates, near = self.candidates, self.candidates.near
-        words = self._words_without_names()
-        text, vector = self.weights.text, self.weights.vector
-        _, _, best = max(
-            (vector * it.features.vector + text * by_words, -it.row.chunk, it.row)
-            for it, by_words in zip(self.ranked, words, strict=True)
-        )
-        own = candidates.shares.get(best.chunk, ())
-        there = [self._rarity[at] for at, share in enumerate(own) if share and at in self._rarity]
-        chunks = candidates.lexicon.chunks
+        near, chunks = self.candidates.near, self.candidates.lexicon.chunks
+        _, _, best = max((self._fit(it), -it.row.chunk, it.row) for it in self.ranked)
+        own = self.candidates.shares.get(best.chunk, self._nothing)
+        pairs = zip(self._rarity, own, strict=True)
+        there = [rarity for rarity, share in pairs if share and rarity]
         if near:
             share = mass(sum(there), chunks)
             sure = confidence_by_meaning(near.best, self._window(best), share, chunks)
@@ -302,32 +273,28 @@ class Ranking:
             sure = confidence_by_words(window, len(there), chunks)
         return max(sure, _SURE_OF_WHO_OR_WHEN * self._fit_who_or_when())
 
-    def _words_without_names(self) -> list[float]:
-        """How well each candidate fits by its words and its neighbours', names left out."""
-        if not self.candidates.query.name_terms:  # then it is known already
-            return [it.features.around for it in self.ranked]
-        total = sum(self._rarity.values())
-        places = range(len(self._shares))
-        shares = [self._rarity.get(at, 0.0) / total if total else 0.0 for at in places]
-        beside = self.candidates.beside
-        rows = [it.row for it in self.ranked]
-        return [self._around(row, beside(row, -1), beside(row, 1), shares) for row in rows]
+    def _fit(self, ranked: Ranked) -> float:
+        """How well a candidate fits by its meaning and its words, names left out."""
+        parts = ranked.parts
+        if not self.candidates.query.name_terms:
+            return parts["vector"] + parts["text"] + parts["neighbours"]
+        words = self._around(ranked.row, self._rarity) / self._total
+        return parts["vector"] + self.weights.text * words
 
     def _window(self, row: Row) -> float:
         """The share of the query's words that stand in a chunk or beside it."""
-        beside, total = self.candidates.beside, sum(self._rarity.values())
-        sides = (self.candidates.shares.get(row.chunk), beside(row, -1), beside(row, 1))
-        there = {at for shares in sides if shares for at, share in enumerate(shares) if share}
-        return sum(self._rarity.get(at, 0.0) for at in there) / total if total else 0.0
+        beside = [self.candidates.shares_beside(row, step) or () for step in (-1, 0, 1)]
+        there = {at for shares in beside for at, share in enumerate(shares) if share}
+        return sum(self._rarity[at] for at in there) / self._total
 
     def _fit_who_or_when(self) -> float:
         """How well the speaker and the date fit of a query that asks for nothing else."""
         query = self.candidates.query
         if not query.asks_only_who_or_when:
             return 0.0
-        features = [ranked.features for ranked in self.ranked]
-        theirs = [each for each in features if each.is_who or not query.names]
-        return max((min(1.0, each.date) if query.dates else 1.0 for each in theirs), default=0.0)
+        theirs = [it.parts for it in self.ranked if it.parts["speaker"] or not query.names]
+        dates = [min(1.0, parts["date"] / self.weights.date) for parts in theirs]
+        return max(dates if query.dates else [1.0] * len(dates), default=0.0)
 
 
 def confidence_by_meaning(cosine: float, window: float, mass: float, chunks: int) -> float:

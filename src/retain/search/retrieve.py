@@ -87,9 +87,9 @@ class Candidates(NamedTuple):
     wholes: Mapping[int, float]  # how memories fit as a whole
     rows: Mapping[int, Row]
 
-    def beside(self, row: Row, step: int) -> Shares | None:
-        """What the chunk before or after has of the query's terms, if it is the same memory's."""
-        shares = self.shares.get(row.chunk + step) if row.chunks > 1 else None
+    def shares_beside(self, row: Row, step: int) -> Shares | None:
+        """What a chunk has of the query's terms, or the one some steps before or after it."""
+        shares = self.shares.get(row.chunk + step) if row.chunks > 1 or not step else None
         other = self.rows.get(row.chunk + step) if shares else None
         return shares if other and other.memory == row.memory else None
 
