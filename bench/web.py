@@ -37,8 +37,8 @@ import numpy as np
 import scale
 
 from retain.app import App
-from retain.index.catalogue import Chosen
 from retain.index.embed import embedder
+from retain.index.queries import Chosen
 from retain.search.request import SearchRequest, parse_filters
 from retain.web.looking import PAGE
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.index.catalogue import Dated
+from retain.index.queries import Dated
 from retain.memory import Trashed
 from retain.sessions.model import Fact, Session
 from retain.timeline import Event, chronicle

@@ -18,7 +18,7 @@ from retain.bank.markdown import searchable
 from retain.capture.inbox import Inbox
 from retain.categories import Rules
 from retain.errors import RetainError
-from retain.index import catalogue, rows
+from retain.index import queries, rows
 from retain.index.database import BANK_NOTE, Damaged, Database
 from retain.index.embeddings import UNUSED_DAYS, VectorCache
 from retain.index.rows import ChunkRow, Known, MemoryRow, check_sum, known_in, make_row
@@ -57,7 +57,7 @@ def examine(bank: Bank, rules: Rules, inbox: Inbox, index: Index | None) -> Find
     known: Set[tuple[str, str]] = set()
     if index is not None:
         with contextlib.suppress(RetainError):  # then every file is read
-            census = index.read(catalogue.census)
+            census = index.read(queries.census)
             known, counts = census.files, [*census.counts]
     for memory in read_unless(bank, known, problems):
         counts.append((memory.collection, memory.type, memory.status, 1, len(memory.data)))

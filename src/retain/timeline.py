@@ -19,7 +19,7 @@ from retain.records.lifecycle import NO_REASON
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from retain.index.catalogue import Dated
+    from retain.index.queries import Dated
     from retain.memory import Trashed
     from retain.sessions.model import Fact, Session
 

@@ -78,7 +78,7 @@ What is still open is in [[pool-for-reports]], and why it is Postgres at all in
 _DECISION: Final = {
     "status": "accepted",
     "context": "Orders are written by **two** services, and SQLite lets one of them wait.",
-    "decision": "Postgres 17 for everything about orders; SQLite stays for the catalogue.",
+    "decision": "Postgres 17 for everything about orders; SQLite stays for the queries.",
     "rationale": [
         "Both services write at the same time",
         "Changes of the schema are transactional",

@@ -19,7 +19,7 @@ from retain.index.graph import predecessors_of, successors_of
 from retain.memory import Data, Degraded, Hit, Problem
 from retain.text.sizes import size
 
-# `retain.search`, the catalogue and the inbox are imported by the verbs that need them: `get`,
+# `retain.search`, the index's queries and the inbox are imported by the verbs that need them: `get`,
 # `list` and `put` spare 9 of their 50 ms.
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from retain.app.banks import Banks
-    from retain.index import catalogue
+    from retain.index import queries
     from retain.index.index import Index
     from retain.index.sync import Changes, Progress
     from retain.memory import Answer, Memory
@@ -44,7 +44,7 @@ _BUSY_SECONDS: Final = 1.0  # until a watch looks again where another process is
 class Stats(NamedTuple):
     """A bank and its index in numbers."""
 
-    facts: catalogue.Facts
+    facts: queries.Facts
     tags: Mapping[str, int]
     types: Mapping[str, int]
     index_size: int
@@ -64,7 +64,7 @@ class Stats(NamedTuple):
 class Health(NamedTuple):
     """How an index is: what it holds, what is wrong with it, what was done about that."""
 
-    facts: catalogue.Facts
+    facts: queries.Facts
     faults: tuple[str, ...]
     notes: tuple[str, ...] = ()
     is_rebuilt: bool = False
@@ -359,18 +359,18 @@ def _filled_index(banks: Banks) -> Index:
 
 
 def browse(
-    banks: Banks, chosen: catalogue.Chosen, order: str, limit: int, offset: int
-) -> catalogue.Shelf:
+    banks: Banks, chosen: queries.Chosen, order: str, limit: int, offset: int
+) -> queries.Page:
     """One page of the memories of every bank in force that were chosen, from the index."""
-    from retain.index import catalogue
+    from retain.index import queries
 
     surveys = []
     for index in banks.indexes():
-        read = partial(catalogue.survey, chosen=chosen, order=order, scope=index.location.scope)
+        read = partial(queries.survey, chosen=chosen, order=order, scope=index.location.scope)
         surveys.append((index, index.read(read)))
     facets = {
         name: sum((survey.facets[name] for _, survey in surveys), Counter[str]())
-        for name in catalogue.FACETS
+        for name in queries.FACETS
     }
     total = sum(len(survey.found) for _, survey in surveys)
     # One page in one order over all banks.
@@ -380,49 +380,49 @@ def browse(
             for at, (_, survey) in enumerate(surveys)
         ),
         key=itemgetter(0),
-        reverse=catalogue.ORDERS[order].is_descending,
+        reverse=queries.ORDERS[order][1],
     )
     page = [(at, number) for _, at, number in islice(rows, offset, offset + limit)]
-    shown: dict[tuple[int, int], catalogue.Listed] = {}
+    shown: dict[tuple[int, int], queries.Listed] = {}
     for at, (index, _) in enumerate(surveys):
         numbers = [number for where, number in page if where == at]
         listed = _list_numbers(index, numbers, is_fresh=True)
         shown |= {(at, number): memory for number, memory in listed.items()}
     # What was deleted in between is left out.
-    return catalogue.Shelf(total, tuple(shown[row] for row in page if row in shown), facets)
+    return queries.Page(total, tuple(shown[row] for row in page if row in shown), facets)
 
 
-def find_by_name(banks: Banks, words: str, limit: int) -> list[catalogue.Listed]:
+def find_by_name(banks: Banks, words: str, limit: int) -> list[queries.Listed]:
     """Memories of the bank in force by their title and their name, as a person begins them."""
-    from retain.index import catalogue
+    from retain.index import queries
 
     index = banks.index()
-    numbers = index.read(partial(catalogue.called, words=words.split(), limit=limit))
+    numbers = index.read(partial(queries.find_titles, words=words.split(), limit=limit))
     listed = _list_numbers(index, numbers)
     return [listed[number] for number in numbers if number in listed]
 
 
 def _list_numbers(
     index: Index, numbers: Sequence[int], *, is_fresh: bool = False
-) -> Mapping[int, catalogue.Listed]:
-    from retain.index import catalogue
+) -> Mapping[int, queries.Listed]:
+    from retain.index import queries
 
-    read = partial(catalogue.listed, numbers=numbers, scope=index.location.scope)
+    read = partial(queries.list_memories, numbers=numbers, scope=index.location.scope)
     return index.read(read, is_fresh=is_fresh) if numbers else {}
 
 
-def dated_memories(banks: Banks) -> list[catalogue.Dated]:
+def dated_memories(banks: Banks) -> list[queries.Dated]:
     """Every memory of the bank in force with its times and its author, from the index."""
-    from retain.index import catalogue
+    from retain.index import queries
 
-    return banks.index().read(catalogue.dated)
+    return banks.index().read(queries.list_dates)
 
 
 def count_types(banks: Banks) -> Mapping[str, int]:
     """How many memories there are of each type, in every bank in force."""
-    from retain.index import catalogue
+    from retain.index import queries
 
-    return sum((Counter(index.read(catalogue.types)) for index in banks.indexes()), Counter())
+    return sum((Counter(index.read(queries.count_types)) for index in banks.indexes()), Counter())
 
 
 # The index
@@ -499,32 +499,32 @@ def has_model(banks: Banks) -> bool:
     return banks.config.text("recall.embedder") != "none"
 
 
-def index_facts(banks: Banks, *, is_fresh: bool = False) -> catalogue.Facts:
+def index_facts(banks: Banks, *, is_fresh: bool = False) -> queries.Facts:
     """What the index of the bank in force holds; `is_fresh` if it was just brought in step."""
-    from retain.index import catalogue
+    from retain.index import queries
 
-    facts = banks.index().read(catalogue.facts, is_fresh=is_fresh)
+    facts = banks.index().read(queries.facts, is_fresh=is_fresh)
     return facts if has_model(banks) else facts._replace(pending=0)
 
 
 def stats(banks: Banks) -> Stats:
     """The bank in force in numbers."""
-    from retain.index import catalogue
+    from retain.index import queries
 
     if not banks.bank.location.exists:
-        return Stats(catalogue.Facts(), {}, {}, 0, ())
+        return Stats(queries.Facts(), {}, {}, 0, ())
     from retain.doctor import read_unless
 
     index = banks.index()
     sync(banks)
     problems: list[Problem] = []
     # The index does not remember what it left out.
-    for _ in read_unless(index.bank, index.look(catalogue.files), problems):
+    for _ in read_unless(index.bank, index.look(queries.files), problems):
         pass
     return Stats(
         index_facts(banks, is_fresh=True),
-        index.look(catalogue.tags),
-        index.look(catalogue.types),
+        index.look(queries.count_tags),
+        index.look(queries.count_types),
         0 if index.database.is_temporary else os.path.getsize(index.database.path),
         tuple(problem for problem in problems if not problem.is_minor),
     )

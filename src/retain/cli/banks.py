@@ -18,7 +18,7 @@ from retain.text.sanitize import visible
 from retain.text.sizes import size
 
 if TYPE_CHECKING:
-    from retain.index.catalogue import Facts
+    from retain.index.queries import Facts
     from retain.index.sync import Changes
     from retain.memory import Problem
     from retain.remote import State
@@ -329,7 +329,7 @@ def _doctor(app: App, repair: bool) -> Output:
     """
     from retain.app.queries import Health
     from retain.doctor import orphaned_states, remove_state
-    from retain.index.catalogue import Facts
+    from retain.index.queries import Facts
 
     findings, root = app.status(), app.location.root
     problems = [problem for problem in findings.problems if not problem.is_minor]

@@ -21,10 +21,10 @@ from retain.search.retrieve import QueryVector, embed_query, gather
 
 # The rest of the index takes 60 ms to load, and a hook that only looks does without it.
 if TYPE_CHECKING:
-    from retain.index.catalogue import Kind
     from retain.index.freshness import Project
     from retain.index.graph import Edge
     from retain.index.index import Index
+    from retain.index.queries import Kind
     from retain.locate import BankLocation
     from retain.search.remote import Remote
 
@@ -155,7 +155,7 @@ class Search:
                 hits.append((hit, has_words))
         considered: list[tuple[float, bool, Kind]] = []
         if self._counts:
-            from retain.index.catalogue import kinds
+            from retain.index.queries import kinds
 
             bests: dict[int, Ranked] = {}  # each memory's best chunk
             for candidate in ranked:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from retain.index.catalogue import Chosen, Listed
+from retain.index.queries import Chosen, Listed
 from retain.memory import Hit
 from retain.search.request import SearchRequest
 from retain.web import answers, looking, undoing

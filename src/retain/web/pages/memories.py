@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from retain.index.catalogue import Chosen, Listed
+from retain.index.queries import Chosen, Listed
 from retain.memory import Hit
 from retain.search.rank import describe_fit, fits, query_terms
 from retain.web import looking, passages

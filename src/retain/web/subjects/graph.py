@@ -16,7 +16,7 @@ from retain.web.operation import ROOT, Given, Many, Name
 from retain.web.rendering import address
 
 if TYPE_CHECKING:
-    from retain.index.catalogue import Dated
+    from retain.index.queries import Dated
     from retain.search.related import Graph
 
 

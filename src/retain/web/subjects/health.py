@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from retain.index.catalogue import Facts
+from retain.index.queries import Facts
 
 if TYPE_CHECKING:
     from retain.app import App

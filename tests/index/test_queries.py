@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.index.catalogue import Chosen, Shelf
+from retain.index.queries import Chosen, Page
 
 MEMORIES = {
     "notes/tea": ("fact", "active", "[drinks, hot]", "2026-01-05", "Tea"),
@@ -37,7 +37,7 @@ def app(home: Path) -> App:
     return app
 
 
-def _ids(shelf: Shelf) -> list[str]:
+def _ids(shelf: Page) -> list[str]:
     return [one.id for one in shelf.memories]
 
 
@@ -47,7 +47,7 @@ def _shelf(
     limit: int = 50,
     offset: int = 0,
     **chosen: str | tuple[str, ...],
-) -> Shelf:
+) -> Page:
     return app.browse(Chosen(**chosen), order, limit, offset)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Memories listed from the index: chosen, sorted, dated and counted, without a file opened."""
+"""Questions about many memories at once: lists, facets, dates and counts, without a file opened."""
 
 from __future__ import annotations
 
@@ -19,18 +19,12 @@ _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 FACETS: Final = ("scope", "collection", "type", "status", "tag", "month")
 
 
-class Order(NamedTuple):
-    """By what a list is sorted: a column, and its direction."""
-
-    column: str
-    is_descending: bool = True
-
-
-ORDERS: Final[Mapping[str, Order]] = {
-    "updated": Order("written"),  # as the memory says, or else its file
-    "created": Order("created"),
-    "oldest": Order("created", is_descending=False),
-    "title": Order("lower(title)", is_descending=False),
+# By what a list is sorted: a column, and whether the highest comes first.
+ORDERS: Final[Mapping[str, tuple[str, bool]]] = {
+    "updated": ("written", True),  # as the memory says, or else its file
+    "created": ("created", True),
+    "oldest": ("created", False),
+    "title": ("lower(title)", False),
 }
 
 
@@ -82,7 +76,7 @@ class Listed(NamedTuple):
     scope: str = ""
 
 
-class Shelf(NamedTuple):
+class Page(NamedTuple):
     """One page of a list, and what all of it is made of."""
 
     total: int
@@ -106,27 +100,26 @@ def survey(
     # The day matters only where days are chosen; by months there are far fewer kinds.
     length = 10 if chosen.since or chosen.until else 7
     rows = connection.execute(
-        f"SELECT number, {column}, json_array(collection, type, status, "  # noqa: S608 - ours
-        f"substr(created, 1, {length})), tags FROM memories WHERE NOT is_gone "
-        f"ORDER BY {column} {direction}, number {direction}"
+        f"SELECT number, {column}, collection, type, status, substr(created, 1, {length}), tags "  # noqa: S608 - ours
+        f"FROM memories WHERE NOT is_gone ORDER BY {column} {direction}, number {direction}"
     ).fetchall()
-    # Tags stand apart: with them nearly every memory would be of a kind of its own.
+    # Tags are counted apart: with them nearly every memory would be of a kind of its own.
+    heads = {row[2:6] for row in rows}
+    kinds = {head: Kind._make([*head, (), scope]) for head in heads}
     besides = chosen._replace(tag=())
-    kinds = {
-        head: Kind(*json.loads(head))._replace(scope=scope) for head in {row[2] for row in rows}
-    }
-    fit = {head for head, kind in kinds.items() if not failing(kind, besides)}
-    tagged = [row for row in rows if row[2] in fit]
-    counts: Counter[str] = Counter()
-    for tags, count in Counter(row[3] for row in tagged).items():
-        counts.update(dict.fromkeys(parsed(tags), count))
+    fitting = {head for head, kind in kinds.items() if not failing(kind, besides)}
+    found = [row for row in rows if row[2:6] in fitting]
+    tags: Counter[str] = Counter()
+    for text, count in Counter(row[6] for row in found).items():
+        tags.update(dict.fromkeys(parse_tags(text), count))
     if chosen.tag:
-        having = {tags for tags in {row[3] for row in rows} if {*chosen.tag} & {*parsed(tags)}}
-        rows = [row for row in rows if row[3] in having]
-        tagged = [row for row in tagged if row[3] in having]
-    heads = Counter(row[2] for row in rows)
-    facets = counted({kinds[head]: count for head, count in heads.items()}, besides)
-    return Survey([(row[1], row[0]) for row in tagged], {**facets, "tag": counts})
+        rows, found = (
+            [row for row in some if not set(chosen.tag).isdisjoint(parse_tags(row[6]))]
+            for some in (rows, found)
+        )
+    counts = Counter(row[2:6] for row in rows)
+    facets = count_facets({kinds[head]: count for head, count in counts.items()}, besides)
+    return Survey([(row[1], row[0]) for row in found], {**facets, "tag": tags})
 
 
 def failing(kind: Kind, chosen: Chosen) -> list[str]:
@@ -143,26 +136,24 @@ def failing(kind: Kind, chosen: Chosen) -> list[str]:
     return found
 
 
-def counted(kinds: Mapping[Kind, int], chosen: Chosen) -> dict[str, Counter[str]]:
+def count_facets(kinds: Mapping[Kind, int], chosen: Chosen) -> dict[str, Counter[str]]:
     """How many memories each value of each facet has; a facet counts as if it were not chosen."""
     counts: dict[str, Counter[str]] = {facet: Counter() for facet in FACETS}
     for kind, count in kinds.items():
         fails = failing(kind, chosen)
-        if len(fails) > 1:
-            continue
-        for facet in fails or FACETS:
-            for value in kind.values(facet) if facet in counts else ():
-                counts[facet][value] += count
+        if len(fails) < 2:
+            for facet in counts.keys() & fails if fails else counts:
+                counts[facet].update(dict.fromkeys(kind.values(facet), count))
     return counts
 
 
 @lru_cache(maxsize=50_000)
-def parsed(tags: str) -> tuple[str, ...]:
+def parse_tags(tags: str) -> tuple[str, ...]:
     """Tags as the index keeps them, each once; many memories have the same."""
     return () if tags == "[]" else tuple(dict.fromkeys(json.loads(tags)))
 
 
-def called(connection: sqlite3.Connection, words: Sequence[str], limit: int) -> list[int]:
+def find_titles(connection: sqlite3.Connection, words: Sequence[str], limit: int) -> list[int]:
     """Memories in force whose title or name has all of these words, or beginnings of words.
 
     Those that begin with the first word come first, then those in which any word does.
@@ -177,11 +168,11 @@ def called(connection: sqlite3.Connection, words: Sequence[str], limit: int) -> 
         "inner": f"% {literal[0]}%",
         "limit": limit,
     }
-    return [number for (number,) in connection.execute(_CALLED, values)]
+    return [number for (number,) in connection.execute(_TITLES, values)]
 
 
 # A name's own words stand between slashes and dashes.
-_CALLED: Final = """
+_TITLES: Final = """
 SELECT number FROM (
   SELECT number, title, id, written, title || ' ' || collection || '/' || id AS named
   FROM memories WHERE NOT is_gone AND status != 'retired'
@@ -203,10 +194,10 @@ def kinds(
         "WHERE number IN (SELECT value FROM json_each(?))",
         (json.dumps(list(numbers)),),
     )
-    return {number: Kind._make([*named, parsed(tags), scope]) for number, *named, tags in rows}
+    return {number: Kind._make([*named, parse_tags(tags), scope]) for number, *named, tags in rows}
 
 
-def listed(
+def list_memories(
     connection: sqlite3.Connection, numbers: Sequence[int], scope: str = ""
 ) -> dict[int, Listed]:
     """These memories, by number, as a list shows them."""
@@ -223,7 +214,7 @@ def listed(
     for number, *fields in rows:
         memory = Listed._make([*fields, scope])
         memories[number] = memory._replace(
-            tags=parsed(fields[6]),
+            tags=parse_tags(fields[6]),
             is_superseded=bool(fields[9]) or names[number] in replaced,
             start=memory.start or "",
         )
@@ -251,36 +242,26 @@ class Dated(NamedTuple):
     reason: str = ""
 
 
-# A number that JSON does not know (YAML has .nan) makes a memory's fields unreadable here; it is
-# still dated by its file.
-_DATED: Final = """
-WITH read AS (
-  SELECT *, CASE WHEN json_valid(meta) THEN meta ELSE '{}' END AS fields
-  FROM memories WHERE NOT is_gone
-)
-SELECT collection, id, title, type, status, tags, created, modified,
-  json_extract(fields, '$.updated_at'), json_extract(fields, '$.created_by'),
-  json_extract(fields, '$.source'),
-  CASE status WHEN 'retired' THEN json_extract(fields, '$.retired_at')
-    WHEN 'archived' THEN json_extract(fields, '$.archived_at') END,
-  CASE status WHEN 'retired' THEN json_extract(fields, '$.retired_reason')
-    WHEN 'archived' THEN json_extract(fields, '$.archived_reason') END,
-  CASE WHEN json_type(fields, '$.changes') = 'array' THEN json_extract(fields, '$.changes') END
-FROM read
-"""
-
-
-def dated(connection: sqlite3.Connection) -> list[Dated]:
+def list_dates(connection: sqlite3.Connection) -> list[Dated]:
     """Every memory with its times, in no order."""
+    query = (
+        "SELECT collection, id, title, type, status, tags, created, modified, meta "
+        "FROM memories WHERE NOT is_gone"
+    )
     memories = []
-    for row in connection.execute(_DATED):
-        *names, tags, created, modified, updated = row[:9]
-        author, source, ended, reason = ("" if value is None else str(value) for value in row[9:13])
-        changes = [entry for entry in json.loads(row[13] or "[]") if isinstance(entry, dict)]
+    for *names, tags, created, modified, meta in connection.execute(query):
+        fields = json.loads(meta)
         since = created or datetime.fromtimestamp(modified / 1e9, UTC).strftime(_TIME)
-        updated = since if updated in (None, "") else str(updated)
-        fields = (parsed(tags), since, updated, author, source, tuple(changes), ended, reason)
-        memories.append(Dated._make([*names, *fields]))
+        author, source, ended, reason = (
+            str(fields.get(name) or "")
+            for name in ("created_by", "source", f"{names[-1]}_at", f"{names[-1]}_reason")
+        )
+        updated, changes = str(fields.get("updated_at") or since), fields.get("changes")
+        changes = (
+            [one for one in changes if isinstance(one, dict)] if isinstance(changes, list) else []
+        )
+        times = (parse_tags(tags), since, updated, author, source, tuple(changes), ended, reason)
+        memories.append(Dated._make([*names, *times]))
     return memories
 
 
@@ -301,16 +282,13 @@ class Facts(NamedTuple):
 
 def facts(connection: sqlite3.Connection) -> Facts:
     """Count what the index holds."""
-    there, size, held = connection.execute(
+    row = connection.execute(
         "SELECT count(*) FILTER (WHERE NOT is_gone), "
-        "coalesce(sum(size) FILTER (WHERE NOT is_gone), 0), count(*) FILTER (WHERE is_gone) "
-        "FROM memories"
+        "coalesce(sum(size) FILTER (WHERE NOT is_gone), 0), (SELECT chunks FROM totals), "
+        "(SELECT count(*) FROM vectors), (SELECT count(*) FROM pending), "
+        "count(*) FILTER (WHERE is_gone) FROM memories"
     ).fetchone()
-    (chunks,) = connection.execute("SELECT chunks FROM totals").fetchone()
-    (vectors,) = connection.execute("SELECT count(*) FROM vectors").fetchone()
-    (pending,) = connection.execute("SELECT count(*) FROM pending").fetchone()
-    model = fact(connection, "model")
-    return Facts(there, size, chunks, vectors, pending, held, str(model or ""))
+    return Facts._make([*row, str(fact(connection, "model") or "")])
 
 
 class Census(NamedTuple):
@@ -333,21 +311,16 @@ def files(connection: sqlite3.Connection) -> Set[tuple[str, str]]:
     return set(connection.execute("SELECT collection, file FROM memories WHERE NOT is_gone"))
 
 
-def tags(connection: sqlite3.Connection) -> Mapping[str, int]:
+def count_tags(connection: sqlite3.Connection) -> Mapping[str, int]:
     """How many memories bear each tag, the most common first."""
-    return dict(
-        connection.execute(
-            "SELECT t.value, count(*) FROM memories m, json_each(m.tags) t WHERE NOT m.is_gone "
-            "GROUP BY t.value ORDER BY count(*) DESC, t.value"
-        )
-    )
+    return _count(connection, "t.value", "memories m, json_each(m.tags) t")
 
 
-def types(connection: sqlite3.Connection) -> Mapping[str, int]:
+def count_types(connection: sqlite3.Connection) -> Mapping[str, int]:
     """How many memories are of each type, the most common first."""
-    return dict(
-        connection.execute(
-            "SELECT type, count(*) FROM memories WHERE NOT is_gone "
-            "GROUP BY type ORDER BY count(*) DESC, type"
-        )
-    )
+    return _count(connection, "type", "memories m")
+
+
+def _count(connection: sqlite3.Connection, value: str, tables: str) -> Mapping[str, int]:
+    query = f"SELECT {value}, count(*) FROM {tables} WHERE NOT m.is_gone GROUP BY 1"  # noqa: S608 - our own names
+    return dict(connection.execute(f"{query} ORDER BY count(*) DESC, 1"))
