@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from retain import names
 from retain.app import App
 from retain.doctor import orphaned_states, remove_state, sweep_states
 from retain.errors import BadName, Unreadable
+from retain.memory import check_id, key
 from retain.text.links import MAX_LINKS, find_links
 from tests.malformed import BROKEN, FINE, ODD, WORD
 
@@ -38,7 +38,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_the_table_is_large_enough() -> None:
     assert len(BROKEN) >= 40
-    assert len({names.key(Path(name).stem) for name in ALL}) == len(ALL)
+    assert len({key(Path(name).stem) for name in ALL}) == len(ALL)
 
 
 def test_one_bad_file_never_hides_a_good_one(bank: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_name_that_cannot_be_an_id_is_refused_or_found(bank: Path) -> None:
     for name in ODD:
         stem = Path(name).stem
         try:
-            names.check_id(stem)
+            check_id(stem)
         except BadName:
             with pytest.raises(BadName):
                 App().get(f"mess/{stem}")

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 import retain
-from retain import errors, memory, names
+from retain import errors, memory
 from retain.bank import filters
 from retain.errors import RecordError, RetainError
 from retain.text import frontmatter
@@ -112,11 +112,11 @@ READERS: dict[str, Callable[[str], object]] = {
     "heading after one": lambda text: memory.heading(f"# \n{text}\n# x"),
     "split": frontmatter.split,
     "split of many marks": lambda text: frontmatter.split("---\n" + text.replace("a", "---x\n")),
-    "slug": names.slug,
-    "slug of letters": lambda text: names.slug(text.replace("a", "é\u0301")),
-    "key": names.key,
-    "check_id": names.check_id,
-    "split_ref": names.split_ref,
+    "slug": memory.slug,
+    "slug of letters": lambda text: memory.slug(text.replace("a", "é\u0301")),
+    "key": memory.key,
+    "check_id": memory.check_id,
+    "split_ref": memory.split_ref,
     "filter": filters.parse,
     "filter value": lambda text: filters.parse(f"a={text}"),
     "filter key": lambda text: filters.parse(f"{text}=a"),

@@ -13,14 +13,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from retain import names
 from retain.app import App
 from retain.errors import (
     BadName,
     Conflict,
     UsageError,
 )
-from retain.names import check_collection, check_id, key, memory_id, slug, split_ref
+from retain.memory import check_collection, check_id, key, memory_id, nfc, slug, split_ref
 from tests.text.test_frontmatter import times
 
 NFC, NFD = "café", "cafe\u0301"
@@ -192,11 +191,7 @@ def test_a_memory_is_found_by_any_spelling_of_its_name(
     with pytest.raises(Conflict):
         App().bank.create("C", asked, b"other")
     # Written alike but for the Unicode form, it is the same id; in another case, a mistake.
-    with (
-        contextlib.nullcontext()
-        if names.nfc(on_disk) == names.nfc(asked)
-        else pytest.raises(Conflict)
-    ):
+    with contextlib.nullcontext() if nfc(on_disk) == nfc(asked) else pytest.raises(Conflict):
         App().put("other", id=asked, collection="C")
     assert os.listdir(file.parent) == [file.name]
 

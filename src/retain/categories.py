@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from retain.errors import ConfigError
-from retain.names import is_inside, key
+from retain.memory import key
 
 MAX_SCHEMA: Final = 100_000  # characters
 MAX_DESCRIPTION: Final = 500
@@ -143,9 +143,9 @@ def _load_schema(text: str, root: str) -> dict[str, object]:
 
 
 def _read_schema(name: str, root: str) -> str:
-    path = os.path.join(root, name)
+    path, inside = os.path.join(root, name), os.path.join(os.path.realpath(root), "")
     # A project can name no file outside the bank.
-    if "\0" in name or not name.endswith(".json") or not is_inside(path, root):
+    if "\0" in name or not name.endswith(".json") or not os.path.realpath(path).startswith(inside):
         raise ConfigError(f"{name[:60]!r} is no .json file in {root}")
     try:
         # Not a pipe, which would never end, and no more than a schema needs.

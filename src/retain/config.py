@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from retain.categories import DEFAULTS, FIELDS, Category, Rules, is_name, load_categories
 from retain.errors import ConfigError, NewerFormat, UsageError
-from retain.names import KINDS, check_collection
+from retain.memory import KINDS, check_collection
 
 Scalar = bool | int | float | str
 

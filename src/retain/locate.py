@@ -50,6 +50,11 @@ def from_home(path: str, home: str) -> str:
     return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path
 
 
+def is_inside(path: str, root: str) -> bool:
+    """Whether a path is below a directory, links resolved."""
+    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(root), ""))
+
+
 def project_of(root: str) -> str:
     """The project that a bank is about: the directory the bank stands in."""
     for ending in ("/.retain", "/.memories", "/.claude/memory"):

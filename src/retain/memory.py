@@ -1,15 +1,16 @@
-"""The values that travel between Retain's layers, each with the shape that JSON gives it.
+"""The values that travel between Retain's layers, and what memories are called.
 
 They are named tuples, not dataclasses: importing `dataclasses` pulls in `inspect` and would
-cost every command about one bare interpreter start.
+cost every command about one bare interpreter start. Annotations are not strings here, because
+`NamedTuple` would compile each of them, which costs every command a millisecond.
 """
 
-from __future__ import annotations
-
 import time
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from retain.errors import BadName, UsageError
 from retain.text.sanitize import shorten
 
 Data = dict[str, object]  # a value as JSON has it, behind every door; see docs/json.md
@@ -259,10 +260,7 @@ class Linked(NamedTuple):
             "edge_type": self.edge,
             "anchor_context": self.context,
             "line": self.line,
-            "freshness": self.freshness or None,
-            "now_at": self.now_at or None,
-            "anchor": self.anchor or None,
-            "label": self.label or None,
+            **{name: getattr(self, name) or None for name in self._fields[4:]},
         }
 
 
@@ -313,15 +311,7 @@ class Hit(NamedTuple):
 
     def to_dict(self) -> Data:
         data: Data = {
-            "id": self.id,
-            "collection": self.collection,
-            "score": self.score,
-            "text": self.text,
-            "header_path": self.header_path,
-            "line": self.line,
-            "title": self.title,
-            "type": self.type,
-            "status": self.status,
+            **{name: getattr(self, name) for name in self._fields[:9]},
             "tags": list(self.tags),
             "created_at": self.created_at or None,
             "who": self.who or None,
@@ -370,7 +360,7 @@ class Degraded(NamedTuple):
         return {"pending": self.pending, "reasons": list(self.reasons)} if self else None
 
     @classmethod
-    def of(cls, several: Iterable[Degraded]) -> Degraded:
+    def of(cls, several: "Iterable[Degraded]") -> "Degraded":
         """In what several answers together fall short; a reason that they share counts once."""
         answers = list(several)
         reasons = dict.fromkeys(reason for answer in answers for reason in answer.reasons)
@@ -405,3 +395,156 @@ class Version(NamedTuple):
 
     def to_dict(self) -> Data:
         return self._asdict()
+
+
+# What memories and collections are called
+
+PROFILES: Final = ("USER.md", "PREFERENCES.md", "MEMORY.md")
+APPROVALS: Final = "approvals.json"  # what a person allows a chat to do without asking
+SUFFIXES: Final = (".md", ".json")
+GLOBAL: Final = "global:"  # before a reference: in the person's own bank, whatever a project has
+SCHEMA: Final = ".schema.json"  # of a category of the person's own
+
+_MAX_ID_BYTES: Final = 180  # leaves room for a trash timestamp within 255
+_MAX_COLLECTION_BYTES: Final = 100
+_MAX_SLUG: Final = 50
+
+_FORBIDDEN: Final = frozenset('/\\:*?"<>|')
+_BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")  # letters without a shape
+_RESERVED: Final = frozenset(
+    ("con", "prn", "aux", "nul")
+    + tuple(f"{port}{digit}" for port in ("com", "lpt") for digit in range(1, 10))
+)
+
+
+class Kind(NamedTuple):
+    """How one kind of store lays out its files."""
+
+    name: str
+    default_collection: str
+    not_memories: tuple[str, ...]
+    not_collections: tuple[str, ...]
+    listing: str = ""  # the file in which the store lists its records
+
+    def keeps(self, name: str) -> bool:
+        """Whether a file of that name at the root is the store's own and no memory."""
+        return name in self.not_memories or name.endswith(SCHEMA)
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    kind.name: kind
+    for kind in (
+        Kind("retain", "memories", (*PROFILES, APPROVALS), ("skills", "context")),
+        Kind("arcaneum", "memories", (), ()),
+        Kind("memories", "", (), ("indices",)),
+        Kind("claude", "memories", ("index.md", "memory-config.json"), (), "index.md"),
+    )
+}
+
+
+def nfc(text: str) -> str:
+    """A text in the one form in which equal letters are equal."""
+    return unicodedata.normalize("NFC", text)
+
+
+def key(name: str) -> str:
+    """The form in which two names are one: what a Mac or a Windows disk would confuse."""
+    return nfc(nfc(name).casefold())
+
+
+def check_id(name: str) -> str:
+    """A name that may become a file, in NFC, or BadName with the reason."""
+    return _check(name, "an id", _MAX_ID_BYTES)
+
+
+def check_collection(name: str) -> str:
+    """A name that may become a directory of a bank; empty means the bank's root."""
+    return _check(name, "a collection", _MAX_COLLECTION_BYTES) if name else ""
+
+
+def _check(name: str, what: str, limit: int) -> str:
+    name = nfc(name)
+    if reason := _fault(name, limit):
+        shown = name if len(name) <= 60 else name[:57] + "..."
+        raise BadName(
+            f"{shown!r} cannot be used as {what}: {reason}",
+            unchanged="Nothing was changed.",
+            hint="Use letters, digits, '-', '_' and '.', for example gpu-patterns.",
+        )
+    return name
+
+
+def _fault(name: str, limit: int) -> str:
+    """Why a name cannot be used, empty if it can."""
+    forbidden = next((char for char in name if char in _FORBIDDEN), "")
+    faults = (
+        (not name.strip(), "it is empty"),
+        (
+            not name.isprintable() or not _BLANK.isdisjoint(name),
+            "it holds control, invisible or line-breaking characters",
+        ),
+        (bool(forbidden), f"it holds {forbidden!r}"),
+        (
+            name[:1] in (".", "-", "~", " ") or name[-1:] in (".", " "),
+            "it starts with '.', '-', '~' or a space, or ends with '.' or a space",
+        ),
+        (name.lower().endswith(SUFFIXES), "it ends like a file's name"),
+        ("%2" in name or "%5c" in name.lower(), "it holds an encoded path separator"),
+        (
+            name.split(".", 1)[0].casefold() in _RESERVED,
+            "some systems reserve that name for a device",
+        ),
+        (len(name.encode("utf-8", "replace")) > limit, f"it is longer than {limit} bytes"),
+    )
+    return next((reason for is_so, reason in faults if is_so), "")
+
+
+def split_ref(ref: str, collection: str | None = None) -> tuple[str | None, str]:
+    """The collection (None: any) and id that `id`, `id.md`, `collection/id` or `/id` name."""
+    head, slash, tail = ref.rpartition("/")
+    if tail.endswith(SUFFIXES):
+        tail = tail.rpartition(".")[0]
+    name = check_id(tail)
+    if not slash:
+        return (None if collection is None else check_collection(collection)), name
+    named = check_collection(head)
+    if collection is not None and key(collection) != key(named):
+        raise UsageError(f"{ref!r} names the collection {named!r}, --collection {collection!r}")
+    return named, name
+
+
+def slug(text: str) -> str:
+    """A file name for a title, readable in its own script; empty if nothing can be used."""
+    parts: list[str] = []
+    for char in _plain_latin(_plain_latin(text[: 20 * _MAX_SLUG]).casefold()):
+        is_attached = bool(parts) and parts[-1] != "-"
+        if char not in _BLANK and (char.isalnum() or (is_attached and _is_mark(char))):
+            parts.append(char)
+        elif is_attached:
+            parts.append("-")
+    name = nfc("".join(parts)).strip("-")[:_MAX_SLUG]
+    name = name.encode()[:_MAX_ID_BYTES].decode("utf-8", "ignore").strip("-")
+    return f"{name}-memory" if name in _RESERVED else name
+
+
+def _plain_latin(text: str) -> str:
+    """Latin letters without their accents; every other script as it is."""
+    parts: list[str] = []
+    for char in unicodedata.normalize("NFKD", text):
+        if not (parts and parts[-1].isascii() and _is_mark(char)):
+            parts.append(char)
+    return nfc("".join(parts))
+
+
+def _is_mark(char: str) -> bool:
+    return unicodedata.category(char)[0] == "M"
+
+
+def memory_id(title: str, body: str) -> str:
+    """The id of a memory that was given none: from its title, its heading or its content."""
+    name = slug(title) or slug(heading(body))
+    if name:
+        return name
+    import hashlib  # 3 ms, which most commands can do without
+
+    return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:12]

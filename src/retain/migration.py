@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain import chats, names
+from retain import chats
 from retain.bank import trash
 from retain.bank.files import Directory, WriteTransaction
 from retain.bank.markdown import parse_file
@@ -25,7 +25,7 @@ from retain.facts import view
 from retain.facts.carrying import COLLECTION
 from retain.facts.judging import same_key
 from retain.facts.keeping import TYPE, Facts
-from retain.names import PROFILES
+from retain.memory import PROFILES, slug
 from retain.sessions import formats
 from retain.sessions.model import Chat, whole
 from retain.text.secrets import redact
@@ -332,7 +332,7 @@ class _Keeping(NamedTuple):
         return "deleted" if any(it.meta.get("source") == _origin(name) for it in thrown) else ""
 
     def _stored(self, name: str, text: str) -> str:
-        stem = names.slug(os.path.splitext(name)[0]) or "note"
+        stem = slug(os.path.splitext(name)[0]) or "note"
         number = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:6]
         for wanted in (stem, f"{stem}-{number}"):
             try:

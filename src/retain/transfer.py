@@ -32,8 +32,18 @@ from retain.errors import (
     UsageError,
 )
 from retain.locate import find_bank, make_private_directory
-from retain.memory import Data, Memory, Problem, now
-from retain.names import KINDS, PROFILES, SUFFIXES, check_collection, check_id, key
+from retain.memory import (
+    KINDS,
+    PROFILES,
+    SUFFIXES,
+    Data,
+    Memory,
+    Problem,
+    check_collection,
+    check_id,
+    key,
+    now,
+)
 from retain.text import frontmatter
 from retain.text.secrets import redact, redact_value
 

@@ -84,15 +84,6 @@ def test_edit_made_before_the_lock_was_free_is_noticed_by_its_hash(bank: Bank, r
     assert b"ours" in _trash(root)
 
 
-def test_append_goes_on_after_a_persons_edit(root: Path, app: App) -> None:
-    def edit(file: Path) -> None:
-        file.write_bytes(b"what the person saved\n")
-
-    with at_the_exchange(edit, root / "notes/x.md"):
-        app.append("x", "and ours")
-    assert (root / "notes/x.md").read_bytes() == b"what the person saved\n\nand ours\n"
-
-
 def test_delete_that_meets_a_persons_edit_leaves_the_file(root: Path, bank: Bank) -> None:
     file = root / "notes/x.md"
     moved = Directory.holds

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from retain.capture.proposal import Proposal
-from retain.names import PROFILES
+from retain.memory import PROFILES
 from tests.capture.proposals import inbox
 from tests.cli.door import done
 from tests.hooks.door import SESSION, ask, begin, kept, memo_file, nothing, prompt

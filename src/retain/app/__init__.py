@@ -16,8 +16,7 @@ from retain.app.banks import Banks, verb
 from retain.bank.files import Directory
 from retain.config import rules
 from retain.errors import NotFound
-from retain.memory import Memory
-from retain.names import GLOBAL, PROFILES
+from retain.memory import GLOBAL, PROFILES, Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -25,12 +25,12 @@ from retain.locate import (
     Locator,
     find_bank,
     global_root,
+    is_inside,
     make_private_directory,
     project_of,
     refuse_link,
 )
-from retain.memory import Memory
-from retain.names import GLOBAL, is_inside
+from retain.memory import GLOBAL, Memory
 
 if TYPE_CHECKING:
     from retain.app.worker import EmbeddingWorker

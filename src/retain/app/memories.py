@@ -30,8 +30,21 @@ from retain.bank.memory_input import (
 )
 from retain.config import whole
 from retain.errors import Conflict, NotFound, RetainError, Unreadable, UsageError
-from retain.memory import Deleted, Memory, Merged, Problem, Trashed, Version, Written, now
-from retain.names import check_collection, check_id, memory_id, nfc, split_ref
+from retain.memory import (
+    Deleted,
+    Memory,
+    Merged,
+    Problem,
+    Trashed,
+    Version,
+    Written,
+    check_collection,
+    check_id,
+    memory_id,
+    nfc,
+    now,
+    split_ref,
+)
 
 if TYPE_CHECKING:
     from retain.app.banks import Banks

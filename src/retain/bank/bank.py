@@ -31,8 +31,18 @@ from retain.errors import (
     UsageError,
 )
 from retain.locate import BankLocation
-from retain.memory import Memory, Problem, Trashed, Written
-from retain.names import KINDS, SUFFIXES, check_collection, check_id, key, split_ref
+from retain.memory import (
+    KINDS,
+    SUFFIXES,
+    Memory,
+    Problem,
+    Trashed,
+    Written,
+    check_collection,
+    check_id,
+    key,
+    split_ref,
+)
 
 
 class Bank:

@@ -12,8 +12,7 @@ from retain.bank.files import TRASH, VERSIONS, Directory, saving, write_whole
 from retain.config import FILE, FORMAT, read_file
 from retain.errors import Ambiguous, BadName, NotFound, RetainError
 from retain.locate import make_private_directory
-from retain.memory import Problem
-from retain.names import SUFFIXES, Kind, key
+from retain.memory import SUFFIXES, Kind, Problem, key
 
 _LINK: Final = "a symbolic link; not followed"
 _OTHER: Final = "not a memory: its name does not end in .md or .json"

@@ -10,8 +10,7 @@ from typing import Final
 
 from retain.bank.files import TRASH, Directory, WriteTransaction, changed_meanwhile
 from retain.errors import NotFound, Unsafe
-from retain.memory import Trashed
-from retain.names import key
+from retain.memory import Trashed, key
 
 CHATS: Final = ".sessions"  # where deleted chats lie in it; no collection can be called so
 CONFLICT: Final = ".conflict"  # how the id of a text ends that lost a race

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain import locate, names
+from retain import locate
 from retain.app import App
 from retain.bank import index_md
 from retain.bank.files import saving
@@ -28,8 +28,8 @@ from retain.errors import (
     Unreadable,
     UsageError,
 )
-from retain.locate import make_private_directory
-from retain.memory import Memory
+from retain.locate import is_inside, make_private_directory
+from retain.memory import SUFFIXES, Memory, check_collection, check_id, key
 from retain.records.match import LIFECYCLE_EVENTS
 from retain.text.sanitize import visible
 
@@ -117,7 +117,7 @@ def _act(args: Args) -> Output:
     is_new = args.action == "create"
     draft = _read_draft(args.input) if args.action in ("create", "update") else _Draft({}, "")
     app, collection, name, suffix = _open(args, makes=is_new)
-    if draft.file and names.is_inside(draft.path, app.location.root):
+    if draft.file and is_inside(draft.path, app.location.root):
         raise _stored_draft(draft.path)
     messages = []
     if is_new:
@@ -207,10 +207,10 @@ def _open(args: Args, *, makes: bool) -> tuple[App, str, str, str]:
         raise _bad_path(args.target, "Target must be a plain path.")
     root, inside = _split_target(args)
     name, suffix = os.path.splitext(inside[-1] if inside else "")
-    if len(inside) > 2 or suffix not in names.SUFFIXES:
+    if len(inside) > 2 or suffix not in SUFFIXES:
         raise _bad_path(args.target, "Target must be <store>/<folder>/<id>.json or .md.")
-    collection = names.check_collection(inside[0] if len(inside) == 2 else "")
-    name = names.check_id(name)
+    collection = check_collection(inside[0] if len(inside) == 2 else "")
+    name = check_id(name)
     if makes and not os.path.isdir(root):
         folder = root
         while not os.path.isdir(folder):
@@ -223,7 +223,7 @@ def _open(args: Args, *, makes: bool) -> tuple[App, str, str, str]:
     if app.location.root != root:  # a link was put there since
         raise _bad_path(args.target, f"{root} leads elsewhere.")
     file, kind = name + suffix, app.bank.kind
-    if not collection and names.key(file) in map(names.key, kind.not_memories):
+    if not collection and key(file) in map(key, kind.not_memories):
         raise _bad_path(args.target, f"{file} is the store's own. Choose another name.")
     if makes and kind.listing and suffix != ".json":
         raise _bad_path(args.target, "Records of this store are .json files.")
@@ -319,7 +319,7 @@ def _bad_input(path: str, error: str, fix: str) -> RecordError:
 def _check_staged(path: str) -> str:
     """Return the real path of a draft; refuse one that lies elsewhere, or in a store."""
     real = os.path.realpath(path) if "\0" not in path else ""
-    if os.pardir in path.split("/") or not real or not names.is_inside(real, _STAGING):
+    if os.pardir in path.split("/") or not real or not is_inside(real, _STAGING):
         fix = "Input file must be in /tmp/ and its path must not contain '..'."
         raise _refusal("SECURITY_ERROR", fix, path=path, resolved=real)
     folders = real.split(os.sep)[:-1]

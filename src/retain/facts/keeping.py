@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from retain import names
 from retain.app import App
 from retain.bank.files import Directory, saving, turn
 from retain.errors import Busy, Conflict, NotFound, RetainError, UsageError
@@ -22,7 +21,7 @@ from retain.facts import judging, merging, view
 from retain.facts.carrying import COLLECTION, Again, Log, Synced, Work, plain, ref_of
 from retain.facts.merging import Entry, Fact
 from retain.locate import state_directory
-from retain.memory import Memory
+from retain.memory import GLOBAL, Memory, slug
 
 TYPE: Final = "fact"
 
@@ -351,7 +350,7 @@ def _left(state: Directory) -> list[Entry]:
 def _names(text: str) -> Iterator[str]:
     """Ids for a fact, the best first; the same for the same fact, so that two processes agree."""
     number = hashlib.sha256(judging.same_key(text).encode()).hexdigest()
-    if name := names.slug(text.partition("\n")[0]):
+    if name := slug(text.partition("\n")[0]):
         yield name
         yield f"{name}-{number[:6]}"
     yield number[:12]
@@ -364,7 +363,7 @@ def _meant(words: str, facts: Sequence[Fact]) -> list[Fact]:
     key = judging.same_key(words)
     if not key:
         return []
-    name = words.strip().removeprefix(names.GLOBAL).removeprefix(f"{COLLECTION}/")
+    name = words.strip().removeprefix(GLOBAL).removeprefix(f"{COLLECTION}/")
     for found in (
         [fact for fact in facts if fact.id == name],
         [fact for fact in facts if judging.same_key(fact.text) == key],

@@ -19,7 +19,7 @@ from retain.facts.carrying import COLLECTION, Synced
 from retain.facts.judging import KNOWN, REPLACES, same_key
 from retain.facts.keeping import Added, Facts
 from retain.locate import from_home, project_of
-from retain.names import GLOBAL
+from retain.memory import GLOBAL
 
 PERSON = "person"  # of the setting chat.facts
 

@@ -16,7 +16,7 @@ from retain.errors import Conflict, NotFound, RetainError
 from retain.facts.carrying import COLLECTION, plain
 from retain.facts.keeping import TYPE
 from retain.facts.known import Known, source_of
-from retain.names import GLOBAL
+from retain.memory import GLOBAL
 from retain.text.sanitize import flat
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from retain import names
 from retain.bank.bank import Bank
 from retain.bank.files import Directory
 from retain.errors import Conflict, RetainError
 from retain.hooks import Answer, Call
+from retain.memory import KINDS, SUFFIXES, check_collection
 from retain.text.sanitize import escape_markup
 
 if TYPE_CHECKING:
@@ -33,11 +33,9 @@ def answer(call: Call, path: str, place: BankLocation, config: Config) -> Answer
         valid = f"WARNING: File is valid but was written directly (bypassed guard): {path}\n"
         return Answer(err=note + valid)
     result = f"It is still at {path}."
-    is_own = os.path.dirname(path) == place.root and names.KINDS[place.kind].keeps(
-        os.path.basename(path)
-    )
+    is_own = os.path.dirname(path) == place.root and KINDS[place.kind].keeps(os.path.basename(path))
     # What is never read as a memory stays: without its settings a bank would be another one.
-    if path.endswith(names.SUFFIXES) and not is_own:
+    if path.endswith(SUFFIXES) and not is_own:
         try:
             result = f"File quarantined to {_put_aside(path)}."
         except (RetainError, OSError) as error:
@@ -63,7 +61,7 @@ def _put_aside(path: str) -> str:
 def _find_problem(path: str, place: BankLocation, config: Config) -> str:
     """Say why a file is no valid memory of its bank; empty if it is one."""
     name = os.path.basename(path)
-    if not path.endswith(".json" if place.kind == "claude" else names.SUFFIXES):
+    if not path.endswith(".json" if place.kind == "claude" else SUFFIXES):
         return f"Direct write to a file that is no memory blocked: {name}."
     try:
         bank = Bank(place, max_bytes=config.number("memory.max_bytes"))
@@ -84,7 +82,7 @@ def _check(memory: Memory, place: BankLocation, config: Config) -> None:
 
     if memory.problem:
         raise RetainError(memory.problem)
-    names.check_collection(memory.collection)
+    check_collection(memory.collection)
     bank_rules = rules(config, place.root)
     category = bank_rules.of_folder(memory.collection)
     if not is_record(memory):

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from retain import names
 from retain.bank import records_json
 from retain.bank.bank import Bank
 from retain.capture.inbox import Inbox
@@ -20,12 +19,13 @@ from retain.errors import RetainError
 from retain.hooks import Answer, Call
 from retain.hooks.context import Entry, Part, fence_parts, short_path
 from retain.hooks.session_state import SessionState
+from retain.memory import KINDS, PROFILES
 
 if TYPE_CHECKING:
     from retain.memory import Memory
 
 # Each profile, and how many of its characters are shown.
-_PROFILES: Final = dict(zip(names.PROFILES, (2_000, 2_000, 1_000), strict=True))
+_PROFILES: Final = dict(zip(PROFILES, (2_000, 2_000, 1_000), strict=True))
 _MAX_READ: Final = 300  # memories of a category
 _BRIEF: Final = "the brief"  # its name among what a session was shown
 # Under which heading a category is told, by which of its fields, and how many at most.
@@ -78,7 +78,7 @@ def _parts(call: Call) -> Iterator[Part]:
     """The parts of the brief, the most important first; each kind from every bank."""
     for name, most in _PROFILES.items():
         for place, _ in call.banks:
-            if name in names.KINDS[place.kind].not_memories:
+            if name in KINDS[place.kind].not_memories:
                 path = os.path.join(place.root, name)
                 whose = "yours everywhere" if place.scope == "global" else "of this repository"
                 where = short_path(path, place, call.env)

@@ -7,8 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from retain.memory import Memory
-from retain.names import key
+from retain.memory import Memory, key
 
 NAMED: Final = 0.25  # what a memory gains that links to a file the question names
 _AROUND: Final = ".,;:!?\"'`()[]{}<>"  # what a path may stand between in a sentence

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from retain.index.database import fact
 from retain.index.graph import superseded
-from retain.names import key
+from retain.memory import key
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 FACETS: Final = ("scope", "collection", "type", "status", "tag", "month")

@@ -18,8 +18,7 @@ from retain.bank.listing import Stamp
 from retain.bank.markdown import searchable
 from retain.errors import BadName
 from retain.index.database import last_number
-from retain.memory import Memory, heading
-from retain.names import check_id, key
+from retain.memory import Memory, check_id, heading, key
 from retain.text.chunks import Chunk, split_chunks
 from retain.text.links import Link, find_links, normalize_target
 from retain.text.tokens import bag, is_question, words

@@ -18,8 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from retain.app import App
 from retain.errors import NotFound, RetainError, UsageError
-from retain.memory import Hit, Memory
-from retain.names import GLOBAL, SUFFIXES
+from retain.memory import GLOBAL, SUFFIXES, Hit, Memory
 
 Data = dict[str, Any]
 

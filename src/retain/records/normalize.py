@@ -12,7 +12,7 @@ import unicodedata
 from typing import Final
 
 from retain.bank.index_md import clean_title
-from retain.names import nfc
+from retain.memory import nfc
 from retain.records.schema import Record
 from retain.text.sanitize import visible
 

@@ -21,8 +21,7 @@ from retain.bank.markdown import edit_file
 from retain.bank.memory_input import MemoryInput, admit
 from retain.categories import Category, Rules
 from retain.errors import BadName, Conflict, RecordError, RetainError, Unreadable, UsageError
-from retain.memory import Memory, Written, now
-from retain.names import key
+from retain.memory import Memory, Written, key, now
 from retain.records import forms, lifecycle, match, merge, report
 from retain.records.codec import (
     add_relation,

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from retain.memory import FAR_BEHIND, MAX_CAUTIONS, Answer, Data, Degraded, Hit
-from retain.names import GLOBAL
+from retain.memory import FAR_BEHIND, GLOBAL, MAX_CAUTIONS, Answer, Data, Degraded, Hit
 from retain.text.sanitize import escape_fences
 from retain.text.sizes import cut, tokens
 

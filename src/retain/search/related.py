@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from retain.errors import BadName, NotFound, UsageError
 from retain.index.graph import Edge, edges_from, edges_to, memory_of, numbers_of, ref_of
 from retain.index.index import Index
-from retain.memory import Answer, Data, Degraded, Hit
-from retain.names import key, split_ref
+from retain.memory import Answer, Data, Degraded, Hit, key, split_ref
 from retain.search.duplicates import nearest
 from retain.search.rank import Recency
 from retain.search.request import SearchRequest

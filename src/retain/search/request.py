@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 from retain.bank.filters import Filter, matches, parse
 from retain.config import whole
 from retain.errors import UsageError
-from retain.memory import Memory
-from retain.names import check_collection
+from retain.memory import Memory, check_collection
 from retain.text import dates, tokens
 from retain.text.dates import When
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.index import graph
 from retain.index.fulltext import Snapshot
-from retain.memory import ENOUGH, Answer, Degraded, Hit, Linked
-from retain.names import key
+from retain.memory import ENOUGH, Answer, Degraded, Hit, Linked, key
 from retain.search.rank import NO_RECENCY, Ranked, Ranking, Recency
 from retain.search.request import ParsedQuery, SearchRequest, parse_query
 from retain.search.retrieve import QueryVector, embed_query, gather

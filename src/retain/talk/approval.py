@@ -17,11 +17,11 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from retain import locate, names
+from retain import locate
 from retain.bank.files import Directory, WriteTransaction
 from retain.bank.listing import make_bank
 from retain.errors import ConfigError, NotFound, RetainError, UsageError
-from retain.memory import now
+from retain.memory import APPROVALS, now
 from retain.talk.files import Change, Target, is_private
 from retain.talk.running import Command
 
@@ -226,7 +226,7 @@ class Approvals:
     @property
     def path(self) -> str:
         """Where what is always allowed is kept."""
-        return os.path.join(self._root, names.APPROVALS)
+        return os.path.join(self._root, APPROVALS)
 
     def decide(self, question: Question) -> str:
         """`allow` where the person has said so before, else `ask`."""
@@ -334,7 +334,7 @@ class Approvals:
         with Directory.open(self._root) as root, WriteTransaction.open(root, self.path):
             entries = self._entries()
             text = json.dumps({"version": 1, "approvals": edit(entries)}, indent=2)
-            root.put(names.APPROVALS, f"{text}\n".encode())
+            root.put(APPROVALS, f"{text}\n".encode())
 
     def _entries(self) -> list[object]:
         """The rules as they are on disk; none that someone else could have put there."""
@@ -342,7 +342,7 @@ class Approvals:
             return []
         try:
             with Directory.open(self._root) as root:
-                data, facts = root.read_with_facts(names.APPROVALS, _MOST)
+                data, facts = root.read_with_facts(APPROVALS, _MOST)
         except NotFound:
             return []
         hint = "Until it is in order, everything is asked about."

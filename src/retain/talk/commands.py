@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import NotFound, RetainError, UsageError
-from retain.names import GLOBAL
+from retain.memory import GLOBAL
 from retain.search.request import SearchRequest
 from retain.talk import models, skills
 from retain.talk.past import banks

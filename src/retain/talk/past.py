@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import RetainError
-from retain.names import GLOBAL
+from retain.memory import GLOBAL
 from retain.sessions import FILE
 from retain.sessions.store import Sessions
 from retain.talk import flagged

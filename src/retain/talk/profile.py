@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple
 
-from retain import names
 from retain.app import App
 from retain.bank.bank import Bank
 from retain.bank.files import Directory
 from retain.errors import NotFound, RetainError
 from retain.facts.carrying import Synced
 from retain.facts.known import Known
+from retain.memory import PROFILES
 
 
 class Text(NamedTuple):
@@ -44,7 +44,7 @@ class Profile:
             text
             for bank in self._app.readable()
             if bank.location.exists
-            for name in names.PROFILES
+            for name in PROFILES
             if name in bank.kind.not_memories and (text := _read(bank, name))
         ]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from retain.bank import markdown
 from retain.bank.files import Directory
 from retain.errors import NotFound, RetainError
-from retain.names import check_id, key
+from retain.memory import check_id, key
 from retain.text.sanitize import escape_fences, fence
 from retain.text.secrets import redact_visible
 

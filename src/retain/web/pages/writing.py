@@ -11,8 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from retain.errors import BadName, RetainError, UsageError
-from retain.memory import FREE_TYPES, Memory
-from retain.names import check_collection, check_id
+from retain.memory import FREE_TYPES, Memory, check_collection, check_id
 from retain.records import forms
 from retain.records.codec import is_record, load_record
 from retain.web.office import HERE, OWN, Office
