@@ -19,7 +19,7 @@ from retain.index.graph import predecessors_of, successors_of
 from retain.memory import Data, Degraded, Hit, Problem
 from retain.text.sizes import size
 
-# `retain.search`, the index's queries and the inbox are imported by the verbs that need them: `get`,
+# `retain.search`, the queries and the inbox are imported by the verbs that need them: `get`,
 # `list` and `put` spare 9 of their 50 ms.
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
