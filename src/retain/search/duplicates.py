@@ -11,6 +11,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from statistics import mean
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.index.fulltext import lexicon
@@ -56,11 +57,7 @@ class Member(NamedTuple):
     def age(self) -> tuple[float, int]:
         """When it was last changed, to the second, and when its file was written, much finer."""
         moment = parse_time(self.updated_at) or parse_time(self.created_at)
-        try:
-            changed = moment.timestamp() if moment else self.modified / 1e9
-        except OverflowError:
-            changed = self.modified / 1e9
-        return changed, self.modified
+        return moment.timestamp() if moment else self.modified / 1e9, self.modified
 
     def to_dict(self) -> Data:
         return {
@@ -132,12 +129,22 @@ def _clusters(
     connection: sqlite3.Connection, index: Index, threshold: float, kind: str
 ) -> list[Cluster]:
     # Those whose place another has taken are settled, and not to be merged.
-    numbers, vectors = _memory_vectors(connection, index, kind, "AND NOT is_superseded")
-    groups = _connected(_pairs(numbers, vectors, threshold))
-    members = _members(connection, index, [number for group in groups for number in group])
+    vectors = _memory_vectors(connection, index, kind, "AND NOT is_superseded")
+    pairs = _pairs(*vectors, threshold)
+    groups: dict[int, set[int]] = {}  # each memory's, the same set for all of its members
+    for first, second, _ in pairs:
+        one, other = (groups.setdefault(number, {number}) for number in (first, second))
+        if one is not other:
+            small, large = sorted((one, other), key=len)
+            large |= small
+            groups |= dict.fromkeys(small, large)
+    scores: dict[int, list[float]] = defaultdict(list)
+    for first, _, score in pairs:
+        scores[id(groups[first])].append(score)
+    members = _members(connection, index, groups)
     return [
-        Cluster(round(sum(scores) / len(scores), 4), tuple(members[number] for number in group))
-        for group, scores in groups.items()
+        Cluster(round(mean(scores[number]), 4), tuple(members[number] for number in sorted(group)))
+        for number, group in {id(group): group for group in groups.values()}.items()
     ]
 
 
@@ -173,37 +180,16 @@ def _pairs(numbers: Numbers, vectors: Floats, threshold: float) -> list[tuple[in
 
     pairs: list[tuple[int, int, float]] = []
     for start in range(0, len(vectors), _BLOCK):
-        scores = vectors[start : start + _BLOCK] @ vectors[start:].T
-        for row in range(len(scores)):
-            later = scores[row, row + 1 :]
-            near = np.flatnonzero(later > threshold)
-            if len(near) > _MAX_EACH:  # the same text a thousand times is one group all the same
-                near = near[np.argsort(-later[near], kind="stable")[:_MAX_EACH]]
-            first = start + row
+        scores = np.triu(vectors[start : start + _BLOCK] @ vectors[start:].T, 1)
+        for row, near in enumerate(scores):
+            # The same text a thousand times is one group all the same.
+            places = np.flatnonzero(near > threshold)
+            places = places[np.argsort(-near[places], kind="stable")][:_MAX_EACH]
             pairs += [
-                (int(numbers[first]), int(numbers[first + 1 + at]), float(later[at])) for at in near
+                (int(numbers[start + row]), int(numbers[start + at]), float(near[at]))
+                for at in places
             ]
     return pairs
-
-
-def _connected(pairs: Sequence[tuple[int, int, float]]) -> dict[tuple[int, ...], list[float]]:
-    """Connected groups, each with the scores of its edges."""
-    leader: dict[int, int] = {}
-
-    def find(number: int) -> int:
-        while leader.setdefault(number, number) != number:
-            leader[number] = leader[leader[number]]
-            number = leader[number]
-        return number
-
-    for first, second, _ in pairs:
-        leader[max(find(first), find(second))] = min(find(first), find(second))
-    groups: dict[int, set[int]] = defaultdict(set)
-    scores: dict[int, list[float]] = defaultdict(list)
-    for first, second, score in pairs:
-        groups[find(first)] |= {first, second}
-        scores[find(first)].append(score)
-    return {tuple(sorted(group)): scores[name] for name, group in groups.items()}
 
 
 def _members(
@@ -230,56 +216,44 @@ def _members(
 
 # Facts that are alike
 
+# Facts are short, and have not been replaced or put away.
+_FACTS: Final = (
+    "SELECT m.number, c.text FROM memories m JOIN chunks c ON c.memory = m.number "  # noqa: S608
+    f"WHERE m.chunks = 1 AND length(c.text) <= {_SHORT} AND m.status = 'active' "
+    "AND NOT m.is_superseded AND NOT m.is_gone AND "
+)
+
 
 def alike(index: Index, collection: str, name: str) -> list[Alike]:
     """Short memories that seem to state the same fact as this one, the most alike first.
 
-    Words are compared first, because that is nearly free. Vectors tell more, and are asked for
-    only where the model is loaded, or this process stays and will need it anyway.
+    Words alone decide: whoever puts a memory does not wait for a model to load.
     """
-    text, others, members = index.look(partial(_sharing, index=index, ref=(collection, name)))
-    if not others:
-        return []
-    # A model far away may take its time, so no index is held meanwhile.
-    nearness = cosines(index, text, [other for other, _ in others.values()], is_ready=True)
-    found = []
-    for at, (number, (other, overlap)) in enumerate(others.items()):
-        score, least = (overlap, _SHARED_ALONE) if nearness is None else (nearness[at], NEAR)
-        if score >= least:
-            is_same = _is_same(text, other, score)
-            if nearness is None:
-                is_same = is_same and words(text) == words(other)
-            found.append(Alike(members[number], round(score, 4), is_same))
+    found = index.look(partial(_alike, index=index, ref=(collection, name)))
     return sorted(found, key=lambda it: (-it.score, it.member.ref))
 
 
-def _sharing(
-    connection: sqlite3.Connection, index: Index, ref: tuple[str, str]
-) -> tuple[str, Mapping[int, tuple[str, float]], Mapping[int, Member]]:
-    """A short memory's text, and others that share most of its rarer words, with the overlap."""
-    query = (
-        "SELECT m.number, c.text FROM memories m JOIN chunks c ON c.memory = m.number "
-        "WHERE m.collection = ? AND m.id = ? AND m.chunks = 1"
-    )
-    number, text = connection.execute(query, ref).fetchone() or (0, "")
-    terms = words(text) if len(text) <= _SHORT else []
+def _alike(connection: sqlite3.Connection, index: Index, ref: tuple[str, str]) -> list[Alike]:
+    fact = connection.execute(f"{_FACTS} m.collection = ? AND m.id = ?", ref).fetchone()
+    number, text = fact or (0, "")
+    terms = words(text)
     known = lexicon(connection, terms)
     rarest = sorted((t for t in known.rarity if known.counts[t] > 1), key=known.counts.__getitem__)
-    if not rarest:
-        return "", {}, {}
     query = (
-        "SELECT c.memory, c.text FROM terms t JOIN chunks c ON c.number = t.rowid "
-        "JOIN memories m ON m.number = c.memory WHERE t.terms MATCH ? AND m.chunks = 1 "
-        "AND NOT m.is_gone AND m.status = 'active' AND NOT m.is_superseded AND c.memory <> ? "
-        "ORDER BY t.rank LIMIT 20"
+        f"{_FACTS} m.number <> ? AND m.number IN (SELECT memory FROM chunks JOIN "  # noqa: S608
+        "(SELECT rowid AS found FROM terms WHERE terms MATCH ? ORDER BY rank LIMIT 50) "
+        "ON number = found)"
     )
-    expression = " OR ".join(f'"{term}"' for term in rarest[:8])
-    sharing = {}
-    for memory, other in connection.execute(query, (expression, number)):
-        overlap = _overlap(known.rarity, terms, words(other))
-        if len(other) <= _SHORT and overlap >= _SHARED:
-            sharing[memory] = (other, overlap)
-    return text, sharing, _members(connection, index, sharing)
+    expression = " OR ".join(f'"{term}"' for term in rarest[:8]) or '""'
+    texts = dict(connection.execute(query, (number, expression)))
+    members = _members(connection, index, texts)
+    found = []
+    for other, theirs in texts.items():
+        score = _overlap(known.rarity, terms, words(theirs))
+        if score >= _SHARED_ALONE:
+            is_same = terms == words(theirs) and _is_same(text, theirs, score)
+            found.append(Alike(members[other], round(score, 4), is_same))
+    return found
 
 
 def _is_same(text: str, other: str, score: float) -> bool:
@@ -300,20 +274,12 @@ def _overlap(rarity: Mapping[str, float], terms: Sequence[str], other: Sequence[
     return both / min(sides) if min(sides) else 0.0
 
 
-def cosines(
-    index: Index, text: str, others: Sequence[str], *, is_ready: bool = False
-) -> list[float] | None:
-    """How near texts are to one; None without a model to tell.
-
-    With `is_ready` also where that would load a model in a process that ends.
-    """
-    embedder = index.embedder
-    if embedder is None:
+def cosines(index: Index, text: str, others: Sequence[str]) -> list[float] | None:
+    """How near texts are to one; None without a model to tell."""
+    if index.embedder is None:
         return None
-    texts = [text, *others]
-    ready = getattr(embedder, "embed_ready", None) if is_ready and not index.stays else None
-    vectors: Floats | None = ready(texts) if ready else embedder.embed(texts)
-    return None if vectors is None else [float(score) for score in vectors[1:] @ vectors[0]]
+    vectors = index.embedder.embed([text, *others])
+    return [float(score) for score in vectors[1:] @ vectors[0]]
 
 
 def proposals(index: Index) -> list[Proposal]:
@@ -324,13 +290,9 @@ def proposals(index: Index) -> list[Proposal]:
 
 def _proposals(connection: sqlite3.Connection, index: Index) -> list[Proposal]:
     pairs = _pairs(*_memory_vectors(connection, index), NEAR)
-    numbers = {number for pair in pairs for number in pair[:2]}
-    query = (
-        "SELECT m.number, c.text FROM memories m JOIN chunks c ON c.memory = m.number "
-        "WHERE m.chunks = 1 AND m.status = 'active' AND NOT m.is_superseded AND NOT m.is_gone "
-        "AND length(c.text) <= ? AND m.number IN (SELECT value FROM json_each(?))"
-    )
-    texts = dict(connection.execute(query, (_SHORT, json.dumps(list(numbers)))))
+    numbers = json.dumps([number for pair in pairs for number in pair[:2]])
+    query = f"{_FACTS} m.number IN (SELECT value FROM json_each(?))"  # noqa: S608 - our own words
+    texts = dict(connection.execute(query, (numbers,)))
     members = _members(connection, index, texts)
     found = []
     for first, second, score in pairs:
@@ -358,12 +320,9 @@ def nearest(
     index: Index, connection: sqlite3.Connection, number: int, limit: int = 20
 ) -> dict[int, float]:
     """The memories whose vectors are nearest to this one's, with the cosine."""
-    import numpy as np
-
     numbers, vectors = _memory_vectors(connection, index)
-    place = np.flatnonzero(numbers == number)
-    if not len(place):
+    if number not in numbers:
         return {}
-    scores = vectors @ vectors[place[0]]
-    order = np.lexsort((numbers, -scores))[: limit + 1]
-    return {int(numbers[at]): float(scores[at]) for at in order if numbers[at] != number}
+    scores = (vectors @ vectors[numbers.searchsorted(number)]).tolist()
+    found = sorted(zip(numbers.tolist(), scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
+    return {other: score for other, score in found[: limit + 1] if other != number}

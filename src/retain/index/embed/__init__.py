@@ -132,10 +132,6 @@ class LocalModel(Embedder):
                 vectors[start::workers] = part
         return vectors
 
-    def embed_ready(self, texts: Sequence[str]) -> FloatArray | None:
-        """The same, if the model is loaded already."""
-        return self.embed(texts) if self._encoder is not None else None
-
     def _load(self) -> Encoder:
         with self._lock:
             if self._encoder is None:
@@ -212,11 +208,6 @@ class WarmModel(Embedder):
         vectors = self._local.embed(texts)
         self._banks = []
         return vectors
-
-    def embed_ready(self, texts: Sequence[str]) -> FloatArray | None:
-        """The vectors of a few texts, if someone has the model loaded."""
-        vectors = self._local.embed_ready(texts)
-        return self._ask(texts) if vectors is None else vectors
 
     def query(self, text: str) -> FloatArray:
         """The unit vector of one text."""
