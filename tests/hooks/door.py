@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from retain import hooks
-from retain.hooks import Answer
+from retain.hooks import Answer, Call, respond
 from retain.locate import state_directory
 from tests.capture import transcripts
 from tests.records.filing import FOLDERS
@@ -60,7 +59,7 @@ DECIDED = "We decided on Postgres because it is known.\nWe chose argon2 over bcr
 def ask(event: str, payload: Mapping[str, object] | None = None, /, **more: object) -> Answer:
     """What a hook answers to a payload of the working directory's session."""
     whole = {"session_id": SESSION, "cwd": os.getcwd(), **(payload or {}), **more}
-    return hooks.respond(event, whole, os.environ, time.monotonic())
+    return respond(Call(event, whole, os.environ, time.monotonic()))
 
 
 def memo_file(root: Path, session: str = SESSION) -> Path:

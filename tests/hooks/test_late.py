@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from retain import hooks
-from retain.hooks import Answer
+from retain.hooks import Answer, Call, respond
 from tests import indexes
 from tests.capture.proposals import inbox
 from tests.cli.door import done
@@ -27,7 +26,7 @@ def hurried(unhurried: None, monkeypatch: pytest.MonkeyPatch) -> None:
 def late(event: str, **payload: object) -> Answer:
     """What is answered to an event that came a minute ago."""
     whole = {"session_id": SESSION, "cwd": os.getcwd(), **payload}
-    answer = hooks.respond(event, whole, os.environ, time.monotonic() - LONG_AGO)
+    answer = respond(Call(event, whole, os.environ, time.monotonic() - LONG_AGO))
     assert answer.code == 0
     assert not answer.out or json.loads(answer.out)
     return answer

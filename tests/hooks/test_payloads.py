@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from retain import hooks
-from retain.hooks import EVENTS, Answer
+from retain.hooks import EVENTS, Answer, Call
 from tests.capture.proposals import inbox
 from tests.cli.door import done
 from tests.hooks.door import context, nothing
@@ -45,7 +45,7 @@ def sent(name: str, home: Path) -> list[dict[str, Any]]:
 
 
 def respond(event: str, payload: dict[str, Any]) -> Answer:
-    return hooks.respond(event, payload, os.environ, time.monotonic())
+    return hooks.respond(Call(event, payload, os.environ, time.monotonic()))
 
 
 @pytest.mark.slow

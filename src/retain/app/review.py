@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.bank.index_md import clean_title
-from retain.capture import edit_plan
 from retain.capture.edit_plan import Step
 from retain.capture.inbox import Inbox
 from retain.capture.proposal import Proposal
@@ -31,23 +30,15 @@ _MAX_ID: Final = 70  # letters of an id that leave room for a number
 _TAG: Final = "captured"
 
 
-class Near(NamedTuple):
-    """A memory that a person may want to compare."""
-
-    path: str
-    title: str
-
-
 class Accepted(NamedTuple):
     """A proposal that has become a memory, and another memory that says nearly the same."""
 
     proposal: Proposal
     outcome: Outcome
-    near: Near | None
+    near: Data | None
 
     def to_dict(self) -> Data:
-        near = self.near and self.near._asdict()
-        return {**self.outcome.to_dict(), "proposal": self.proposal.id, "near": near}
+        return {**self.outcome.to_dict(), "proposal": self.proposal.id, "near": self.near}
 
 
 @dataclass
@@ -120,8 +111,8 @@ class Review:
         for step in steps:
             proposal = step.before
             try:
-                if step.is_changed and step.action != "drop":  # saved, whatever comes next
-                    proposal = self.inbox.revise(proposal, step.after)
+                if step.is_changed and step.action != "drop":
+                    proposal = self.revise(proposal, step.after)
                 match step.action:
                     case "accept":
                         done.accepted.append(self._accept(proposal))
@@ -163,29 +154,6 @@ class Review:
             raise
         what, gone = f"take back {memory.ref}", {memory.path: None}
         self._app.settle(Outcome("deleted", memory, changes=gone, message=what))
-
-    def parse_plan(self, text: str, proposals: Sequence[Proposal]) -> list[Step]:
-        """Parse an edited plan; raise Unreadable if some step of it could not be taken."""
-        steps = edit_plan.parse(text, proposals)
-        faults: list[str] = []
-        taken: dict[str, Step] = {}
-        for step in steps:
-            is_accepted = step.action == "accept"
-            if step.action == "drop" or not (is_accepted or step.is_changed):
-                continue
-            try:
-                folder, slug = self._check(step.after)
-                if is_accepted:
-                    self._choose_id(step.after, folder, slug)
-                    first = taken.setdefault(f"{folder}/{slug}", step)
-                    if first is not step and not _may_share(step.after, slug, first.after.title):
-                        raise Conflict(f"line {first.line} is to become {folder}/{slug} as well")
-            except RetainError as error:
-                hint = f" ({error.hint})" if isinstance(error, UsageError) else ""
-                lines = f"{error.message}{hint}".split("\n")
-                faults += [f"line {step.line}: {line}" for line in lines]
-        edit_plan.raise_faults(faults)
-        return steps
 
     def _accept(self, proposal: Proposal) -> Accepted:
         self.inbox.check_unchanged(proposal)
@@ -244,12 +212,13 @@ class Review:
             return self._app.bank.find(address)
         return None
 
-    def _find_near(self, proposal: Proposal, memory: Memory) -> Near | None:
-        """A memory of any type that seems to say the same as the new one."""
+    def _find_near(self, proposal: Proposal, memory: Memory) -> Data | None:
+        """Path and title of a memory of any type that seems to say the same as the new one."""
         if proposal.category != SUMMARY:  # each session has its own
             with contextlib.suppress(RetainError):  # not knowing it is no reason to refuse
                 for alike in self._app.alike(memory.collection, memory.id):
-                    return Near(self._app.records.name(alike.member.path), alike.member.title)
+                    path = self._app.records.name(alike.member.path)
+                    return {"path": path, "title": alike.member.title}
         return None
 
 

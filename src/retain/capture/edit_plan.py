@@ -24,7 +24,7 @@ _HELP: Final = """\
 #   accept  store it as a memory (a)
 #   drop    take it out of the inbox; `retain inbox restore` brings it back (d)
 # Category, title and text may be changed. A section that is taken out is kept as it was.
-# Nothing is done before all of it has been checked; an empty file does nothing.
+# Nothing is done if some of it cannot be understood; an empty file does nothing.
 """
 
 
@@ -34,7 +34,6 @@ class Step(NamedTuple):
     action: str
     before: Proposal
     after: Proposal
-    line: int = 0  # where its section begins
 
     @property
     def is_changed(self) -> bool:
@@ -80,15 +79,10 @@ def parse(text: str, proposals: Sequence[Proposal]) -> list[Step]:
             steps.append(_step(number, lines, known))
         except ValueError as error:
             faults.append(str(error))
-    raise_faults(faults)
-    return steps
-
-
-def raise_faults(faults: Sequence[str]) -> None:
-    """Raise Unreadable for a plan that has faults."""
     if faults:
         hint = "`retain inbox edit` begins anew."
         raise Unreadable("\n".join(faults), unchanged="Nothing was done.", hint=hint)
+    return steps
 
 
 def _step(number: int, lines: Sequence[str], known: dict[str, Proposal]) -> Step:
@@ -104,13 +98,13 @@ def _step(number: int, lines: Sequence[str], known: dict[str, Proposal]) -> Step
         raise ValueError(f"line {number}: {words[2]!r} was not opened, or is there twice")
     fields = _fields(number, lines)
     if tuple(fields.values()) == _editable(before):
-        return Step(action, before, before, number)
+        return Step(action, before, before)
     for name, value in fields.items():
         if not value and action != "drop":
             raise ValueError(f"line {number}: it has no {name}")
     if len(fields["text"]) > MAX_TEXT:
         raise ValueError(f"line {number}: its text has more than {MAX_TEXT:,} characters")
-    return Step(action, before, before._replace(**fields), number)
+    return Step(action, before, before._replace(**fields))
 
 
 def _fields(number: int, lines: Sequence[str]) -> dict[str, Any]:

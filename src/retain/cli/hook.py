@@ -13,11 +13,10 @@ from retain.cli.command import Args, Output, arg, command
 from retain.cli.memories import read_text
 from retain.cli.render import Table
 from retain.errors import NotFound, UsageError
-from retain.hooks import EVENTS, MAX_BYTES, event_name, find_off_switch
+from retain.hooks import EVENTS, MAX_BYTES, find_off_switch
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.config import Config
     from retain.hooks.trial import Trial
 
 _MAX_PAYLOAD: Final = 300  # characters that are shown
@@ -43,69 +42,48 @@ switch of its own.
   retain config set hooks.stop false""",
 )
 def _list(app: App) -> Output:
+    from retain.config import SETTINGS
     from retain.hosts.install import find_plugin
 
-    hooks = [_describe(event, app.config) for event in EVENTS]
-    rows = [
-        (hook["event"], "on" if hook["on"] else f"off: {hook['switch']}", hook["about"])
-        for hook in hooks
-    ]
-    # Where a switch is: a path in a cell would leave no room for what the hook does.
-    off = {f"{hook['switch']} is off: {hook['origin']}": None for hook in hooks if not hook["on"]}
+    hooks, rows = [], []
+    switched_off: dict[str, None] = {}  # a path in a cell would leave no room for what a hook does
+    for event, host_event in EVENTS.items():
+        own, off = f"hooks.{event.replace('-', '_')}", find_off_switch(event, app.config)
+        origin, about = app.config.value(off or own).origin, SETTINGS[own].about
+        hook = {"event": event, "host_event": host_event, "on": not off, "switch": off or own}
+        hooks.append({**hook, "origin": origin, "about": about})
+        rows.append((event, f"off: {off}" if off else "on", about))
+        if off:
+            switched_off[f"{off} is off: {origin}"] = None
     bank = f"Bank: {app.location.root} ({app.location.scope})"
     if not app.location.exists:
         bank = "There is no bank here: `retain init` makes one, and hooks say nothing until then."
-    installed = find_plugin(os.environ)
-    host = f"Claude Code has the plugin {installed}." if installed else _NO_PLUGIN
+    plugin = find_plugin(os.environ)
+    host = f"Claude Code has the plugin {plugin}." if plugin else _NO_PLUGIN
     return Output(
         hooks,
         table=Table(("Event", "State", "What it does"), rows),
-        quiet=[hook["event"] for hook in hooks if hook["on"]],
-        messages=[*off, bank, host],
+        quiet=[event for event, state, _ in rows if state == "on"],
+        messages=[*switched_off, bank, host],
         warnings=app.config.warnings,
     )
 
 
-def _describe(event: str, config: Config) -> dict[str, Any]:
-    """An event, and the setting that switches it off, or the one that would."""
-    from retain.config import SETTINGS
-
-    own, off = f"hooks.{event.replace('-', '_')}", find_off_switch(event, config)
-    return {
-        "event": event,
-        "host_event": EVENTS[event],
-        "on": not off,
-        "switch": off or own,
-        "origin": config.value(off or own).origin,
-        "about": SETTINGS[own].about,
-    }
-
-
 @command(
     "hook test",
-    arg(
-        "event EVENT",
-        "which hook; none: list them",
-        nargs="?",
-        type=lambda text: event_name(text) or text,
-        choices=tuple(EVENTS),
-    ),
+    arg("event EVENT", "which hook", choices=tuple(EVENTS)),
     arg("--prompt TEXT", "with user-prompt-submit: what is asked"),
-    arg(
-        "--file PATH",
-        "the file that a tool writes, or the transcript that is looked at",
-        default="",
-    ),
+    arg("--file PATH", "the file that a tool writes, or the transcript to look at", default=""),
     arg("--payload FILE", "JSON that replaces parts of the made-up payload"),
 )
 def _test(app: App, args: Args) -> Output:
     """
     run a hook on a made-up event and show its answer
 
-    The code that answers a host answers here. A prompt and a session's start are answered from
-    your bank; whatever would block, propose or put aside meets an empty copy with
-    your settings, and nothing of it stays. Events: session-start, user-prompt-submit,
-    pre-tool-use, post-tool-use, stop, pre-compact, post-compact, session-end.
+    The code that answers a host answers here, from your bank. Nothing stays: what it would
+    propose goes to an inbox that is gone afterwards, and no file is put aside. Events:
+    session-start, user-prompt-submit, pre-tool-use, post-tool-use, stop, pre-compact,
+    post-compact, session-end.
 
       retain hook test user-prompt-submit --prompt "which database do we use?"
       retain hook test pre-tool-use --file .retain/decisions/x.md
@@ -113,11 +91,6 @@ def _test(app: App, args: Args) -> Output:
     """
     from retain.hooks.trial import run_trial
 
-    if args.event is None:
-        if args.prompt is not None or args.file or args.payload:
-            raise UsageError("an event is missing", hint=f"One of {', '.join(EVENTS)}.")
-        hint = "`retain hook test EVENT` runs one on a made-up event, and shows its answer."
-        return _list(app)._replace(messages=[hint])
     env = {**os.environ, "RETAIN_BANK": app.location.root} if args.names_bank else os.environ
     trial = run_trial(args.event, app.location, env, _payload(args, app), args.file)
     answer = trial.answer
@@ -194,7 +167,7 @@ def _explain(trial: Trial) -> list[str]:
     }
     parts = [f"{what}:\n\n{text}" for what, text in says.items() if text]
     if trial.proposals:
-        where = "It would wait in the inbox (here: of a copy of the bank, which is gone again):"
+        where = "It would wait in the inbox:"
         titles = (f"  [{proposal.category}] {proposal.title}" for proposal in trial.proposals)
         parts.append("\n".join([where, *titles]))
     if errors and not is_blocked:

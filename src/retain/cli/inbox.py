@@ -156,7 +156,7 @@ def _report(done: Reviewed, args: Args) -> Output:
         is_old = outcome.status == "unchanged"
         lines.append(f"{'There already' if is_old else 'Stored'}: {outcome.memory.ref}")
         if near and not is_old:
-            lines.append(f"  Near to it: {near.path} ({near.title})")
+            lines.append(f"  Near to it: {near['path']} ({near['title']})")
         warnings += outcome.warnings
     for name in ("dropped", "restored", "kept"):
         lines += [f"{name.capitalize()}: {_short(it)} {it.title}" for it in getattr(done, name)]
@@ -196,7 +196,7 @@ def _edit(app: App, args: Args) -> Output:
         return _report(review.accept([]), args)._replace(text="", messages=[_EMPTY])
     if args.file is not None:
         try:
-            steps = review.parse_plan(read_text(args.file, _MAX_PLAN), chosen)
+            steps = edit_plan.parse(read_text(args.file, _MAX_PLAN), chosen)
         except Unreadable as error:
             error.hint = f"Mend {args.file}, and run the command again."
             raise
@@ -205,7 +205,7 @@ def _edit(app: App, args: Args) -> Output:
     with EditSession("The inbox is as it was.") as session:
         while True:
             try:
-                steps = review.parse_plan(session.edit("inbox.txt", text.encode()), chosen)
+                steps = edit_plan.parse(session.edit("inbox.txt", text.encode()), chosen)
                 break
             except RetainError as error:
                 if not isinstance(error, Unreadable) or not asks_again(error):

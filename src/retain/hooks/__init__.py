@@ -58,10 +58,17 @@ class Call:
     """One event of the host: its payload, its working directory and its deadline."""
 
     def __init__(
-        self, event: str, payload: Mapping[str, object], env: Mapping[str, str], start: float
+        self,
+        event: str,
+        payload: Mapping[str, object],
+        env: Mapping[str, str],
+        start: float,
+        *,
+        is_trial: bool = False,
     ) -> None:
         self.event, self.payload, self.env = event, payload, env
         self._start, self.end = start, start + DEADLINE
+        self.is_trial = is_trial  # a person tries it, and no file is to be renamed
 
     def text(self, key: str) -> str:
         """A text of the payload; empty when there is none."""
@@ -146,33 +153,20 @@ def main(event: str) -> None:
     try:
         # A host that has no more time is told nothing; whatever is printed is printed at once.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-        name = event_name(event)
-        if name:
-            code = print_answer(respond(name, read_payload(), os.environ, start))
-        elif os.isatty(0):  # a person mistyped; a host may have events that are new to us
-            known = ", ".join(("test", *EVENTS))
-            text = f"retain: there is no hook {event!r}\nThere are: {known}.\n"
+        if os.isatty(0):
+            text = "retain hook: the host's JSON belongs on standard input.\n"
+            text += f"Try one: retain hook test {'|'.join(EVENTS)}\n"
             code = print_answer(Answer(err=text, code=2))
+        elif event in EVENTS and (payload := read_payload()) is not None:
+            code = print_answer(respond(Call(event, payload, os.environ, start)))
     except BaseException as error:  # noqa: BLE001 - a hook never breaks its host
         print_answer(Answer(err=f"retain hook: {type(error).__name__}: {error}\n"[:2000]))
     os._exit(code)  # the interpreter's own end takes longer than many an answer
 
 
-def event_name(event: str) -> str:
-    """Return an event's name, given that or the host's name for it; empty if unknown."""
-    if event in EVENTS:
-        return event
-    return next((name for name, theirs in EVENTS.items() if theirs == event), "")
-
-
-def respond(
-    event: str, payload: Mapping[str, object] | None, env: Mapping[str, str], start: float
-) -> Answer:
+def respond(call: Call) -> Answer:
     """The answer to one event; only the code that the event needs is loaded."""
-    if payload is None:
-        return Answer()
-    handler = import_module(f"retain.hooks.{_HANDLERS[event]}")
-    call = Call(event, payload, env, start)
+    handler = import_module(f"retain.hooks.{_HANDLERS[call.event]}")
     answer: Answer = handler.answer(call)
     if call.is_late() and not (answer.out or answer.err):
         return answer._replace(reason="There was no time: hooks.deadline_ms allows no more.")
@@ -185,10 +179,6 @@ def read_payload() -> dict[str, object] | None:
     Some hosts never close the other end, so a whole object ends the reading as well. A long text
     may look whole at the end of many of its parts, and is parsed only when it has doubled.
     """
-    if os.isatty(0):
-        text = "retain hook: the host's JSON belongs on standard input; try `retain hook test`\n"
-        print_answer(Answer(err=text))
-        return None
     poll = select.poll()
     poll.register(0, select.POLLIN)
     data, tried = bytearray(), 0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def answer(call: Call, path: str, place: BankLocation, config: Config) -> Answer:
     """Warn about a valid memory; rename an invalid one and tell the agent."""
     if not os.path.lexists(path) or os.path.isdir(path):  # a bank is no file that was written
-        return Answer()
+        return Answer(reason=f"There is no file {path}.")
     note = f"WARNING: Write to memory file bypassed PreToolUse guard: {path}\n"
     if call.is_late():
         return Answer(err=f"{note}WARNING: There was no time to look at it.\n")
@@ -37,7 +37,7 @@ def answer(call: Call, path: str, place: BankLocation, config: Config) -> Answer
     # What is never read as a memory stays: without its settings a bank would be another one.
     if path.endswith(SUFFIXES) and not is_own:
         try:
-            result = f"File quarantined to {_put_aside(path)}."
+            result = f"File quarantined to {_put_aside(path, call.is_trial)}."
         except (RetainError, OSError) as error:
             note += f"WARNING: {path} could not be put aside: {error}\n"
     advice = "Use `retain record write`, `retain put` or `retain update` instead."
@@ -46,14 +46,15 @@ def answer(call: Call, path: str, place: BankLocation, config: Config) -> Answer
     return reply._replace(err=f"{note}ERROR: {reason}\n")
 
 
-def _put_aside(path: str) -> str:
-    """Rename a file to NAME.invalid.SECONDS and return the new name."""
+def _put_aside(path: str, is_trial: bool) -> str:
+    """Rename a file to NAME.invalid.SECONDS and return the new name; a trial only says it."""
     folder, name = os.path.split(path)
     with Directory.open(folder) as parent:
         for second in itertools.count(int(time.time())):
             aside = f"{name}.invalid.{second}"
             with contextlib.suppress(Conflict):
-                parent.rename(name, aside)
+                if not is_trial:
+                    parent.rename(name, aside)
                 break
     return aside
 

@@ -65,10 +65,7 @@ def answer(call: Call) -> Answer:
 
 def _waiting(call: Call) -> dict[str, str]:
     """A message to the person that counts the proposals in the inbox."""
-    try:
-        count = Inbox(call.banks[0][0].root, call.env).count()
-    except OSError:
-        return {}
+    count = Inbox(call.banks[0][0].root, call.env).count()
     verb = "proposal waits" if count == 1 else "proposals wait"
     text = f"Retain: {count} {verb} for you; see `retain inbox`."
     return {"systemMessage": text} if count else {}
